@@ -1,0 +1,137 @@
+# Everything a developer runs. `make help` explains each target.
+#
+#   PYTHON=python3.12   the interpreter that creates the environment (3.11 or newer)
+#   FERRYMQ_PURE=1      do not compile, run everything interpreted
+#   ARGS="..."          further arguments for `make run` and `make bench`
+#   JOBS=2              test processes side by side
+#   SECONDS=60          how long `make fuzz` goes on
+
+PYTHON  ?= python3
+VENV    ?= .venv
+JOBS    ?= 2
+SECONDS ?= 60
+ARGS    ?=
+
+PY       := $(VENV)/bin/python
+COMPILED := $(CURDIR)/build/compiled
+RESULTS  := build/test-results
+READY     = $(VENV)/.ready
+READY_DEV = $(VENV)/.ready-dev
+
+PIP     := $(PY) -m pip install --quiet --disable-pip-version-check
+# The same suite runs twice; FERRYMQ_BUILD makes the suite insist on the variant it was meant for.
+PURE    := FERRYMQ_BUILD=pure PYTHONPATH=
+BUILT    = FERRYMQ_BUILD=$$($(PY) hatch_build.py status) PYTHONPATH="$(COMPILED)"
+PYTEST  := $(PY) -m pytest -q -n $(JOBS) --hypothesis-profile=ci
+
+.DEFAULT_GOAL := help
+.PHONY: help install build run test test-pure test-compiled regen check-generated lint type \
+        bench interop fuzz docs clean distclean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# ── Environment and build ────────────────────────────────────────────────────────────────────────
+
+$(PY):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	    echo "ferrymq needs Python 3.11 or newer; name one: make PYTHON=python3.12 ..."; exit 1; }
+	@echo "creating $(VENV)"
+	@$(PYTHON) -m venv $(VENV) || { \
+	    echo "$(PYTHON) cannot create environments; on Debian: apt-get install python3-venv"; exit 1; }
+
+# Without build isolation the build requirements are installed once, not at every change.
+$(READY): pyproject.toml | $(PY)
+	@echo "installing ferrymq and the broker's packages into $(VENV)"
+	@$(PIP) "hatchling>=1.27"
+	@$(PIP) --no-build-isolation -e ".[broker,compile]"
+	@touch $@
+
+$(READY_DEV): pyproject.toml $(READY) | $(PY)
+	@echo "installing the development tools into $(VENV)"
+	@$(PIP) --no-build-isolation -e ".[dev]"
+	@if $(PY) hatch_build.py can-compile; then $(PIP) --no-build-isolation -e ".[dev,interop]"; \
+	else echo "python-qpid-proton is left out: the tests against it will not run"; fi
+	@touch $@
+
+install: $(READY) ## create .venv and install ferrymq into it, editable
+	@echo "ready: $(VENV)/bin/ferrymq"
+
+build: $(READY) ## compile the hot modules into build/compiled (only what changed)
+	@$(PY) hatch_build.py build
+
+# ── Use ──────────────────────────────────────────────────────────────────────────────────────────
+
+run: build ## start the broker, compiled where possible; ARGS="--listen amqp://127.0.0.1:0"
+	@PYTHONPATH="$(COMPILED)" exec $(VENV)/bin/ferrymq serve $(ARGS)
+
+# ── Tests ────────────────────────────────────────────────────────────────────────────────────────
+
+test: $(READY_DEV) node-modules build ## run every test twice: interpreted and compiled
+	@rm -rf $(RESULTS); status=0; \
+	echo "== interpreted"; \
+	$(PURE) $(PYTEST) --junitxml=$(RESULTS)/pure.xml || status=1; \
+	if test -d "$(COMPILED)"; then \
+	    echo "== compiled"; \
+	    $(BUILT) $(PYTEST) --junitxml=$(RESULTS)/compiled.xml || status=1; \
+	    $(PY) .ci/summary.py $(RESULTS)/pure.xml $(RESULTS)/compiled.xml || status=1; \
+	else \
+	    echo "== compiled: left out, nothing was compiled"; \
+	    $(PY) .ci/summary.py $(RESULTS)/pure.xml || status=1; \
+	fi; exit $$status
+
+test-pure: $(READY_DEV) ## run the tests on the interpreted modules; ARGS="tests/codec -x"
+	@$(PURE) $(PYTEST) $(ARGS)
+
+test-compiled: $(READY_DEV) build ## run the tests on the compiled modules; ARGS="tests/codec -x"
+	@$(BUILT) $(PYTEST) $(ARGS)
+
+# rhea is one of the clients the broker is tested with; without Node its tests say so and skip.
+.PHONY: node-modules
+node-modules:
+	@if test -f tests/interop/rhea/package.json && command -v npm >/dev/null 2>&1; then \
+	    test -d tests/interop/rhea/node_modules \
+	    || npm ci --prefix tests/interop/rhea --no-audit --no-fund --silent; fi
+
+interop: $(READY_DEV) node-modules build ## exchange messages with Proton and rhea
+	@$(BUILT) $(PY) -m pytest tests/interop $(ARGS)
+
+fuzz: $(READY_DEV) build ## look for new failures with fresh random input; SECONDS=60
+	@end=$$(( $$(date +%s) + $(SECONDS) )); round=1; \
+	while test $$(date +%s) -lt $$end; do \
+	    echo "== round $$round"; \
+	    $(BUILT) $(PY) -m pytest -q -n $(JOBS) -m hypothesis --hypothesis-profile=fuzz \
+	        --hypothesis-seed=$$(date +%s) --timeout=0 $(ARGS) || exit 1; \
+	    round=$$(( round + 1 )); \
+	done
+
+# ── Checks ───────────────────────────────────────────────────────────────────────────────────────
+
+regen: $(READY_DEV) ## generate generated/ from spec/
+	@$(PY) -m codegen generate
+
+check-generated: $(READY_DEV) ## fail if generated/ differs from what spec/ says
+	@$(PY) -m codegen generate --check
+
+lint: $(READY_DEV) ## ruff, black and the import contracts
+	@$(PY) -m ruff check .
+	@$(PY) -m black --quiet --check . || { echo "black would reformat: run $(PY) -m black ."; exit 1; }
+	@$(VENV)/bin/lint-imports --no-logo
+
+type: $(READY_DEV) ## mypy --strict
+	@$(PY) -m mypy
+
+docs: $(READY_DEV) ## check the links and the code of every page
+	@$(PURE) $(PY) -m pytest -q tests/house/test_docs.py
+
+bench: $(READY_DEV) build ## measure codec and broker against their peers; ARGS="--help"
+	@PYTHONPATH="$(COMPILED)" $(PY) -m bench $(ARGS)
+
+# ── Cleaning ─────────────────────────────────────────────────────────────────────────────────────
+
+clean: ## remove builds, caches and test results (.venv stays)
+	@rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+
+distclean: clean ## clean, and remove .venv and node_modules too
+	@rm -rf $(VENV) tests/interop/rhea/node_modules

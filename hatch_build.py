@@ -1,0 +1,410 @@
+"""Compiles the hot modules with mypyc: the build hook of the wheel and the engine of `make build`.
+
+Theory of operation. `[tool.ferrymq.mypyc]` in pyproject.toml lists the modules to compile. They
+form ONE mypyc group, so a call from one package into another is a direct C call. The result is a
+*tree*: a folder with every package of every import root, each `.py` file beside the extension
+compiled from it, and the group's shared library (`ferrymq__mypyc`) at the top::
+
+    build/compiled/ferrymq__mypyc.cpython-311-x86_64-linux-gnu.so
+    build/compiled/ferrymq_codec/reader.py
+    build/compiled/ferrymq_codec/reader.cpython-311-x86_64-linux-gnu.so
+
+The source folders never hold an extension. Whoever wants the compiled variant puts the tree in
+front of the import path (`PYTHONPATH=build/compiled`), whoever wants the interpreted one does not;
+neither can pick up the other by accident. A wheel takes its extensions from such a tree; an
+editable install points at the sources and is therefore always interpreted.
+
+    python hatch_build.py build [--force] [--out DIR] [--only GLOB]...
+    python hatch_build.py status        compiled, stale or pure: what build/compiled holds
+    python hatch_build.py can-compile   exit status 0 if this machine can
+
+`FERRYMQ_PURE=1` builds nothing, and so does a machine without a C compiler or the Python headers:
+one line says so and the interpreted files are used. A module that mypyc or the C compiler refuses
+is an error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fnmatch
+import hashlib
+import importlib
+import importlib.metadata
+import os
+import shutil
+import sys
+import sysconfig
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+STAMP = ".ferrymq-build"
+EXTENSION_SUFFIX: str = sysconfig.get_config_var("EXT_SUFFIX") or ".so"
+
+
+class BuildError(Exception):
+    """The sources cannot be compiled; the message says why."""
+
+
+class Config(NamedTuple):
+    """What pyproject.toml says about the compiled build; paths are relative to `root`."""
+
+    root: Path
+    group: str
+    packages: tuple[str, ...]
+    include: tuple[str, ...]
+    exclude: tuple[str, ...]
+    opt_level: str
+    debug_level: str
+    multi_file: bool
+
+    @classmethod
+    def read(cls, root: Path, only: tuple[str, ...] = ()) -> Config:
+        """Read `root`/pyproject.toml; `only` narrows the modules to those matching one glob."""
+        tool = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["tool"]
+        mypyc = tool["ferrymq"]["mypyc"]
+        return cls(
+            root=root,
+            group=mypyc["group"],
+            packages=tuple(tool["hatch"]["build"]["targets"]["wheel"]["packages"]),
+            include=only or tuple(mypyc["include"]),
+            exclude=tuple(mypyc["exclude"]),
+            opt_level=str(mypyc["opt-level"]),
+            debug_level=str(mypyc["debug-level"]),
+            multi_file=bool(mypyc["multi-file"]),
+        )
+
+    def files(self) -> list[Path]:
+        """Every file the packages ship, in a stable order."""
+        found: list[Path] = []
+        for package in self.packages:
+            for path in sorted((self.root / package).rglob("*")):
+                if path.is_file() and "__pycache__" not in path.parts:
+                    found.append(path)
+        return found
+
+    def compiled(self) -> list[Path]:
+        """The Python files to compile, in a stable order."""
+        chosen: list[Path] = []
+        for path in self.files():
+            name = path.relative_to(self.root).as_posix()
+            if (
+                path.suffix == ".py"
+                and any(fnmatch.fnmatchcase(name, glob) for glob in self.include)
+                and not any(fnmatch.fnmatchcase(name, glob) for glob in self.exclude)
+            ):
+                chosen.append(path)
+        return chosen
+
+    def in_tree(self, path: Path) -> Path:
+        """Where a source file lies in a tree: its path below the import root."""
+        for package in self.packages:
+            if path.is_relative_to(self.root / package):
+                return path.relative_to((self.root / package).parent)
+        raise BuildError(f"{path} belongs to no package")
+
+    def module(self, path: Path) -> str:
+        """The import name of a source file that is not an `__init__`."""
+        return ".".join(self.in_tree(path).with_suffix("").parts)
+
+    def digest(self) -> str:
+        """A hash of everything the tree depends on: sources, settings, compiler versions."""
+        digest = hashlib.sha256()
+        facts = [sys.version, EXTENSION_SUFFIX, _mypy_version(), *map(str, self[1:])]
+        digest.update("\0".join(facts).encode())
+        for path in [Path(__file__).resolve(), *self.files()]:
+            digest.update(f"\0{path}\0".encode())
+            digest.update(path.read_bytes())
+        return digest.hexdigest()
+
+    def work_dir(self) -> Path:
+        """Where generated C and objects are kept from one build to the next."""
+        facts = [sys.prefix, _mypy_version(), self.opt_level, self.debug_level, *self.include]
+        key = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:8]
+        mode = "multi" if self.multi_file else "single"
+        return self.root / "build" / "mypyc" / f"{sys.implementation.cache_tag}-{mode}-{key}"
+
+
+def _mypy_version() -> str:
+    try:
+        return importlib.metadata.version("mypy")
+    except importlib.metadata.PackageNotFoundError:
+        return "none"
+
+
+def why_not() -> str | None:
+    """Why nothing can be compiled here, in a few words; None when it can."""
+    if os.environ.get("FERRYMQ_PURE", "") not in ("", "0"):
+        return "FERRYMQ_PURE is set"
+    if sys.implementation.name != "cpython":
+        return f"mypyc needs CPython, this is {sys.implementation.name}"
+    try:
+        importlib.import_module("mypyc.build")
+        importlib.import_module("setuptools")  # it provides distutils where Python no longer does
+    except ImportError as error:
+        return f"{error.name} is not installed"
+    from distutils import ccompiler
+    from distutils.errors import CCompilerError, DistutilsError
+    from distutils.sysconfig import customize_compiler
+
+    with tempfile.TemporaryDirectory() as folder, _quiet():
+        probe = Path(folder, "probe.c")
+        probe.write_text(
+            "#include <Python.h>\nint ferrymq_probe(void) { return PY_VERSION_HEX; }\n"
+        )
+        try:
+            compiler: Any = ccompiler.new_compiler()
+            customize_compiler(compiler)
+            compiler.compile(
+                [str(probe)], output_dir=folder, include_dirs=[sysconfig.get_path("include")]
+            )
+        except (CCompilerError, DistutilsError, OSError):
+            return "no C compiler with the Python headers was found"
+    return None
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence the probe, whose compiler would otherwise complain on file descriptor 2."""
+    sys.stderr.flush()
+    saved = os.dup(2)
+    null = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(null, 2)
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+        os.close(null)
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Let one build at a time work in a checkout."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as handle:
+        try:
+            import fcntl
+        except ImportError:  # Windows: two builds at once are the caller's affair
+            yield
+            return
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+@contextlib.contextmanager
+def _working_in(folder: Path) -> Iterator[None]:
+    """mypy finds its configuration and names its modules relative to the current folder."""
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+def _compile(config: Config, target: Path) -> None:
+    """Run mypyc and the C compiler; put the extensions into `target`, laid out as packages."""
+    from mypyc.build import mypycify
+    from setuptools import Distribution
+    from setuptools.command.build_ext import build_ext
+
+    work = config.work_dir()
+    paths = [path.relative_to(config.root).as_posix() for path in config.compiled()]
+    with _working_in(config.root):
+        try:
+            extensions = mypycify(
+                ["--config-file", "pyproject.toml", *paths],
+                only_compile_paths=paths,
+                group_name=config.group,
+                opt_level=config.opt_level,
+                debug_level=config.debug_level,
+                multi_file=config.multi_file,
+                strict_dunder_typing=True,
+                target_dir=str(work.relative_to(config.root) / "c"),
+            )
+        except SystemExit as stopped:  # mypyc's way to say that it has printed the errors
+            raise BuildError("mypyc refused the sources; its messages are above") from stopped
+        for extension in extensions:
+            extension.extra_compile_args = _c_flags(extension.extra_compile_args)
+        command: Any = build_ext(Distribution({"name": config.group, "ext_modules": extensions}))
+        command.build_lib = str(work / "lib")
+        command.build_temp = str(work / "o")
+        command.parallel = os.cpu_count() or 1
+        try:
+            command.ensure_finalized()
+            _compile_in_parallel(command)
+            command.run()
+        except Exception as error:
+            raise BuildError(f"the C compiler failed: {error}") from error
+        for extension in extensions:
+            relative = command.get_ext_filename(extension.name)
+            (target / relative).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(work / "lib" / relative, target / relative)
+
+
+def _compile_in_parallel(command: Any) -> None:
+    """Make setuptools compile one extension's C files side by side and keep fresh objects.
+
+    `command` is a `build_ext`; its compiler exists only once it runs.
+    """
+    build_all = command.build_extensions
+
+    def build_extensions() -> None:
+        compiler = command.compiler
+        compile_serially = compiler.compile
+
+        def compile_all(sources: list[str], **options: Any) -> list[str]:
+            folder = options.get("output_dir")
+            depends = options.get("depends") or []
+
+            def compile_one(source: str) -> None:
+                (product,) = compiler.object_filenames([source], output_dir=folder)
+                if not _is_fresh(product, [source, *depends]):
+                    compile_serially([source], **options)
+
+            with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+                list(pool.map(compile_one, sources))
+            objects: list[str] = compiler.object_filenames(sources, output_dir=folder)
+            return objects
+
+        compiler.compile = compile_all
+        build_all()
+
+    command.build_extensions = build_extensions
+
+
+def _c_flags(flags: list[str]) -> list[str]:
+    """mypyc's flags, adjusted to a build on somebody else's machine."""
+    # A warning of a newer C compiler must not stop an installation.
+    flags = [flag for flag in flags if flag != "-Werror"]
+    if os.name == "posix":
+        # The modules of the group call each other inside one library: nothing else needs to see
+        # their functions, and hidden ones are called without the detour through the linkage table.
+        flags.append("-fvisibility=hidden")
+    return flags
+
+
+def _is_fresh(product: str, inputs: list[str]) -> bool:
+    try:
+        made = os.stat(product).st_mtime
+        return all(os.stat(name).st_mtime <= made for name in inputs)
+    except OSError:
+        return False
+
+
+def is_current(config: Config, out: Path) -> bool:
+    """Whether `out` holds a tree built from exactly these sources."""
+    stamp = out / STAMP
+    return stamp.is_file() and stamp.read_text("utf-8") == config.digest()
+
+
+def status(config: Config, out: Path) -> str:
+    """`compiled` (built from these sources), `stale` (from others) or `pure` (nothing built)."""
+    if not out.is_dir():
+        return "pure"
+    return "compiled" if is_current(config, out) else "stale"
+
+
+def build_tree(config: Config, out: Path, *, force: bool = False) -> str:
+    """Bring the compiled tree at `out` up to date and say in one line what happened.
+
+    Where nothing can be compiled, `out` is removed, so that an import path that names it falls
+    through to the sources. A running process keeps the files it has open: a new tree replaces the
+    old one whole.
+
+    Raises:
+        BuildError: mypyc or the C compiler refused the sources.
+    """
+    with _locked(config.root / "build" / ".lock"):
+        reason = why_not()
+        if reason is not None:
+            shutil.rmtree(out, ignore_errors=True)
+            return f"pure build: {reason}, so the modules run interpreted"
+        count = len(config.compiled())
+        if not count:
+            shutil.rmtree(out, ignore_errors=True)
+            return "pure build: there are no modules to compile"
+        if not force and is_current(config, out):
+            return f"compiled build: up to date, {count} modules in {out}"
+        began = time.monotonic()
+        digest = config.digest()
+        fresh = out.with_name(out.name + ".new")
+        shutil.rmtree(fresh, ignore_errors=True)
+        for path in config.files():
+            copy = fresh / config.in_tree(path)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, copy)
+        try:
+            _compile(config, fresh)
+        except BuildError:
+            shutil.rmtree(fresh)
+            raise
+        (fresh / STAMP).write_text(digest, "utf-8")
+        old = out.with_name(out.name + ".old")
+        shutil.rmtree(old, ignore_errors=True)
+        if out.exists():
+            out.rename(old)
+        fresh.rename(out)
+        shutil.rmtree(old, ignore_errors=True)
+        seconds = time.monotonic() - began
+        return f"compiled build: {count} modules in {seconds:.0f} s, {out}"
+
+
+class FerrymqBuildHook(BuildHookInterface[Any]):
+    """Puts the extensions into a wheel; leaves editable installs and source archives alone."""
+
+    PLUGIN_NAME = "custom"
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Called by hatchling before it collects the files of a target."""
+        if self.target_name != "wheel" or version == "editable":
+            return
+        config = Config.read(Path(self.root).resolve())
+        out = config.root / "build" / "compiled"
+        self.app.display_info(build_tree(config, out))
+        if not out.is_dir():
+            return
+        build_data["pure_python"] = False
+        build_data["infer_tag"] = True
+        for path in sorted(out.rglob(f"*{EXTENSION_SUFFIX}")):
+            build_data["force_include"][str(path)] = path.relative_to(out).as_posix()
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command line: see the module docstring. Returns the exit status."""
+    root = Path(__file__).resolve().parent
+    parser = argparse.ArgumentParser(prog="hatch_build.py", description="compile the hot modules")
+    commands = parser.add_subparsers(dest="command", required=True)
+    build = commands.add_parser("build", help="bring the compiled tree up to date")
+    build.add_argument("--force", action="store_true", help="rebuild an up-to-date tree too")
+    build.add_argument("--only", action="append", default=[], metavar="GLOB")
+    build.add_argument("--out", type=Path, default=root / "build" / "compiled", metavar="DIR")
+    commands.add_parser("status", help="what build/compiled holds: compiled, stale or pure")
+    commands.add_parser("can-compile", help="whether this machine can compile")
+    arguments = parser.parse_args(argv)
+    if arguments.command == "can-compile":
+        reason = why_not()
+        print(reason or "yes")
+        return 1 if reason else 0
+    if arguments.command == "status":
+        print(status(Config.read(root), root / "build" / "compiled"))
+        return 0
+    config = Config.read(root, tuple(arguments.only))
+    try:
+        print(build_tree(config, arguments.out.resolve(), force=arguments.force))
+    except BuildError as error:
+        print(f"build failed: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
