@@ -21,7 +21,8 @@ READY_DEV = $(VENV)/.ready-dev
 PIP     := $(PY) -m pip install --quiet --disable-pip-version-check
 # The same suite runs twice; FERRYMQ_BUILD makes the suite insist on the variant it was meant for.
 PURE    := FERRYMQ_BUILD=pure PYTHONPATH=
-BUILT    = FERRYMQ_BUILD=$$($(PY) hatch_build.py status) PYTHONPATH="$(COMPILED)"
+BUILT    = FERRYMQ_BUILD=$$(test -d "$(COMPILED)" && echo compiled || echo pure) \
+           PYTHONPATH="$(COMPILED)"
 PYTEST  := $(PY) -m pytest -q -n $(JOBS) --hypothesis-profile=ci
 
 .DEFAULT_GOAL := help

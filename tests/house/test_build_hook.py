@@ -1,0 +1,187 @@
+"""hatch_build.py on a small project of the same shape: several roots, one mypyc group."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hatch_build
+
+ROOT = Path(__file__).resolve().parents[2]
+
+PYPROJECT = """
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+[project]
+name = "sample"
+version = "1"
+[tool.hatch.build.targets.wheel]
+packages = ["lower/sample_codec", "upper/sample_app"]
+[tool.hatch.build.hooks.custom]
+path = "hatch_build.py"
+[tool.ferrymq.mypyc]
+group = "sample"
+include = ["*.py"]
+exclude = ["*/__init__.py"]
+opt-level = 0
+debug-level = 0
+multi-file = true
+[tool.mypy]
+strict = true
+mypy_path = ["lower", "upper"]
+explicit_package_bases = true
+"""
+COUNTER = '''
+class Counter:
+    """Counts."""
+
+    def __init__(self, start: int) -> None:
+        self.value: int = start
+
+    def step(self, by: int) -> int:
+        self.value += by
+        return self.value
+'''
+USE = """
+from sample_codec.counter import Counter
+
+
+def count(times: int) -> int:
+    counter = Counter(0)
+    for _ in range(times):
+        counter.step(2)
+    return counter.value
+"""
+
+can_compile = pytest.mark.skipif(
+    hatch_build.why_not() is not None, reason=str(hatch_build.why_not())
+)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    root = tmp_path / "project"
+    for name, text in {
+        "pyproject.toml": PYPROJECT,
+        "lower/sample_codec/__init__.py": "",
+        "lower/sample_codec/counter.py": COUNTER,
+        "upper/sample_app/__init__.py": "",
+        "upper/sample_app/use.py": USE,
+    }.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+    shutil.copy(ROOT / "hatch_build.py", root)
+    return root
+
+
+def run(project: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the copy of hatch_build.py that lies in the project."""
+    return subprocess.run(
+        [sys.executable, "hatch_build.py", *arguments],
+        cwd=project,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def imported(project: Path, path: str, code: str) -> list[str]:
+    """What `code` prints when `path` is on the import path; one item a line."""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=project,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.split()
+
+
+ASK = "import sample_app.use as u; print(u.count(21), u.__file__)"
+
+
+@can_compile
+@pytest.mark.slow
+def test_build_compiles_all_roots_into_one_tree_and_follows_changes(project: Path) -> None:
+    built = run(project, "build")
+    assert built.returncode == 0, built.stderr
+    assert built.stdout.startswith("compiled build: 2 modules"), built.stdout
+    result, file = imported(project, "build/compiled", ASK)
+    assert result == "42"
+    assert file.endswith(hatch_build.EXTENSION_SUFFIX)
+    assert (project / "build/compiled/sample_codec/counter.py").read_text("utf-8") == COUNTER
+
+    assert "up to date" in run(project, "build").stdout
+    assert run(project, "status").stdout == "compiled\n"
+
+    source = project / "upper/sample_app/use.py"
+    source.write_text(USE.replace("step(2)", "step(3)"), "utf-8")
+    assert run(project, "status").stdout == "stale\n"
+    assert run(project, "build").returncode == 0
+    assert imported(project, "build/compiled", ASK)[0] == "63"
+
+    native = "\n".join(path.read_text() for path in project.glob("build/mypyc/*/c/*app___use.c"))
+    assert "CPyDef_counter___Counter___step(" in native, "the call across packages is not direct"
+
+
+@can_compile
+@pytest.mark.slow
+def test_a_module_that_mypyc_refuses_is_an_error_and_keeps_the_old_tree(project: Path) -> None:
+    assert run(project, "build").returncode == 0
+    (project / "upper/sample_app/use.py").write_text(USE.replace("(0)", "('0')"), "utf-8")
+    failed = run(project, "build")
+    assert failed.returncode == 1
+    assert "use.py:6: error" in failed.stdout + failed.stderr
+    assert "build failed" in failed.stderr
+    assert "Traceback" not in failed.stderr
+    assert imported(project, "build/compiled", ASK)[0] == "42"
+    assert not (project / "build/compiled.new").exists()
+
+
+@can_compile
+@pytest.mark.slow
+def test_a_wheel_holds_sources_extensions_and_the_shared_library(project: Path) -> None:
+    from hatchling.builders.wheel import WheelBuilder
+
+    # In a process of its own: mypyc works relative to the current folder.
+    code = (
+        "from hatchling.builders.wheel import WheelBuilder\n"
+        "import zipfile\n"
+        "for wheel in WheelBuilder('.').build(directory='dist', versions=['standard']):\n"
+        "    print(wheel, *zipfile.ZipFile(wheel).namelist(), sep='\\n')\n"
+    )
+    assert WheelBuilder.PLUGIN_NAME == "wheel"
+    wheel, *names = imported(project, "", code)[-20:]
+    listing = "\n".join([wheel, *names])
+    suffix = hatch_build.EXTENSION_SUFFIX
+    for name in ("sample_codec/counter", "sample_app/use"):
+        assert f"{name}.py" in listing
+        assert f"{name}{suffix}" in listing
+    assert f"sample__mypyc{suffix}" in listing
+    assert "-none-any.whl" not in listing
+
+
+def test_pure_build_leaves_no_tree(project: Path) -> None:
+    (project / "build/compiled").mkdir(parents=True)
+    built = run(project, "build", FERRYMQ_PURE="1")
+    assert built.returncode == 0
+    assert built.stdout == "pure build: FERRYMQ_PURE is set, so the modules run interpreted\n"
+    assert not (project / "build/compiled").exists()
+
+
+def test_without_a_compiler_the_build_is_pure_and_says_so(project: Path) -> None:
+    built = run(project, "build", PATH="", CC="no-such-compiler")
+    assert built.returncode == 0, built.stderr
+    assert built.stdout.startswith("pure build: no C compiler"), built.stdout
+    assert built.stderr == ""
+    path = os.pathsep.join(["build/compiled", "lower", "upper"])
+    assert imported(project, path, ASK)[1].endswith(".py")

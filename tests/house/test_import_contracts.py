@@ -1,0 +1,45 @@
+"""The packages import only downwards, and the root folders are never import names."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_contracts_hold() -> None:
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 kept, 0 broken" in done.stdout
+
+
+def test_every_shipped_package_is_under_a_contract() -> None:
+    tool = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]
+    shipped = {Path(name).name for name in tool["hatch"]["build"]["targets"]["wheel"]["packages"]}
+    layers, *_ = tool["importlinter"]["contracts"]
+    assert set(layers["layers"]) == shipped
+    assert set(tool["importlinter"]["root_packages"]) == shipped | {"codegen"}
+
+
+@pytest.mark.parametrize("name", ["generated", "runtime", "broker"])
+def test_ruff_refuses_a_root_folder_as_import_name(name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "ruff", "check", "--stdin-filename", "runtime/sample.py", "-"],
+        cwd=ROOT,
+        input=f'"""Sample."""\n\nfrom {name}.module import thing\n\n__all__ = ["thing"]\n',
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "TID251" in done.stdout, done.stdout
