@@ -1,0 +1,31 @@
+"""The sans-IO AMQP 1.0 engine: protocol without sockets, clocks or tasks.
+
+The modules follow the specification: `frames` and `input` (§2.3), `connection`,
+`channels` and `timers` (§2.4), `session` with its halves `incoming` and
+`outgoing` (§2.5), `link` (§2.6), `delivery` and `dispositions` (§2.6.12), `sasl`
+and `sasl_exchange` (§5.3). `states` holds the state tables, `events` what the
+engine tells its user. Start reading at `connection`.
+"""
+
+from __future__ import annotations
+
+from ferrymq.engine.connection import Connection
+from ferrymq.engine.delivery import IncomingDelivery, OutgoingDelivery
+from ferrymq.engine.link import Link, ReceiverLink, SenderLink
+from ferrymq.engine.sasl import Anonymous, Plain, SaslMechanism
+from ferrymq.engine.session import Session
+from ferrymq.engine.settings import ConnectionSettings
+
+__all__ = [
+    "Anonymous",
+    "Connection",
+    "ConnectionSettings",
+    "IncomingDelivery",
+    "Link",
+    "OutgoingDelivery",
+    "Plain",
+    "ReceiverLink",
+    "SaslMechanism",
+    "SenderLink",
+    "Session",
+]

@@ -1,0 +1,74 @@
+"""The sessions of a connection by channel, ours and the peer's (AMQP 1.0 §2.5.1)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from mypy_extensions import i64
+
+from ferrymq.errors import LocalProtocolError, RemoteProtocolError, Scope
+
+if TYPE_CHECKING:
+    from ferrymq.engine.session import Session
+
+
+@final
+class Channels:
+    """Two maps, for the two directions number their channels independently."""
+
+    __slots__ = ("by_remote", "by_local")
+
+    def __init__(self) -> None:
+        self.by_remote: dict[int, Session] = {}
+        self.by_local: dict[int, Session] = {}
+
+    def allocate(self, session: Session, limit: i64) -> None:
+        """Give the session the lowest free channel. Raises `LocalProtocolError` above `limit`."""
+        channel: i64 = 0
+        while channel in self.by_local:
+            channel += 1
+        if channel > limit:
+            raise LocalProtocolError(
+                "amqp:resource-limit-exceeded",
+                f"all channels up to {limit} are in use",
+                Scope.CONNECTION,
+            )
+        session.channel = channel
+        self.by_local[channel] = session
+
+    def map_remote(self, session: Session, channel: i64) -> None:
+        """The peer uses `channel` for the session."""
+        session.remote_channel = channel
+        self.by_remote[channel] = session
+
+    def answered(self, channel: i64) -> Session:
+        """The session of ours that the peer's begin answers. Raises `RemoteProtocolError`."""
+        session = self.by_local.get(channel)
+        if session is None or session.remote_channel >= 0 or not session.initiated:
+            raise RemoteProtocolError(
+                "amqp:not-found", f"begin in answer to channel {channel}, where none was begun"
+            )
+        return session
+
+    def get(self, channel: i64, code: i64) -> Session:
+        """The session a frame with descriptor `code` belongs to. Raises `RemoteProtocolError`."""
+        session = self.by_remote.get(channel)
+        if session is None:
+            raise RemoteProtocolError(
+                "amqp:connection:framing-error",
+                f"frame with descriptor 0x{code:02x} on channel {channel}, which has no session",
+            )
+        return session
+
+    def release(self, session: Session) -> None:
+        """Both sides have ended the session: its channels are free again."""
+        self.by_local.pop(session.channel, None)
+        if self.by_remote.get(session.remote_channel) is session:
+            del self.by_remote[session.remote_channel]
+
+    def clear(self) -> list[Session]:
+        """Forget all sessions and return them."""
+        sessions = list(self.by_local.values())
+        self.by_local.clear()
+        self.by_remote.clear()
+        return sessions

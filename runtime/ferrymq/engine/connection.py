@@ -1,0 +1,573 @@
+"""The connection: layers, frames in and out, open and close (AMQP 1.0 §2.4).
+
+Theory of operation
+-------------------
+The engine does no I/O and reads no clock. Its user hands it the bytes that
+arrived (`receive_data`), takes the events they caused (`take_events`), calls
+methods on the objects in them, and writes what `data_to_send` returns to the
+transport. `next_deadline` and `handle_timeout` do the same for time. Client and
+broker run the same code; only `ConnectionSettings.initiator` differs.
+
+`receive_data` never raises for what a peer sent. What is wrong is answered at
+the scope the specification gives it - the link is detached, the session ended
+or the connection closed, with the condition and a description - and told by an
+event. What the user does wrong raises `LocalProtocolError` and changes nothing.
+
+A transport carries *layers*, each opened by an 8-byte header: SASL if it is
+used, then AMQP. `_stage` says which is being read. Output is collected in one
+buffer; dispositions and window updates are held back until it is taken, so
+that neighbours share a frame.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from librt.strings import BytesWriter
+from mypy_extensions import i64
+
+from ferrymq.engine.channels import Channels
+from ferrymq.engine.events import (
+    Authenticated,
+    CloseReceived,
+    Event,
+    HeaderReceived,
+    OpenReceived,
+    Terminated,
+)
+from ferrymq.engine.frames import (
+    AMQP_FRAME,
+    EMPTY_FRAME,
+    SASL_FRAME,
+    begin_frame,
+    end_frame,
+    protocol_header,
+)
+from ferrymq.engine.input import FrameInput
+from ferrymq.engine.link import Link
+from ferrymq.engine.sasl_exchange import (
+    AMQP_PROTOCOL,
+    SASL_PROTOCOL,
+    SaslExchange,
+    choose_protocol,
+)
+from ferrymq.engine.session import Session
+from ferrymq.engine.settings import ConnectionSettings
+from ferrymq.engine.states import CONNECTION_TABLE, ConnectionInput, ConnectionState
+from ferrymq.engine.timers import Timers
+from ferrymq.errors import (
+    AmqpError,
+    AuthenticationError,
+    ConnectionClosed,
+    DecodeError,
+    LocalProtocolError,
+    RemoteProtocolError,
+    Scope,
+    TransportError,
+)
+from ferrymq_codec.reader import Reader
+from ferrymq_types.security import SaslCode
+from ferrymq_types.transport import (
+    Attach,
+    Begin,
+    Close,
+    Detach,
+    End,
+    Error,
+    Open,
+    decode_disposition,
+    decode_flow,
+    decode_transfer,
+)
+from ferrymq_types.unions import decode_frame
+
+if TYPE_CHECKING:
+    from ferrymq_codec.composite import Composite
+
+# What is being read: the header of a layer, SASL frames, AMQP frames, nothing more.
+_HEADER: Final = 0
+_SASL: Final = 1
+_AMQP: Final = 2
+_DONE: Final = 3
+
+# Before the opens are exchanged nobody is known; nothing large is expected or kept.
+MAX_EARLY_FRAME: Final = 8192
+MAX_EARLY_INPUT: Final = 65536
+
+
+@final
+class Connection:
+    """One AMQP connection over one transport. `context` belongs to the user."""
+
+    __slots__ = (
+        "settings",
+        "state",
+        "opened",
+        "finished",
+        "failure",
+        "remote_open",
+        "remote_max_frame_size",
+        "channels",
+        "output",
+        "context",
+        "_timers",
+        "_now",
+        "_events",
+        "_touched",
+        "_stage",
+        "_header_sent",
+        "_sasl",
+        "_open_wanted",
+        "_input",
+    )
+
+    def __init__(self, settings: ConnectionSettings, now: float) -> None:
+        self.settings = settings
+        self.state: ConnectionState = ConnectionState.START
+        # True while both sides have opened and neither has closed.
+        self.opened = False
+        # True once `Terminated` has been emitted: write the output, then drop the transport.
+        self.finished = False
+        # What the peer did wrong, while its close is still awaited.
+        self.failure: AmqpError | None = None
+        self.remote_open: Open | None = None
+        self.remote_max_frame_size: i64 = 512
+        self.channels = Channels()
+        self.output = BytesWriter()
+        self.context: object = None
+        self._timers = Timers(now, settings.idle_time_out, settings.handshake_timeout)
+        self._now = now
+        self._events: list[Event] = []
+        self._touched: list[Session] = []
+        self._stage: i64 = _HEADER
+        self._header_sent: int = -1
+        self._sasl = SaslExchange(self)
+        self._open_wanted = False
+        self._input = FrameInput()
+        if settings.initiator:
+            self._send_header(AMQP_PROTOCOL if settings.sasl is None else SASL_PROTOCOL)
+
+    # -- what the user calls ---------------------------------------------------
+
+    def take_events(self) -> list[Event]:
+        """The events since the last call, oldest first."""
+        events = self._events
+        if events:
+            self._events = []
+        return events
+
+    @property
+    def has_output(self) -> bool:
+        """Whether `data_to_send` would return anything."""
+        return bool(self._touched) or len(self.output) > 0
+
+    def data_to_send(self) -> bytes:
+        """Everything to be written to the transport, once."""
+        if self._touched:
+            touched = self._touched
+            self._touched = []
+            for session in touched:
+                session._flush()
+        if len(self.output) == 0:
+            return b""
+        data = self.output.getvalue()
+        self.output = BytesWriter()
+        self._timers.sent_since = True
+        return data
+
+    def next_deadline(self) -> float | None:
+        """When `handle_timeout` should be called, by the clock that gives `now`."""
+        return None if self.finished else self._timers.next_deadline()
+
+    def handle_timeout(self, now: float) -> None:
+        """Do what is due at `now`: keep alive, or give up."""
+        self._now = now
+        if self.finished:
+            return
+        timers = self._timers
+        if timers.close_late(now):
+            self._terminate(self.failure)
+        elif timers.handshake_late(now):
+            self._terminate(TransportError("the peer did not complete the handshake in time"))
+        elif timers.peer_silent(now):
+            timers.idle_time_out = None
+            self._violated(
+                RemoteProtocolError(
+                    "amqp:resource-limit-exceeded",
+                    f"nothing received for the idle time-out of {self.settings.idle_time_out} s",
+                )
+            )
+        elif timers.keepalive(now) and self._stage == _AMQP:
+            self.output.write(EMPTY_FRAME)
+
+    def open(self) -> None:
+        """Send our open, now or as soon as the layers below it are through.
+
+        Raises `LocalProtocolError` when it was sent before.
+        """
+        if self._open_wanted or self.finished:
+            raise _illegal("the connection has been opened before")
+        self._open_wanted = True
+        self._try_open()
+
+    def begin(self) -> Session:
+        """Begin a session. Raises `LocalProtocolError` before our open or if no channel is free."""
+        if self.state not in (
+            ConnectionState.OPENED,
+            ConnectionState.OPEN_SENT,
+            ConnectionState.OPEN_PIPE,
+        ):
+            raise _illegal("the connection is not open")
+        session = Session(self, True)
+        self.channels.allocate(session, self._channel_limit())
+        session._begin()
+        return session
+
+    def close(self, error: Error | None = None) -> None:
+        """Close the connection, or answer the peer's close. Nothing else is sent after it.
+
+        All sessions are over with it. Does nothing when it is closed already;
+        before the opens are exchanged it ends the transport.
+        """
+        if self.finished:
+            return
+        event = ConnectionInput.SEND_CLOSE if error is None else ConnectionInput.SEND_CLOSE_ERROR
+        if (self.state, event) not in CONNECTION_TABLE:
+            if self.state in (ConnectionState.CLOSE_SENT, ConnectionState.DISCARDING):
+                return
+            if self.state not in (ConnectionState.HDR_EXCH, ConnectionState.OPEN_RCVD):
+                self._terminate(None)
+                return
+            # A close must follow an open (AMQP 1.0 §2.4.3).
+            self._open_wanted = True
+            self._try_open()
+        self._flush_sessions()
+        self._send(0, Close(error=error))
+        self._transition(event)
+        timeout = self.settings.close_timeout
+        self._timers.close_due = None if timeout is None else self._now + timeout
+        self._timers.handshake_due = None
+        self._end_sessions(None)
+        if self.state is ConnectionState.END:
+            self._terminate(self.failure)
+
+    def accept_authentication(self) -> None:
+        """Answer `AuthenticationRequested`: the credentials are good. Input goes on."""
+        self._sasl.accept()
+        self._read()
+
+    def reject_authentication(self, code: SaslCode = SaslCode.AUTH) -> None:
+        """Answer `AuthenticationRequested`: the credentials are bad. The transport ends."""
+        self._sasl.reject(code)
+
+    def receive_eof(self, now: float) -> None:
+        """The transport has ended; nothing more will arrive."""
+        self._now = now
+        if self.finished:
+            return
+        if self.state in (ConnectionState.CLOSE_SENT, ConnectionState.DISCARDING):
+            self._terminate(self.failure)
+        elif self._stage == _SASL and self.settings.initiator:
+            self._terminate(AuthenticationError("the server ended the transport during SASL"))
+        else:
+            self._terminate(ConnectionClosed("the peer ended the transport without a close"))
+
+    def receive_data(self, data: bytes, now: float) -> None:
+        """Bytes arrived. Never raises for their content."""
+        self._now = now
+        self._timers.last_received = now
+        if self._stage == _DONE or not self._input.feed(data):
+            return
+        if not self._sasl.waiting:
+            self._read()
+        elif self._input.held() > MAX_EARLY_INPUT:
+            self._terminate(TransportError("too much input before the SASL outcome"))
+
+    # -- input -----------------------------------------------------------------
+
+    def _read(self) -> None:
+        """Read everything that is whole."""
+        while True:
+            try:
+                self._read_frames()
+                return
+            except RemoteProtocolError as error:
+                self._violated(error)
+            except DecodeError as error:
+                self._violated(RemoteProtocolError("amqp:decode-error", str(error)))
+
+    def _read_frames(self) -> None:
+        input = self._input
+        while True:
+            stage = self._stage
+            if stage == _AMQP:
+                limit: i64 = self.settings.max_frame_size
+                if not self.opened and limit > MAX_EARLY_FRAME:
+                    limit = MAX_EARLY_FRAME
+                if not input.next_frame(limit, AMQP_FRAME):
+                    return
+                if input.reader.pos < input.reader.end:
+                    self._on_frame(input.reader, input.channel)
+            elif stage == _HEADER:
+                header = input.next_header()
+                if header is None:
+                    return
+                self._on_header(header)
+            elif stage == _SASL:
+                if self._sasl.waiting or not input.next_frame(MAX_EARLY_FRAME, SASL_FRAME):
+                    return
+                self._sasl.on_frame(input.reader)
+            else:
+                return
+
+    def _on_frame(self, reader: Reader, channel: i64) -> None:
+        """One AMQP frame; the reader stands at its body."""
+        body = reader.pos
+        end = reader.end
+        code = reader.read_descriptor("frame")
+        if self.opened and 0x13 <= code <= 0x15:
+            session = self.channels.get(channel, code)
+            if code == 0x14:
+                transfer = decode_transfer(reader)
+                if session.mapped:
+                    session._on_transfer(transfer, reader.data[reader.pos : end])
+                return
+            if code == 0x15:
+                disposition = decode_disposition(reader)
+                self._expect_end(reader)
+                if session.mapped:
+                    session._on_disposition(disposition)
+                return
+            flow = decode_flow(reader)
+            self._expect_end(reader)
+            if session.mapped:
+                session._on_flow(flow)
+            return
+        reader.pos = body
+        frame = decode_frame(reader, "frame")
+        self._expect_end(reader)
+        if isinstance(frame, Close):
+            self._on_close(frame)
+        elif self.state in (ConnectionState.CLOSE_SENT, ConnectionState.DISCARDING):
+            return
+        elif isinstance(frame, Open):
+            self._on_open(frame)
+        elif not self.opened:
+            raise RemoteProtocolError(
+                "amqp:illegal-state", f"{type(frame).__name__.lower()} frame before the open"
+            )
+        elif isinstance(frame, Begin):
+            self._on_begin(frame, channel)
+        else:
+            session = self.channels.get(channel, code)
+            if isinstance(frame, End):
+                session._on_end(frame.error)
+            elif not session.mapped:
+                return
+            elif isinstance(frame, Attach):
+                session._on_attach(frame)
+            elif isinstance(frame, Detach):
+                session._on_detach(frame)
+
+    def _expect_end(self, reader: Reader) -> None:
+        if reader.pos != reader.end:
+            raise RemoteProtocolError(
+                "amqp:connection:framing-error",
+                f"{reader.end - reader.pos} bytes after the performative of a frame",
+            )
+
+    # -- layers ------------------------------------------------------------------
+
+    def _send_header(self, protocol_id: int) -> None:
+        self._header_sent = protocol_id
+        self.output.write(protocol_header(protocol_id))
+        if protocol_id == AMQP_PROTOCOL:
+            self._transition(ConnectionInput.SEND_HEADER)
+
+    def _on_header(self, header: bytes) -> None:
+        settings = self.settings
+        wanted = (
+            self._header_sent
+            if settings.initiator
+            else choose_protocol(header, settings, self._sasl.done)
+        )
+        if header != protocol_header(wanted):
+            if not settings.initiator:
+                # What we would speak, then the end (AMQP 1.0 §2.2).
+                self.output.write(protocol_header(wanted))
+            self._terminate(
+                TransportError(
+                    f"the peer sent protocol header {header!r}; "
+                    f"{protocol_header(wanted)!r} was expected"
+                )
+            )
+            return
+        if not settings.initiator:
+            self._send_header(wanted)
+        self._emit(HeaderReceived(wanted))
+        if wanted == SASL_PROTOCOL:
+            self._stage = _SASL
+            self._sasl.start()
+        else:
+            self._stage = _AMQP
+            self._transition(ConnectionInput.RECV_HEADER)
+            self._try_open()
+
+    def _authenticated(self, mechanism: str, username: str | None) -> None:
+        """The SASL layer is through; the AMQP header is next."""
+        self._stage = _HEADER
+        self._emit(Authenticated(mechanism, username))
+        if self.settings.initiator:
+            self._send_header(AMQP_PROTOCOL)
+
+    # -- open and close ------------------------------------------------------------
+
+    def _transition(self, event: ConnectionInput) -> bool:
+        new = CONNECTION_TABLE.get((self.state, event))
+        if new is None:
+            return False
+        self.state = new
+        self.opened = new is ConnectionState.OPENED
+        return True
+
+    def _try_open(self) -> None:
+        if not self._open_wanted or (self.state, ConnectionInput.SEND_OPEN) not in CONNECTION_TABLE:
+            return
+        settings = self.settings
+        idle = settings.idle_time_out
+        self._send(
+            0,
+            Open(
+                container_id=settings.container_id,
+                hostname=settings.hostname,
+                max_frame_size=settings.max_frame_size,
+                channel_max=settings.channel_max,
+                idle_time_out=None if idle is None else int(idle * 500),
+                offered_capabilities=settings.offered_capabilities,
+                desired_capabilities=settings.desired_capabilities,
+                properties=settings.properties,
+            ),
+        )
+        self._transition(ConnectionInput.SEND_OPEN)
+        self._handshaken()
+
+    def _on_open(self, open: Open) -> None:
+        if not self._transition(ConnectionInput.RECV_OPEN):
+            raise RemoteProtocolError("amqp:illegal-state", f"open in state {self.state.name}")
+        self.remote_open = open
+        if open.max_frame_size < 512:
+            raise RemoteProtocolError(
+                "amqp:invalid-field", f"open with max-frame-size {open.max_frame_size}, below 512"
+            )
+        self.remote_max_frame_size = open.max_frame_size
+        idle = open.idle_time_out
+        if idle is not None and idle > 0:
+            self._timers.peer_time_out(idle / 1000, self._now)
+        self._handshaken()
+        if self.state is not ConnectionState.CLOSE_SENT:
+            self._emit(OpenReceived(open))
+
+    def _handshaken(self) -> None:
+        if self.opened:
+            self._timers.handshake_due = None
+
+    def _on_close(self, close: Close) -> None:
+        if not self._transition(ConnectionInput.RECV_CLOSE):
+            raise RemoteProtocolError("amqp:illegal-state", f"close in state {self.state.name}")
+        error = close.error
+        if self.failure is None and error is not None:
+            self.failure = ConnectionClosed("the peer closed the connection", error)
+        self._emit(CloseReceived(error))
+        self._end_sessions(self.failure)
+        if self.state is ConnectionState.END:
+            self._terminate(self.failure)
+
+    def _violated(self, error: RemoteProtocolError) -> None:
+        """The peer broke a rule that costs it the connection."""
+        if self._stage == _SASL:
+            self._sasl.refuse(SaslCode.SYS_PERM, error.description)
+            return
+        self.failure = error
+        if self._stage == _AMQP and self.state is not ConnectionState.CLOSE_RCVD:
+            self.close(Error(condition=error.condition, description=error.description))
+        else:
+            self._terminate(error)
+
+    def _terminate(self, error: AmqpError | None) -> None:
+        if self.finished:
+            return
+        self._flush_sessions()
+        self._stage = _DONE
+        self.state = ConnectionState.END
+        self.opened = False
+        self._input.clear()
+        self._end_sessions(error)
+        self.finished = True
+        self._emit(Terminated(error))
+
+    # -- sessions --------------------------------------------------------------------
+
+    def _on_begin(self, begin: Begin, channel: i64) -> None:
+        if channel > self.settings.channel_max:
+            raise RemoteProtocolError(
+                "amqp:connection:framing-error",
+                f"begin on channel {channel}; the highest allowed is {self.settings.channel_max}",
+            )
+        if channel in self.channels.by_remote:
+            raise RemoteProtocolError(
+                "amqp:illegal-state", f"begin on channel {channel}, which has a session"
+            )
+        answered = begin.remote_channel
+        if answered is None:
+            session = Session(self, False)
+            self.channels.allocate(session, self._channel_limit())
+        else:
+            session = self.channels.answered(answered)
+        self.channels.map_remote(session, channel)
+        session._on_begin(begin)
+
+    def _channel_limit(self) -> i64:
+        limit: i64 = self.settings.channel_max
+        remote = self.remote_open
+        if remote is not None and remote.channel_max < limit:
+            limit = remote.channel_max
+        return limit
+
+    def _release_session(self, session: Session) -> None:
+        self.channels.release(session)
+
+    def _end_sessions(self, error: AmqpError | None) -> None:
+        for session in self.channels.clear():
+            session._abandon(error)
+
+    def _steal(self, link: Link) -> None:
+        """The peer attached a name that it had attached already (AMQP 1.0 §2.6.1)."""
+        link.detach(
+            closed=False,
+            error=Error(condition="amqp:link:stolen", description="attached again by the peer"),
+        )
+
+    # -- output ------------------------------------------------------------------------
+
+    def _emit(self, event: Event) -> None:
+        self._events.append(event)
+
+    def _touch(self, session: Session) -> None:
+        if not session.touched:
+            session.touched = True
+            self._touched.append(session)
+
+    def _flush_sessions(self) -> None:
+        touched = self._touched
+        self._touched = []
+        for session in touched:
+            session._flush()
+
+    def _send(self, channel: i64, performative: Composite) -> None:
+        mark = begin_frame(self.output, channel)
+        performative.encode(self.output)
+        end_frame(self.output, mark)
+
+
+def _illegal(description: str) -> LocalProtocolError:
+    return LocalProtocolError("amqp:illegal-state", description, Scope.CONNECTION)

@@ -1,0 +1,102 @@
+"""Deliveries: one message on its way over one link (AMQP 1.0 §2.6.12).
+
+A delivery is *unsettled* until both ends have forgotten it. `state` is ours,
+`remote_state` the peer's; `settled` and `remote_settled` likewise. `context`
+belongs to the user of the engine, who may hang anything on it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from mypy_extensions import i64
+
+if TYPE_CHECKING:
+    from ferrymq.engine.link import ReceiverLink, SenderLink
+    from ferrymq_types.unions import DeliveryState
+
+
+@final
+class OutgoingDelivery:
+    """A message we sent over a `SenderLink`."""
+
+    __slots__ = (
+        "link",
+        "id",
+        "tag",
+        "settled",
+        "state",
+        "remote_settled",
+        "remote_state",
+        "sent",
+        "context",
+    )
+
+    def __init__(self, link: SenderLink, tag: bytes, settled: bool) -> None:
+        self.link = link
+        self.id: i64 = -1
+        self.tag = tag
+        self.settled = settled
+        self.state: DeliveryState | None = None
+        self.remote_settled = False
+        self.remote_state: DeliveryState | None = None
+        # Whether the last frame has gone out (into the output buffer).
+        self.sent = False
+        self.context: object = None
+
+    def settle(self, state: DeliveryState | None = None) -> None:
+        """Settle the delivery, telling the receiver `state` (by default what it told us).
+
+        Does nothing when it is settled already or its session is gone.
+        """
+        self.link.settle(self, state)
+
+
+@final
+class IncomingDelivery:
+    """A message the peer sent over a `ReceiverLink`.
+
+    `payload` is the encoded message: all sections as they were sent (AMQP 1.0
+    §3.2). `message_format` is the 32-bit format the sender announced, 0 for
+    the sections of this specification.
+    """
+
+    __slots__ = (
+        "link",
+        "id",
+        "tag",
+        "message_format",
+        "payload",
+        "settled",
+        "state",
+        "remote_settled",
+        "remote_state",
+        "context",
+        "_chunks",
+        "_received",
+    )
+
+    def __init__(self, link: ReceiverLink, id: i64, tag: bytes, message_format: i64) -> None:
+        self.link = link
+        self.id: i64 = id
+        self.tag = tag
+        self.message_format: i64 = message_format
+        self.payload: bytes = b""
+        self.settled = False
+        self.state: DeliveryState | None = None
+        self.remote_settled = False
+        self.remote_state: DeliveryState | None = None
+        self.context: object = None
+        self._chunks: list[bytes] | None = None
+        self._received: i64 = 0
+
+    def settle(self, state: DeliveryState | None) -> None:
+        """Give the delivery its outcome and settle it.
+
+        Does nothing when it is settled already or its session is gone.
+        """
+        self.link.settle(self, state)
+
+    def update(self, state: DeliveryState) -> None:
+        """Tell the sender the state of the delivery without settling it."""
+        self.link.update(self, state)

@@ -1,0 +1,225 @@
+"""What happened on a connection, in the order it happened.
+
+`Connection.take_events` returns these; each class says when it fires. They
+carry the engine's own objects (`Session`, `SenderLink`, `ReceiverLink`,
+`IncomingDelivery`, `OutgoingDelivery`), which are also what one calls to
+answer.
+
+Events are taken after a whole read has been processed, so the state of an
+object may already be *ahead* of an event: a link attached and detached in one
+read yields `AttachReceived` and then `DetachReceived`, and at the first of them
+`link.remote_detached` is already true. Answers are safe all the same: what can
+no longer be sent is not sent.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ferrymq.engine.delivery import IncomingDelivery, OutgoingDelivery
+    from ferrymq.engine.link import Link, ReceiverLink, SenderLink
+    from ferrymq.engine.session import Session
+    from ferrymq.errors import AmqpError
+    from ferrymq_types.transport import Error, Open
+
+
+class Event:
+    """Something that happened on a connection."""
+
+    __slots__ = ()
+
+
+class HeaderReceived(Event):
+    """The peer's protocol header has been accepted; once per layer (SASL, AMQP)."""
+
+    __slots__ = ("protocol_id",)
+
+    def __init__(self, protocol_id: int) -> None:
+        self.protocol_id = protocol_id
+
+
+class AuthenticationRequested(Event):
+    """A client chose a mechanism and gave its credentials (server only; AMQP 1.0 §5.3.2).
+
+    Answer with `Connection.accept_authentication` or `reject_authentication`,
+    at once or later; nothing else is processed until then. `username` and
+    `password` are None for ANONYMOUS; the password is never part of the repr.
+    """
+
+    __slots__ = ("mechanism", "username", "password", "hostname")
+
+    def __init__(
+        self, mechanism: str, username: str | None, password: str | None, hostname: str | None
+    ) -> None:
+        self.mechanism = mechanism
+        self.username = username
+        self.password = password
+        self.hostname = hostname
+
+
+class Authenticated(Event):
+    """SASL ended well, on either side. `username` is None for ANONYMOUS."""
+
+    __slots__ = ("mechanism", "username")
+
+    def __init__(self, mechanism: str, username: str | None) -> None:
+        self.mechanism = mechanism
+        self.username = username
+
+
+class OpenReceived(Event):
+    """The peer's open arrived. Fires once."""
+
+    __slots__ = ("open",)
+
+    def __init__(self, open: Open) -> None:
+        self.open = open
+
+
+class CloseReceived(Event):
+    """The peer closed the connection; answer with `Connection.close` if not yet closed."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: Error | None) -> None:
+        self.error = error
+
+
+class Terminated(Event):
+    """The connection is over and nothing more will come: always the last event, fires once.
+
+    `error` is None after an orderly close from either side; `ConnectionClosed`
+    if the peer closed with an error or vanished; `RemoteProtocolError` if the
+    peer broke the protocol; `AuthenticationError`, `TransportError` if it never
+    got that far.
+    """
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: AmqpError | None) -> None:
+        self.error = error
+
+
+class BeginReceived(Event):
+    """The peer began a session, or answered ours (then `session.initiated` is true)."""
+
+    __slots__ = ("session",)
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+
+class EndReceived(Event):
+    """The peer ended the session; answered by `Session.end` unless the end was ours."""
+
+    __slots__ = ("session", "error")
+
+    def __init__(self, session: Session, error: Error | None) -> None:
+        self.session = session
+        self.error = error
+
+
+class SessionTerminated(Event):
+    """The session is over on both sides, or the engine ended it for a violation by the peer.
+
+    Fires once for every session, before `Terminated`, with every link of it
+    lost; unsettled deliveries of its links are the owner's to recover.
+    """
+
+    __slots__ = ("session", "error")
+
+    def __init__(self, session: Session, error: AmqpError | None) -> None:
+        self.session = session
+        self.error = error
+
+
+class AttachReceived(Event):
+    """The peer attached a link, or answered ours (then `link.initiated` is true).
+
+    Answer a link that is not ours with `link.accept` or `link.refuse`.
+    """
+
+    __slots__ = ("link",)
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+
+
+class DetachReceived(Event):
+    """The peer detached (`closed` false) or closed the link; answer with `link.detach`."""
+
+    __slots__ = ("link", "closed", "error")
+
+    def __init__(self, link: Link, closed: bool, error: Error | None) -> None:
+        self.link = link
+        self.closed = closed
+        self.error = error
+
+
+class LinkFailed(Event):
+    """The engine detached the link because the peer broke a rule on it."""
+
+    __slots__ = ("link", "error")
+
+    def __init__(self, link: Link, error: AmqpError) -> None:
+        self.link = link
+        self.error = error
+
+
+class CreditReceived(Event):
+    """A flow for one of our sender links arrived: its `credit`, `drain` or properties changed.
+
+    When `link.drain` is true, send what there is and then call `link.drained`.
+    """
+
+    __slots__ = ("link",)
+
+    def __init__(self, link: SenderLink) -> None:
+        self.link = link
+
+
+class DrainCompleted(Event):
+    """The sender has used up or given back the credit of a receiver link we drained."""
+
+    __slots__ = ("link",)
+
+    def __init__(self, link: ReceiverLink) -> None:
+        self.link = link
+
+
+class DeliveryReceived(Event):
+    """A whole message arrived; all of its frames are in `delivery.payload`."""
+
+    __slots__ = ("link", "delivery")
+
+    def __init__(self, link: ReceiverLink, delivery: IncomingDelivery) -> None:
+        self.link = link
+        self.delivery = delivery
+
+
+class DeliveryAborted(Event):
+    """The sender aborted a delivery after part of it had arrived (AMQP 1.0 §2.6.14)."""
+
+    __slots__ = ("link",)
+
+    def __init__(self, link: ReceiverLink) -> None:
+        self.link = link
+
+
+class OutcomeReceived(Event):
+    """The receiver of one of our deliveries gave it a state, settled it, or both."""
+
+    __slots__ = ("delivery",)
+
+    def __init__(self, delivery: OutgoingDelivery) -> None:
+        self.delivery = delivery
+
+
+class SettlementReceived(Event):
+    """The sender of a delivery we received gave it a state, settled it, or both."""
+
+    __slots__ = ("delivery",)
+
+    def __init__(self, delivery: IncomingDelivery) -> None:
+        self.delivery = delivery

@@ -1,0 +1,204 @@
+"""The receiving half of a session: the window given to the peer and what it has sent.
+
+`window` frames may still come before the peer breaks the agreement; it is
+opened again before it closes, for the engine itself takes frames at once.
+Back-pressure belongs to link credit, which counts messages (AMQP 1.0 §2.6.7).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from mypy_extensions import i64
+
+from ferrymq.engine.delivery import IncomingDelivery
+from ferrymq.engine.dispositions import PendingDisposition, live_ids
+from ferrymq.engine.events import DeliveryAborted, DeliveryReceived, SettlementReceived
+from ferrymq.errors import RemoteProtocolError, Scope
+from ferrymq_types.transport import Disposition, Role, Transfer
+
+if TYPE_CHECKING:
+    from ferrymq.engine.link import Link, ReceiverLink
+    from ferrymq.engine.session import Session
+    from ferrymq_types.unions import DeliveryState
+
+
+@final
+class IncomingHalf:
+    """What a session receives. `unsettled`: the peer's unsettled deliveries, by delivery-id."""
+
+    __slots__ = ("session", "unsettled", "next_id", "window", "_max_window", "_pending")
+
+    def __init__(self, session: Session, window: i64) -> None:
+        self.session = session
+        self.unsettled: dict[int, IncomingDelivery] = {}
+        # next-incoming-id: the transfer-id expected next.
+        self.next_id: i64 = 0
+        self.window: i64 = window
+        self._max_window: i64 = window
+        self._pending = PendingDisposition()
+
+    # -- transfers -----------------------------------------------------------
+
+    def on_transfer(self, transfer: Transfer, link: ReceiverLink, payload: bytes) -> None:
+        """One transfer frame for a link (already looked up) arrived."""
+        partial = link.partial
+        if partial is None:
+            partial = self._first_frame(transfer, link)
+        else:
+            id = transfer.delivery_id
+            if id is not None and id != partial.id:
+                raise RemoteProtocolError(
+                    "amqp:invalid-field",
+                    f"transfer of delivery {id} on link {link.name!r} inside delivery "
+                    f"{partial.id}, which is not complete",
+                    Scope.SESSION,
+                )
+        if transfer.aborted:
+            link.partial = None
+            link._count_delivery()
+            self.session.connection._emit(DeliveryAborted(link))
+            return
+        if transfer.settled:
+            # Settled on any frame settles the whole delivery (AMQP 1.0 §2.7.5).
+            partial.remote_settled = True
+        limit: i64 = link.max_message_size
+        partial._received += len(payload)
+        if limit != 0 and partial._received > limit:
+            link.partial = None
+            raise RemoteProtocolError(
+                "amqp:link:message-size-exceeded",
+                f"delivery {partial.id} on link {link.name!r} has more than {limit} bytes",
+                Scope.LINK,
+            )
+        if transfer.more:
+            link.partial = partial
+            chunks = partial._chunks
+            if chunks is None:
+                partial._chunks = [payload]
+            else:
+                chunks.append(payload)
+            return
+        chunks = partial._chunks
+        if chunks is None:
+            partial.payload = payload
+        else:
+            chunks.append(payload)
+            partial.payload = b"".join(chunks)
+            partial._chunks = None
+            link.partial = None
+        state = transfer.state
+        if state is not None:
+            partial.remote_state = state
+        link._count_delivery()
+        if not partial.remote_settled:
+            self.unsettled[partial.id] = partial
+        self.session.connection._emit(DeliveryReceived(link, partial))
+
+    def _first_frame(self, transfer: Transfer, link: ReceiverLink) -> IncomingDelivery:
+        id = transfer.delivery_id
+        tag = transfer.delivery_tag
+        if id is None or tag is None:
+            missing = "delivery-id" if id is None else "delivery-tag"
+            raise RemoteProtocolError(
+                "amqp:invalid-field",
+                f"first transfer of a delivery on link {link.name!r} without {missing}",
+                Scope.SESSION,
+            )
+        if len(tag) > 32:
+            raise RemoteProtocolError(
+                "amqp:invalid-field",
+                f"delivery-tag of {len(tag)} bytes on link {link.name!r}; at most 32 are allowed",
+                Scope.SESSION,
+            )
+        if link.credit <= 0:
+            raise RemoteProtocolError(
+                "amqp:link:transfer-limit-exceeded",
+                f"transfer of delivery {id} on link {link.name!r} without credit",
+                Scope.LINK,
+            )
+        if id in self.unsettled:
+            raise RemoteProtocolError(
+                "amqp:invalid-field",
+                f"delivery-id {id} is in use by an unsettled delivery",
+                Scope.SESSION,
+            )
+        message_format = transfer.message_format
+        return IncomingDelivery(link, id, tag, 0 if message_format is None else message_format)
+
+    def count_frame(self) -> None:
+        """A transfer frame arrived, for whatever link: account for it in the window."""
+        if self.window <= 0:
+            raise RemoteProtocolError(
+                "amqp:session:window-violation",
+                "transfer beyond the incoming window",
+                Scope.SESSION,
+            )
+        self.window -= 1
+        self.next_id = (self.next_id + 1) & 0xFFFFFFFF
+        if self.window * 2 <= self._max_window:
+            self.session.connection._touch(self.session)
+
+    def flush_window(self) -> None:
+        """Open the window again when it is half used."""
+        if self.window * 2 <= self._max_window:
+            self.session._send_flow()
+
+    def open_window(self) -> i64:
+        """The incoming-window to announce now: every flow opens it wholly."""
+        self.window = self._max_window
+        return self.window
+
+    # -- settlement ------------------------------------------------------------
+
+    def queue_disposition(
+        self, delivery_id: i64, state: DeliveryState | None, settled: bool
+    ) -> None:
+        """Send a disposition for a delivery we received, joined with its neighbours."""
+        if not self._pending.extend(delivery_id, state, settled):
+            self.flush_dispositions()
+            self._pending.extend(delivery_id, state, settled)
+        self.session.connection._touch(self.session)
+
+    def flush_dispositions(self) -> None:
+        """Write the joined disposition, if there is one."""
+        pending = self._pending
+        if pending.empty:
+            return
+        pending.empty = True
+        self.session._send(
+            Disposition(
+                role=Role.RECEIVER,
+                first=pending.first,
+                last=pending.last,
+                settled=pending.settled,
+                state=pending.state,
+            )
+        )
+
+    def on_disposition(self, disposition: Disposition) -> None:
+        """The sender told us the state of a range of its deliveries."""
+        first = disposition.first
+        last = disposition.last
+        for id in live_ids(self.unsettled, first, first if last is None else last):
+            delivery = self.unsettled[id]
+            state = disposition.state
+            if state is not None:
+                delivery.remote_state = state
+            if disposition.settled:
+                delivery.remote_settled = True
+                delivery.settled = True
+                del self.unsettled[id]
+            self.session.connection._emit(SettlementReceived(delivery))
+
+    # -- endings ---------------------------------------------------------------
+
+    def forget(self, link: Link) -> None:
+        """The link is going: its deliveries are no longer ours to settle."""
+        for id in [d.id for d in self.unsettled.values() if d.link is link]:
+            del self.unsettled[id]
+
+    def clear(self) -> None:
+        """The session is gone."""
+        self.unsettled.clear()
+        self._pending.empty = True

@@ -1,0 +1,104 @@
+"""From the bytes of a transport to frames, wherever the transport cut them (AMQP 1.0 §2.3)."""
+
+from __future__ import annotations
+
+from typing import final
+
+from librt.strings import read_i32_be
+from mypy_extensions import i64
+
+from ferrymq.errors import RemoteProtocolError
+from ferrymq_codec.limits import MAX_ELEMENTS
+from ferrymq_codec.reader import Reader
+
+
+@final
+class FrameInput:
+    """Bytes received and not yet read.
+
+    After `next_frame` has returned true, `reader` stands at the body of the
+    frame and ends with it, `data` is what the reader reads, and `channel` is the
+    frame's. Pieces of a frame are joined once, when all of it is there.
+    """
+
+    __slots__ = ("data", "reader", "channel", "_pos", "_chunks", "_buffered", "_needed")
+
+    def __init__(self) -> None:
+        self.data = b""
+        self.reader = Reader(b"", 0, 0)
+        self.channel: i64 = 0
+        self._pos: i64 = 0
+        # What follows `data`, and how many bytes with it are needed to go on.
+        self._chunks: list[bytes] = []
+        self._buffered: i64 = 0
+        self._needed: i64 = 0
+
+    def feed(self, data: bytes) -> bool:
+        """Take in bytes; true when there may be something whole to read."""
+        if self._pos < len(self.data):
+            if not self._chunks:
+                self._chunks.append(self.data[self._pos :] if self._pos else self.data)
+                self._buffered = len(self._chunks[0])
+            self._chunks.append(data)
+            self._buffered += len(data)
+            if self._buffered < self._needed:
+                return False
+            data = b"".join(self._chunks)
+            self._chunks = []
+        self.data = data
+        self._pos = 0
+        self.reader = Reader(data, 0, 0)
+        return True
+
+    def held(self) -> int:
+        """How many bytes are held, unread."""
+        return self._buffered if self._chunks else len(self.data) - self._pos
+
+    def clear(self) -> None:
+        """Forget everything that is unread."""
+        self.data = b""
+        self._pos = 0
+        self._chunks = []
+
+    def next_header(self) -> bytes | None:
+        """The next 8 bytes, or None until they are there."""
+        pos = self._pos
+        if len(self.data) - pos < 8:
+            self._needed = 8
+            return None
+        self._pos = pos + 8
+        return self.data[pos : pos + 8]
+
+    def next_frame(self, limit: i64, frame_type: i64) -> bool:
+        """Go to the next frame; false until all of it is there.
+
+        Raises `RemoteProtocolError` (`amqp:connection:framing-error`) when what
+        comes is no frame of at most `limit` bytes of the expected type. Nothing
+        after that can be trusted, so it is forgotten.
+        """
+        data = self.data
+        pos = self._pos
+        left = i64(len(data)) - pos
+        if left < 8:
+            self._needed = 8
+            return False
+        size = i64(read_i32_be(data, pos)) & 0xFFFFFFFF
+        body = 4 * i64(data[pos + 4])
+        if size < 8 or size > limit or body < 8 or body > size or i64(data[pos + 5]) != frame_type:
+            self.clear()
+            raise RemoteProtocolError(
+                "amqp:connection:framing-error",
+                f"frame of {size} bytes, data offset {body} bytes, type {data[pos + 5]}; "
+                f"8 to {limit} bytes of type {frame_type} are expected here",
+            )
+        if left < size:
+            self._needed = size
+            return False
+        self._pos = pos + size
+        self.channel = (i64(data[pos + 6]) << 8) | i64(data[pos + 7])
+        reader = self.reader
+        reader.pos = pos + body
+        reader.end = pos + size
+        reader.depth = 0
+        reader.budget = MAX_ELEMENTS
+        return True

@@ -1,0 +1,427 @@
+"""Links: one direction of messages between two nodes (AMQP 1.0 §2.6).
+
+`SenderLink` and `ReceiverLink` are the two roles; `Link` is what they share.
+Termini, settle modes and the handshake live in `Link`, credit and deliveries in
+the roles. Frames reach a link through its session.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from mypy_extensions import i64
+
+from ferrymq.engine.delivery import IncomingDelivery, OutgoingDelivery
+from ferrymq.engine.serial import serial_add, serial_diff
+from ferrymq.engine.states import LINK_TABLE, LinkInput, LinkState
+from ferrymq.errors import LocalProtocolError, Scope
+from ferrymq_types.transport import (
+    Attach,
+    Detach,
+    Error,
+    Flow,
+    ReceiverSettleMode,
+    Role,
+    SenderSettleMode,
+)
+
+if TYPE_CHECKING:
+    from ferrymq.engine.session import Session
+    from ferrymq_types.unions import DeliveryState, Source, Target
+
+
+def illegal(description: str) -> LocalProtocolError:
+    """The error for a call that the state of a link does not allow."""
+    return LocalProtocolError("amqp:illegal-state", description, Scope.LINK)
+
+
+class Link:
+    """What both roles share. Created by `Session.attach_sender`/`attach_receiver` or by the peer.
+
+    `initiated` is true when this side attached first. `source` and `target`
+    are what this side sent; `remote_attach` is the peer's attach, None before
+    it came.
+    """
+
+    __slots__ = (
+        "session",
+        "name",
+        "handle",
+        "remote_handle",
+        "initiated",
+        "is_sender",
+        "state",
+        "usable",
+        "local_detached",
+        "remote_detached",
+        "source",
+        "target",
+        "remote_attach",
+        "snd_settle_mode",
+        "rcv_settle_mode",
+        "always_settled",
+        "never_settled",
+        "settles_second",
+        "max_message_size",
+        "remote_max_message_size",
+        "credit",
+        "delivery_count",
+        "drain",
+        "context",
+    )
+
+    def __init__(self, session: Session, name: str, initiated: bool, is_sender: bool) -> None:
+        self.session = session
+        self.name = name
+        self.handle: i64 = -1
+        self.remote_handle: i64 = -1
+        self.initiated = initiated
+        self.is_sender = is_sender
+        self.state: LinkState = LinkState.DETACHED
+        # True from the second attach to the first detach: transfers and flows may pass.
+        self.usable = False
+        self.local_detached = False
+        self.remote_detached = False
+        self.source: Source | None = None
+        self.target: Target | None = None
+        self.remote_attach: Attach | None = None
+        self.snd_settle_mode: SenderSettleMode = SenderSettleMode.MIXED
+        self.rcv_settle_mode: ReceiverSettleMode = ReceiverSettleMode.FIRST
+        # The settle modes once more, as flags: the hot path asks for every delivery.
+        self.always_settled = False
+        self.never_settled = False
+        self.settles_second = False
+        # Bytes; 0 means without a limit (AMQP 1.0 §2.7.3).
+        self.max_message_size: int = 0
+        self.remote_max_message_size: int = 0
+        self.credit: i64 = 0
+        self.delivery_count: i64 = 0
+        self.drain = False
+        self.context: object = None
+
+    def __repr__(self) -> str:
+        role = "sender" if self.is_sender else "receiver"
+        return f"<{role} link {self.name!r} {self.state.name}>"
+
+    # -- handshake ---------------------------------------------------------
+
+    def accept(
+        self,
+        *,
+        source: Source | None = None,
+        target: Target | None = None,
+        properties: dict[str, object] | None = None,
+        offered_capabilities: list[str] | None = None,
+        max_message_size: int = 0,
+    ) -> None:
+        """Answer the peer's attach. Termini left out are echoed as the peer gave them.
+
+        Raises `LocalProtocolError` if the link was answered already.
+        """
+        remote = self.remote_attach
+        if self.initiated or remote is None or self.state is not LinkState.ATTACH_RCVD:
+            raise illegal(f"link {self.name!r} has no attach of the peer to answer")
+        self.source = source if source is not None else remote.source
+        self.target = target if target is not None else remote.target
+        self.max_message_size = max_message_size
+        self._send_attach(properties, offered_capabilities, None)
+
+    def refuse(self, error: Error) -> None:
+        """Refuse the peer's attach: a null terminus, then a closing detach (AMQP 1.0 §2.6.3).
+
+        The terminus the peer asked us to be is the null one.
+        """
+        remote = self.remote_attach
+        if self.initiated or remote is None or self.state is not LinkState.ATTACH_RCVD:
+            raise illegal(f"link {self.name!r} has no attach of the peer to answer")
+        if self.is_sender:
+            self.source, self.target = None, remote.target
+        else:
+            self.source, self.target = remote.source, None
+        self._send_attach(None, None, None)
+        self.detach(closed=True, error=error)
+
+    def detach(self, *, closed: bool = True, error: Error | None = None) -> None:
+        """Close (or, with `closed=False`, suspend) the link, or answer the peer's detach.
+
+        Does nothing when this side has detached already or the session is gone.
+        """
+        if self.local_detached or self.state is LinkState.DETACHED:
+            return
+        if self.state is LinkState.ATTACH_RCVD:
+            # The peer is owed an attach before it can be sent a detach.
+            self._send_attach(None, None, None)
+        self._send_detach(closed, error)
+
+    def close(self, error: Error | None = None) -> None:
+        """`detach` with `closed` true."""
+        self.detach(closed=True, error=error)
+
+    def _agree_settle_modes(self, snd: SenderSettleMode, rcv: ReceiverSettleMode) -> None:
+        self.snd_settle_mode = snd
+        self.rcv_settle_mode = rcv
+        self.always_settled = snd is SenderSettleMode.SETTLED
+        self.never_settled = snd is SenderSettleMode.UNSETTLED
+        self.settles_second = rcv is ReceiverSettleMode.SECOND
+
+    def _transition(self, event: LinkInput) -> bool:
+        new = LINK_TABLE.get((self.state, event))
+        if new is None:
+            return False
+        self.state = new
+        self.usable = new is LinkState.ATTACHED and self.session.mapped
+        return True
+
+    def _send_attach(
+        self,
+        properties: dict[str, object] | None,
+        offered_capabilities: list[str] | None,
+        desired_capabilities: list[str] | None,
+    ) -> None:
+        session = self.session
+        if not session.open_for_output:
+            return
+        self.handle = session._allocate_handle(self)
+        self._transition(LinkInput.SEND_ATTACH)
+        session._send(
+            Attach(
+                name=self.name,
+                handle=self.handle,
+                role=Role.SENDER if self.is_sender else Role.RECEIVER,
+                snd_settle_mode=self.snd_settle_mode,
+                rcv_settle_mode=self.rcv_settle_mode,
+                source=self.source,
+                target=self.target,
+                initial_delivery_count=self.delivery_count if self.is_sender else None,
+                max_message_size=self.max_message_size,
+                offered_capabilities=offered_capabilities,
+                desired_capabilities=desired_capabilities,
+                properties=properties,
+            )
+        )
+        if self.state is LinkState.ATTACHED and self.remote_detached:
+            # The peer's detach came before our attach; only our answer is missing.
+            self._transition(LinkInput.RECV_DETACH)
+
+    def _send_detach(self, closed: bool, error: Error | None) -> None:
+        session = self.session
+        self.local_detached = True
+        if session.open_for_output:
+            session._send(Detach(handle=self.handle, closed=closed, error=error))
+        self._transition(LinkInput.SEND_DETACH)
+        session._forget_deliveries(self)
+        if self.state is LinkState.DETACHED:
+            session._release_link(self)
+
+    def _on_attach(self, attach: Attach) -> None:
+        self.remote_attach = attach
+        self.remote_handle = attach.handle
+        self._agree_settle_modes(attach.snd_settle_mode, attach.rcv_settle_mode)
+        self.remote_max_message_size = attach.max_message_size or 0
+        if not self.is_sender and attach.initial_delivery_count is not None:
+            self.delivery_count = attach.initial_delivery_count
+        self._transition(LinkInput.RECV_ATTACH)
+
+    def _on_detach(self) -> None:
+        self.remote_detached = True
+        self._transition(LinkInput.RECV_DETACH)
+        self.session._forget_deliveries(self)
+        if self.state is LinkState.DETACHED:
+            self.session._release_link(self)
+
+    def _fill_flow(self, flow: Flow) -> None:
+        """Put the state of the link into a flow; each role has its own."""
+
+    def _lost(self) -> None:
+        """The session is gone, and the link with it."""
+        self.state = LinkState.DETACHED
+        self.usable = False
+
+
+@final
+class SenderLink(Link):
+    """The end of a link that sends.
+
+    `credit` is how many deliveries the receiver allows now; `available` is what
+    the user says it could send beyond that, for the receiver to know.
+    """
+
+    __slots__ = ("available", "flow_properties", "parked", "_next_tag")
+
+    def __init__(self, session: Session, name: str, initiated: bool) -> None:
+        super().__init__(session, name, initiated, True)
+        self.available: i64 = 0
+        # `properties` of the latest flow of the receiver (AMQP 1.0 §2.7.4).
+        self.flow_properties: dict[str, object] | None = None
+        # Deliveries sent by the user that the session window still holds back.
+        self.parked: i64 = 0
+        self._next_tag: i64 = 0
+
+    def send(
+        self,
+        payload: bytes,
+        *,
+        tag: bytes | None = None,
+        settled: bool = False,
+        message_format: int = 0,
+        state: DeliveryState | None = None,
+    ) -> OutgoingDelivery:
+        """Send one encoded message, in as many frames as it takes.
+
+        `settled` is forced by the settle mode agreed at attach. A tag left out
+        is made unique on the link. Frames the session window does not admit
+        wait in the session and follow by themselves.
+
+        Raises `LocalProtocolError` when the link is not attached or has no
+        credit, or when the message is larger than the receiver takes.
+        """
+        if not self.usable:
+            raise illegal(f"link {self.name!r} is not attached")
+        if self.credit <= 0:
+            raise LocalProtocolError(
+                "amqp:link:transfer-limit-exceeded",
+                f"link {self.name!r} has no credit",
+                Scope.LINK,
+            )
+        limit = self.remote_max_message_size
+        if limit != 0 and len(payload) > limit:
+            raise LocalProtocolError(
+                "amqp:link:message-size-exceeded",
+                f"message of {len(payload)} bytes; the receiver on link {self.name!r} "
+                f"takes at most {limit}",
+                Scope.LINK,
+            )
+        if tag is None:
+            self._next_tag += 1
+            tag = int(self._next_tag & 0xFFFFFFFF).to_bytes(4, "big")
+        if self.always_settled:
+            settled = True
+        elif self.never_settled:
+            settled = False
+        delivery = OutgoingDelivery(self, tag, settled)
+        delivery.state = state
+        self.credit -= 1
+        self.delivery_count = serial_add(self.delivery_count, 1)
+        self.session.outgoing.send(delivery, payload, message_format)
+        return delivery
+
+    def settle(self, delivery: OutgoingDelivery, state: DeliveryState | None = None) -> None:
+        """See `OutgoingDelivery.settle`."""
+        if delivery.settled:
+            return
+        delivery.settled = True
+        if state is not None:
+            delivery.state = state
+        elif delivery.remote_state is not None:
+            delivery.state = delivery.remote_state
+        outgoing = self.session.outgoing
+        if not delivery.remote_settled and outgoing.unsettled.pop(delivery.id, None) is not None:
+            outgoing.queue_disposition(delivery.id, delivery.state, True)
+
+    def drained(self) -> None:
+        """Give back all credit that is left: the answer to `drain` (AMQP 1.0 §2.6.7)."""
+        if not self.drain or not self.usable:
+            return
+        self.delivery_count = serial_add(self.delivery_count, self.credit)
+        self.credit = 0
+        self.session._send_link_flow(self)
+
+    def _on_flow(self, flow: Flow) -> None:
+        """Take over the credit: what the receiver allows less what it has not seen yet."""
+        seen = flow.delivery_count
+        credit = flow.link_credit
+        limit: i64 = 0 if credit is None else credit
+        if seen is not None:
+            # A receiver that has not seen our attach yet counts from our initial count.
+            limit += serial_diff(seen, self.delivery_count)
+        self.credit = limit if limit > 0 else 0
+        self.drain = flow.drain
+        self.flow_properties = flow.properties
+
+    def _fill_flow(self, flow: Flow) -> None:
+        # What waits for the session window has not been sent, as far as the peer knows.
+        flow.delivery_count = serial_add(self.delivery_count, -self.parked)
+        flow.link_credit = self.credit + self.parked
+        flow.available = self.available
+        flow.drain = self.drain
+
+
+@final
+class ReceiverLink(Link):
+    """The end of a link that receives. No message comes until credit is given."""
+
+    __slots__ = ("available", "partial")
+
+    def __init__(self, session: Session, name: str, initiated: bool) -> None:
+        super().__init__(session, name, initiated, False)
+        # What the sender said it holds beyond the credit, as of its latest flow.
+        self.available: i64 = 0
+        self.partial: IncomingDelivery | None = None
+
+    def set_credit(self, credit: int) -> None:
+        """Allow the sender `credit` deliveries from now on, and end a drain.
+
+        Does nothing when the link is not attached.
+        """
+        if self.usable:
+            self.credit = credit
+            self.drain = False
+            self.session._send_link_flow(self)
+
+    def drain_credit(self) -> None:
+        """Ask the sender to use up or give back its credit; `DrainCompleted` follows."""
+        if self.usable:
+            self.drain = True
+            self.session._send_link_flow(self)
+
+    def settle(self, delivery: IncomingDelivery, state: DeliveryState | None) -> None:
+        """See `IncomingDelivery.settle`. In receiver-settle-mode second the outcome is sent
+        unsettled and the delivery ends when the sender settles (AMQP 1.0 §2.6.12)."""
+        if delivery.settled:
+            return
+        delivery.state = state
+        if delivery.remote_settled:
+            delivery.settled = True
+            return
+        incoming = self.session.incoming
+        if self.settles_second:
+            if delivery.id in incoming.unsettled:
+                incoming.queue_disposition(delivery.id, state, False)
+            return
+        delivery.settled = True
+        if incoming.unsettled.pop(delivery.id, None) is not None:
+            incoming.queue_disposition(delivery.id, state, True)
+
+    def update(self, delivery: IncomingDelivery, state: DeliveryState) -> None:
+        """See `IncomingDelivery.update`."""
+        if delivery.settled or delivery.remote_settled:
+            return
+        delivery.state = state
+        incoming = self.session.incoming
+        if delivery.id in incoming.unsettled:
+            incoming.queue_disposition(delivery.id, state, False)
+
+    def _count_delivery(self) -> None:
+        self.delivery_count = (self.delivery_count + 1) & 0xFFFFFFFF
+        if self.credit > 0:
+            self.credit -= 1
+
+    def _fill_flow(self, flow: Flow) -> None:
+        flow.delivery_count = self.delivery_count
+        flow.link_credit = self.credit
+        flow.drain = self.drain
+
+    def _on_flow(self, flow: Flow) -> bool:
+        """Take over the sender's count; true when that ended a drain."""
+        count = flow.delivery_count
+        if count is not None:
+            advanced = serial_diff(count, self.delivery_count)
+            if advanced > 0:
+                self.delivery_count = count
+                self.credit = self.credit - advanced if advanced < self.credit else 0
+        available = flow.available
+        self.available = 0 if available is None else available
+        if self.drain and self.credit == 0:
+            self.drain = False
+            return True
+        return False

@@ -1,0 +1,210 @@
+"""The sending half of a session: its window towards the peer and what it has in flight.
+
+Transfers are numbered by `next_id` and admitted while the peer's incoming
+window, `remote_window` frames, is open (AMQP 1.0 §2.5.6). What is not admitted
+waits in `_backlog` in order, cut in the middle of a delivery if need be.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, final
+
+from mypy_extensions import i64
+
+from ferrymq.engine.delivery import OutgoingDelivery
+from ferrymq.engine.dispositions import PendingDisposition, live_ids
+from ferrymq.engine.events import OutcomeReceived
+from ferrymq.engine.frames import begin_frame, end_frame
+from ferrymq.engine.serial import serial_add, serial_diff
+from ferrymq_types.transport import Disposition, Flow, Role, Transfer, encode_transfer
+
+if TYPE_CHECKING:
+    from ferrymq.engine.link import Link
+    from ferrymq.engine.session import Session
+    from ferrymq_types.unions import DeliveryState
+
+
+@final
+class _Parked:
+    """A delivery, or the rest of one, that waits for the peer's window."""
+
+    __slots__ = ("delivery", "payload", "offset", "message_format")
+
+    def __init__(
+        self, delivery: OutgoingDelivery, payload: bytes, offset: i64, message_format: int
+    ) -> None:
+        self.delivery = delivery
+        self.payload = payload
+        self.offset: i64 = offset
+        self.message_format = message_format
+
+
+@final
+class OutgoingHalf:
+    """What a session sends. `unsettled`: our deliveries that are not settled, by delivery-id."""
+
+    __slots__ = ("session", "unsettled", "next_id", "remote_window", "_next_delivery_id",
+                 "_backlog", "_pending")  # fmt: skip
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.unsettled: dict[int, OutgoingDelivery] = {}
+        # next-outgoing-id: the transfer-id of the next transfer frame.
+        self.next_id: i64 = 0
+        # remote-incoming-window, in frames.
+        self.remote_window: i64 = 0
+        self._next_delivery_id: i64 = 0
+        self._backlog: deque[_Parked] = deque()
+        self._pending = PendingDisposition()
+
+    # -- transfers -----------------------------------------------------------
+
+    def send(self, delivery: OutgoingDelivery, payload: bytes, message_format: int) -> None:
+        """Number the delivery and send it, or as much of it as the window admits."""
+        id = self._next_delivery_id
+        delivery.id = id
+        self._next_delivery_id = serial_add(id, 1)
+        if not delivery.settled:
+            self.unsettled[id] = delivery
+        if self._backlog:
+            delivery.link.parked += 1
+            self._backlog.append(_Parked(delivery, payload, 0, message_format))
+            return
+        offset = self._write(delivery, payload, 0, message_format)
+        if offset < 0:
+            delivery.sent = True
+        else:
+            delivery.link.parked += 1
+            self._backlog.append(_Parked(delivery, payload, offset, message_format))
+
+    def _write(
+        self, delivery: OutgoingDelivery, payload: bytes, offset: i64, message_format: int
+    ) -> i64:
+        """Write frames from `offset` on; −1 when done, else the offset the window stopped at."""
+        connection = self.session.connection
+        w = connection.output
+        limit: i64 = connection.remote_max_frame_size
+        total: i64 = len(payload)
+        channel = self.session.channel
+        while self.remote_window > 0:
+            self.remote_window -= 1
+            self.next_id = (self.next_id + 1) & 0xFFFFFFFF
+            mark = begin_frame(w, channel)
+            if offset == 0:
+                transfer = Transfer(
+                    handle=delivery.link.handle,
+                    delivery_id=delivery.id,
+                    delivery_tag=delivery.tag,
+                    message_format=message_format,
+                    settled=delivery.settled,
+                    state=delivery.state,
+                )
+            else:
+                # Only the first frame must name the delivery (AMQP 1.0 §2.7.5).
+                transfer = Transfer(handle=delivery.link.handle, settled=delivery.settled)
+            encode_transfer(w, transfer)
+            room = limit - (len(w) - mark)
+            rest = total - offset
+            if rest <= room:
+                w.write(payload if offset == 0 else payload[offset:])
+                end_frame(w, mark)
+                return -1
+            w.truncate(mark + 8)
+            transfer.more = True
+            encode_transfer(w, transfer)
+            room = limit - (len(w) - mark)
+            w.write(payload[offset : offset + room])
+            end_frame(w, mark)
+            offset += room
+        return offset
+
+    def _drain_backlog(self) -> None:
+        backlog = self._backlog
+        while backlog and self.remote_window > 0:
+            parked = backlog[0]
+            offset = self._write(
+                parked.delivery, parked.payload, parked.offset, parked.message_format
+            )
+            if offset >= 0:
+                parked.offset = offset
+                return
+            backlog.popleft()
+            parked.delivery.sent = True
+            parked.delivery.link.parked -= 1
+
+    def on_flow(self, flow: Flow) -> None:
+        """Take over the window the peer announces (AMQP 1.0 §2.5.6)."""
+        # Before it has seen our begin, the peer counts from our initial id, which is 0.
+        next_incoming = flow.next_incoming_id
+        acknowledged: i64 = 0 if next_incoming is None else next_incoming
+        self.remote_window = max(0, flow.incoming_window - serial_diff(self.next_id, acknowledged))
+        if self._backlog:
+            self._drain_backlog()
+
+    # -- settlement ------------------------------------------------------------
+
+    def queue_disposition(
+        self, delivery_id: i64, state: DeliveryState | None, settled: bool
+    ) -> None:
+        """Send a disposition for one of our deliveries, joined with its neighbours."""
+        if not self._pending.extend(delivery_id, state, settled):
+            self.flush_dispositions()
+            self._pending.extend(delivery_id, state, settled)
+        self.session.connection._touch(self.session)
+
+    def flush_dispositions(self) -> None:
+        """Write the joined disposition, if there is one."""
+        pending = self._pending
+        if pending.empty:
+            return
+        pending.empty = True
+        self.session._send(
+            Disposition(
+                role=Role.SENDER,
+                first=pending.first,
+                last=pending.last,
+                settled=pending.settled,
+                state=pending.state,
+            )
+        )
+
+    def on_disposition(self, disposition: Disposition) -> None:
+        """The receiver told us the state of a range of our deliveries."""
+        first = disposition.first
+        last = disposition.last
+        if last is None or last == first:
+            delivery = self.unsettled.get(first)
+            if delivery is not None:
+                self._update(delivery, disposition)
+            return
+        for id in live_ids(self.unsettled, first, last):
+            self._update(self.unsettled[id], disposition)
+
+    def _update(self, delivery: OutgoingDelivery, disposition: Disposition) -> None:
+        state = disposition.state
+        if state is not None:
+            delivery.remote_state = state
+        if disposition.settled:
+            delivery.remote_settled = True
+            del self.unsettled[delivery.id]
+        self.session.connection._emit(OutcomeReceived(delivery))
+
+    # -- endings ---------------------------------------------------------------
+
+    def forget(self, link: Link) -> None:
+        """The link is going: its deliveries are no longer ours to track.
+
+        A delivery of which only some frames have gone out is cut short by the
+        detach itself (AMQP 1.0 §2.6.14).
+        """
+        for id in [d.id for d in self.unsettled.values() if d.link is link]:
+            del self.unsettled[id]
+        if self._backlog:
+            self._backlog = deque([p for p in self._backlog if p.delivery.link is not link])
+
+    def clear(self) -> None:
+        """The session is gone."""
+        self.unsettled.clear()
+        self._backlog.clear()
+        self._pending.empty = True

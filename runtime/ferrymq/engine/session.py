@@ -1,0 +1,471 @@
+"""Sessions: begin and end, links and their handles, flow (AMQP 1.0 §2.5).
+
+What a session has in flight is kept in its two halves, `incoming` and
+`outgoing`; this module knows its state and its links, and hands every frame to
+the part that it concerns.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from mypy_extensions import i64
+
+from ferrymq.engine.events import (
+    AttachReceived,
+    BeginReceived,
+    CreditReceived,
+    DetachReceived,
+    DrainCompleted,
+    EndReceived,
+    LinkFailed,
+    SessionTerminated,
+)
+from ferrymq.engine.incoming import IncomingHalf
+from ferrymq.engine.link import Link, ReceiverLink, SenderLink
+from ferrymq.engine.outgoing import OutgoingHalf
+from ferrymq.engine.states import SESSION_TABLE, SessionInput, SessionState
+from ferrymq.errors import (
+    AmqpError,
+    LocalProtocolError,
+    RemoteProtocolError,
+    Scope,
+)
+from ferrymq_types.transport import (
+    Attach,
+    Begin,
+    Detach,
+    Disposition,
+    End,
+    Error,
+    Flow,
+    ReceiverSettleMode,
+    Role,
+    SenderSettleMode,
+    Transfer,
+)
+
+if TYPE_CHECKING:
+    from ferrymq.engine.connection import Connection
+    from ferrymq_codec.composite import Composite
+    from ferrymq_types.unions import Source, Target
+
+# We never hold a sender of ours back, so the window we announce is "plenty".
+OUTGOING_WINDOW: Final = 0x7FFFFFFF
+
+
+@final
+class Session:
+    """One session of a connection. Made by `Connection.begin`, or by the peer's begin.
+
+    `mapped` is true while both sides have begun and neither has ended: links
+    work only then. `context` belongs to the user of the engine.
+    """
+
+    __slots__ = (
+        "connection",
+        "channel",
+        "remote_channel",
+        "initiated",
+        "state",
+        "mapped",
+        "open_for_output",
+        "remote_begin",
+        "incoming",
+        "outgoing",
+        "links",
+        "context",
+        "_handles",
+        "_remote_handles",
+        "_remote_handle_max",
+        "_handle_max",
+        "touched",
+        "_last_link",
+        "_reported",
+    )
+
+    def __init__(self, connection: Connection, initiated: bool) -> None:
+        self.connection = connection
+        self.channel: i64 = -1
+        self.remote_channel: i64 = -1
+        self.initiated = initiated
+        self.state: SessionState = SessionState.UNMAPPED
+        self.mapped = False
+        self.open_for_output = False
+        self.remote_begin: Begin | None = None
+        self.incoming = IncomingHalf(self, connection.settings.incoming_window)
+        self.outgoing = OutgoingHalf(self)
+        # Every link that is not detached on both sides, by (name, we are the sender).
+        self.links: dict[tuple[str, bool], Link] = {}
+        self.context: object = None
+        self._handles: dict[int, Link] = {}
+        self._remote_handles: dict[int, Link] = {}
+        self._handle_max: i64 = connection.settings.handle_max
+        self._remote_handle_max: i64 = 0xFFFFFFFF
+        # Whether the connection is to flush us before its output is taken.
+        self.touched = False
+        # The link of the latest transfer: most transfers follow one on the same link.
+        self._last_link: ReceiverLink | None = None
+        self._reported = False
+
+    def __repr__(self) -> str:
+        return f"<session on channel {self.channel} {self.state.name}>"
+
+    # -- begin and end -----------------------------------------------------
+
+    def _transition(self, event: SessionInput) -> bool:
+        new = SESSION_TABLE.get((self.state, event))
+        if new is None:
+            return False
+        self.state = new
+        self.mapped = new is SessionState.MAPPED
+        self.open_for_output = self.mapped or new is SessionState.BEGIN_SENT
+        return True
+
+    def accept(self) -> None:
+        """Answer the peer's begin."""
+        if self.initiated or not self._transition(SessionInput.SEND_BEGIN):
+            raise LocalProtocolError(
+                "amqp:illegal-state", "the session has no begin to answer", Scope.SESSION
+            )
+        self._send_begin(self.remote_channel)
+
+    def _begin(self) -> None:
+        self._transition(SessionInput.SEND_BEGIN)
+        self._send_begin(-1)
+
+    def _send_begin(self, remote_channel: i64) -> None:
+        self._send(
+            Begin(
+                remote_channel=None if remote_channel < 0 else remote_channel,
+                next_outgoing_id=self.outgoing.next_id,
+                incoming_window=self.incoming.open_window(),
+                outgoing_window=OUTGOING_WINDOW,
+                handle_max=self._handle_max,
+            )
+        )
+
+    def end(self, error: Error | None = None) -> None:
+        """End the session, or answer the peer's end. All its links are gone with it.
+
+        Does nothing when this side has ended it already.
+        """
+        if self.state is SessionState.BEGIN_RCVD:
+            self.accept()
+        self._flush_dispositions()
+        event = SessionInput.SEND_END if error is None else SessionInput.SEND_END_ERROR
+        if not self._transition(event):
+            return
+        self.connection._send(self.channel, End(error=error))
+        self._lose_links()
+        if self.state is SessionState.UNMAPPED:
+            self._terminated(None)
+
+    def _on_begin(self, begin: Begin) -> None:
+        self.remote_begin = begin
+        self.incoming.next_id = begin.next_outgoing_id
+        self.outgoing.remote_window = begin.incoming_window
+        self._remote_handle_max = begin.handle_max
+        if not self._transition(SessionInput.RECV_BEGIN):
+            raise RemoteProtocolError(
+                "amqp:illegal-state", f"second begin on channel {self.remote_channel}"
+            )
+        self.connection._emit(BeginReceived(self))
+
+    def _on_end(self, error: Error | None) -> None:
+        if not self._transition(SessionInput.RECV_END):
+            raise RemoteProtocolError(
+                "amqp:illegal-state", f"end on channel {self.remote_channel} in {self.state.name}"
+            )
+        self.connection._emit(EndReceived(self, error))
+        if self.state is SessionState.UNMAPPED:
+            self._terminated(None)
+        else:
+            self._lose_links()
+
+    def _fail(self, error: RemoteProtocolError) -> None:
+        """End the session because the peer broke a rule on it."""
+        self.end(Error(condition=error.condition, description=error.description))
+        self._report(error)
+
+    def _terminated(self, error: AmqpError | None) -> None:
+        self._lose_links()
+        self.connection._release_session(self)
+        self._report(error)
+
+    def _abandon(self, error: AmqpError | None) -> None:
+        """The connection is going, and the session with it."""
+        self.state = SessionState.UNMAPPED
+        self.mapped = False
+        self.open_for_output = False
+        self._lose_links()
+        self._report(error)
+
+    def _report(self, error: AmqpError | None) -> None:
+        if not self._reported:
+            self._reported = True
+            self.connection._emit(SessionTerminated(self, error))
+
+    def _lose_links(self) -> None:
+        for link in list(self.links.values()):
+            link._lost()
+        self.links.clear()
+        self._handles.clear()
+        self._remote_handles.clear()
+        self.incoming.clear()
+        self.outgoing.clear()
+        self._last_link = None
+
+    # -- links -------------------------------------------------------------
+
+    def attach_sender(
+        self,
+        name: str,
+        *,
+        target: Target | None,
+        source: Source | None = None,
+        snd_settle_mode: SenderSettleMode = SenderSettleMode.MIXED,
+        rcv_settle_mode: ReceiverSettleMode = ReceiverSettleMode.FIRST,
+        properties: dict[str, object] | None = None,
+        desired_capabilities: list[str] | None = None,
+    ) -> SenderLink:
+        """Attach a link on which this side sends to the peer's `target`."""
+        link = SenderLink(self, name, True)
+        self._attach(
+            link, source, target, snd_settle_mode, rcv_settle_mode, 0, properties,
+            desired_capabilities,
+        )  # fmt: skip
+        return link
+
+    def attach_receiver(
+        self,
+        name: str,
+        *,
+        source: Source | None,
+        target: Target | None = None,
+        snd_settle_mode: SenderSettleMode = SenderSettleMode.MIXED,
+        rcv_settle_mode: ReceiverSettleMode = ReceiverSettleMode.FIRST,
+        max_message_size: int = 0,
+        properties: dict[str, object] | None = None,
+        desired_capabilities: list[str] | None = None,
+    ) -> ReceiverLink:
+        """Attach a link on which this side receives from the peer's `source`."""
+        link = ReceiverLink(self, name, True)
+        self._attach(
+            link, source, target, snd_settle_mode, rcv_settle_mode, max_message_size, properties,
+            desired_capabilities,
+        )  # fmt: skip
+        return link
+
+    def _attach(
+        self,
+        link: Link,
+        source: Source | None,
+        target: Target | None,
+        snd_settle_mode: SenderSettleMode,
+        rcv_settle_mode: ReceiverSettleMode,
+        max_message_size: int,
+        properties: dict[str, object] | None,
+        desired_capabilities: list[str] | None,
+    ) -> None:
+        key = (link.name, link.is_sender)
+        if not self.open_for_output:
+            raise LocalProtocolError(
+                "amqp:illegal-state", "the session is not begun", Scope.SESSION
+            )
+        if key in self.links:
+            raise LocalProtocolError(
+                "amqp:illegal-state", f"a link {link.name!r} is attached already", Scope.LINK
+            )
+        self.links[key] = link
+        link.source = source
+        link.target = target
+        link._agree_settle_modes(snd_settle_mode, rcv_settle_mode)
+        link.max_message_size = max_message_size
+        link._send_attach(properties, None, desired_capabilities)
+
+    def _allocate_handle(self, link: Link) -> i64:
+        handle: i64 = 0
+        while handle in self._handles:
+            handle += 1
+        if handle > self._remote_handle_max:
+            raise LocalProtocolError(
+                "amqp:session:handle-limit",
+                f"the peer allows handles up to {self._remote_handle_max}",
+                Scope.SESSION,
+            )
+        self._handles[handle] = link
+        return handle
+
+    def _release_link(self, link: Link) -> None:
+        """Both sides have detached: name and handles are free again."""
+        key = (link.name, link.is_sender)
+        if self.links.get(key) is link:
+            del self.links[key]
+        self._handles.pop(link.handle, None)
+        if self._remote_handles.get(link.remote_handle) is link:
+            del self._remote_handles[link.remote_handle]
+        if self._last_link is link:
+            self._last_link = None
+
+    def _forget_deliveries(self, link: Link) -> None:
+        """Drop the deliveries of a link that is going; their owner knows them."""
+        self._flush_dispositions()
+        self.outgoing.forget(link)
+        self.incoming.forget(link)
+
+    def _on_attach(self, attach: Attach) -> None:
+        handle: i64 = attach.handle
+        if handle > self._handle_max:
+            raise RemoteProtocolError(
+                "amqp:connection:framing-error",
+                f"attach of link {attach.name!r} with handle {handle}; "
+                f"the highest allowed is {self._handle_max}",
+            )
+        if handle in self._remote_handles:
+            raise RemoteProtocolError(
+                "amqp:session:handle-in-use",
+                f"attach of link {attach.name!r} with handle {handle}, which link "
+                f"{self._remote_handles[handle].name!r} holds",
+                Scope.SESSION,
+            )
+        # The peer's role is the opposite of ours.
+        is_sender = attach.role is Role.RECEIVER
+        key = (attach.name, is_sender)
+        link = self.links.get(key)
+        if link is None or link.remote_attach is not None:
+            if link is not None:
+                self.connection._steal(link)
+            link = (
+                SenderLink(self, attach.name, False)
+                if is_sender
+                else ReceiverLink(self, attach.name, False)
+            )
+            self.links[key] = link
+        if not is_sender and attach.initial_delivery_count is None:
+            raise RemoteProtocolError(
+                "amqp:invalid-field",
+                f"attach of sender {attach.name!r} without initial-delivery-count",
+                Scope.SESSION,
+            )
+        self._remote_handles[handle] = link
+        link._on_attach(attach)
+        if not link.local_detached:
+            self.connection._emit(AttachReceived(link))
+
+    def _on_detach(self, detach: Detach) -> None:
+        link = self._remote_link(detach.handle, "detach")
+        del self._remote_handles[detach.handle]
+        if self._last_link is link:
+            self._last_link = None
+        ours = link.local_detached
+        link._on_detach()
+        if not ours or detach.error is not None:
+            self.connection._emit(DetachReceived(link, detach.closed, detach.error))
+
+    def _remote_link(self, handle: i64, frame: str) -> Link:
+        link = self._remote_handles.get(handle)
+        if link is None:
+            raise RemoteProtocolError(
+                "amqp:session:unattached-handle",
+                f"{frame} for handle {handle}, which is not attached",
+                Scope.SESSION,
+            )
+        return link
+
+    def _fail_link(self, link: Link, error: RemoteProtocolError) -> None:
+        link.detach(
+            closed=True, error=Error(condition=error.condition, description=error.description)
+        )
+        self.connection._emit(LinkFailed(link, error))
+
+    # -- frames --------------------------------------------------------------
+
+    def _on_transfer(self, transfer: Transfer, payload: bytes) -> None:
+        self.incoming.count_frame()
+        receiver = self._last_link
+        if receiver is None or receiver.remote_handle != transfer.handle:
+            link = self._remote_link(transfer.handle, "transfer")
+            if not isinstance(link, ReceiverLink):
+                raise RemoteProtocolError(
+                    "amqp:not-allowed",
+                    f"transfer on link {link.name!r}, of which the peer is the receiver",
+                    Scope.SESSION,
+                )
+            receiver = link
+            self._last_link = link
+        if not receiver.usable:
+            if receiver.local_detached:
+                # Sent before the peer saw our detach.
+                return
+            raise RemoteProtocolError(
+                "amqp:illegal-state",
+                f"transfer on link {receiver.name!r}, which is not attached",
+                Scope.SESSION,
+            )
+        try:
+            self.incoming.on_transfer(transfer, receiver, payload)
+        except RemoteProtocolError as error:
+            if error.scope is not Scope.LINK:
+                raise
+            self._fail_link(receiver, error)
+
+    def _on_disposition(self, disposition: Disposition) -> None:
+        if disposition.role is Role.RECEIVER:
+            self.outgoing.on_disposition(disposition)
+        else:
+            self.incoming.on_disposition(disposition)
+
+    def _on_flow(self, flow: Flow) -> None:
+        self.outgoing.on_flow(flow)
+        handle = flow.handle
+        if handle is None:
+            if flow.echo:
+                self._send_flow()
+            return
+        link = self._remote_link(handle, "flow")
+        if not link.usable:
+            return
+        if isinstance(link, SenderLink):
+            credit = flow.link_credit
+            if credit is not None:
+                link._on_flow(flow)
+                self.connection._emit(CreditReceived(link))
+        elif isinstance(link, ReceiverLink) and link._on_flow(flow):
+            self.connection._emit(DrainCompleted(link))
+        if flow.echo:
+            self._send_link_flow(link)
+
+    def _send_flow(self) -> None:
+        """Tell the peer the state of the session (AMQP 1.0 §2.7.4)."""
+        self._send(self._flow())
+
+    def _send_link_flow(self, link: Link) -> None:
+        """Tell the peer the state of the session and of one link."""
+        flow = self._flow()
+        flow.handle = link.handle
+        link._fill_flow(flow)
+        self._send(flow)
+
+    def _flow(self) -> Flow:
+        begun = self.remote_begin is not None
+        return Flow(
+            next_incoming_id=self.incoming.next_id if begun else None,
+            incoming_window=self.incoming.open_window(),
+            next_outgoing_id=self.outgoing.next_id,
+            outgoing_window=OUTGOING_WINDOW,
+        )
+
+    def _send(self, performative: Composite) -> None:
+        self.connection._send(self.channel, performative)
+
+    def _flush_dispositions(self) -> None:
+        self.incoming.flush_dispositions()
+        self.outgoing.flush_dispositions()
+
+    def _flush(self) -> None:
+        """Write what was held back to be joined: dispositions and the window."""
+        self.touched = False
+        if self.open_for_output:
+            self._flush_dispositions()
+            self.incoming.flush_window()

@@ -1,0 +1,88 @@
+"""What one side of a connection brings to it: the content of its open, limits and times."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ferrymq.engine.sasl import SaslMechanism
+
+# 64 KiB carries a batch of small messages in one frame and bounds what a frame can cost.
+DEFAULT_MAX_FRAME_SIZE: Final = 65536
+DEFAULT_CHANNEL_MAX: Final = 2047
+DEFAULT_HANDLE_MAX: Final = 1023
+# Frames a peer may send on a session before it must hear from us.
+DEFAULT_INCOMING_WINDOW: Final = 2048
+
+
+class ConnectionSettings:
+    """Settings of one connection.
+
+    `initiator` is true for the side that opened the transport. `idle_time_out`
+    is in seconds: the connection fails when the peer is silent that long; half
+    of it is announced, so that a peer that is punctual is never late (AMQP 1.0
+    §2.4.5). `handshake_timeout` and `close_timeout`, in seconds, bound the time
+    from the transport's start to the exchange of opens, and from our close to
+    the peer's. None switches a timer off.
+
+    SASL: the initiator gives the `sasl` mechanism to use, or None for no SASL
+    layer; the other side lists the `sasl_mechanisms` it offers, and whether a
+    connection without a SASL layer is refused (`sasl_required`).
+    """
+
+    __slots__ = (
+        "container_id",
+        "hostname",
+        "initiator",
+        "max_frame_size",
+        "channel_max",
+        "handle_max",
+        "incoming_window",
+        "idle_time_out",
+        "handshake_timeout",
+        "close_timeout",
+        "offered_capabilities",
+        "desired_capabilities",
+        "properties",
+        "sasl",
+        "sasl_mechanisms",
+        "sasl_required",
+    )
+
+    def __init__(
+        self,
+        *,
+        container_id: str,
+        initiator: bool,
+        hostname: str | None = None,
+        max_frame_size: int = DEFAULT_MAX_FRAME_SIZE,
+        channel_max: int = DEFAULT_CHANNEL_MAX,
+        handle_max: int = DEFAULT_HANDLE_MAX,
+        incoming_window: int = DEFAULT_INCOMING_WINDOW,
+        idle_time_out: float | None = None,
+        handshake_timeout: float | None = 10.0,
+        close_timeout: float | None = 10.0,
+        offered_capabilities: list[str] | None = None,
+        desired_capabilities: list[str] | None = None,
+        properties: dict[str, object] | None = None,
+        sasl: SaslMechanism | None = None,
+        sasl_mechanisms: list[str] | None = None,
+        sasl_required: bool = False,
+    ) -> None:
+        if not 512 <= max_frame_size <= 0xFFFFFFFF:
+            raise ValueError(f"max_frame_size {max_frame_size}: it must be 512 … 4294967295")
+        self.container_id = container_id
+        self.hostname = hostname
+        self.initiator = initiator
+        self.max_frame_size = max_frame_size
+        self.channel_max = channel_max
+        self.handle_max = handle_max
+        self.incoming_window = incoming_window
+        self.idle_time_out = idle_time_out
+        self.handshake_timeout = handshake_timeout
+        self.close_timeout = close_timeout
+        self.offered_capabilities = offered_capabilities
+        self.desired_capabilities = desired_capabilities
+        self.properties = properties
+        self.sasl = sasl
+        self.sasl_mechanisms: list[str] = [] if sasl_mechanisms is None else sasl_mechanisms
+        self.sasl_required = sasl_required

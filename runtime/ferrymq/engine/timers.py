@@ -1,0 +1,79 @@
+"""The times a connection watches (AMQP 1.0 §2.4.5). All in seconds of the caller's clock.
+
+Keep-alives need no clock at the moment of sending: at every half of the peer's
+half time-out the timer asks whether anything was sent since it last looked, and
+only then is an empty frame due. The silence the peer sees is thus never longer
+than half of what it allows.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+
+@final
+class Timers:
+    """Deadlines of one connection; None means the timer is off."""
+
+    __slots__ = (
+        "last_received",
+        "idle_time_out",
+        "keepalive_interval",
+        "keepalive_due",
+        "sent_since",
+        "handshake_due",
+        "close_due",
+    )
+
+    def __init__(self, now: float, idle_time_out: float | None, handshake: float | None) -> None:
+        self.last_received = now
+        self.idle_time_out = idle_time_out
+        self.keepalive_interval: float | None = None
+        self.keepalive_due = 0.0
+        self.sent_since = False
+        self.handshake_due: float | None = None if handshake is None else now + handshake
+        self.close_due: float | None = None
+
+    def peer_time_out(self, seconds: float, now: float) -> None:
+        """The peer closes when it hears nothing for `seconds`."""
+        self.keepalive_interval = seconds / 4
+        self.keepalive_due = now + seconds / 4
+
+    def next_deadline(self) -> float | None:
+        """When something is due next."""
+        due = self.handshake_due
+        idle = self.idle_time_out
+        if idle is not None:
+            silent = self.last_received + idle
+            due = silent if due is None or silent < due else due
+        if self.keepalive_interval is not None:
+            due = self.keepalive_due if due is None or self.keepalive_due < due else due
+        close = self.close_due
+        if close is not None:
+            due = close if due is None or close < due else due
+        return due
+
+    def peer_silent(self, now: float) -> bool:
+        """Whether the peer has been silent for the whole idle time-out."""
+        idle = self.idle_time_out
+        return idle is not None and now >= self.last_received + idle
+
+    def handshake_late(self, now: float) -> bool:
+        """Whether the opens should have been exchanged by now."""
+        due = self.handshake_due
+        return due is not None and now >= due
+
+    def close_late(self, now: float) -> bool:
+        """Whether the peer should have answered our close by now."""
+        due = self.close_due
+        return due is not None and now >= due
+
+    def keepalive(self, now: float) -> bool:
+        """Whether an empty frame is due; asking starts the next interval."""
+        interval = self.keepalive_interval
+        if interval is None or now < self.keepalive_due:
+            return False
+        self.keepalive_due = now + interval
+        sent = self.sent_since
+        self.sent_since = False
+        return not sent

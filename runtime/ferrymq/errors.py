@@ -1,0 +1,157 @@
+"""The exceptions of the engine and the clients.
+
+Every exception a caller can meet descends from `AmqpError`, which the codec
+defines, so that `except AmqpError` is enough for "anything AMQP":
+
+    AmqpError                     (ferrymq_codec.errors)
+     ├─ CodecError                (ferrymq_codec.errors)
+     │   ├─ EncodeError           a value that its AMQP type cannot hold
+     │   └─ DecodeError           bytes that are not the value they should be
+     ├─ ProtocolError             a rule of the protocol was broken
+     │   ├─ LocalProtocolError    by the caller; nothing was sent, nothing changed
+     │   └─ RemoteProtocolError   by the peer; the engine has already answered it
+     ├─ PeerError                 the peer ended something, rightly or not
+     │   ├─ ConnectionClosed
+     │   ├─ SessionEnded
+     │   └─ LinkDetached
+     ├─ TransportError            the network or TLS failed below AMQP
+     ├─ AuthenticationError       SASL did not succeed
+     └─ DeliveryError             a message was not accepted
+         ├─ DeliveryRejected
+         ├─ DeliveryReleased
+         └─ DeliveryModified
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from ferrymq_codec.errors import AmqpError, CodecError, DecodeError, EncodeError
+
+if TYPE_CHECKING:
+    from ferrymq_types.transport import Error
+
+__all__ = [
+    "AmqpError",
+    "AuthenticationError",
+    "CodecError",
+    "ConnectionClosed",
+    "DecodeError",
+    "DeliveryError",
+    "DeliveryModified",
+    "DeliveryRejected",
+    "DeliveryReleased",
+    "EncodeError",
+    "LinkDetached",
+    "LocalProtocolError",
+    "PeerError",
+    "ProtocolError",
+    "RemoteProtocolError",
+    "Scope",
+    "SessionEnded",
+    "TransportError",
+]
+
+
+class Scope(Enum):
+    """How much an error ends: the answer is a close, an end or a detach (AMQP 1.0 §2.8.14)."""
+
+    CONNECTION = "connection"
+    SESSION = "session"
+    LINK = "link"
+
+
+class ProtocolError(AmqpError):
+    """A rule of AMQP was broken.
+
+    `condition` is the AMQP error condition symbol, e.g. ``amqp:session:window-violation``
+    (AMQP 1.0 §2.8.15–18); `description` says what was wrong, for a person.
+    """
+
+    def __init__(self, condition: str, description: str, scope: Scope = Scope.CONNECTION) -> None:
+        super().__init__(f"{condition}: {description}")
+        self.condition = condition
+        self.description = description
+        self.scope = scope
+
+
+class LocalProtocolError(ProtocolError):
+    """The caller asked for something the protocol does not allow in this state."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """The peer broke the protocol; the engine has closed, ended or detached in answer."""
+
+
+class PeerError(AmqpError):
+    """The peer ended a connection, session or link. `error` is what it said, if anything."""
+
+    def __init__(self, message: str, error: Error | None = None) -> None:
+        if error is not None:
+            text = (
+                error.condition
+                if error.description is None
+                else (f"{error.condition}: {error.description}")
+            )
+            message = f"{message}: {text}"
+        super().__init__(message)
+        self.error = error
+
+    @property
+    def condition(self) -> str | None:
+        """The AMQP error condition, or None when the peer gave no error."""
+        return None if self.error is None else self.error.condition
+
+
+class ConnectionClosed(PeerError):
+    """The connection is gone: closed by the peer, or lost."""
+
+
+class SessionEnded(PeerError):
+    """The peer ended the session."""
+
+
+class LinkDetached(PeerError):
+    """The peer detached the link. `closed` tells a close from a detach (AMQP 1.0 §2.6.4)."""
+
+    def __init__(self, message: str, error: Error | None = None, closed: bool = True) -> None:
+        super().__init__(message, error)
+        self.closed = closed
+
+
+class TransportError(AmqpError):
+    """The network, TLS or the peer's choice of protocol failed below AMQP."""
+
+
+class AuthenticationError(AmqpError):
+    """SASL did not succeed. `code` is the SASL outcome code (AMQP 1.0 §5.3.3.6), if any."""
+
+    def __init__(self, message: str, code: int | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class DeliveryError(AmqpError):
+    """A sent message was settled with an outcome other than accepted."""
+
+    def __init__(self, message: str, error: Error | None = None) -> None:
+        super().__init__(message)
+        self.error = error
+
+
+class DeliveryRejected(DeliveryError):
+    """The receiver rejected the message as invalid (AMQP 1.0 §3.4.3)."""
+
+
+class DeliveryReleased(DeliveryError):
+    """The receiver released the message untouched (AMQP 1.0 §3.4.4)."""
+
+
+class DeliveryModified(DeliveryError):
+    """The receiver released the message with modifications (AMQP 1.0 §3.4.5)."""
+
+    def __init__(self, message: str, delivery_failed: bool, undeliverable_here: bool) -> None:
+        super().__init__(message)
+        self.delivery_failed = delivery_failed
+        self.undeliverable_here = undeliverable_here
