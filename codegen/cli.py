@@ -1,0 +1,113 @@
+"""The command line: `generate` and `diff`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from codegen import output
+from codegen.format import format_files
+from codegen.mistakes import Location, Mistake, SpecError, shown
+from codegen.names import is_name
+from codegen.read import DTD, read_spec
+from codegen.render import render
+from codegen.resolve import resolve
+from codegen.verify import verify
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; returns the exit status: 0 good, 1 mistakes or differences, 2 usage."""
+    options = _parser().parse_args(arguments)
+    try:
+        if options.command == "diff":
+            return _diff(options)
+        return _generate(options)
+    except SpecError as error:
+        for mistake in error.mistakes:
+            print(mistake, file=sys.stderr)
+        return 1
+
+
+def build(folders: list[Path], package: str, dtd: Path = DTD) -> dict[str, str]:
+    """Every file of the output by name. Raises `SpecError`."""
+    return format_files(render(resolve(read_spec(folders, dtd)), package))
+
+
+def _generate(options: argparse.Namespace) -> int:
+    folders = options.spec or [ROOT / "spec", ROOT / "spec" / "extensions"]
+    out: Path = options.out
+    if not is_name(out.name):
+        what = f'"{out.name}" cannot be imported: --out must end in a package name'
+        raise SpecError([Mistake(Location(shown(out), 0), what)])
+    files = build(folders, out.name, options.dtd)
+    if options.verify:
+        verify(files, out.name)
+    if options.check:
+        found = output.differences(files, out)
+        for line in found:
+            print(line, file=sys.stderr)
+        if found:
+            print(f"{len(found)} files are not what the XML says: regenerate", file=sys.stderr)
+        return 1 if found else 0
+    foreign = output.foreign(files, out)
+    if foreign:
+        what = "is not generated: it would be deleted, so nothing was written"
+        raise SpecError([Mistake(Location(shown(path), 0), what) for path in foreign])
+    output.write(files, out)
+    print(f"{shown(out)}: {len(files)} files")
+    return 0
+
+
+def _diff(options: argparse.Namespace) -> int:
+    from codegen.diff import compare
+    from codegen.report import as_json, as_table
+
+    old = resolve(read_spec([options.old], options.dtd))
+    new = resolve(read_spec([options.new], options.dtd))
+    changes = compare(old, new)
+    if options.json:
+        print(as_json(changes))
+    else:
+        as_table(changes)
+    return 1 if any(change.breaking for change in changes) else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m codegen", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    generate = commands.add_parser("generate", help="write the Python types of a spec")
+    generate.add_argument(
+        "--spec",
+        action="append",
+        type=Path,
+        metavar="DIR",
+        help="a folder of .xml files; may be repeated (default: spec and spec/extensions)",
+    )
+    generate.add_argument(
+        "--out",
+        type=Path,
+        default=ROOT / "generated" / "ferrymq_types",
+        metavar="DIR",
+        help="the package to write; its name is the import name",
+    )
+    generate.add_argument(
+        "--check", action="store_true", help="write nothing, fail on any difference"
+    )
+    generate.add_argument(
+        "--no-verify",
+        dest="verify",
+        action="store_false",
+        help="do not import the output nor run mypy on it",
+    )
+    diff = commands.add_parser("diff", help="the wire-level differences between two specs")
+    diff.add_argument("old", type=Path, metavar="OLD", help="a folder of .xml files")
+    diff.add_argument("new", type=Path, metavar="NEW", help="a folder of .xml files")
+    diff.add_argument("--json", action="store_true", help="print JSON")
+    for command in (generate, diff):
+        command.add_argument(
+            "--dtd", type=Path, default=DTD, help="the DTD to validate against (%(default)s)"
+        )
+    return parser

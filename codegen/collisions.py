@@ -1,0 +1,78 @@
+"""The checks of names: what the spec names differently must differ in Python too."""
+
+from __future__ import annotations
+
+from codegen.mistakes import Location, Mistakes
+from codegen.model import Spec, Type
+from codegen.names import (
+    RESERVED_MODULES,
+    class_name,
+    constant_name,
+    field_name,
+    is_name,
+    module_name,
+    snake_name,
+)
+
+
+class _Scope:
+    """The names of one Python scope, each with what it stands for."""
+
+    def __init__(self, mistakes: Mistakes) -> None:
+        self.mistakes = mistakes
+        self.taken: dict[str, str] = {}
+
+    def take(self, python: str, what: str, at: Location) -> None:
+        """Claim a name, or report why that is impossible."""
+        if not is_name(python):
+            self.mistakes.add(at, f'{what} has no name in Python: "{python}"')
+            return
+        owner = self.taken.setdefault(python, what)
+        if owner != what:
+            self.mistakes.add(at, f"{what} and {owner} are both {python} in Python")
+
+
+def check(spec: Spec, capabilities: dict[str, tuple[Type, ...]], mistakes: Mistakes) -> None:
+    """Report names that no identifier can be made of and names that collide."""
+    modules = _Scope(mistakes)
+    for reserved in sorted(RESERVED_MODULES):
+        modules.taken[reserved] = f"the generator's own module {reserved}"
+    seen: dict[str, Location] = {}
+    for part in spec.parts:
+        if part.name in seen:
+            mistakes.add(part.at, f"part {part.name} is already defined at {seen[part.name]}")
+            continue
+        seen[part.name] = part.at
+        modules.take(module_name(part.name), f"part {part.name}", part.at)
+        scope = _Scope(mistakes)
+        for definition in part.definitions():
+            what = f"definition {definition.name}"
+            if constant_name(definition.name) in scope.taken:
+                mistakes.add(definition.at, f"{what} is already defined")
+            scope.take(constant_name(definition.name), what, definition.at)
+        for type_ in part.types():
+            _type(type_, scope, mistakes)
+    aliases = _Scope(mistakes)
+    for word, providers in capabilities.items():
+        at = providers[0].at
+        aliases.take(class_name(word), f"capability {word}", at)
+        aliases.take("decode_" + snake_name(word), f"capability {word}", at)
+
+
+def _type(type_: Type, scope: _Scope, mistakes: Mistakes) -> None:
+    what = f"type {type_.name}"
+    scope.take(class_name(type_.name), what, type_.at)
+    scope.take("decode_" + snake_name(type_.name), what, type_.at)
+    fields = _Scope(mistakes)
+    names: set[str] = set()
+    for field in type_.fields:
+        if field.name in names:
+            mistakes.add(field.at, f"type {type_.name} has two fields named {field.name}")
+            continue
+        names.add(field.name)
+        label = f"field {field.name} of {what}"
+        fields.take(field_name(field.name), label, field.at)
+    members = _Scope(mistakes)
+    for choice in type_.choices:
+        label = f"choice {choice.name} of {what}"
+        members.take(constant_name(choice.name), label, choice.at)

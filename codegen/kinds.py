@@ -1,0 +1,151 @@
+"""How generated code names, reads and writes a value of each type.
+
+A `Kind` answers that for one use of one type: the annotation, the reading expression and the
+writing statement. Everything a template needs to know about types passes through here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from codegen.literals import Literal, parse
+from codegen.model import Field, Type
+from codegen.names import (
+    OPEN_CAPABILITIES,
+    class_name,
+    constant_name,
+    local_name,
+    module_name,
+    snake_name,
+)
+from codegen.primitives import ANYTHING, MAPS, PRIMITIVES, Primitive
+from codegen.resolve import Resolved, closed_choice, described
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One use of a type; `read` and `write` are templates over `{v}` and `{f}`.
+
+    `composite` says that values are `Composite`s which encode themselves, `choices` names the
+    enum's type if values are its members.
+    """
+
+    python: str
+    read: str
+    write: str
+    composite: bool = False
+    choices: Type | None = None
+
+    @property
+    def optional(self) -> str:
+        """The annotation when None stands for an absent value."""
+        return self.python if self.python == "object" else f"{self.python} | None"
+
+    def reading(self, field: str) -> str:
+        """The expression that reads a value of this kind for `field`."""
+        return self.read.format(f=f'"{field}"')
+
+    def writing(self, value: str, field: str) -> str:
+        """The statement that writes `value`."""
+        return self.write.format(v=value, f=f'"{field}"')
+
+
+def of_primitive(primitive: Primitive) -> Kind:
+    """A primitive type, a map with restricted keys, or anything."""
+    return Kind(primitive.python, primitive.read, primitive.write)
+
+
+def plain(resolved: Resolved, name: str) -> Kind:
+    """What a type without a descriptor holds, or a described restricted type inside it."""
+    keys = resolved.map_keys(name)
+    if keys is not None:
+        return of_primitive(MAPS[keys])
+    base = resolved.base(name)
+    return of_primitive(ANYTHING if base == "*" else PRIMITIVES[base])
+
+
+def of_type(resolved: Resolved, name: str, part: str) -> Kind:
+    """A type by name, as code in the module of `part` uses it."""
+    if name == "*":
+        return of_primitive(ANYTHING)
+    type_ = resolved.types[name]
+    prefix = "" if type_.part == part else f"_{module_name(type_.part)}."
+    python = prefix + class_name(name)
+    reader = f"{prefix}read_{snake_name(name)}(r, {{f}})"
+    if described(type_):
+        return Kind(python, reader, f"{prefix}encode_{snake_name(name)}(w, {{v}})", composite=True)
+    if closed_choice(type_):
+        writer = f"{prefix}write_{snake_name(name)}(w, {{v}}, {{f}})"
+        return Kind(python, reader, writer, choices=type_)
+    return plain(resolved, name)
+
+
+def of_field(resolved: Resolved, field: Field, part: str) -> Kind:
+    """One value of a field, before `multiple` and `mandatory` are considered."""
+    if field.type != "*":
+        return of_type(resolved, field.type, part)
+    providers = resolved.providers(field)
+    if not field.requires or not providers or OPEN_CAPABILITIES.intersection(field.requires):
+        return of_primitive(ANYTHING)
+    if len(providers) == 1 and not described(providers[0]):
+        return plain(resolved, providers[0].name)
+    union = union_name(field.requires)
+    words = union_words(field.requires)
+    if all(described(provider) for provider in providers):
+        read = f"_unions.decode_{words}(r, {{f}})"
+        return Kind(f"_unions.{union}", read, "{v}.encode(w)", composite=True)
+    return Kind(
+        f"_unions.{union}",
+        f"_unions.decode_{words}(r, {{f}})",
+        f"_unions.encode_{words}(w, {{v}}, {{f}})",
+    )
+
+
+def union_name(words: tuple[str, ...]) -> str:
+    """The alias for what `requires` permits: `Outcome`, or `AOrB` for several words."""
+    return "Or".join(class_name(word) for word in words)
+
+
+def union_words(words: tuple[str, ...]) -> str:
+    """The same as part of a function's name."""
+    return "_or_".join(snake_name(word) for word in words)
+
+
+def member(type_: Type, value: str, part: str) -> str:
+    """The enum member for a choice's name or value, as code in the module of `part` says it."""
+    for choice in type_.choices:
+        if value in (choice.name, choice.value):
+            name = constant_name(choice.name)
+            if type_.part == part:
+                return constant(type_, name)
+            return f"{class_name(type_.name)}.{name}"
+    raise LookupError(value)
+
+
+def constant(type_: Type, member_name: str) -> str:
+    """The module constant that holds one enum member (mypyc reads it without a lookup)."""
+    return f"_{constant_name(type_.name)}_{member_name}"
+
+
+def default(resolved: Resolved, field: Field, part: str) -> str | None:
+    """The Python expression of a field's default."""
+    if field.default is None:
+        return None
+    type_ = resolved.types[field.type]
+    if closed_choice(type_):
+        return member(type_, field.default, part)
+    text = field.default
+    for choice in type_.choices:
+        if text == choice.name:
+            text = choice.value
+    return expression(parse(text, resolved.base(field.type)))
+
+
+def expression(value: Literal) -> str:
+    """A literal, or the call that makes the value."""
+    return repr(value)
+
+
+def local(attribute: str) -> str:
+    """The local variable of a field."""
+    return local_name(attribute)

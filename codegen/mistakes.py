@@ -1,0 +1,65 @@
+"""What is wrong with a spec, and where.
+
+Every stage collects `Mistake`s into a `Mistakes` list and goes on as far as it can, so one run
+shows them all; `Mistakes.stop_if_any` raises `SpecError` at the end of a stage that later ones
+depend on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Location:
+    """A place in a spec file; `line` counts from 1, 0 means the file as a whole."""
+
+    path: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}" if self.line else self.path
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Mistake:
+    """One thing that is wrong, in the form `file:line: what is wrong`."""
+
+    at: Location
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.at}: {self.text}"
+
+
+class SpecError(Exception):
+    """A spec cannot be generated from; `mistakes` holds every reason found, in file order."""
+
+    def __init__(self, mistakes: list[Mistake]) -> None:
+        self.mistakes = sorted(set(mistakes))
+        super().__init__("\n".join(str(mistake) for mistake in self.mistakes))
+
+
+class Mistakes:
+    """Collects mistakes."""
+
+    def __init__(self) -> None:
+        self.found: list[Mistake] = []
+
+    def add(self, at: Location, text: str) -> None:
+        """Note one mistake."""
+        self.found.append(Mistake(at, text))
+
+    def stop_if_any(self) -> None:
+        """Raise `SpecError` when at least one mistake was noted."""
+        if self.found:
+            raise SpecError(self.found)
+
+
+def shown(path: Path) -> str:
+    """`path` as messages show it: relative to the working directory when it lies below it."""
+    try:
+        return path.resolve().relative_to(Path.cwd()).as_posix()
+    except ValueError:
+        return path.as_posix()

@@ -1,0 +1,139 @@
+"""What the spec files say, as frozen dataclasses; every node knows its file and line.
+
+The model mirrors the DTD one to one (`amqp`, `section`, `definition`, `type`, `encoding`,
+`descriptor`, `field`, `choice`) and holds no conclusions: those are `resolve`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from codegen.mistakes import Location
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """One wire encoding of a primitive type; `code` is the constructor byte."""
+
+    name: str | None
+    code: int
+    category: str
+    width: int
+    label: str
+    at: Location
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptor:
+    """What announces a described type on the wire: a symbol and a ulong code."""
+
+    name: str | None
+    code: int | None
+    at: Location
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a composite type. `type` is a type's name or `*` (anything)."""
+
+    name: str
+    type: str
+    requires: tuple[str, ...]
+    default: str | None
+    mandatory: bool
+    multiple: bool
+    label: str
+    doc: str
+    at: Location
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One permitted value of a restricted type; `value` is the text of the XML."""
+
+    name: str
+    value: str
+    doc: str
+    at: Location
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """One type of any class (`primitive`, `composite`, `restricted`)."""
+
+    name: str
+    cls: str
+    source: str | None
+    provides: tuple[str, ...]
+    label: str
+    doc: str
+    encodings: tuple[Encoding, ...]
+    descriptors: tuple[Descriptor, ...]
+    fields: tuple[Field, ...]
+    choices: tuple[Choice, ...]
+    part: str
+    at: Location
+
+    @property
+    def descriptor(self) -> Descriptor | None:
+        """The descriptor, if the type has one."""
+        return self.descriptors[0] if self.descriptors else None
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A named constant."""
+
+    name: str
+    value: str
+    label: str
+    doc: str
+    at: Location
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A group of types and definitions, in document order."""
+
+    name: str
+    title: str
+    label: str
+    types: tuple[Type, ...]
+    definitions: tuple[Definition, ...]
+    at: Location
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One file: a part of the specification. `sha256` is that of the file's bytes."""
+
+    name: str
+    label: str
+    doc: str
+    sections: tuple[Section, ...]
+    file: str
+    sha256: str
+    at: Location
+
+    def types(self) -> Iterator[Type]:
+        """Every type, in document order."""
+        for section in self.sections:
+            yield from section.types
+
+    def definitions(self) -> Iterator[Definition]:
+        """Every definition, in document order."""
+        for section in self.sections:
+            yield from section.definitions
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """Every part that was read, in the order of the folders and then of the file names."""
+
+    parts: tuple[Part, ...]
+
+    def types(self) -> Iterator[Type]:
+        """Every type of every part."""
+        for part in self.parts:
+            yield from part.types()

@@ -1,0 +1,105 @@
+"""From the spec's names to Python's, with the tables for the exceptions.
+
+The rule: `some-name` is `SomeName` as a class, `some_name` as a field, `SOME_NAME` as a constant
+or choice. The tables hold what the rule alone would get wrong, each entry with its reason.
+"""
+
+from __future__ import annotations
+
+import builtins
+import keyword
+import re
+from typing import Final
+
+CLASS_NAMES: Final = {
+    # `Error` is the composite; these name conditions, and `ConnectionError` is a builtin.
+    "amqp-error": "AmqpErrorCondition",
+    "connection-error": "ConnectionErrorCondition",
+    "session-error": "SessionErrorCondition",
+    "link-error": "LinkErrorCondition",
+    "transaction-error": "TransactionErrorCondition",
+}
+"""Types whose class is not named by the rule."""
+
+MAP_KEYS: Final = {
+    # AMQP 1.0 §2.8.13, §3.5.8, §3.5.9: symbols only. The XML says just `map`.
+    "fields": "symbol",
+    "filter-set": "symbol",
+    "node-properties": "symbol",
+    # §3.2.10: symbols or ulongs.
+    "annotations": "annotations",
+    "delivery-annotations": "annotations",
+    "message-annotations": "annotations",
+    "footer": "annotations",
+    # §3.2.5: strings, and simple values only.
+    "application-properties": "string",
+}
+"""Restricted maps whose keys the specification restricts in prose only."""
+
+OPEN_CAPABILITIES: Final = frozenset(
+    {
+        # §4.5.2: the field exists for distributed transactions, whose identifiers the
+        # specification leaves to others: no type provides it, any value is taken.
+        "global-tx-id",
+    }
+)
+"""What fields require although nothing provides it, on purpose."""
+
+RESERVED_MODULES: Final = frozenset({"unions", "registry"})
+"""Modules of the output that no part may be called."""
+
+_ANNOTATION_NAMES: Final = frozenset(
+    {"bool", "int", "float", "str", "bytes", "list", "dict", "object", "Decimal", "UUID", "Array"}
+)
+_METHODS: Final = frozenset({"encode", "self"})
+_LOCALS: Final = frozenset({"r", "w", "value", "count", "outer", "mark", "nulls", "start", "field"})
+
+
+def _words(name: str) -> list[str]:
+    return [word for word in re.split(r"[^0-9A-Za-z]+", name) if word]
+
+
+def class_name(name: str) -> str:
+    """The class, enum or alias of a type."""
+    special = CLASS_NAMES.get(name)
+    if special is not None:
+        return special
+    result = "".join(word[0].upper() + word[1:] for word in _words(name))
+    return result + "_" if keyword.iskeyword(result) else result
+
+
+def snake_name(name: str) -> str:
+    """The rule for functions, modules and fields, before any exception."""
+    return "_".join(_words(name)).lower()
+
+
+def field_name(name: str) -> str:
+    """The attribute of a field: keywords, and names that annotations in the class body use, get
+    a trailing underscore; a field that merely shares a builtin's name (`filter`) keeps it.
+    """
+    result = "_".join(_words(name)).lower()
+    if keyword.iskeyword(result) or result in _ANNOTATION_NAMES or result in _METHODS:
+        return result + "_"
+    return result
+
+
+def local_name(attribute: str) -> str:
+    """The local variable that holds a field in generated functions."""
+    if attribute in _LOCALS or hasattr(builtins, attribute):
+        return attribute + "_"
+    return attribute
+
+
+def constant_name(name: str) -> str:
+    """The constant of a definition, or the member of a choice."""
+    return "_".join(_words(name)).upper()
+
+
+def module_name(name: str) -> str:
+    """The module of a part."""
+    return snake_name(name)
+
+
+def is_name(name: str) -> bool:
+    """Whether Python takes `name` as an identifier."""
+    return name.isidentifier() and not keyword.iskeyword(name)

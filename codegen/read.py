@@ -1,0 +1,264 @@
+"""Stage 1: XML files into the model, validated against the project's DTD.
+
+Input is not trusted: external entities, external DTDs and the network are off, entity expansion is
+bounded by the parser. Files may have a DOCTYPE or none, the AMQP namespace or none; the DOCTYPE's
+own DTD is never read, `amqp.dtd` of the project decides.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Final
+
+from lxml import etree
+
+from codegen.docs import local, text_of
+from codegen.literals import number
+from codegen.mistakes import Location, Mistakes, shown
+from codegen.model import (
+    Choice,
+    Definition,
+    Descriptor,
+    Encoding,
+    Field,
+    Part,
+    Section,
+    Spec,
+    Type,
+)
+
+DTD: Final = Path(__file__).resolve().parent.parent / "spec" / "amqp.dtd"
+NAMESPACE: Final = "http://www.amqp.org/schema/amqp.xsd"
+
+
+def read_spec(folders: list[Path], dtd: Path = DTD) -> Spec:
+    """Read every `*.xml` file of the folders, in the order given and then by name.
+
+    Raises `SpecError` with every mistake of every file.
+    """
+    mistakes = Mistakes()
+    schema = _schema(dtd, mistakes)
+    parts: list[Part] = []
+    for folder in folders:
+        for path in _files(folder, mistakes):
+            part = _Reader(path, schema, mistakes).read() if schema is not None else None
+            if part is not None:
+                parts.append(part)
+    mistakes.stop_if_any()
+    return Spec(tuple(parts))
+
+
+def _schema(path: Path, mistakes: Mistakes) -> etree.DTD | None:
+    try:
+        with path.open("rb") as file:
+            return etree.DTD(file)
+    except OSError as error:
+        mistakes.add(Location(shown(path), 0), f"cannot read the DTD: {error.strerror}")
+    except etree.DTDParseError as error:
+        mistakes.add(Location(shown(path), 0), f"not a DTD: {error}")
+    return None
+
+
+def _files(folder: Path, mistakes: Mistakes) -> list[Path]:
+    if not folder.is_dir():
+        mistakes.add(Location(shown(folder), 0), "no such folder")
+        return []
+    found = sorted(folder.glob("*.xml"))
+    if not found:
+        mistakes.add(Location(shown(folder), 0), "holds no .xml file")
+    return found
+
+
+class _Reader:
+    """Reads one file."""
+
+    def __init__(self, path: Path, schema: etree.DTD, mistakes: Mistakes) -> None:
+        self.path = path
+        self.name = shown(path)
+        self.schema = schema
+        self.mistakes = mistakes
+
+    def read(self) -> Part | None:
+        """The part, or None when the file cannot be used at all."""
+        try:
+            data = self.path.read_bytes()
+        except OSError as error:
+            self.mistakes.add(Location(self.name, 0), f"cannot be read: {error.strerror}")
+            return None
+        root = self._parse(data)
+        if root is None or not self._valid(root):
+            return None
+        return Part(
+            name=root.get("name", ""),
+            label=root.get("label", ""),
+            doc=text_of(root),
+            sections=tuple(
+                self._section(child, root.get("name", ""))
+                for child in root
+                if local(child) == "section"
+            ),
+            file=self.path.name,
+            sha256=hashlib.sha256(data).hexdigest(),
+            at=self._at(root),
+        )
+
+    def _at(self, element: etree._Element) -> Location:
+        line = element.sourceline
+        return Location(self.name, line if isinstance(line, int) else 0)
+
+    def _parse(self, data: bytes) -> etree._Element | None:
+        parser = etree.XMLParser(
+            resolve_entities="internal",
+            load_dtd=False,
+            no_network=True,
+            dtd_validation=False,
+            attribute_defaults=False,
+            huge_tree=False,
+            remove_comments=True,
+            remove_pis=True,
+        )
+        try:
+            return etree.fromstring(data, parser)
+        except etree.XMLSyntaxError as error:
+            at = Location(self.name, error.lineno or 0)
+            self.mistakes.add(at, f"not well-formed XML: {error.msg}")
+            return None
+
+    def _valid(self, root: etree._Element) -> bool:
+        for element in root.iter():
+            if isinstance(element, etree._Entity):
+                what = f"entity &{element.name}; is not expanded: external entities are off"
+                self.mistakes.add(self._at(element), what)
+                return False
+            tag = element.tag
+            if isinstance(tag, str) and tag.startswith("{"):
+                if tag[1:].partition("}")[0] != NAMESPACE:
+                    what = f"element {local(element)} is not in AMQP's namespace {NAMESPACE}"
+                    self.mistakes.add(self._at(element), what)
+                    return False
+        if self.schema.validate(root):
+            return True
+        for entry in self.schema.error_log:
+            at = Location(self.name, max(entry.line, 0))
+            self.mistakes.add(at, f"invalid against the DTD: {entry.message}")
+        return False
+
+    def _section(self, element: etree._Element, part: str) -> Section:
+        return Section(
+            name=element.get("name", ""),
+            title=element.get("title", ""),
+            label=element.get("label", ""),
+            types=tuple(self._type(e, part) for e in element if local(e) == "type"),
+            definitions=tuple(self._definition(e) for e in element if local(e) == "definition"),
+            at=self._at(element),
+        )
+
+    def _definition(self, element: etree._Element) -> Definition:
+        return Definition(
+            name=element.get("name", ""),
+            value=element.get("value", ""),
+            label=element.get("label", ""),
+            doc=text_of(element),
+            at=self._at(element),
+        )
+
+    def _type(self, element: etree._Element, part: str) -> Type:
+        return Type(
+            name=element.get("name", ""),
+            cls=element.get("class", ""),
+            source=element.get("source"),
+            provides=_commas(element.get("provides")),
+            label=element.get("label", ""),
+            doc=text_of(element),
+            encodings=tuple(self._encoding(e) for e in element if local(e) == "encoding"),
+            descriptors=tuple(self._descriptor(e) for e in element if local(e) == "descriptor"),
+            fields=tuple(self._field(e) for e in element if local(e) == "field"),
+            choices=tuple(self._choice(e) for e in element if local(e) == "choice"),
+            part=part,
+            at=self._at(element),
+        )
+
+    def _encoding(self, element: etree._Element) -> Encoding:
+        code = self._number(element, "code", 0xFF)
+        width = self._number(element, "width", 0xFF)
+        if width is None and element.get("width") is None:
+            self.mistakes.add(self._at(element), "encoding has no width")
+        return Encoding(
+            name=element.get("name"),
+            code=code or 0,
+            category=element.get("category", ""),
+            width=width or 0,
+            label=element.get("label", ""),
+            at=self._at(element),
+        )
+
+    def _descriptor(self, element: etree._Element) -> Descriptor:
+        text = element.get("code")
+        code: int | None = None
+        if text is not None:
+            code = _code(text)
+            if code is None:
+                what = f'descriptor code "{text}" is not of the form 0x00000000:0x00000010'
+                self.mistakes.add(self._at(element), what)
+        elif element.get("name") is not None:
+            self.mistakes.add(self._at(element), "descriptor has no code")
+        if element.get("name") is None:
+            self.mistakes.add(self._at(element), "descriptor has no name")
+        return Descriptor(name=element.get("name"), code=code, at=self._at(element))
+
+    def _field(self, element: etree._Element) -> Field:
+        type_ = element.get("type")
+        if type_ is None:
+            self.mistakes.add(self._at(element), f"field {element.get('name')} has no type")
+        return Field(
+            name=element.get("name", ""),
+            type=type_ if type_ is not None else "*",
+            requires=_commas(element.get("requires")),
+            default=element.get("default"),
+            mandatory=self._flag(element, "mandatory"),
+            multiple=self._flag(element, "multiple"),
+            label=element.get("label", ""),
+            doc=text_of(element),
+            at=self._at(element),
+        )
+
+    def _choice(self, element: etree._Element) -> Choice:
+        return Choice(
+            name=element.get("name", ""),
+            value=element.get("value", ""),
+            doc=text_of(element) or element.get("label", ""),
+            at=self._at(element),
+        )
+
+    def _number(self, element: etree._Element, attribute: str, limit: int) -> int | None:
+        text = element.get(attribute)
+        if text is None:
+            return None
+        value = number(text)
+        if value is None or not 0 <= value <= limit:
+            what = f'{attribute}="{text}" is not a number from 0 to {limit}'
+            self.mistakes.add(self._at(element), what)
+            return None
+        return value
+
+    def _flag(self, element: etree._Element, attribute: str) -> bool:
+        text = element.get(attribute, "false")
+        if text not in ("true", "false"):
+            self.mistakes.add(self._at(element), f'{attribute}="{text}" is not true or false')
+        return text == "true"
+
+
+def _code(text: str) -> int | None:
+    """`0xDDDDDDDD:0xIIIIIIII` (domain, identifier) as one unsigned 64-bit number."""
+    domain, colon, identifier = text.partition(":")
+    high, low = number(domain), number(identifier)
+    if not colon or high is None or low is None:
+        return None
+    if not (0 <= high <= 0xFFFFFFFF and 0 <= low <= 0xFFFFFFFF):
+        return None
+    return high << 32 | low
+
+
+def _commas(text: str | None) -> tuple[str, ...]:
+    return tuple(filter(None, (word.strip() for word in (text or "").split(","))))

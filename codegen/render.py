@@ -1,0 +1,286 @@
+"""Stage 3: the templates, and around each rendered body its header and imports.
+
+The body is rendered first; the imports are then those of the names it uses, so no table of who
+needs what has to be kept.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import jinja2
+
+from codegen import kinds, views
+from codegen.docs import docstring
+from codegen.model import Type
+from codegen.names import class_name, module_name, snake_name
+from codegen.primitives import ISINSTANCE
+from codegen.resolve import Resolved, described
+
+COMMAND: Final = "python -m codegen generate"
+
+
+def _both(module: str, *names: str) -> dict[str, str]:
+    """Where the reading and the writing function of each name come from."""
+    return {f"{verb}_{n}": f"ferrymq_codec.{module}" for n in names for verb in ("read", "write")}
+
+
+IMPORTS: Final = {
+    "Callable": "collections.abc",
+    "dataclass": "dataclasses",
+    "Decimal": "decimal",
+    "Enum": "enum",
+    "IntEnum": "enum",
+    "StrEnum": "enum",
+    "Final": "typing",
+    "TypeAlias": "typing",
+    "UUID": "uuid",
+    "BytesWriter": "librt.strings",
+    "i64": "mypy_extensions",
+    "Array": "ferrymq_codec.containers",
+    "Composite": "ferrymq_codec.composite",
+    "EncodeError": "ferrymq_codec.errors",
+    "Reader": "ferrymq_codec.reader",
+    "Described": "ferrymq_codec.scalars",
+    **dict.fromkeys(
+        ["begin_composite", "end_list", "write_descriptor", "write_empty_composite"],
+        "ferrymq_codec.compound",
+    ),
+    **_both("arrays", "array"),
+    **_both("values", "value", "list"),
+    **_both("maps", "map", "symbol_map", "annotations", "string_map"),
+    **_both("multiples", "multiple", "multiple_symbol"),
+    **_both("decimals", "decimal32", "decimal64", "decimal128"),
+    **dict.fromkeys(
+        [
+            f"write_{name}"
+            for name in (
+                *("boolean", "ubyte", "ushort", "uint", "ulong", "byte", "short", "int", "long"),
+                *("float", "double", "char", "timestamp", "uuid", "binary", "string", "symbol"),
+            )
+        ],
+        "ferrymq_codec.writer",
+    ),
+}
+"""Where the names that generated code uses come from."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A described type in the registry."""
+
+    symbol: str
+    code: str
+    cls: str
+    decode: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Plain:
+    """A type without a descriptor that provides a capability."""
+
+    test: str
+    read: str
+    write: str
+    python: str
+    cls: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Union:
+    """What provides a capability."""
+
+    name: str
+    snake: str
+    article: str
+    alias: str
+    doc: str
+    described: tuple[_Row, ...]
+    plain: tuple[_Plain, ...]
+    encoders: tuple[_Plain, ...]
+
+
+def render(resolved: Resolved, package: str) -> dict[str, str]:
+    """The text of every file of the output by its name, not yet formatted.
+
+    `package` is the import name the output will have.
+    """
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
+        undefined=jinja2.StrictUndefined,
+        autoescape=False,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    modules = [module_name(part.name) for part in resolved.parts()]
+    files = {"py.typed": "", "__init__.py": _package(resolved)}
+    for part in resolved.parts():
+        view = views.module(resolved, part)
+        body = environment.get_template("module.py.jinja").render(view=view)
+        files[f"{view.module}.py"] = _wrap(
+            body,
+            package,
+            view.doc,
+            [f"# Source: {view.file}, sha256 {view.sha256}"],
+            [*modules, "unions"],
+            enums=view.imported_enums,
+        )
+    rows = _rows(resolved.spec.types())
+    body = environment.get_template("unions.py.jinja").render(rows=rows, unions=_unions(resolved))
+    text = (
+        "What provides each capability: an alias, a decoder and, where a value does not tell its "
+        "type itself, an encoder."
+    )
+    doc = docstring(text, 0, "")
+    files["unions.py"] = _wrap(body, package, doc, _sources(resolved), modules, last=True)
+    types = [(t.name, module_name(t.part), class_name(t.name)) for t in resolved.spec.types()]
+    body = environment.get_template("registry.py.jinja").render(rows=rows, types=types)
+    doc = docstring("Every described type by code, symbol and class.", 0, "")
+    files["registry.py"] = _wrap(body, package, doc, _sources(resolved), modules, last=True)
+    return files
+
+
+def _sources(resolved: Resolved) -> list[str]:
+    return [f"# Source: {p.file}, sha256 {p.sha256}" for p in resolved.parts()]
+
+
+def _header(sources: list[str]) -> str:
+    lines = ["# @generated by codegen. DO NOT EDIT: change the XML and regenerate.", *sources]
+    return "\n".join([*lines, f"# Regenerate: {COMMAND}", ""])
+
+
+def _package(resolved: Resolved) -> str:
+    lines = [f"- `{module_name(p.name)}`: {p.label or p.name}" for p in resolved.parts()]
+    lines += ["- `unions`: what provides each capability", "- `registry`: types by descriptor"]
+    text = "\n\n".join(["The wire types of AMQP 1.0, generated from their XML.", *lines])
+    doc = docstring(text, 0, "").replace("\n\n- ", "\n- ")
+    doc = doc.replace("\n- ", "\n\n- ", 1)
+    return f"{_header(_sources(resolved))}\n{doc}\n\nfrom __future__ import annotations\n"
+
+
+def _wrap(
+    body: str,
+    package: str,
+    doc: str,
+    sources: list[str],
+    modules: list[str],
+    *,
+    enums: tuple[tuple[str, str], ...] = (),
+    last: bool = False,
+) -> str:
+    """Put header, docstring and the imports that `body` needs around it.
+
+    Modules of types import each other at their end: by then their own names exist, so the cycle
+    between a union and its members is harmless. `last` marks the modules that import all others
+    and can do so at their beginning.
+    """
+    used = {
+        node.id
+        for node in ast.walk(ast.parse(body))
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    }
+    froms: dict[str, list[str]] = {}
+    for name in sorted(used.intersection(IMPORTS)):
+        froms.setdefault(IMPORTS[name], []).append(name)
+    for module, name in enums:
+        froms.setdefault(f"{package}.{module}", []).append(name)
+    if "CODES" in used and "CODES: " not in body:
+        froms[f"{package}.unions"] = ["CODES"]
+    if "_containers" in used:
+        froms["ferrymq_codec"] = ["containers as _containers"]
+    imports: list[str] = []
+    previous = ""
+    for source in sorted(froms, key=lambda source: (_group(source), source)):
+        if imports and _group(source) != _group(previous):
+            imports.append("")
+        imports.append(f"from {source} import {', '.join(froms[source])}")
+        previous = source
+    own = [f"from {package} import {m} as _{m}" for m in sorted(modules) if f"_{m}" in used]
+    if last:
+        imports += own
+        own = []
+    head = [_header(sources), doc, "", "from __future__ import annotations", "", *imports, "", ""]
+    if own:
+        own.insert(0, "# At the end, where every name above exists: the modules need each other.")
+    tail = "\n".join(line + "  # noqa: E402" if line[0] != "#" else line for line in own)
+    return "\n".join(head) + body + "\n\n" + tail + "\n"
+
+
+def _group(module: str) -> int:
+    """The block of imports a module belongs to: standard library, others, this project."""
+    root = module.partition(".")[0]
+    if root in sys.stdlib_module_names:
+        return 0
+    return 1 if root in ("librt", "mypy_extensions") else 2
+
+
+def _row(type_: Type) -> _Row:
+    descriptor = type_.descriptor
+    assert descriptor is not None and descriptor.code is not None and descriptor.name is not None
+    prefix = f"_{module_name(type_.part)}."
+    return _Row(
+        symbol=descriptor.name,
+        code=f"{descriptor.code:#04x}",
+        cls=prefix + class_name(type_.name),
+        decode=f"{prefix}decode_{snake_name(type_.name)}",
+    )
+
+
+def _rows(types: Iterable[Type]) -> list[_Row]:
+    """The described ones among `types`, by ascending code."""
+    chosen = [t for t in types if described(t)]
+    chosen.sort(key=lambda t: t.descriptors[0].code or 0)
+    return [_row(t) for t in chosen]
+
+
+def _unions(resolved: Resolved) -> list[_Union]:
+    """One union per capability, and one per combination that some field requires."""
+    wanted: set[tuple[str, ...]] = {(word,) for word in resolved.capabilities}
+    for type_ in resolved.spec.types():
+        for field in type_.fields:
+            if field.type == "*" and len(field.requires) > 1 and resolved.providers(field):
+                wanted.add(field.requires)
+    return [_union(resolved, words) for words in sorted(wanted)]
+
+
+def _union(resolved: Resolved, words: tuple[str, ...]) -> _Union:
+    found = {t.name: t for word in words for t in resolved.capabilities.get(word, ())}
+    rows = _rows(found.values())
+    plain = [_plain(resolved, t) for t in found.values() if not described(t)]
+    members = dict.fromkeys([*(row.cls for row in rows), *(p.python for p in plain)])
+    encoders: dict[str, _Plain] = {}
+    for provider in plain:
+        encoders.setdefault(provider.cls, provider)
+    ordered = sorted(encoders.values(), key=lambda p: (p.cls == "object", p.cls != "bool"))
+    what = " or ".join(words)
+    article = ("an " if what[0] in "aeiou" else "a ") + what
+    return _Union(
+        name=kinds.union_name(words),
+        snake=kinds.union_words(words),
+        article=article,
+        alias=" | ".join(members),
+        doc=docstring(f"{article[0].upper()}{article[1:]}: {', '.join(found)}.", 0, ""),
+        described=tuple(rows),
+        plain=tuple(plain),
+        encoders=tuple(ordered),
+    )
+
+
+def _plain(resolved: Resolved, type_: Type) -> _Plain:
+    kind = kinds.plain(resolved, type_.name)
+    base = resolved.base(type_.name)
+    encodings = resolved.types[base].encodings if base != "*" else ()
+    codes = [f"code == {e.code:#04x}" for e in encodings]
+    return _Plain(
+        test=" or ".join(codes) or "code != 0",
+        read=kind.read.format(f="field"),
+        write=kind.write.format(v="value", f="field"),
+        python=kind.python,
+        cls=ISINSTANCE.get(kind.python, "object"),
+    )

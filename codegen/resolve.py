@@ -1,0 +1,120 @@
+"""Stage 2: what the model means. Every mistake that the DTD cannot see is found here.
+
+`resolve` indexes types and capabilities, follows sources to their primitive and runs the checks
+of `checks` (types one by one) and `collisions` (names in Python). A `Resolved` is free of
+mistakes, so rendering never fails.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from codegen import checks, collisions
+from codegen.mistakes import Mistakes
+from codegen.model import Field, Part, Spec, Type
+from codegen.names import MAP_KEYS, OPEN_CAPABILITIES
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A spec without mistakes, with its indexes.
+
+    `types` is by name, `capabilities` maps each word of a `provides` to its types in document
+    order.
+    """
+
+    spec: Spec
+    types: dict[str, Type]
+    capabilities: dict[str, tuple[Type, ...]]
+
+    def parts(self) -> list[Part]:
+        """The parts that define anything; an index file does not."""
+        return [p for p in self.spec.parts if any(p.types()) or any(p.definitions())]
+
+    def base(self, name: str) -> str:
+        """Follow sources from a type to a primitive, a composite or `*`; stops at no
+        descriptor, so that the base of `data` is `binary`.
+        """
+        while name != "*":
+            type_ = self.types[name]
+            if type_.cls != "restricted" or type_.source is None:
+                break
+            name = type_.source
+        return name
+
+    def map_keys(self, name: str) -> str | None:
+        """Which keys a map type may have (`symbol`, `annotations`, `string`), None for any."""
+        while name != "*":
+            if name in MAP_KEYS:
+                return MAP_KEYS[name]
+            type_ = self.types[name]
+            if type_.source is None or type_.cls != "restricted":
+                return None
+            name = type_.source
+        return None
+
+    def providers(self, field: Field) -> tuple[Type, ...]:
+        """The types a field's `requires` permits, without repetitions; none if it is open."""
+        found: dict[str, Type] = {}
+        for word in field.requires:
+            for type_ in self.capabilities.get(word, ()):
+                found[type_.name] = type_
+        return tuple(found.values())
+
+
+def described(type_: Type) -> bool:
+    """Whether values of the type carry a descriptor on the wire."""
+    return bool(type_.descriptors)
+
+
+def closed_choice(type_: Type) -> bool:
+    """Whether only the listed values are legal: others may add to a type that provides
+    something (an error condition, a distribution mode), but not to the rest.
+    """
+    return bool(type_.choices) and not type_.provides
+
+
+def resolve(spec: Spec) -> Resolved:
+    """Check a spec and index it. Raises `SpecError` with every mistake."""
+    mistakes = Mistakes()
+    types = _index(spec, mistakes)
+    capabilities: dict[str, tuple[Type, ...]] = {}
+    for type_ in types.values():
+        for word in dict.fromkeys(type_.provides):
+            capabilities[word] = (*capabilities.get(word, ()), type_)
+    for type_ in spec.types():
+        checks.shape(type_, mistakes)
+        checks.references(type_, types, mistakes)
+        _requirements(type_, capabilities, mistakes)
+    checks.unique_codes(spec, mistakes)
+    # Chains of sources can be followed only once they are known to end.
+    if checks.sources_end(types, mistakes):
+        resolved = Resolved(spec, types, capabilities)
+        for type_ in spec.types():
+            checks.values(type_, resolved.base, mistakes)
+            for field in type_.fields:
+                checks.default(field, types, resolved.base, mistakes)
+            checks.source_kind(type_, types, resolved.base, mistakes)
+        checks.containment(resolved.types, resolved.providers, mistakes)
+    collisions.check(spec, capabilities, mistakes)
+    mistakes.stop_if_any()
+    return Resolved(spec, types, capabilities)
+
+
+def _index(spec: Spec, mistakes: Mistakes) -> dict[str, Type]:
+    types: dict[str, Type] = {}
+    for type_ in spec.types():
+        first = types.setdefault(type_.name, type_)
+        if first is not type_:
+            mistakes.add(type_.at, f"type {type_.name} is already defined at {first.at}")
+    return types
+
+
+def _requirements(
+    type_: Type, capabilities: dict[str, tuple[Type, ...]], mistakes: Mistakes
+) -> None:
+    for field in type_.fields:
+        for word in field.requires:
+            if word not in capabilities and word not in OPEN_CAPABILITIES:
+                what = f'field {field.name} requires "{word}", which no type provides'
+                mistakes.add(field.at, what)

@@ -1,0 +1,330 @@
+"""What the templates see: names and code fragments, no decisions left.
+
+`views` turns one part of a resolved spec into a `ModuleView`, and the whole into `UnionView`s and
+the registry's rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from dataclasses import field as attribute
+
+from codegen import kinds
+from codegen.docs import docstring
+from codegen.literals import number, parse
+from codegen.model import Definition, Encoding, Field, Part, Type
+from codegen.names import (
+    class_name,
+    constant_name,
+    field_name,
+    local_name,
+    module_name,
+    snake_name,
+)
+from codegen.resolve import Resolved, closed_choice, described
+
+_FRAMES = frozenset({"frame", "sasl-frame"})
+
+
+@dataclass(frozen=True, slots=True)
+class FieldView:
+    """One field of a composite class."""
+
+    attr: str
+    local: str
+    path: str
+    annotation: str
+    value: str
+    default: str | None
+    mandatory: bool
+    multiple: bool
+    read: str
+    write: str
+    absent: str
+    wide: str
+    doc: str
+
+
+@dataclass(frozen=True, slots=True)
+class CompositeView:
+    """A composite type, or a restricted one with a descriptor (`single` is then its field)."""
+
+    name: str
+    cls: str
+    snake: str
+    code: str
+    symbol: str
+    doc: str
+    fields: tuple[FieldView, ...]
+    complete: bool
+    single: bool
+
+    @property
+    def trims(self) -> bool:
+        """Whether it can be empty on the wire."""
+        return not any(f.mandatory for f in self.fields)
+
+
+@dataclass(frozen=True, slots=True)
+class MemberView:
+    """One choice."""
+
+    name: str
+    literal: str
+    doc: str
+
+
+@dataclass(frozen=True, slots=True)
+class EnumView:
+    """A restricted type with choices."""
+
+    name: str
+    cls: str
+    snake: str
+    base: str
+    constant: str
+    python: str
+    read: str
+    write: str
+    closed: bool
+    doc: str
+    members: tuple[MemberView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AliasView:
+    """A name for a Python type or a constant, with its documentation."""
+
+    name: str
+    value: str
+    doc: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleView:
+    """One module of the output."""
+
+    module: str
+    file: str
+    sha256: str
+    doc: str
+    constants: tuple[AliasView, ...]
+    encodings: tuple[AliasView, ...]
+    aliases: tuple[AliasView, ...]
+    enums: tuple[EnumView, ...]
+    composites: tuple[CompositeView, ...]
+    imported_enums: tuple[tuple[str, str], ...] = attribute(default=())
+
+
+def module(resolved: Resolved, part: Part) -> ModuleView:
+    """Everything one module holds, types in document order."""
+    types = list(part.types())
+    needed: set[tuple[str, str]] = set()
+    for type_ in types:
+        for f in type_.fields:
+            other = resolved.types.get(f.type)
+            if f.default is not None and other is not None and closed_choice(other):
+                if other.part != part.name:
+                    needed.add((module_name(other.part), class_name(other.name)))
+    return ModuleView(
+        module=module_name(part.name),
+        file=part.file,
+        sha256=part.sha256,
+        doc=docstring(_module_doc(part), 0, ""),
+        constants=tuple(_definition(d) for d in part.definitions()),
+        encodings=tuple(_encoding(t, e) for t in types for e in t.encodings),
+        aliases=tuple(_alias(resolved, t) for t in types if _is_alias(t)),
+        enums=tuple(_enum(resolved, t) for t in types if t.choices),
+        composites=tuple(_composite(resolved, t) for t in types if described(t)),
+        imported_enums=tuple(sorted(needed)),
+    )
+
+
+def _is_alias(type_: Type) -> bool:
+    return type_.cls != "composite" and not described(type_) and not type_.choices
+
+
+def _module_doc(part: Part) -> str:
+    title = f"AMQP 1.0 {part.name}: {part.label}." if part.label else f"AMQP 1.0 {part.name}."
+    return f"{title}\n\n{part.doc}" if part.doc else title
+
+
+def _sentence(label: str, doc: str) -> str:
+    """The label as a first line, then the text."""
+    if not label:
+        return doc
+    head = label[0].upper() + label[1:]
+    head = head if head.endswith((".", "!", "?")) else head + "."
+    return f"{head}\n\n{doc}" if doc else head
+
+
+def _definition(definition: Definition) -> AliasView:
+    value = number(definition.value)
+    return AliasView(
+        name=constant_name(definition.name),
+        value=repr(definition.value if value is None else value),
+        doc=docstring(_sentence(definition.label, definition.doc), 0, definition.name),
+    )
+
+
+def _encoding(type_: Type, encoding: Encoding) -> AliasView:
+    name = f"{type_.name}-{encoding.name}" if encoding.name else type_.name
+    size = {0: "no content", 1: "1 byte"}.get(encoding.width, f"{encoding.width} bytes")
+    what = size if encoding.category == "fixed" else f"{encoding.category}, size in {size}"
+    text = f"Constructor of {type_.name}: {encoding.label or encoding.name or 'its encoding'}"
+    return AliasView(
+        "CODE_" + constant_name(name),
+        f"{encoding.code:#04x}",
+        docstring(f"{text} ({what}).", 0, ""),
+    )
+
+
+def _alias(resolved: Resolved, type_: Type) -> AliasView:
+    if type_.cls == "primitive":
+        python = "None" if type_.name == "null" else kinds.plain(resolved, type_.name).python
+    else:
+        python = kinds.plain(resolved, type_.name).python
+    python = "_containers.Array" if python == "Array" else python
+    doc = docstring(_sentence(type_.label, type_.doc), 0, f"AMQP type {type_.name}.")
+    return AliasView(class_name(type_.name), python, doc)
+
+
+def enum_class(type_: Type) -> str:
+    """The enum of a type with choices; a described type keeps its own name for the class."""
+    return class_name(type_.name) + ("Choice" if described(type_) else "")
+
+
+def _enum(resolved: Resolved, type_: Type) -> EnumView:
+    primitive = resolved.base(type_.name)
+    inner = kinds.plain(resolved, type_.name)
+    base = {"int": "IntEnum", "str": "StrEnum"}.get(inner.python, "Enum")
+    return EnumView(
+        name=type_.name,
+        cls=enum_class(type_),
+        snake=snake_name(type_.name) + ("_choice" if described(type_) else ""),
+        base=base,
+        constant=f"_{constant_name(type_.name)}",
+        python=inner.python,
+        read=inner.reading("{field}").replace('"{field}"', "field"),
+        write=inner.writing("value" if base != "Enum" else "value.value", "{field}").replace(
+            '"{field}"', "field"
+        ),
+        closed=closed_choice(type_) or described(type_),
+        doc=docstring(_sentence(type_.label, type_.doc), 4, f"AMQP type {type_.name}."),
+        members=tuple(
+            MemberView(
+                constant_name(c.name),
+                kinds.expression(parse(c.value, primitive)),
+                docstring(c.doc, 4, "") if c.doc else "",
+            )
+            for c in type_.choices
+        ),
+    )
+
+
+def _composite(resolved: Resolved, type_: Type) -> CompositeView:
+    descriptor = type_.descriptor
+    assert descriptor is not None and descriptor.code is not None and descriptor.name is not None
+    known = f"Descriptor: {descriptor.name} ({descriptor.code:#04x})."
+    doc = _sentence(type_.label, type_.doc) or f"AMQP type {type_.name}."
+    if type_.cls == "composite":
+        fields = tuple(_field(resolved, type_, f) for f in type_.fields)
+    else:
+        fields = (_single(resolved, type_),)
+    return CompositeView(
+        name=type_.name,
+        cls=class_name(type_.name),
+        snake=snake_name(type_.name),
+        code=f"{descriptor.code:#04x}",
+        symbol=descriptor.name,
+        doc=docstring(f"{doc}\n\n{known}", 4, ""),
+        fields=fields,
+        complete=bool(_FRAMES.intersection(type_.provides)),
+        single=type_.cls != "composite",
+    )
+
+
+def _single(resolved: Resolved, type_: Type) -> FieldView:
+    kind = kinds.plain(resolved, type_.name)
+    read = kind.reading(type_.name)
+    write = kind.writing("value.value", type_.name)
+    python = kind.python
+    if type_.choices:
+        snake = snake_name(type_.name) + "_choice"
+        python = enum_class(type_)
+        read = f'read_{snake}(r, "{type_.name}")'
+        write = f'write_{snake}(w, value.value, "{type_.name}")'
+    return FieldView(
+        attr="value",
+        local="value",
+        path=type_.name,
+        annotation=python,
+        value=python,
+        default=None,
+        mandatory=True,
+        multiple=False,
+        read=read,
+        write=write,
+        absent="",
+        wide=python,
+        doc="",
+    )
+
+
+def _field(resolved: Resolved, type_: Type, f: Field) -> FieldView:
+    kind = kinds.of_field(resolved, f, type_.part)
+    attr = field_name(f.name)
+    local = local_name(attr)
+    path = f"{type_.name}.{f.name}"
+    value, read, write = kind.python, kind.reading(path), kind.writing(local, path)
+    wide = kind.optional
+    if f.multiple:
+        value, read, write = _multiple(resolved, f, kind, local, path)
+        wide = f"{value} | None"
+    elif kind.composite and kind.python.startswith("_unions."):
+        wide = "Composite | None"
+    default = kinds.default(resolved, f, type_.part)
+    required = f.mandatory or default is not None
+    return FieldView(
+        attr=attr,
+        local=local,
+        path=path,
+        annotation=value if required else (f"{value} | None" if value != "object" else value),
+        value=value,
+        default=default,
+        mandatory=f.mandatory and default is None,
+        multiple=f.multiple,
+        read=read,
+        write=write,
+        absent=_absent(local, default, f.multiple),
+        wide=wide,
+        doc=docstring(_sentence(f.label, f.doc), 4, "") if f.label or f.doc else "",
+    )
+
+
+def _absent(local: str, default: str | None, multiple: bool) -> str:
+    """The condition under which null is written instead of the value."""
+    if multiple:
+        return f"not {local}"
+    if default is None:
+        return f"{local} is None"
+    if default == "False":
+        return f"not {local}"
+    if default == "True":
+        return local
+    if default.startswith("_") or ("." in default and default[0].isalpha()):
+        return f"{local} is {default}"
+    return f"{local} == {default}"
+
+
+def _multiple(
+    resolved: Resolved, f: Field, kind: kinds.Kind, local: str, path: str
+) -> tuple[str, str, str]:
+    """Annotation, reading and writing of a field with multiple values."""
+    base = resolved.base(f.type)
+    spot = f'"{path}"'
+    if base == "symbol" and kind.choices is None:
+        read = f"read_multiple_symbol(r, {spot})"
+        return "list[str]", read, f"write_multiple_symbol(w, {local}, {spot})"
+    read = f'read_multiple(r, "{base}", {spot})'
+    return f"list[{kind.python}]", read, f'write_multiple(w, "{base}", {local}, {spot})'
