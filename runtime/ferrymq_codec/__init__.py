@@ -10,6 +10,7 @@ The modules run interpreted or compiled by mypyc, with the same behaviour.
 
 from __future__ import annotations
 
+from ferrymq_codec.containers import Array, PairMap
 from ferrymq_codec.errors import AmqpError, CodecError, DecodeError, EncodeError
 from ferrymq_codec.scalars import (
     Byte,
@@ -47,4 +48,6 @@ __all__ = [
     "Symbol",
     "Timestamp",
     "Described",
+    "Array",
+    "PairMap",
 ]

@@ -325,13 +325,13 @@ class Reader:
         start = self.pos
         text = self.data[start : start + size]
         self.pos = start + size
+        return self.intern_symbol(text, field)
+
+    def intern_symbol(self, text: bytes, field: str) -> str:
+        """Decode the bytes of a symbol, or find it decoded already; short ones are remembered."""
         known = _symbols.get(text)
         if known is not None:
             return known
-        return self.new_symbol(text, field)
-
-    def new_symbol(self, text: bytes, field: str) -> str:
-        """Decode the bytes of a symbol and remember them if they are short enough."""
         try:
             symbol = text.decode("ascii")
         except UnicodeDecodeError:
