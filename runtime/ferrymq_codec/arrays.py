@@ -338,4 +338,5 @@ class _Element:
 
 
 # The modules need each other: a value may be an array, an element may be any value.
-from ferrymq_codec.values import read_payload, read_value, write_nested  # noqa: E402
+from ferrymq_codec.value_reader import read_payload, read_value  # noqa: E402
+from ferrymq_codec.value_writer import write_nested  # noqa: E402

@@ -197,4 +197,5 @@ def write_string_map(w: BytesWriter, value: dict[str, object], field: str) -> No
 
 
 # The modules need each other: a value may be a map, whose keys and values may be any value.
-from ferrymq_codec.values import read_value, write_nested, write_value  # noqa: E402
+from ferrymq_codec.value_reader import read_value  # noqa: E402
+from ferrymq_codec.value_writer import write_nested, write_value  # noqa: E402

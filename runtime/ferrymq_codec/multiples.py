@@ -102,4 +102,4 @@ def _plain(value: object) -> object:
     return value
 
 
-from ferrymq_codec.values import read_value  # noqa: E402
+from ferrymq_codec.value_reader import read_value  # noqa: E402
