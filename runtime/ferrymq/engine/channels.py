@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64
 
-from ferrymq.errors import LocalProtocolError, RemoteProtocolError, Scope
+from ferrymq.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
     from ferrymq.engine.session import Session
@@ -22,19 +22,16 @@ class Channels:
         self.by_remote: dict[int, Session] = {}
         self.by_local: dict[int, Session] = {}
 
-    def allocate(self, session: Session, limit: i64) -> None:
-        """Give the session the lowest free channel. Raises `LocalProtocolError` above `limit`."""
+    def allocate(self, session: Session, limit: i64) -> bool:
+        """Give the session the lowest free channel; false when all up to `limit` are in use."""
         channel: i64 = 0
         while channel in self.by_local:
             channel += 1
         if channel > limit:
-            raise LocalProtocolError(
-                "amqp:resource-limit-exceeded",
-                f"all channels up to {limit} are in use",
-                Scope.CONNECTION,
-            )
+            return False
         session.channel = channel
         self.by_local[channel] = session
+        return True
 
     def map_remote(self, session: Session, channel: i64) -> None:
         """The peer uses `channel` for the session."""

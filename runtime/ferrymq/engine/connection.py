@@ -44,7 +44,6 @@ from ferrymq.engine.frames import (
     protocol_header,
 )
 from ferrymq.engine.input import FrameInput
-from ferrymq.engine.link import Link
 from ferrymq.engine.sasl_exchange import (
     AMQP_PROTOCOL,
     SASL_PROTOCOL,
@@ -103,6 +102,7 @@ class Connection:
         "settings",
         "state",
         "opened",
+        "_receiving",
         "finished",
         "failure",
         "remote_open",
@@ -126,6 +126,8 @@ class Connection:
         self.state: ConnectionState = ConnectionState.START
         # True while both sides have opened and neither has closed.
         self.opened = False
+        # True while the peer may send: it may pipeline on its open before it has seen ours.
+        self._receiving = False
         # True once `Terminated` has been emitted: write the output, then drop the transport.
         self.finished = False
         # What the peer did wrong, while its close is still awaited.
@@ -219,7 +221,11 @@ class Connection:
         ):
             raise _illegal("the connection is not open")
         session = Session(self, True)
-        self.channels.allocate(session, self._channel_limit())
+        limit = self._channel_limit()
+        if not self.channels.allocate(session, limit):
+            raise LocalProtocolError(
+                "amqp:resource-limit-exceeded", f"all channels up to {limit} are in use"
+            )
         session._begin()
         return session
 
@@ -292,7 +298,11 @@ class Connection:
                 self._read_frames()
                 return
             except RemoteProtocolError as error:
-                self._violated(error)
+                session = self.channels.by_remote.get(self._input.channel)
+                if error.scope is Scope.SESSION and session is not None:
+                    session._fail(error)
+                else:
+                    self._violated(error)
             except DecodeError as error:
                 self._violated(RemoteProtocolError("amqp:decode-error", str(error)))
 
@@ -302,7 +312,7 @@ class Connection:
             stage = self._stage
             if stage == _AMQP:
                 limit: i64 = self.settings.max_frame_size
-                if not self.opened and limit > MAX_EARLY_FRAME:
+                if not self._receiving and limit > MAX_EARLY_FRAME:
                     limit = MAX_EARLY_FRAME
                 if not input.next_frame(limit, AMQP_FRAME):
                     return
@@ -325,22 +335,22 @@ class Connection:
         body = reader.pos
         end = reader.end
         code = reader.read_descriptor("frame")
-        if self.opened and 0x13 <= code <= 0x15:
+        if self._receiving and 0x13 <= code <= 0x15:
             session = self.channels.get(channel, code)
             if code == 0x14:
                 transfer = decode_transfer(reader)
-                if session.mapped:
+                if session.open_for_input:
                     session._on_transfer(transfer, reader.data[reader.pos : end])
                 return
             if code == 0x15:
                 disposition = decode_disposition(reader)
                 self._expect_end(reader)
-                if session.mapped:
+                if session.open_for_input:
                     session._on_disposition(disposition)
                 return
             flow = decode_flow(reader)
             self._expect_end(reader)
-            if session.mapped:
+            if session.open_for_input:
                 session._on_flow(flow)
             return
         reader.pos = body
@@ -352,7 +362,7 @@ class Connection:
             return
         elif isinstance(frame, Open):
             self._on_open(frame)
-        elif not self.opened:
+        elif not self._receiving:
             raise RemoteProtocolError(
                 "amqp:illegal-state", f"{type(frame).__name__.lower()} frame before the open"
             )
@@ -362,7 +372,7 @@ class Connection:
             session = self.channels.get(channel, code)
             if isinstance(frame, End):
                 session._on_end(frame.error)
-            elif not session.mapped:
+            elif not session.open_for_input:
                 return
             elif isinstance(frame, Attach):
                 session._on_attach(frame)
@@ -428,6 +438,7 @@ class Connection:
             return False
         self.state = new
         self.opened = new is ConnectionState.OPENED
+        self._receiving = self.opened or new is ConnectionState.OPEN_RCVD
         return True
 
     def _try_open(self) -> None:
@@ -487,7 +498,8 @@ class Connection:
         if self._stage == _SASL:
             self._sasl.refuse(SaslCode.SYS_PERM, error.description)
             return
-        self.failure = error
+        if self.failure is None:
+            self.failure = error
         if self._stage == _AMQP and self.state is not ConnectionState.CLOSE_RCVD:
             self.close(Error(condition=error.condition, description=error.description))
         else:
@@ -500,6 +512,7 @@ class Connection:
         self._stage = _DONE
         self.state = ConnectionState.END
         self.opened = False
+        self._receiving = False
         self._input.clear()
         self._end_sessions(error)
         self.finished = True
@@ -520,7 +533,10 @@ class Connection:
         answered = begin.remote_channel
         if answered is None:
             session = Session(self, False)
-            self.channels.allocate(session, self._channel_limit())
+            if not self.channels.allocate(session, self._channel_limit()):
+                raise RemoteProtocolError(
+                    "amqp:resource-limit-exceeded", "no channel is left to answer the begin on"
+                )
         else:
             session = self.channels.answered(answered)
         self.channels.map_remote(session, channel)
@@ -539,13 +555,6 @@ class Connection:
     def _end_sessions(self, error: AmqpError | None) -> None:
         for session in self.channels.clear():
             session._abandon(error)
-
-    def _steal(self, link: Link) -> None:
-        """The peer attached a name that it had attached already (AMQP 1.0 §2.6.1)."""
-        link.detach(
-            closed=False,
-            error=Error(condition="amqp:link:stolen", description="attached again by the peer"),
-        )
 
     # -- output ------------------------------------------------------------------------
 

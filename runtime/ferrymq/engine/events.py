@@ -147,7 +147,11 @@ class AttachReceived(Event):
 
 
 class DetachReceived(Event):
-    """The peer detached (`closed` false) or closed the link; answer with `link.detach`."""
+    """The peer detached (`closed` false) or closed the link.
+
+    Either it began, and `link.detach` answers it, or it answers ours, and then
+    `link.local_detached` was true before.
+    """
 
     __slots__ = ("link", "closed", "error")
 

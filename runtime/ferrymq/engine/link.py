@@ -116,9 +116,12 @@ class Link:
     ) -> None:
         """Answer the peer's attach. Termini left out are echoed as the peer gave them.
 
-        Raises `LocalProtocolError` if the link was answered already.
+        Does nothing when the session is over. Raises `LocalProtocolError` if the
+        link was answered already.
         """
         remote = self.remote_attach
+        if self._over():
+            return
         if self.initiated or remote is None or self.state is not LinkState.ATTACH_RCVD:
             raise illegal(f"link {self.name!r} has no attach of the peer to answer")
         self.source = source if source is not None else remote.source
@@ -132,6 +135,8 @@ class Link:
         The terminus the peer asked us to be is the null one.
         """
         remote = self.remote_attach
+        if self._over():
+            return
         if self.initiated or remote is None or self.state is not LinkState.ATTACH_RCVD:
             raise illegal(f"link {self.name!r} has no attach of the peer to answer")
         if self.is_sender:
@@ -156,6 +161,10 @@ class Link:
     def close(self, error: Error | None = None) -> None:
         """`detach` with `closed` true."""
         self.detach(closed=True, error=error)
+
+    def _over(self) -> bool:
+        """Whether the link was there and is gone."""
+        return self.state is LinkState.DETACHED and self.remote_attach is not None
 
     def _agree_settle_modes(self, snd: SenderSettleMode, rcv: ReceiverSettleMode) -> None:
         self.snd_settle_mode = snd
@@ -361,9 +370,9 @@ class ReceiverLink(Link):
     def set_credit(self, credit: int) -> None:
         """Allow the sender `credit` deliveries from now on, and end a drain.
 
-        Does nothing when the link is not attached.
+        May follow our own attach at once. Does nothing when the link is detached.
         """
-        if self.usable:
+        if self.usable or self.state is LinkState.ATTACH_SENT:
             self.credit = credit
             self.drain = False
             self.session._send_link_flow(self)
@@ -407,7 +416,8 @@ class ReceiverLink(Link):
             self.credit -= 1
 
     def _fill_flow(self, flow: Flow) -> None:
-        flow.delivery_count = self.delivery_count
+        # Until the sender's attach came, its count is not known (AMQP 1.0 §2.7.4).
+        flow.delivery_count = None if self.remote_attach is None else self.delivery_count
         flow.link_credit = self.credit
         flow.drain = self.drain
 

@@ -79,7 +79,7 @@ def parse_initial_response(mechanism: str, response: bytes | None) -> Credential
             "malformed SASL PLAIN response: not authzid NUL authcid NUL password",
         )
     try:
-        authzid, username, password = (part.decode() for part in parts)
+        authzid, username, password = [part.decode() for part in parts]
     except UnicodeDecodeError:
         raise RemoteProtocolError(
             "amqp:decode-error", "malformed SASL PLAIN response: not UTF-8"

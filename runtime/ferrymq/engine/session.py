@@ -70,6 +70,7 @@ class Session:
         "state",
         "mapped",
         "open_for_output",
+        "open_for_input",
         "remote_begin",
         "incoming",
         "outgoing",
@@ -92,6 +93,8 @@ class Session:
         self.state: SessionState = SessionState.UNMAPPED
         self.mapped = False
         self.open_for_output = False
+        # The peer may pipeline frames on its begin; after our end, what comes is discarded.
+        self.open_for_input = False
         self.remote_begin: Begin | None = None
         self.incoming = IncomingHalf(self, connection.settings.incoming_window)
         self.outgoing = OutgoingHalf(self)
@@ -120,10 +123,13 @@ class Session:
         self.state = new
         self.mapped = new is SessionState.MAPPED
         self.open_for_output = self.mapped or new is SessionState.BEGIN_SENT
+        self.open_for_input = self.mapped or new is SessionState.BEGIN_RCVD
         return True
 
     def accept(self) -> None:
-        """Answer the peer's begin."""
+        """Answer the peer's begin. Does nothing when the session is over already."""
+        if self._reported:
+            return
         if self.initiated or not self._transition(SessionInput.SEND_BEGIN):
             raise LocalProtocolError(
                 "amqp:illegal-state", "the session has no begin to answer", Scope.SESSION
@@ -177,7 +183,8 @@ class Session:
             raise RemoteProtocolError(
                 "amqp:illegal-state", f"end on channel {self.remote_channel} in {self.state.name}"
             )
-        self.connection._emit(EndReceived(self, error))
+        if not self._reported:
+            self.connection._emit(EndReceived(self, error))
         if self.state is SessionState.UNMAPPED:
             self._terminated(None)
         else:
@@ -198,6 +205,7 @@ class Session:
         self.state = SessionState.UNMAPPED
         self.mapped = False
         self.open_for_output = False
+        self.open_for_input = False
         self._lose_links()
         self._report(error)
 
@@ -335,7 +343,7 @@ class Session:
         link = self.links.get(key)
         if link is None or link.remote_attach is not None:
             if link is not None:
-                self.connection._steal(link)
+                self._steal(link)
             link = (
                 SenderLink(self, attach.name, False)
                 if is_sender
@@ -358,10 +366,8 @@ class Session:
         del self._remote_handles[detach.handle]
         if self._last_link is link:
             self._last_link = None
-        ours = link.local_detached
         link._on_detach()
-        if not ours or detach.error is not None:
-            self.connection._emit(DetachReceived(link, detach.closed, detach.error))
+        self.connection._emit(DetachReceived(link, detach.closed, detach.error))
 
     def _remote_link(self, handle: i64, frame: str) -> Link:
         link = self._remote_handles.get(handle)
@@ -372,6 +378,16 @@ class Session:
                 Scope.SESSION,
             )
         return link
+
+    def _steal(self, link: Link) -> None:
+        """The peer attaches a name that it has attached already (AMQP 1.0 §2.6.1)."""
+        description = f"link {link.name!r} was attached again"
+        link.detach(
+            closed=False, error=Error(condition="amqp:link:stolen", description=description)
+        )
+        self.connection._emit(
+            LinkFailed(link, RemoteProtocolError("amqp:link:stolen", description, Scope.LINK))
+        )
 
     def _fail_link(self, link: Link, error: RemoteProtocolError) -> None:
         link.detach(
@@ -424,16 +440,16 @@ class Session:
                 self._send_flow()
             return
         link = self._remote_link(handle, "flow")
-        if not link.usable:
+        if link.local_detached:
             return
+        # Credit may come before our attach has answered the receiver's.
         if isinstance(link, SenderLink):
-            credit = flow.link_credit
-            if credit is not None:
+            if flow.link_credit is not None:
                 link._on_flow(flow)
                 self.connection._emit(CreditReceived(link))
         elif isinstance(link, ReceiverLink) and link._on_flow(flow):
             self.connection._emit(DrainCompleted(link))
-        if flow.echo:
+        if flow.echo and link.usable:
             self._send_link_flow(link)
 
     def _send_flow(self) -> None:
