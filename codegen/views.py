@@ -44,6 +44,15 @@ class FieldView:
     wide: str
     doc: str
 
+    @property
+    def declared(self) -> str:
+        """The annotation in the class body.
+
+        mypyc looks a single class up in the module's globals, where `object` is not; in a union it
+        does not.
+        """
+        return "object | None" if self.annotation == "object" else self.annotation
+
 
 @dataclass(frozen=True, slots=True)
 class CompositeView:

@@ -881,7 +881,7 @@ class AmqpValue(Composite):
     Descriptor: amqp:amqp-value:* (0x77).
     """
 
-    value: object
+    value: object | None
 
     def __init__(self, value: object) -> None:
         self.value = value

@@ -148,7 +148,7 @@ class Declare(Composite):
     Descriptor: amqp:declare:list (0x31).
     """
 
-    global_id: object
+    global_id: object | None
     """Global transaction to join.
 
     Joins the new id to a distributed transaction. Null begins a local one, the only kind
