@@ -59,6 +59,7 @@ from ferrymq.errors import (
     AuthenticationError,
     ConnectionClosed,
     DecodeError,
+    EncodeError,
     LocalProtocolError,
     RemoteProtocolError,
     Scope,
@@ -573,9 +574,15 @@ class Connection:
             session._flush()
 
     def _send(self, channel: i64, performative: Composite) -> None:
-        mark = begin_frame(self.output, channel)
-        performative.encode(self.output)
-        end_frame(self.output, mark)
+        """Write one frame. Raises `EncodeError` and writes nothing if a value does not fit."""
+        output = self.output
+        mark = begin_frame(output, channel)
+        try:
+            performative.encode(output)
+        except EncodeError:
+            output.truncate(mark)
+            raise
+        end_frame(output, mark)
 
 
 def _illegal(description: str) -> LocalProtocolError:

@@ -18,15 +18,22 @@ if TYPE_CHECKING:
     from ferrymq_types.unions import DeliveryState
 
 
+def joinable(state: DeliveryState | None) -> bool:
+    """Whether a state may wait to be joined with others.
+
+    The rest carry what the user put in them: those are encoded at once, so that
+    what cannot be encoded is an error of the call that gave it.
+    """
+    return state is None or isinstance(state, (Accepted, Released))
+
+
 def same_state(a: DeliveryState | None, b: DeliveryState | None) -> bool:
-    """Whether two states may share one disposition frame."""
-    if a is b:
-        return True
+    """Whether two joinable states may share one disposition frame."""
     if isinstance(a, Accepted):
         return isinstance(b, Accepted)
     if isinstance(a, Released):
         return isinstance(b, Released)
-    return False
+    return a is None and b is None
 
 
 @final
@@ -44,6 +51,8 @@ class PendingDisposition:
 
     def extend(self, delivery_id: i64, state: DeliveryState | None, settled: bool) -> bool:
         """Take the delivery into the run; false when it does not continue it."""
+        if not joinable(state):
+            return False
         if self.empty:
             self.empty = False
             self.first = delivery_id

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, final
 from mypy_extensions import i64
 
 from ferrymq.engine.delivery import IncomingDelivery
-from ferrymq.engine.dispositions import PendingDisposition, live_ids
+from ferrymq.engine.dispositions import PendingDisposition, joinable, live_ids
 from ferrymq.engine.events import DeliveryAborted, DeliveryReceived, SettlementReceived
 from ferrymq.errors import RemoteProtocolError, Scope
 from ferrymq_types.transport import Disposition, Role, Transfer
@@ -157,6 +157,9 @@ class IncomingHalf:
         """Send a disposition for a delivery we received, joined with its neighbours."""
         if not self._pending.extend(delivery_id, state, settled):
             self.flush_dispositions()
+            if not joinable(state):
+                self._send(delivery_id, delivery_id, settled, state)
+                return
             self._pending.extend(delivery_id, state, settled)
         self.session.connection._touch(self.session)
 
@@ -166,13 +169,16 @@ class IncomingHalf:
         if pending.empty:
             return
         pending.empty = True
+        self._send(pending.first, pending.last, pending.settled, pending.state)
+
+    def _send(self, first: i64, last: i64, settled: bool, state: DeliveryState | None) -> None:
         self.session._send(
             Disposition(
                 role=Role.RECEIVER,
-                first=pending.first,
-                last=pending.last,
-                settled=pending.settled,
-                state=pending.state,
+                first=first,
+                last=last,
+                settled=settled,
+                state=state,
             )
         )
 

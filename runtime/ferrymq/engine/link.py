@@ -14,7 +14,7 @@ from mypy_extensions import i64
 from ferrymq.engine.delivery import IncomingDelivery, OutgoingDelivery
 from ferrymq.engine.serial import serial_add, serial_diff
 from ferrymq.engine.states import LINK_TABLE, LinkInput, LinkState
-from ferrymq.errors import LocalProtocolError, Scope
+from ferrymq.errors import EncodeError, LocalProtocolError, Scope
 from ferrymq_types.transport import (
     Attach,
     Detach,
@@ -190,12 +190,11 @@ class Link:
         session = self.session
         if not session.open_for_output:
             return
-        self.handle = session._allocate_handle(self)
-        self._transition(LinkInput.SEND_ATTACH)
+        handle = session._free_handle()
         session._send(
             Attach(
                 name=self.name,
-                handle=self.handle,
+                handle=handle,
                 role=Role.SENDER if self.is_sender else Role.RECEIVER,
                 snd_settle_mode=self.snd_settle_mode,
                 rcv_settle_mode=self.rcv_settle_mode,
@@ -208,6 +207,8 @@ class Link:
                 properties=properties,
             )
         )
+        session._take_handle(handle, self)
+        self._transition(LinkInput.SEND_ATTACH)
         if self.state is LinkState.ATTACHED and self.remote_detached:
             # The peer's detach came before our attach; only our answer is missing.
             self._transition(LinkInput.RECV_DETACH)
@@ -282,7 +283,8 @@ class SenderLink(Link):
         wait in the session and follow by themselves.
 
         Raises `LocalProtocolError` when the link is not attached or has no
-        credit, or when the message is larger than the receiver takes.
+        credit, or when the message is larger than the receiver takes;
+        `EncodeError` for a tag of more than 32 bytes.
         """
         if not self.usable:
             raise illegal(f"link {self.name!r} is not attached")
@@ -303,6 +305,8 @@ class SenderLink(Link):
         if tag is None:
             self._next_tag += 1
             tag = int(self._next_tag & 0xFFFFFFFF).to_bytes(4, "big")
+        elif len(tag) > 32:
+            raise EncodeError("transfer.delivery-tag", f"{len(tag)} bytes; at most 32 are allowed")
         if self.always_settled:
             settled = True
         elif self.never_settled:
@@ -318,14 +322,15 @@ class SenderLink(Link):
         """See `OutgoingDelivery.settle`."""
         if delivery.settled:
             return
-        delivery.settled = True
         if state is not None:
             delivery.state = state
         elif delivery.remote_state is not None:
             delivery.state = delivery.remote_state
         outgoing = self.session.outgoing
-        if not delivery.remote_settled and outgoing.unsettled.pop(delivery.id, None) is not None:
+        if not delivery.remote_settled and delivery.id in outgoing.unsettled:
             outgoing.queue_disposition(delivery.id, delivery.state, True)
+            del outgoing.unsettled[delivery.id]
+        delivery.settled = True
 
     def drained(self) -> None:
         """Give back all credit that is left: the answer to `drain` (AMQP 1.0 §2.6.7)."""
@@ -397,9 +402,10 @@ class ReceiverLink(Link):
             if delivery.id in incoming.unsettled:
                 incoming.queue_disposition(delivery.id, state, False)
             return
-        delivery.settled = True
-        if incoming.unsettled.pop(delivery.id, None) is not None:
+        if delivery.id in incoming.unsettled:
             incoming.queue_disposition(delivery.id, state, True)
+            del incoming.unsettled[delivery.id]
+        delivery.settled = True
 
     def update(self, delivery: IncomingDelivery, state: DeliveryState) -> None:
         """See `IncomingDelivery.update`."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, final
 from mypy_extensions import i64
 
 from ferrymq.engine.delivery import OutgoingDelivery
-from ferrymq.engine.dispositions import PendingDisposition, live_ids
+from ferrymq.engine.dispositions import PendingDisposition, joinable, live_ids
 from ferrymq.engine.events import OutcomeReceived
 from ferrymq.engine.frames import begin_frame, end_frame
 from ferrymq.engine.serial import serial_add, serial_diff
@@ -150,6 +150,9 @@ class OutgoingHalf:
         """Send a disposition for one of our deliveries, joined with its neighbours."""
         if not self._pending.extend(delivery_id, state, settled):
             self.flush_dispositions()
+            if not joinable(state):
+                self._send(delivery_id, delivery_id, settled, state)
+                return
             self._pending.extend(delivery_id, state, settled)
         self.session.connection._touch(self.session)
 
@@ -159,13 +162,16 @@ class OutgoingHalf:
         if pending.empty:
             return
         pending.empty = True
+        self._send(pending.first, pending.last, pending.settled, pending.state)
+
+    def _send(self, first: i64, last: i64, settled: bool, state: DeliveryState | None) -> None:
         self.session._send(
             Disposition(
                 role=Role.SENDER,
-                first=pending.first,
-                last=pending.last,
-                settled=pending.settled,
-                state=pending.state,
+                first=first,
+                last=last,
+                settled=settled,
+                state=state,
             )
         )
 

@@ -285,14 +285,14 @@ class Session:
             raise LocalProtocolError(
                 "amqp:illegal-state", f"a link {link.name!r} is attached already", Scope.LINK
             )
-        self.links[key] = link
         link.source = source
         link.target = target
         link._agree_settle_modes(snd_settle_mode, rcv_settle_mode)
         link.max_message_size = max_message_size
         link._send_attach(properties, None, desired_capabilities)
+        self.links[key] = link
 
-    def _allocate_handle(self, link: Link) -> i64:
+    def _free_handle(self) -> i64:
         handle: i64 = 0
         while handle in self._handles:
             handle += 1
@@ -302,8 +302,11 @@ class Session:
                 f"the peer allows handles up to {self._remote_handle_max}",
                 Scope.SESSION,
             )
-        self._handles[handle] = link
         return handle
+
+    def _take_handle(self, handle: i64, link: Link) -> None:
+        link.handle = handle
+        self._handles[handle] = link
 
     def _release_link(self, link: Link) -> None:
         """Both sides have detached: name and handles are free again."""
