@@ -58,7 +58,7 @@ def read_list(r: Reader, field: str) -> list[object]:
 def read_payload(r: Reader, code: i64, field: str) -> object:
     """Read a value whose constructor `code` has been read already, as in an array."""
     category = code >> 4
-    if category == 4:
+    if category < 5:
         return _constant(r, code, field)
     if category < 0xA:
         width: i64 = 1 << (category - 5)
