@@ -1,0 +1,405 @@
+"""Messages: what an application sends and receives (AMQP 1.0 §3.2).
+
+A message is a row of sections; `Message` holds each under its name. The body is one of three
+kinds, and the type of `body` chooses it:
+
+| `body` given | sections written | `body` read back |
+|---|---|---|
+| `bytes`, `bytearray`, `memoryview` | one data section | `bytes` |
+| a list of `Data` | data sections | their bytes, joined |
+| a list of `AmqpSequence`, or one | amqp-sequence sections | one `list` of all elements |
+| `AmqpValue(x)`, or any other value `x` | an amqp-value section | `x` |
+
+A plain list is a value, so it travels as an amqp-value holding a list; say
+`AmqpSequence([...])` for a sequence. `body_sections` holds the sections as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+
+from librt.strings import BytesWriter
+from mypy_extensions import i64
+
+from ferrymq.message_body import BodySection, check_body, to_sections
+from ferrymq.message_fields import MessageFields
+from ferrymq_codec.reader import Reader
+from ferrymq_types.messaging import (
+    AmqpSequence,
+    AmqpValue,
+    ApplicationProperties,
+    Data,
+    DeliveryAnnotations,
+    Footer,
+    Header,
+    MessageAnnotations,
+    Properties,
+    encode_amqp_sequence,
+    encode_amqp_value,
+    encode_application_properties,
+    encode_data,
+    encode_delivery_annotations,
+    encode_footer,
+    encode_header,
+    encode_message_annotations,
+    encode_properties,
+)
+from ferrymq_types.unions import decode_section
+
+if TYPE_CHECKING:
+    from ferrymq_types.unions import MessageId
+
+__all__ = ["AnyAnnotations", "BodySection", "Message"]
+
+AnyAnnotations: TypeAlias = Mapping[str, object] | Mapping[str | int, object]
+"""Annotations as one may give them: keys are str (symbols) or int (ulongs)."""
+
+# The order sections have in a message (AMQP 1.0 §3.2). The body may come earlier than it should:
+# some clients put an empty one in front of the properties.
+_HEADER: Final = 1
+_DELIVERY_ANNOTATIONS: Final = 2
+_MESSAGE_ANNOTATIONS: Final = 3
+_PROPERTIES: Final = 4
+_APPLICATION_PROPERTIES: Final = 5
+_FOOTER: Final = 6
+
+
+@final
+class Message(MessageFields):
+    """One message; every section of it can be read and changed.
+
+    The keyword arguments are the fields of `Header` and `Properties` (times in ms) and the
+    maps, which are copied. A map that is empty equals a section that is not there.
+    """
+
+    __slots__ = (
+        "body_sections",
+        "_delivery_annotations",
+        "_message_annotations",
+        "_application_properties",
+        "_footer",
+    )
+
+    def __init__(
+        self,
+        body: Any = None,
+        *,
+        durable: bool = False,
+        priority: int = 4,
+        ttl: int | None = None,
+        first_acquirer: bool = False,
+        delivery_count: int = 0,
+        message_id: MessageId | None = None,
+        user_id: bytes | None = None,
+        to: str | None = None,
+        subject: str | None = None,
+        reply_to: str | None = None,
+        correlation_id: MessageId | None = None,
+        content_type: str | None = None,
+        content_encoding: str | None = None,
+        absolute_expiry_time: int | None = None,
+        creation_time: int | None = None,
+        group_id: str | None = None,
+        group_sequence: int | None = None,
+        reply_to_group_id: str | None = None,
+        application_properties: Mapping[str, object] | None = None,
+        message_annotations: AnyAnnotations | None = None,
+        delivery_annotations: AnyAnnotations | None = None,
+        footer: AnyAnnotations | None = None,
+    ) -> None:
+        self.header: Header | None = None
+        self.properties: Properties | None = None
+        self._delivery_annotations: dict[str | int, object] | None = None
+        self._message_annotations: dict[str | int, object] | None = None
+        self._application_properties: dict[str, object] | None = None
+        self._footer: dict[str | int, object] | None = None
+        self.body_sections: list[BodySection] = to_sections(body)
+        if durable or priority != 4 or ttl is not None or first_acquirer or delivery_count != 0:
+            self.header = Header(
+                durable=durable,
+                priority=priority,
+                ttl=ttl,
+                first_acquirer=first_acquirer,
+                delivery_count=delivery_count,
+            )
+        if (
+            message_id is not None
+            or user_id is not None
+            or to is not None
+            or subject is not None
+            or reply_to is not None
+            or correlation_id is not None
+            or content_type is not None
+            or content_encoding is not None
+            or absolute_expiry_time is not None
+            or creation_time is not None
+            or group_id is not None
+            or group_sequence is not None
+            or reply_to_group_id is not None
+        ):
+            self.properties = Properties(
+                message_id=message_id,
+                user_id=user_id,
+                to=to,
+                subject=subject,
+                reply_to=reply_to,
+                correlation_id=correlation_id,
+                content_type=content_type,
+                content_encoding=content_encoding,
+                absolute_expiry_time=absolute_expiry_time,
+                creation_time=creation_time,
+                group_id=group_id,
+                group_sequence=group_sequence,
+                reply_to_group_id=reply_to_group_id,
+            )
+        if application_properties is not None:
+            self._application_properties = dict(application_properties)
+        if message_annotations is not None:
+            self._message_annotations = _copy(message_annotations)
+        if delivery_annotations is not None:
+            self._delivery_annotations = _copy(delivery_annotations)
+        if footer is not None:
+            self._footer = _copy(footer)
+
+    # ── Sections ───────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def body(self) -> Any:
+        """The body as one Python value: see the table of the module. None if there is no body."""
+        sections = self.body_sections
+        if not sections:
+            return None
+        if len(sections) == 1:
+            # A sequence's list is the section's own, so that a change of it is one of the body.
+            return sections[0].value
+        if isinstance(sections[0], Data):
+            return b"".join([section.value for section in sections if isinstance(section, Data)])
+        elements: list[object] = []
+        for section in sections:
+            if isinstance(section, AmqpSequence):
+                elements.extend(section.value)
+        return elements
+
+    @body.setter
+    def body(self, value: Any) -> None:
+        self.body_sections = to_sections(value)
+
+    @property
+    def application_properties(self) -> dict[str, object]:
+        """Properties set by the application: simple values by name (AMQP 1.0 §3.2.5)."""
+        value = self._application_properties
+        if value is None:
+            value = {}
+            self._application_properties = value
+        return value
+
+    @application_properties.setter
+    def application_properties(self, value: dict[str, object]) -> None:
+        self._application_properties = value
+
+    @property
+    def message_annotations(self) -> dict[str | int, object]:
+        """Annotations that every intermediary hands on (AMQP 1.0 §3.2.3)."""
+        value = self._message_annotations
+        if value is None:
+            value = {}
+            self._message_annotations = value
+        return value
+
+    @message_annotations.setter
+    def message_annotations(self, value: dict[str | int, object]) -> None:
+        self._message_annotations = value
+
+    @property
+    def delivery_annotations(self) -> dict[str | int, object]:
+        """Annotations for the next hop alone (AMQP 1.0 §3.2.2)."""
+        value = self._delivery_annotations
+        if value is None:
+            value = {}
+            self._delivery_annotations = value
+        return value
+
+    @delivery_annotations.setter
+    def delivery_annotations(self, value: dict[str | int, object]) -> None:
+        self._delivery_annotations = value
+
+    @property
+    def footer(self) -> dict[str | int, object]:
+        """Details computed over the message, such as signatures (AMQP 1.0 §3.2.9)."""
+        value = self._footer
+        if value is None:
+            value = {}
+            self._footer = value
+        return value
+
+    @footer.setter
+    def footer(self, value: dict[str | int, object]) -> None:
+        self._footer = value
+
+    # ── Wire ───────────────────────────────────────────────────────────────────────────────────
+
+    def encode(self) -> bytes:
+        """The bytes of all sections, in their order. Without a body a null value is written.
+
+        Raises `EncodeError` for a field whose AMQP type cannot hold its value.
+        """
+        w = BytesWriter()
+        header = self.header
+        if header is not None:
+            encode_header(w, header)
+        delivery_annotations = self._delivery_annotations
+        if delivery_annotations:
+            encode_delivery_annotations(w, DeliveryAnnotations(delivery_annotations))
+        message_annotations = self._message_annotations
+        if message_annotations:
+            encode_message_annotations(w, MessageAnnotations(message_annotations))
+        properties = self.properties
+        if properties is not None:
+            encode_properties(w, properties)
+        application_properties = self._application_properties
+        if application_properties:
+            encode_application_properties(w, ApplicationProperties(application_properties))
+        sections = self.body_sections
+        if len(sections) > 1:
+            check_body(sections)
+        elif not sections:
+            encode_amqp_value(w, AmqpValue(None))
+        for section in sections:
+            if isinstance(section, Data):
+                encode_data(w, section)
+            elif isinstance(section, AmqpValue):
+                encode_amqp_value(w, section)
+            else:
+                encode_amqp_sequence(w, section)
+        footer = self._footer
+        if footer:
+            encode_footer(w, Footer(footer))
+        return w.getvalue()
+
+    @staticmethod
+    def decode(data: bytes | bytearray | memoryview) -> Message:
+        """The message in `data`, all of which must be sections of it.
+
+        Raises `DecodeError` for anything else: a section that is malformed, unknown, given twice
+        or in the wrong place, and bodies of mixed kinds. A message without a body is accepted,
+        and so is a body in front of other sections.
+        """
+        reader = Reader(data if isinstance(data, bytes) else bytes(data))
+        message = Message()
+        body: list[BodySection] = []
+        message.body_sections = body
+        latest: i64 = 0
+        while reader.pos < reader.end:
+            start = reader.pos
+            section = decode_section(reader, "message")
+            rank: i64
+            if isinstance(section, Data):
+                if body:
+                    _check_next(reader, start, body[0], section)
+                body.append(section)
+                continue
+            if isinstance(section, AmqpValue):
+                if body:
+                    _check_next(reader, start, body[0], section)
+                body.append(section)
+                continue
+            if isinstance(section, Properties):
+                rank = _PROPERTIES
+                message.properties = section
+            elif isinstance(section, ApplicationProperties):
+                rank = _APPLICATION_PROPERTIES
+                message._application_properties = section.value
+            elif isinstance(section, Header):
+                rank = _HEADER
+                message.header = section
+            elif isinstance(section, MessageAnnotations):
+                rank = _MESSAGE_ANNOTATIONS
+                message._message_annotations = section.value
+            elif isinstance(section, DeliveryAnnotations):
+                rank = _DELIVERY_ANNOTATIONS
+                message._delivery_annotations = section.value
+            elif isinstance(section, AmqpSequence):
+                if body:
+                    _check_next(reader, start, body[0], section)
+                body.append(section)
+                continue
+            else:
+                rank = _FOOTER
+                message._footer = section.value
+            if rank <= latest:
+                reader.pos = start
+                reader.fail(
+                    "message",
+                    f"second {_name(section)}" if rank == latest
+                    else f"{_name(section)} in the wrong place",
+                )  # fmt: skip
+            latest = rank
+        return message
+
+    # ── Python ─────────────────────────────────────────────────────────────────────────────────
+
+    def __eq__(self, other: object) -> bool:
+        """Whether all sections are equal; a map that is empty equals one that is not there."""
+        if not isinstance(other, Message):
+            return NotImplemented
+        return (
+            self.body_sections == other.body_sections
+            and self.properties == other.properties
+            and self.header == other.header
+            and (self._application_properties or {}) == (other._application_properties or {})
+            and (self._message_annotations or {}) == (other._message_annotations or {})
+            and (self._delivery_annotations or {}) == (other._delivery_annotations or {})
+            and (self._footer or {}) == (other._footer or {})
+        )
+
+    def __hash__(self) -> int:
+        """A message can change, so it cannot be a key: raises TypeError."""
+        raise TypeError("unhashable type: 'Message'")
+
+    def __repr__(self) -> str:
+        """The sections there are, long values cut short."""
+        parts: list[str] = [_short(self.body)]
+        if self.header is not None:
+            parts.append(f"header={_short(self.header)}")
+        if self.properties is not None:
+            parts.append(f"properties={_short(self.properties)}")
+        if self._application_properties:
+            parts.append(f"application_properties={_short(self._application_properties)}")
+        if self._message_annotations:
+            parts.append(f"message_annotations={_short(self._message_annotations)}")
+        if self._delivery_annotations:
+            parts.append(f"delivery_annotations={_short(self._delivery_annotations)}")
+        if self._footer:
+            parts.append(f"footer={_short(self._footer)}")
+        return f"Message({', '.join(parts)})"
+
+
+def _check_next(reader: Reader, start: i64, first: BodySection, section: BodySection) -> None:
+    """Raise `DecodeError` unless `section` may follow the `first` one of a body."""
+    if isinstance(first, Data):
+        legal = isinstance(section, Data)
+    else:
+        legal = isinstance(first, AmqpSequence) and isinstance(section, AmqpSequence)
+    if not legal:
+        reader.pos = start
+        reader.fail("message", f"{_name(section)} after {_name(first)}")
+    # Sections are elements too: a few bytes of input must not become an object without a limit.
+    reader.charge(1, "message")
+
+
+def _name(section: object) -> str:
+    """The name of a section for an error message."""
+    return type(section).__name__
+
+
+def _copy(annotations: AnyAnnotations) -> dict[str | int, object]:
+    copy: dict[str | int, object] = {}
+    for key, value in annotations.items():
+        copy[key] = value
+    return copy
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:200]}… ({len(text)} characters)"
