@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from codegen.cycles import cycles
 from codegen.literals import Literal, parse
 from codegen.mistakes import Mistakes
-from codegen.model import Encoding, Field, Spec, Type
+from codegen.model import Choice, Descriptor, Encoding, Field, Spec, Type
 from codegen.primitives import CATEGORIES, PRIMITIVES
 
 _ALLOWED = {
@@ -22,7 +23,7 @@ def shape(type_: Type, mistakes: Mistakes) -> None:
     if type_.cls not in _ALLOWED:
         mistakes.add(type_.at, f"type {name}: class {type_.cls} is reserved")
         return
-    children = {
+    children: dict[str, tuple[Encoding | Descriptor | Field | Choice, ...]] = {
         "encoding": type_.encodings,
         "descriptor": type_.descriptors,
         "field": type_.fields,
@@ -112,26 +113,20 @@ def unique_codes(spec: Spec, mistakes: Mistakes) -> None:
 
 def sources_end(types: dict[str, Type], mistakes: Mistakes) -> bool:
     """Whether every chain of sources ends at a known type; cycles are reported here."""
-    sound = True
-    reported: set[str] = set()
-    for type_ in types.values():
-        chain = [type_.name]
-        here: Type | None = type_
-        while here is not None and here.cls == "restricted" and here.source not in (None, "*"):
-            source = str(here.source)
-            if source in chain:
-                if not reported.intersection(chain):
-                    path = " → ".join([*chain[chain.index(source) :], source])
-                    mistakes.add(type_.at, f"cycle of sources: {path}")
-                reported.update(chain)
-                sound = False
-                break
-            chain.append(source)
-            here = types.get(source)
-            sound = sound and here is not None
-        for field in type_.fields:
-            sound = sound and (field.type == "*" or field.type in types)
-    return sound
+    edges = {
+        t.name: [t.source]
+        for t in types.values()
+        if t.cls == "restricted" and t.source is not None and t.source in types
+    }
+    found = cycles(edges)
+    for cycle in found:
+        mistakes.add(types[cycle[0]].at, f"cycle of sources: {' → '.join(cycle)}")
+    known = all(
+        name is None or name == "*" or name in types
+        for t in types.values()
+        for name in (t.source, *(field.type for field in t.fields))
+    )
+    return known and not found
 
 
 def source_kind(
@@ -200,6 +195,21 @@ def default(
         mistakes.add(field.at, f"field {field.name}: default: {error}")
 
 
+def multiple(
+    field: Field,
+    name: str,
+    types: dict[str, Type],
+    base: Callable[[str], str],
+    mistakes: Mistakes,
+) -> None:
+    """Several values travel in an array, whose elements have one type known beforehand."""
+    if not field.multiple:
+        return
+    if base(name) == "*" or (field.type == "*" and types[name].descriptors):
+        what = f"field {field.name}: multiple values need one type, not any"
+        mistakes.add(field.at, what)
+
+
 def containment(
     types: dict[str, Type], providers: Callable[[Field], tuple[Type, ...]], mistakes: Mistakes
 ) -> None:
@@ -212,25 +222,6 @@ def containment(
                 inner.extend(provider.name for provider in providers(field))
             else:
                 inner.append(field.type)
-    done: set[str] = set()
-    for name in edges:
-        _walk(name, [], edges, done, types, mistakes)
-
-
-def _walk(
-    name: str,
-    path: list[str],
-    edges: dict[str, list[str]],
-    done: set[str],
-    types: dict[str, Type],
-    mistakes: Mistakes,
-) -> None:
-    if name in path:
-        cycle = " → ".join([*path[path.index(name) :], name])
-        mistakes.add(types[name].at, f"type {name} contains itself: {cycle}")
-        return
-    if name in done or name not in edges:
-        return
-    for inner in edges[name]:
-        _walk(inner, [*path, name], edges, done, types, mistakes)
-    done.add(name)
+    for cycle in cycles(edges):
+        path = " → ".join(cycle)
+        mistakes.add(types[cycle[0]].at, f"type {cycle[0]} contains itself: {path}")

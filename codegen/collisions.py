@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from codegen.imports import IMPORTS
 from codegen.mistakes import Location, Mistakes
 from codegen.model import Spec, Type
 from codegen.names import (
@@ -18,9 +21,9 @@ from codegen.names import (
 class _Scope:
     """The names of one Python scope, each with what it stands for."""
 
-    def __init__(self, mistakes: Mistakes) -> None:
+    def __init__(self, mistakes: Mistakes, reserved: Iterable[str] = ()) -> None:
         self.mistakes = mistakes
-        self.taken: dict[str, str] = {}
+        self.taken = {name: f"the generator's own {name}" for name in reserved}
 
     def take(self, python: str, what: str, at: Location) -> None:
         """Claim a name, or report why that is impossible."""
@@ -34,9 +37,7 @@ class _Scope:
 
 def check(spec: Spec, capabilities: dict[str, tuple[Type, ...]], mistakes: Mistakes) -> None:
     """Report names that no identifier can be made of and names that collide."""
-    modules = _Scope(mistakes)
-    for reserved in sorted(RESERVED_MODULES):
-        modules.taken[reserved] = f"the generator's own module {reserved}"
+    modules = _Scope(mistakes, RESERVED_MODULES)
     seen: dict[str, Location] = {}
     for part in spec.parts:
         if part.name in seen:
@@ -44,7 +45,7 @@ def check(spec: Spec, capabilities: dict[str, tuple[Type, ...]], mistakes: Mista
             continue
         seen[part.name] = part.at
         modules.take(module_name(part.name), f"part {part.name}", part.at)
-        scope = _Scope(mistakes)
+        scope = _Scope(mistakes, IMPORTS)
         for definition in part.definitions():
             what = f"definition {definition.name}"
             if constant_name(definition.name) in scope.taken:
@@ -52,7 +53,7 @@ def check(spec: Spec, capabilities: dict[str, tuple[Type, ...]], mistakes: Mista
             scope.take(constant_name(definition.name), what, definition.at)
         for type_ in part.types():
             _type(type_, scope, mistakes)
-    aliases = _Scope(mistakes)
+    aliases = _Scope(mistakes, [*IMPORTS, "CODES"])
     for word, providers in capabilities.items():
         at = providers[0].at
         aliases.take(class_name(word), f"capability {word}", at)
@@ -61,8 +62,16 @@ def check(spec: Spec, capabilities: dict[str, tuple[Type, ...]], mistakes: Mista
 
 def _type(type_: Type, scope: _Scope, mistakes: Mistakes) -> None:
     what = f"type {type_.name}"
-    scope.take(class_name(type_.name), what, type_.at)
-    scope.take("decode_" + snake_name(type_.name), what, type_.at)
+    if type_.cls != "primitive":
+        scope.take(class_name(type_.name), what, type_.at)
+    if type_.descriptors or type_.choices:
+        for verb in ("decode", "encode", "read", "write", "read_multiple", "write_multiple"):
+            scope.take(f"{verb}_{snake_name(type_.name)}", what, type_.at)
+    if type_.descriptors and type_.choices:
+        scope.take(class_name(type_.name) + "Choice", what, type_.at)
+    for choice in type_.choices:
+        name = f"_{constant_name(type_.name)}_{constant_name(choice.name)}"
+        scope.take(name, f"choice {choice.name} of {what}", choice.at)
     fields = _Scope(mistakes)
     names: set[str] = set()
     for field in type_.fields:

@@ -24,7 +24,7 @@ def text_of(element: etree._Element) -> str:
     """The `doc` children of `element` as paragraphs separated by blank lines.
 
     A block that must keep its line breaks (a picture, a list item) has its lines marked with a
-    leading form feed, which `docstring` takes off.
+    leading control character, which `docstring` takes off.
     """
     blocks: list[str] = []
     for child in element:
@@ -103,8 +103,8 @@ def _space(text: str) -> str:
 
 
 def _kept(text: str) -> str:
-    lines = textwrap.dedent(text.expandtabs()).strip("\n").splitlines()
-    return "\n".join("\f" + line.rstrip() for line in lines)
+    lines = textwrap.dedent(text.expandtabs()).strip("\n").split("\n")
+    return "\n".join("\x01" + line.rstrip() for line in lines)
 
 
 def docstring(text: str, indent: int, fallback: str) -> str:
@@ -114,8 +114,8 @@ def docstring(text: str, indent: int, fallback: str) -> str:
     """
     paragraphs = []
     for block in (text or fallback).split("\n\n"):
-        if block.startswith("\f"):
-            paragraphs.append("\n".join(line[1:] for line in block.splitlines()))
+        if block.startswith("\x01"):
+            paragraphs.append("\n".join(line[1:] for line in block.split("\n")))
         else:
             hanging = "  " if re.match(r"(-|\d+\.) ", block) else ""
             paragraphs.append(

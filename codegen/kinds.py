@@ -118,7 +118,7 @@ def member(type_: Type, value: str, part: str) -> str:
             name = constant_name(choice.name)
             if type_.part == part:
                 return constant(type_, name)
-            return f"{class_name(type_.name)}.{name}"
+            return f"_{module_name(type_.part)}.{class_name(type_.name)}.{name}"
     raise LookupError(value)
 
 

@@ -17,57 +17,13 @@ import jinja2
 
 from codegen import kinds, views
 from codegen.docs import docstring
+from codegen.imports import IMPORTS
 from codegen.model import Type
 from codegen.names import class_name, module_name, snake_name
 from codegen.primitives import ISINSTANCE
 from codegen.resolve import Resolved, described
 
 COMMAND: Final = "python -m codegen generate"
-
-
-def _both(module: str, *names: str) -> dict[str, str]:
-    """Where the reading and the writing function of each name come from."""
-    return {f"{verb}_{n}": f"ferrymq_codec.{module}" for n in names for verb in ("read", "write")}
-
-
-IMPORTS: Final = {
-    "Callable": "collections.abc",
-    "dataclass": "dataclasses",
-    "Decimal": "decimal",
-    "Enum": "enum",
-    "IntEnum": "enum",
-    "StrEnum": "enum",
-    "Final": "typing",
-    "TypeAlias": "typing",
-    "UUID": "uuid",
-    "BytesWriter": "librt.strings",
-    "i64": "mypy_extensions",
-    "Array": "ferrymq_codec.containers",
-    "Composite": "ferrymq_codec.composite",
-    "EncodeError": "ferrymq_codec.errors",
-    "Reader": "ferrymq_codec.reader",
-    "Described": "ferrymq_codec.scalars",
-    **dict.fromkeys(
-        ["begin_composite", "end_list", "write_descriptor", "write_empty_composite"],
-        "ferrymq_codec.compound",
-    ),
-    **_both("arrays", "array"),
-    **_both("values", "value", "list"),
-    **_both("maps", "map", "symbol_map", "annotations", "string_map"),
-    **_both("multiples", "multiple", "multiple_symbol"),
-    **_both("decimals", "decimal32", "decimal64", "decimal128"),
-    **dict.fromkeys(
-        [
-            f"write_{name}"
-            for name in (
-                *("boolean", "ubyte", "ushort", "uint", "ulong", "byte", "short", "int", "long"),
-                *("float", "double", "char", "timestamp", "uuid", "binary", "string", "symbol"),
-            )
-        ],
-        "ferrymq_codec.writer",
-    ),
-}
-"""Where the names that generated code uses come from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +75,8 @@ def render(resolved: Resolved, package: str) -> dict[str, str]:
         keep_trailing_newline=True,
     )
     modules = [module_name(part.name) for part in resolved.parts()]
-    files = {"py.typed": "", "__init__.py": _package(resolved)}
+    everything = tuple(modules)
+    files = {"py.typed": "", "__init__.py": _package(resolved, package)}
     for part in resolved.parts():
         view = views.module(resolved, part)
         body = environment.get_template("module.py.jinja").render(view=view)
@@ -129,7 +86,7 @@ def render(resolved: Resolved, package: str) -> dict[str, str]:
             view.doc,
             [f"# Source: {view.file}, sha256 {view.sha256}"],
             [*modules, "unions"],
-            enums=view.imported_enums,
+            early=view.early,
         )
     rows = _rows(resolved.spec.types())
     body = environment.get_template("unions.py.jinja").render(rows=rows, unions=_unions(resolved))
@@ -138,11 +95,11 @@ def render(resolved: Resolved, package: str) -> dict[str, str]:
         "type itself, an encoder."
     )
     doc = docstring(text, 0, "")
-    files["unions.py"] = _wrap(body, package, doc, _sources(resolved), modules, last=True)
+    files["unions.py"] = _wrap(body, package, doc, _sources(resolved), modules, early=everything)
     types = [(t.name, module_name(t.part), class_name(t.name)) for t in resolved.spec.types()]
     body = environment.get_template("registry.py.jinja").render(rows=rows, types=types)
     doc = docstring("Every described type by code, symbol and class.", 0, "")
-    files["registry.py"] = _wrap(body, package, doc, _sources(resolved), modules, last=True)
+    files["registry.py"] = _wrap(body, package, doc, _sources(resolved), modules, early=everything)
     return files
 
 
@@ -155,13 +112,20 @@ def _header(sources: list[str]) -> str:
     return "\n".join([*lines, f"# Regenerate: {COMMAND}", ""])
 
 
-def _package(resolved: Resolved) -> str:
+def _package(resolved: Resolved, package: str) -> str:
     lines = [f"- `{module_name(p.name)}`: {p.label or p.name}" for p in resolved.parts()]
     lines += ["- `unions`: what provides each capability", "- `registry`: types by descriptor"]
     text = "\n\n".join(["The wire types of AMQP 1.0, generated from their XML.", *lines])
     doc = docstring(text, 0, "").replace("\n\n- ", "\n- ")
     doc = doc.replace("\n- ", "\n\n- ", 1)
-    return f"{_header(_sources(resolved))}\n{doc}\n\nfrom __future__ import annotations\n"
+    return f"""{_header(_sources(resolved))}
+{doc}
+
+from __future__ import annotations
+
+# The modules need each other: this one loads them in an order that works.
+from {package} import unions as _unions  # noqa: F401
+"""
 
 
 def _wrap(
@@ -171,14 +135,13 @@ def _wrap(
     sources: list[str],
     modules: list[str],
     *,
-    enums: tuple[tuple[str, str], ...] = (),
-    last: bool = False,
+    early: tuple[str, ...],
 ) -> str:
     """Put header, docstring and the imports that `body` needs around it.
 
     Modules of types import each other at their end: by then their own names exist, so the cycle
-    between a union and its members is harmless. `last` marks the modules that import all others
-    and can do so at their beginning.
+    between a union and its members is harmless. `early` are the modules that the body needs while
+    it is loaded.
     """
     used = {
         node.id
@@ -188,8 +151,6 @@ def _wrap(
     froms: dict[str, list[str]] = {}
     for name in sorted(used.intersection(IMPORTS)):
         froms.setdefault(IMPORTS[name], []).append(name)
-    for module, name in enums:
-        froms.setdefault(f"{package}.{module}", []).append(name)
     if "CODES" in used and "CODES: " not in body:
         froms[f"{package}.unions"] = ["CODES"]
     if "_containers" in used:
@@ -201,10 +162,9 @@ def _wrap(
             imports.append("")
         imports.append(f"from {source} import {', '.join(froms[source])}")
         previous = source
-    own = [f"from {package} import {m} as _{m}" for m in sorted(modules) if f"_{m}" in used]
-    if last:
-        imports += own
-        own = []
+    needed = [m for m in sorted(modules) if f"_{m}" in used]
+    imports += [f"from {package} import {m} as _{m}" for m in needed if m in early]
+    own = [f"from {package} import {m} as _{m}" for m in needed if m not in early]
     head = [_header(sources), doc, "", "from __future__ import annotations", "", *imports, "", ""]
     if own:
         own.insert(0, "# At the end, where every name above exists: the modules need each other.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from codegen import checks, collisions
+from codegen import checks, collisions, loading
 from codegen.mistakes import Mistakes
 from codegen.model import Field, Part, Spec, Type
 from codegen.names import MAP_KEYS, OPEN_CAPABILITIES
@@ -53,6 +53,11 @@ class Resolved:
             name = type_.source
         return None
 
+    def one_type(self, field: Field) -> str:
+        """The type of a field, or the only one its `requires` permits."""
+        providers = self.providers(field)
+        return providers[0].name if field.type == "*" and len(providers) == 1 else field.type
+
     def providers(self, field: Field) -> tuple[Type, ...]:
         """The types a field's `requires` permits, without repetitions; none if it is open."""
         found: dict[str, Type] = {}
@@ -94,8 +99,10 @@ def resolve(spec: Spec) -> Resolved:
             checks.values(type_, resolved.base, mistakes)
             for field in type_.fields:
                 checks.default(field, types, resolved.base, mistakes)
+                checks.multiple(field, resolved.one_type(field), types, resolved.base, mistakes)
             checks.source_kind(type_, types, resolved.base, mistakes)
         checks.containment(resolved.types, resolved.providers, mistakes)
+    loading.check(spec, types, mistakes)
     collisions.check(spec, capabilities, mistakes)
     mistakes.stop_if_any()
     return Resolved(spec, types, capabilities)

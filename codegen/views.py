@@ -7,11 +7,11 @@ the registry's rows.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from dataclasses import field as attribute
 
 from codegen import kinds
 from codegen.docs import docstring
 from codegen.literals import number, parse
+from codegen.loading import early
 from codegen.model import Definition, Encoding, Field, Part, Type
 from codegen.names import (
     class_name,
@@ -67,6 +67,8 @@ class CompositeView:
     fields: tuple[FieldView, ...]
     complete: bool
     single: bool
+    element: str
+    multiple: bool
 
     @property
     def trims(self) -> bool:
@@ -96,6 +98,7 @@ class EnumView:
     read: str
     write: str
     closed: bool
+    multiple: str
     doc: str
     members: tuple[MemberView, ...]
 
@@ -122,19 +125,12 @@ class ModuleView:
     aliases: tuple[AliasView, ...]
     enums: tuple[EnumView, ...]
     composites: tuple[CompositeView, ...]
-    imported_enums: tuple[tuple[str, str], ...] = attribute(default=())
+    early: tuple[str, ...]
 
 
 def module(resolved: Resolved, part: Part) -> ModuleView:
     """Everything one module holds, types in document order."""
     types = list(part.types())
-    needed: set[tuple[str, str]] = set()
-    for type_ in types:
-        for f in type_.fields:
-            other = resolved.types.get(f.type)
-            if f.default is not None and other is not None and closed_choice(other):
-                if other.part != part.name:
-                    needed.add((module_name(other.part), class_name(other.name)))
     return ModuleView(
         module=module_name(part.name),
         file=part.file,
@@ -145,8 +141,13 @@ def module(resolved: Resolved, part: Part) -> ModuleView:
         aliases=tuple(_alias(resolved, t) for t in types if _is_alias(t)),
         enums=tuple(_enum(resolved, t) for t in types if t.choices),
         composites=tuple(_composite(resolved, t) for t in types if described(t)),
-        imported_enums=tuple(sorted(needed)),
+        early=early(part, resolved.types),
     )
+
+
+def multiples(resolved: Resolved) -> frozenset[str]:
+    """The types that some field holds several of."""
+    return frozenset(f.type for t in resolved.spec.types() for f in t.fields if f.multiple)
 
 
 def _is_alias(type_: Type) -> bool:
@@ -219,6 +220,7 @@ def _enum(resolved: Resolved, type_: Type) -> EnumView:
             '"{field}"', "field"
         ),
         closed=closed_choice(type_) or described(type_),
+        multiple=primitive if type_.name in multiples(resolved) else "",
         doc=docstring(_sentence(type_.label, type_.doc), 4, f"AMQP type {type_.name}."),
         members=tuple(
             MemberView(
@@ -250,6 +252,8 @@ def _composite(resolved: Resolved, type_: Type) -> CompositeView:
         fields=fields,
         complete=bool(_FRAMES.intersection(type_.provides)),
         single=type_.cls != "composite",
+        element="list" if type_.cls == "composite" else resolved.base(type_.name),
+        multiple=type_.name in multiples(resolved),
     )
 
 
@@ -330,8 +334,12 @@ def _multiple(
     resolved: Resolved, f: Field, kind: kinds.Kind, local: str, path: str
 ) -> tuple[str, str, str]:
     """Annotation, reading and writing of a field with multiple values."""
-    base = resolved.base(f.type)
     spot = f'"{path}"'
+    if kind.composite or kind.choices is not None:
+        reads = kind.read.split("(")[0].replace("read_", "read_multiple_")
+        writes = reads.replace("read_", "write_")
+        return f"list[{kind.python}]", f"{reads}(r, {spot})", f"{writes}(w, {local}, {spot})"
+    base = resolved.base(resolved.one_type(f))
     if base == "symbol" and kind.choices is None:
         read = f"read_multiple_symbol(r, {spot})"
         return "list[str]", read, f"write_multiple_symbol(w, {local}, {spot})"

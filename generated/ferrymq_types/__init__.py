@@ -20,3 +20,6 @@
 """
 
 from __future__ import annotations
+
+# The modules need each other: this one loads them in an order that works.
+from ferrymq_types import unions as _unions  # noqa: F401
