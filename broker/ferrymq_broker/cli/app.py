@@ -1,0 +1,55 @@
+"""The commands put together, and how they end: a message and a status, never a traceback."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import sys
+from typing import Annotated
+
+import typer
+
+from ferrymq_broker.cli.serve import serve
+from ferrymq_broker.errors import ConfigError
+from ferrymq_codec.errors import AmqpError
+
+app = typer.Typer(
+    name="ferrymq",
+    help="An AMQP 1.0 broker, and messages to and from one.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(serve)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"ferrymq {importlib.metadata.version('ferrymq')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    """An AMQP 1.0 broker, and messages to and from one."""
+
+
+def run() -> None:
+    """Run the command of this process and exit: 0 done, 1 failed, 2 wrong usage, 130 Ctrl-C."""
+    try:
+        app(prog_name="ferrymq")
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        # Whoever read our output has gone, which is its right.
+        sys.stderr.close()
+        sys.exit(1)
+    except (AmqpError, ConfigError, OSError, TimeoutError, ValueError) as error:
+        sys.stderr.write(f"ferrymq: {str(error) or type(error).__name__}\n")
+        sys.exit(1)

@@ -1,0 +1,98 @@
+"""``ferrymq serve``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ferrymq_broker.config.load import load_config
+from ferrymq_broker.config.model import Config, Listener, Log
+from ferrymq_broker.config.url import parse_listen_url
+from ferrymq_broker.errors import ConfigError
+from ferrymq_broker.server.logs import configure_logging
+from ferrymq_broker.server.process import run_broker
+
+
+def serve(
+    listen: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="URL",
+            help="Where to listen, amqp://HOST:PORT; repeatable; port 0 takes a free one. "
+            "Replaces the listeners of the configuration.",
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A TOML file; see docs/broker.")
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Keep messages in DIR (not in this version)."),
+    ] = None,
+    memory: Annotated[
+        bool, typer.Option("--memory", help="Keep messages in memory only; the default.")
+    ] = False,
+    log_level: Annotated[
+        str | None, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")
+    ] = None,
+    log_format: Annotated[str | None, typer.Option(metavar="FORMAT", help="text or json.")] = None,
+) -> None:
+    """Run the broker until it is told to stop.
+
+    Prints "listening URL" for each listener and then "ready". SIGTERM and Ctrl-C close all
+    connections and exit with status 0.
+    """
+    if data is not None:
+        if memory:
+            raise typer.BadParameter("--data and --memory exclude each other")
+        raise ConfigError(
+            "--data: this version keeps messages in memory and cannot store them in "
+            f"{data}; leave --data out to accept that"
+        )
+    settings = _with_options(
+        Config() if config is None else load_config(config), listen, log_level, log_format
+    )
+    configure_logging(settings.log)
+    run_broker(settings, _announce)
+
+
+def _with_options(
+    config: Config, listen: list[str] | None, log_level: str | None, log_format: str | None
+) -> Config:
+    """The configuration with what the command line says in place of its own."""
+    changes: dict[str, Any] = {}
+    if listen:
+        for url in listen:
+            try:
+                parse_listen_url(url)
+            except ValueError as error:
+                raise typer.BadParameter(str(error), param_hint="--listen") from None
+        changes["listener"] = [Listener(url=url) for url in listen]
+    log: dict[str, Any] = {}
+    if log_level is not None:
+        if log_level not in ("debug", "info", "warning", "error"):
+            raise typer.BadParameter(f"{log_level!r} is no level", param_hint="--log-level")
+        log["level"] = log_level
+    if log_format is not None:
+        if log_format not in ("text", "json"):
+            raise typer.BadParameter(f"{log_format!r} is no format", param_hint="--log-format")
+        log["format"] = log_format
+    if log:
+        changes["log"] = Log(**(config.log.model_dump() | log))
+    if not changes:
+        return config
+    try:
+        return Config(
+            **({name: getattr(config, name) for name in type(config).model_fields} | changes)
+        )
+    except ValueError as error:
+        reason = str(error).split("Value error, ")[-1].split(" [type=")[0]
+        raise ConfigError(reason) from None
+
+
+def _announce(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()

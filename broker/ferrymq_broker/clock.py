@@ -1,0 +1,13 @@
+"""Where time comes from. Everything that depends on it takes a `Clock`; tests bring their own."""
+
+from __future__ import annotations
+
+import time
+
+
+class Clock:
+    """The clock of the machine."""
+
+    def now(self) -> float:
+        """Seconds since some moment; never goes back."""
+        return time.monotonic()

@@ -1,0 +1,1 @@
+"""Between the engine and the nodes: what a client's links mean to the broker."""

@@ -1,0 +1,355 @@
+"""One connection of a client: what the engine reports becomes calls on nodes.
+
+The handler is handed bytes, time and the state of the transport by the server, and hands back
+bytes to `write`; it knows neither sockets nor the event loop.
+
+A connection is *blocked* when it should not be given more to send: its transport is full
+(`paused`) or it has had its share of the pass (`congested`). Its consumers then wait in `stalled`,
+and its producers that would get credit in `unsupplied`; a client that does not read is thus not
+served, at no cost to the others. Consumers in `windowed` wait for the window of their session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import final
+
+import structlog
+from mypy_extensions import i64
+
+from ferrymq.engine.connection import Connection
+from ferrymq.engine.events import (
+    AttachReceived,
+    AuthenticationRequested,
+    BeginReceived,
+    CloseReceived,
+    CreditReceived,
+    DeliveryReceived,
+    DetachReceived,
+    EndReceived,
+    Event,
+    LinkFailed,
+    OpenReceived,
+    OutcomeReceived,
+    SessionTerminated,
+    Terminated,
+)
+from ferrymq.engine.link import Link, ReceiverLink, SenderLink
+from ferrymq.engine.settings import ConnectionSettings
+from ferrymq.errors import LocalProtocolError
+from ferrymq_broker.broker import Broker
+from ferrymq_broker.connections.authentication import Authenticator
+from ferrymq_broker.connections.incoming import IncomingEndpoint
+from ferrymq_broker.connections.outgoing import OutgoingEndpoint
+from ferrymq_broker.connections.termini import attach_incoming, attach_outgoing
+from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.nodes.node import Node
+from ferrymq_types.transport import Error
+
+_log = structlog.get_logger("ferrymq.broker")
+
+
+@final
+class SessionLinks:
+    """The endpoints of one session, by link."""
+
+    __slots__ = ("incoming", "outgoing")
+
+    def __init__(self) -> None:
+        self.incoming: dict[Link, IncomingEndpoint] = {}
+        self.outgoing: dict[Link, OutgoingEndpoint] = {}
+
+
+@final
+class ConnectionHandler:
+    """The broker's side of one connection. `peer` names the client in the log.
+
+    `write` is called with bytes for the client, `hang_up` once, when all are written and the
+    connection is over. `deadline_moved` is true when `next_deadline` may have come closer.
+    """
+
+    __slots__ = (
+        "broker",
+        "connection",
+        "authenticator",
+        "peer",
+        "max_message_size",
+        "credit_window",
+        "blocked",
+        "paused",
+        "congested",
+        "dirty",
+        "stalled",
+        "windowed",
+        "unsupplied",
+        "dynamic_nodes",
+        "deadline_moved",
+        "over",
+        "_write",
+        "_hang_up",
+    )
+
+    def __init__(
+        self,
+        broker: Broker,
+        settings: ConnectionSettings,
+        authenticator: Authenticator,
+        peer: str,
+        write: Callable[[bytes], object],
+        hang_up: Callable[[], object],
+        now: float,
+        max_message_size: int,
+        credit_window: int,
+    ) -> None:
+        self.broker = broker
+        self.connection = Connection(settings, now)
+        self.authenticator = authenticator
+        self.peer = peer
+        self.max_message_size = max_message_size
+        self.credit_window: i64 = credit_window
+        self.blocked = False
+        self.paused = False
+        self.congested = False
+        # True while the handler waits for its flush at the end of the pass.
+        self.dirty = False
+        self.stalled: list[OutgoingEndpoint] = []
+        self.windowed: list[OutgoingEndpoint] = []
+        self.unsupplied: list[IncomingEndpoint] = []
+        self.dynamic_nodes: dict[Link, Node] = {}
+        self.deadline_moved = True
+        self.over = False
+        self._write = write
+        self._hang_up = hang_up
+        broker.handlers[self] = None
+
+    # -- what the server calls -----------------------------------------------------------
+
+    def receive_data(self, data: bytes, now: float) -> None:
+        """Bytes arrived: one whole pass."""
+        self.connection.receive_data(data, now)
+        self._process()
+        if self.windowed:
+            self._recheck_windows()
+        if not self.dirty:
+            self.touch()
+        self.broker.finish_pass()
+
+    def receive_eof(self, now: float) -> None:
+        """The transport has ended, in whatever way."""
+        self.connection.receive_eof(now)
+        self._process()
+        self.broker.finish_pass()
+
+    def next_deadline(self) -> float | None:
+        """When `handle_timeout` is to be called, by the clock that gives `now`."""
+        self.deadline_moved = False
+        return self.connection.next_deadline()
+
+    def handle_timeout(self, now: float) -> None:
+        """Do what is due."""
+        self.connection.handle_timeout(now)
+        self._process()
+        self.touch()
+        self.broker.finish_pass()
+
+    def pause(self) -> None:
+        """The transport takes no more bytes for now."""
+        self.paused = True
+        self.blocked = True
+
+    def resume(self) -> None:
+        """The transport takes bytes again."""
+        self.paused = False
+        self._unblock()
+        self.broker.finish_pass()
+
+    def close(self, error: Error | None) -> None:
+        """Close the connection from our side."""
+        self.connection.close(error)
+        self.deadline_moved = True
+        self._process()
+        self.touch()
+        self.broker.finish_pass()
+
+    # -- what the broker calls -----------------------------------------------------------
+
+    def touch(self) -> None:
+        """There may be something to write at the end of this pass."""
+        if not self.dirty:
+            self.dirty = True
+            self.broker.dirty_handlers.append(self)
+
+    def flush(self) -> None:
+        """Write what has gathered."""
+        self.dirty = False
+        connection = self.connection
+        if connection.has_output:
+            self._write(connection.data_to_send())
+        if self.congested:
+            self.broker.continue_later(self)
+        if connection.finished and not self.over:
+            self.over = True
+            self._hang_up()
+
+    def decongest(self) -> None:
+        """A new pass, a new share."""
+        self.congested = False
+        self._unblock()
+
+    def _unblock(self) -> None:
+        self.blocked = self.paused or self.congested
+        if self.blocked:
+            return
+        if self.stalled:
+            stalled = self.stalled
+            self.stalled = []
+            for consumer in stalled:
+                if not consumer.closed:
+                    consumer.queue.wake(consumer)
+        if self.unsupplied:
+            unsupplied = self.unsupplied
+            self.unsupplied = []
+            for producer in unsupplied:
+                if not producer.closed:
+                    producer.supply()
+            self.touch()
+
+    def _recheck_windows(self) -> None:
+        waiting = self.windowed
+        self.windowed = []
+        for consumer in waiting:
+            if consumer.closed:
+                continue
+            if consumer.link.parked > 0:
+                self.windowed.append(consumer)
+            else:
+                consumer.queue.wake(consumer)
+
+    # -- events --------------------------------------------------------------------------
+
+    def _process(self) -> None:
+        connection = self.connection
+        while True:
+            events = connection.take_events()
+            if not events:
+                return
+            for event in events:
+                if isinstance(event, OutcomeReceived):
+                    consumer = event.delivery.link.context
+                    if isinstance(consumer, OutgoingEndpoint):
+                        consumer.on_outcome(event.delivery)
+                elif isinstance(event, DeliveryReceived):
+                    producer = event.link.context
+                    if isinstance(producer, IncomingEndpoint):
+                        producer.on_delivery(event.delivery)
+                elif isinstance(event, CreditReceived):
+                    consumer = event.link.context
+                    if isinstance(consumer, OutgoingEndpoint):
+                        consumer.on_credit()
+                else:
+                    self._on_rare(event)
+
+    def _on_rare(self, event: Event) -> None:
+        """Everything that does not happen once for every message."""
+        if isinstance(event, AttachReceived):
+            self._on_attach(event.link)
+        elif isinstance(event, DetachReceived):
+            self._close_link(event.link, False)
+            event.link.detach(closed=event.closed)
+        elif isinstance(event, LinkFailed):
+            _log.warning(
+                "link failed", peer=self.peer, link=event.link.name, error=str(event.error)
+            )
+            self._close_link(event.link, False)
+        elif isinstance(event, BeginReceived):
+            event.session.context = SessionLinks()
+            event.session.accept()
+        elif isinstance(event, EndReceived):
+            event.session.end()
+        elif isinstance(event, SessionTerminated):
+            self._on_session_terminated(event)
+        elif isinstance(event, AuthenticationRequested):
+            self._authenticate(event)
+        elif isinstance(event, OpenReceived):
+            self.connection.open()
+            self.deadline_moved = True
+            _log.info("connection opened", peer=self.peer, container=event.open.container_id)
+        elif isinstance(event, CloseReceived):
+            self.connection.close()
+        elif isinstance(event, Terminated):
+            self._on_terminated(event)
+
+    def _authenticate(self, event: AuthenticationRequested) -> None:
+        if self.authenticator.check(event.mechanism, event.username, event.password):
+            self.connection.accept_authentication()
+        else:
+            self.connection.reject_authentication()
+
+    def _on_attach(self, link: Link) -> None:
+        links = link.session.context
+        if link.initiated or not isinstance(links, SessionLinks):
+            return
+        self._close_stolen(links, link)
+        try:
+            if isinstance(link, SenderLink):
+                outgoing = attach_outgoing(self, link)
+                link.context = outgoing
+                links.outgoing[link] = outgoing
+            elif isinstance(link, ReceiverLink):
+                incoming = attach_incoming(self, link)
+                link.context = incoming
+                links.incoming[link] = incoming
+            _log.debug("link attached", peer=self.peer, link=link.name, sends=link.is_sender)
+        except BrokerError as error:
+            _log.info("link refused", peer=self.peer, link=link.name, reason=str(error))
+            link.refuse(Error(condition=error.condition, description=error.description))
+        except LocalProtocolError as error:
+            # The client has no handle left for our answer.
+            link.session.end(Error(condition=error.condition, description=error.description))
+
+    def _close_stolen(self, links: SessionLinks, newcomer: Link) -> None:
+        """The engine has detached a link whose name the newcomer took (AMQP 1.0 §2.6.1)."""
+        if newcomer.is_sender:
+            for link in [link for link in links.outgoing if link.local_detached]:
+                self._close_link(link, False)
+        else:
+            for link in [link for link in links.incoming if link.local_detached]:
+                self._close_link(link, False)
+
+    def _close_link(self, link: Link, lost: bool) -> None:
+        links = link.session.context
+        if not isinstance(links, SessionLinks):
+            return
+        outgoing = links.outgoing.pop(link, None)
+        if outgoing is not None:
+            outgoing.close(lost)
+        incoming = links.incoming.pop(link, None)
+        if incoming is not None:
+            incoming.close()
+        link.context = None
+        node = self.dynamic_nodes.pop(link, None)
+        if node is not None:
+            self.broker.delete(node)
+
+    def _on_session_terminated(self, event: SessionTerminated) -> None:
+        links = event.session.context
+        if not isinstance(links, SessionLinks):
+            return
+        lost = event.error is not None
+        for link in list(links.outgoing):
+            self._close_link(link, lost)
+        for link in list(links.incoming):
+            self._close_link(link, lost)
+        event.session.context = None
+
+    def _on_terminated(self, event: Terminated) -> None:
+        error = event.error
+        if error is None:
+            _log.info("connection closed", peer=self.peer)
+        else:
+            _log.info("connection lost", peer=self.peer, reason=str(error))
+        self.broker.handlers.pop(self, None)
+        self.stalled = []
+        self.windowed = []
+        self.unsupplied = []
+        self.touch()

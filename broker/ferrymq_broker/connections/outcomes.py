@@ -1,0 +1,58 @@
+"""What the outcomes of AMQP 1.0 §3.4 do to a message in a queue."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ferrymq_broker.nodes.consumer import Consumer
+from ferrymq_broker.nodes.entry import Entry
+from ferrymq_broker.nodes.queue import Queue
+from ferrymq_codec.errors import CodecError
+from ferrymq_types.messaging import Accepted, Modified, Rejected, Released
+
+if TYPE_CHECKING:
+    from ferrymq_types.unions import DeliveryState
+
+ACCEPTED: Final = Accepted()
+RELEASED: Final = Released()
+REJECTED: Final = Rejected()
+# A delivery that was lost with its connection.
+FAILED: Final = Modified(delivery_failed=True)
+
+SUPPORTED_OUTCOMES: Final = (
+    "amqp:accepted:list",
+    "amqp:rejected:list",
+    "amqp:released:list",
+    "amqp:modified:list",
+)
+
+
+def is_terminal(state: DeliveryState | None) -> bool:
+    """Whether the state is an outcome; `received` is a report on the way (AMQP 1.0 §3.4.1)."""
+    return isinstance(state, Accepted | Released | Rejected | Modified)
+
+
+def apply_outcome(
+    queue: Queue, consumer: Consumer, entry: Entry, state: DeliveryState | None
+) -> bool:
+    """Do to an entry that the consumer holds what the state says; false if it is no outcome."""
+    if isinstance(state, Accepted):
+        queue.remove(consumer, entry)
+    elif isinstance(state, Released):
+        queue.give_back(consumer, entry, False, False)
+    elif isinstance(state, Modified):
+        annotations = state.message_annotations
+        if annotations:
+            try:
+                entry.message = entry.message.annotated(annotations)
+            except CodecError:
+                # What cannot be merged is left alone; the message matters more.
+                pass
+        queue.give_back(
+            consumer, entry, state.delivery_failed is True, state.undeliverable_here is True
+        )
+    elif isinstance(state, Rejected):
+        queue.reject(consumer, entry)
+    else:
+        return False
+    return True

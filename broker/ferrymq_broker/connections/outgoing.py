@@ -1,0 +1,152 @@
+"""Links on which the broker sends: consumers and browsers of a queue."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from mypy_extensions import i64
+
+from ferrymq.engine.delivery import OutgoingDelivery
+from ferrymq.engine.link import SenderLink
+from ferrymq_broker.connections.outcomes import (
+    FAILED,
+    REJECTED,
+    RELEASED,
+    apply_outcome,
+    is_terminal,
+)
+from ferrymq_broker.nodes.consumer import IDLE, SETTLED, TAKEN, UNFIT, Consumer
+from ferrymq_broker.nodes.entry import Entry
+from ferrymq_broker.nodes.queue import Queue
+from ferrymq_types.messaging import Rejected
+from ferrymq_types.transport import Error
+
+if TYPE_CHECKING:
+    from ferrymq_broker.connections.handler import ConnectionHandler
+    from ferrymq_types.unions import Outcome
+
+# What one connection may have written to it in one pass, in bytes: a reader with endless credit
+# and a long queue must not keep everybody else waiting.
+OUTPUT_LIMIT: Final = 262_144
+
+
+@final
+class OutgoingEndpoint(Consumer):
+    """The broker's end of a link whose source is a queue."""
+
+    __slots__ = ("link", "handler", "queue", "default_outcome", "closed")
+
+    def __init__(
+        self,
+        link: SenderLink,
+        handler: ConnectionHandler,
+        queue: Queue,
+        copies: bool,
+        default_outcome: Outcome | None,
+    ) -> None:
+        super().__init__(handler.broker.new_consumer_id(), copies)
+        self.link = link
+        self.handler = handler
+        self.queue = queue
+        self.default_outcome = default_outcome
+        self.closed = False
+
+    def deliver(self, entry: Entry) -> i64:
+        """Send the message, if the link and the connection take one now."""
+        link = self.link
+        if link.credit <= 0 or not link.usable:
+            return IDLE
+        handler = self.handler
+        if handler.blocked:
+            handler.stalled.append(self)
+            return IDLE
+        if link.parked > 0:
+            handler.windowed.append(self)
+            return IDLE
+        message = entry.message
+        payload = message.payload if entry.attempts == 0 else entry.payload()
+        limit = link.remote_max_message_size
+        if limit != 0 and len(payload) > limit:
+            return UNFIT
+        delivery = link.send(payload, settled=link.always_settled, message_format=message.format)
+        if not handler.dirty:
+            handler.touch()
+        if len(handler.connection.output) > OUTPUT_LIMIT:
+            handler.congested = True
+            handler.blocked = True
+        if delivery.settled:
+            return SETTLED
+        if not self.copies:
+            delivery.context = entry
+        return TAKEN
+
+    def on_credit(self) -> None:
+        """A flow of the receiver has arrived (AMQP 1.0 §2.6.7)."""
+        link = self.link
+        if self.closed:
+            return
+        if link.credit > 0:
+            self.queue.wake(self)
+        if link.drain:
+            self.queue.want_drained(self)
+
+    def nothing_left(self) -> bool:
+        """Answer a drain, unless messages still wait for the connection to take them."""
+        link = self.link
+        if not link.drain or not link.usable:
+            return True
+        if link.parked > 0 or (link.credit > 0 and not self.ready):
+            return False
+        link.drained()
+        self.handler.touch()
+        return True
+
+    def on_outcome(self, delivery: OutgoingDelivery) -> None:
+        """The receiver told the state of a delivery, settled it, or both (AMQP 1.0 §3.4)."""
+        entry = delivery.context
+        state = delivery.remote_state
+        if entry is None:
+            # A browser's: whatever it thinks of the message changes nothing.
+            if not delivery.remote_settled and is_terminal(state):
+                self._settle(delivery)
+            return
+        assert isinstance(entry, Entry)
+        if apply_outcome(self.queue, self, entry, state):
+            delivery.context = None
+            if not delivery.remote_settled:
+                self._settle(delivery)
+        elif delivery.remote_settled:
+            # Settled without a decision: the source's default decides (AMQP 1.0 §3.5.3).
+            delivery.context = None
+            outcome = self.default_outcome
+            apply_outcome(self.queue, self, entry, RELEASED if outcome is None else outcome)
+
+    def _settle(self, delivery: OutgoingDelivery) -> None:
+        # A confirmation repeats the outcome, but not the receiver's own words.
+        delivery.settle(REJECTED if isinstance(delivery.remote_state, Rejected) else None)
+        self.handler.touch()
+
+    def evict(self, error: Error) -> None:
+        """The queue is going away."""
+        self.link.detach(closed=True, error=error)
+        self.handler.touch()
+        self.close(False)
+
+    def close(self, lost: bool) -> None:
+        """The link is gone: settle what it held by the default outcome (AMQP 1.0 §3.5.3).
+
+        Without one, messages return to the queue; if the link was `lost` with its connection, the
+        client may have seen them, which counts as a failed delivery.
+        """
+        if self.closed:
+            return
+        self.closed = True
+        outcome = self.default_outcome
+        if outcome is None:
+            outcome = FAILED if lost else RELEASED
+        queue = self.queue
+        entry = self.first_held()
+        while entry is not None:
+            apply_outcome(queue, self, entry, outcome)
+            entry = self.first_held()
+        queue.unsubscribe(self)

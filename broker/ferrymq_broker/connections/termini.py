@@ -1,0 +1,111 @@
+"""Attach: which node a link is for, on what terms, and what the answer says (AMQP 1.0 §3.5).
+
+A broker must not lie: the source and target in the answer are what the link really gets. Addresses
+come back verbatim; filters, durability and capabilities that are not honoured do not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ferrymq.engine.link import ReceiverLink, SenderLink
+from ferrymq_broker.connections.incoming import IncomingEndpoint
+from ferrymq_broker.connections.outcomes import SUPPORTED_OUTCOMES, is_terminal
+from ferrymq_broker.connections.outgoing import OutgoingEndpoint
+from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.nodes.node import Node
+from ferrymq_broker.nodes.queue import Queue
+from ferrymq_types.messaging import DeleteOnClose, Source, Target, TerminusExpiryPolicy
+
+if TYPE_CHECKING:
+    from ferrymq_broker.connections.handler import ConnectionHandler
+
+
+def attach_outgoing(handler: ConnectionHandler, link: SenderLink) -> OutgoingEndpoint:
+    """Accept a link that wants messages. Raises `BrokerError` if it cannot have them."""
+    attach = link.remote_attach
+    asked = None if attach is None else attach.source
+    if attach is None or asked is None:
+        raise BrokerError("amqp:invalid-field", "attach of a receiver without a source")
+    copies = asked.distribution_mode == "copy"
+    if not copies and asked.distribution_mode not in (None, "move"):
+        raise BrokerError(
+            "amqp:not-implemented",
+            f"distribution mode {asked.distribution_mode!r}; there are move and copy",
+        )
+    broker = handler.broker
+    node: Node
+    if asked.dynamic:
+        node = broker.create_dynamic()
+    elif asked.address is None:
+        raise BrokerError("amqp:invalid-field", "the source has no address and is not dynamic")
+    else:
+        node = broker.resolve(asked.address)
+    if not isinstance(node, Queue):
+        raise BrokerError("amqp:not-allowed", f"{node.address!r} cannot be consumed from")
+    default_outcome = asked.default_outcome if is_terminal(asked.default_outcome) else None
+    source = Source(
+        address=node.address if asked.dynamic else asked.address,
+        expiry_policy=TerminusExpiryPolicy.LINK_DETACH,
+        dynamic=asked.dynamic,
+        dynamic_node_properties=_lifetime() if asked.dynamic else None,
+        distribution_mode="copy" if copies else "move",
+        default_outcome=default_outcome,
+        outcomes=_outcomes(asked.outcomes),
+    )
+    target = attach.target
+    if target is None:
+        # Clients look for a target in the answer even if they sent none.
+        target = Target(address=link.name)
+    link.accept(source=source, target=target, max_message_size=handler.max_message_size)
+    endpoint = OutgoingEndpoint(link, handler, node, copies, default_outcome)
+    if asked.dynamic:
+        handler.dynamic_nodes[link] = node
+    node.subscribe(endpoint)
+    return endpoint
+
+
+def attach_incoming(handler: ConnectionHandler, link: ReceiverLink) -> IncomingEndpoint:
+    """Accept a link that brings messages. Raises `BrokerError` if nobody takes them."""
+    attach = link.remote_attach
+    asked = None if attach is None else attach.target
+    if attach is None or asked is None:
+        raise BrokerError("amqp:invalid-field", "attach of a sender without a target")
+    if not isinstance(asked, Target):
+        raise BrokerError("amqp:not-implemented", "there is no transaction coordinator")
+    broker = handler.broker
+    node: Node | None = None
+    if asked.dynamic:
+        node = broker.create_dynamic()
+    elif asked.address is not None:
+        node = broker.resolve(asked.address)
+    # Without an address each message names its own (Anonymous Terminus for Message Routing 1.0).
+    target = Target(
+        address=node.address if asked.dynamic and node is not None else asked.address,
+        expiry_policy=TerminusExpiryPolicy.LINK_DETACH,
+        dynamic=asked.dynamic,
+        dynamic_node_properties=_lifetime() if asked.dynamic else None,
+    )
+    source = attach.source
+    if source is None:
+        source = Source(address=link.name, outcomes=list(SUPPORTED_OUTCOMES))
+    link.accept(source=source, target=target, max_message_size=handler.max_message_size)
+    endpoint = IncomingEndpoint(link, handler, node, handler.credit_window)
+    if node is not None:
+        if asked.dynamic:
+            handler.dynamic_nodes[link] = node
+        node.producers.append(endpoint)
+    link.set_credit(handler.credit_window)
+    return endpoint
+
+
+def _outcomes(asked: list[str] | None) -> list[str]:
+    """The outcomes the receiver may use: those it named, as far as they exist, or all."""
+    if not asked:
+        return list(SUPPORTED_OUTCOMES)
+    return [outcome for outcome in SUPPORTED_OUTCOMES if outcome in asked]
+
+
+def _lifetime() -> dict[str, object]:
+    """What every dynamic node does, whatever was asked for (AMQP 1.0 §3.5.9–10)."""
+    return {"lifetime-policy": DeleteOnClose()}

@@ -1,0 +1,1 @@
+"""What an address can name, and what lies in it."""

@@ -1,0 +1,83 @@
+"""What a queue sees of those who take messages out of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mypy_extensions import i64
+
+if TYPE_CHECKING:
+    from ferrymq_broker.nodes.entry import Entry
+    from ferrymq_types.transport import Error
+
+# What `Consumer.deliver` answers.
+TAKEN: Final = 0  # sent; an outcome will follow
+SETTLED: Final = 1  # sent and settled: no outcome will follow
+IDLE: Final = 2  # not now; the consumer wakes the queue when it can take messages again
+UNFIT: Final = 3  # never this one
+
+
+class Consumer:
+    """Takes messages as the queue offers them. Its `id` is unique in the broker.
+
+    `copies` marks a browser: it is shown messages but does not take them. `ready` and `position`
+    are the queue's: whether it is among those that may be offered messages, and (of a browser) the
+    last entry it has passed, None before the first.
+    """
+
+    __slots__ = ("id", "copies", "ready", "position", "held", "_held_first", "_held_last")
+
+    def __init__(self, id: i64, copies: bool) -> None:
+        self.id: i64 = id
+        self.copies = copies
+        self.ready = False
+        self.position: Entry | None = None
+        # How many entries it holds: delivered, without an outcome so far.
+        self.held: i64 = 0
+        self._held_first: Entry | None = None
+        self._held_last: Entry | None = None
+
+    def deliver(self, entry: Entry) -> i64:
+        """Send the message if possible; the answer is one of the four above."""
+        return IDLE
+
+    def nothing_left(self) -> bool:
+        """The queue has no more for this consumer, which asked to be told: answer a drain.
+
+        False if it cannot be answered now; the queue then asks again after its next dispatch.
+        """
+        return True
+
+    def evict(self, error: Error) -> None:
+        """The queue is going away: end the link with `error`."""
+
+    def hold(self, entry: Entry) -> None:
+        """The entry was delivered and waits for its outcome."""
+        last = self._held_last
+        if last is None:
+            self._held_first = entry
+        else:
+            last.held_next = entry
+            entry.held_prev = last
+        self._held_last = entry
+        self.held += 1
+
+    def unhold(self, entry: Entry) -> None:
+        """The outcome has come."""
+        before = entry.held_prev
+        after = entry.held_next
+        if before is None:
+            self._held_first = after
+        else:
+            before.held_next = after
+            entry.held_prev = None
+        if after is None:
+            self._held_last = before
+        else:
+            after.held_prev = before
+            entry.held_next = None
+        self.held -= 1
+
+    def first_held(self) -> Entry | None:
+        """The entry that has been held longest."""
+        return self._held_first

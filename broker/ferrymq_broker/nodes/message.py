@@ -1,0 +1,179 @@
+"""A message as the broker holds it: its encoded bytes (AMQP 1.0 §3.2).
+
+    header | delivery-annotations | message-annotations | bare message
+
+The bare message (properties, application-properties, body) is the sender's and is never
+touched, nor even read. Of what stands before it, the broker reads as little as it needs: where the
+header ends when the message arrives, the rest when a delivery differs from the one before.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from librt.strings import BytesWriter
+from mypy_extensions import i64
+
+from ferrymq_codec.reader import Reader
+from ferrymq_types.messaging import (
+    Header,
+    MessageAnnotations,
+    decode_header,
+    decode_message_annotations,
+    decode_properties,
+    encode_header,
+    encode_message_annotations,
+)
+
+HEADER: Final = 0x70
+DELIVERY_ANNOTATIONS: Final = 0x71
+MESSAGE_ANNOTATIONS: Final = 0x72
+PROPERTIES: Final = 0x73
+
+_NOTHING: Final = -1
+_OTHER: Final = -2
+
+_SYMBOLS: Final[dict[str, int]] = {
+    "amqp:header:list": HEADER,
+    "amqp:delivery-annotations:map": DELIVERY_ANNOTATIONS,
+    "amqp:message-annotations:map": MESSAGE_ANNOTATIONS,
+    "amqp:properties:list": PROPERTIES,
+}
+
+
+@final
+class Message:
+    """An immutable message. `payload` is what a first delivery sends, byte for byte.
+
+    `header_end` is the length of the header section in bytes, 0 without one. `format` is the
+    sender's message-format (AMQP 1.0 §2.8.11); the payload of a format other than AMQP's own is
+    opaque and always sent unchanged.
+    """
+
+    __slots__ = ("payload", "format", "header_end")
+
+    def __init__(self, payload: bytes, format: i64, header_end: i64) -> None:
+        self.payload = payload
+        self.format: i64 = format
+        self.header_end: i64 = header_end
+
+    @property
+    def opaque(self) -> bool:
+        """Whether the payload is in a format that is not the specification's."""
+        return (self.format >> 8) != 0
+
+    def header(self) -> Header:
+        """The header section, or one of defaults if the message has none (AMQP 1.0 §3.2.1)."""
+        if self.header_end == 0 or self.opaque:
+            return Header()
+        reader = Reader(self.payload, 0, self.header_end)
+        reader.read_descriptor("message")
+        return decode_header(reader)
+
+    def to(self) -> str | None:
+        """Where the sender wants the message to go: properties.to (AMQP 1.0 §3.2.4).
+
+        Raises `DecodeError` if the sections up to the properties are malformed.
+        """
+        if self.opaque:
+            return None
+        payload = self.payload
+        pos = self.header_end
+        code = section_at(payload, pos)
+        if code == MESSAGE_ANNOTATIONS:
+            pos = section_end(payload, pos)
+            code = section_at(payload, pos)
+        if code != PROPERTIES:
+            return None
+        reader = Reader(payload, pos, len(payload))
+        reader.read_descriptor("message")
+        return decode_properties(reader).to
+
+    def redelivery(self, failures: i64) -> bytes:
+        """The payload of a delivery that is not the first, after `failures` failed ones.
+
+        The header says so: delivery-count is raised and first-acquirer is false
+        (AMQP 1.0 §3.2.1).
+        """
+        if self.opaque:
+            return self.payload
+        header = self.header()
+        if failures == 0 and not header.first_acquirer:
+            return self.payload
+        w = BytesWriter()
+        count = header.delivery_count + failures
+        header.delivery_count = count if count < 0xFFFFFFFF else 0xFFFFFFFF
+        header.first_acquirer = False
+        encode_header(w, header)
+        w.write(self.payload[self.header_end :])
+        return w.getvalue()
+
+    def annotated(self, annotations: dict[str, object]) -> Message:
+        """This message with `annotations` put over its message-annotations (AMQP 1.0 §3.4.5).
+
+        Raises `DecodeError` if the annotations it has are malformed.
+        """
+        if self.opaque or not annotations:
+            return self
+        payload = self.payload
+        pos = self.header_end
+        merged: dict[str | int, object] = {}
+        rest = pos
+        if section_at(payload, pos) == MESSAGE_ANNOTATIONS:
+            rest = section_end(payload, pos)
+            reader = Reader(payload, pos, rest)
+            reader.read_descriptor("message")
+            merged.update(decode_message_annotations(reader).value)
+        for key, value in annotations.items():
+            merged[key] = value
+        w = BytesWriter()
+        w.write(payload[:pos])
+        encode_message_annotations(w, MessageAnnotations(value=merged))
+        w.write(payload[rest:])
+        return Message(w.getvalue(), self.format, pos)
+
+
+def admit(payload: bytes, format: i64) -> Message:
+    """Take in what a sender transferred.
+
+    Its delivery-annotations were meant for us and end here (AMQP 1.0 §3.2.2). Raises `DecodeError`
+    if the header or they are malformed.
+    """
+    if (format >> 8) != 0:
+        return Message(payload, format, 0)
+    header_end: i64 = 0
+    code = section_at(payload, 0)
+    if code == HEADER:
+        header_end = section_end(payload, 0)
+        code = section_at(payload, header_end)
+    if code == DELIVERY_ANNOTATIONS:
+        payload = payload[:header_end] + payload[section_end(payload, header_end) :]
+    return Message(payload, format, header_end)
+
+
+def section_at(payload: bytes, pos: i64) -> i64:
+    """The descriptor code of the section at `pos`; negative at the end or for an unknown one."""
+    size: i64 = len(payload)
+    if pos >= size:
+        return _NOTHING
+    if pos + 3 <= size and payload[pos] == 0 and payload[pos + 1] == 0x53:
+        return i64(payload[pos + 2])
+    reader = Reader(payload, pos, size)
+    code = reader.read_descriptor("message")
+    if code == -1:
+        known = _SYMBOLS.get(reader.symbol)
+        return _OTHER if known is None else known
+    return code
+
+
+def section_end(payload: bytes, pos: i64) -> i64:
+    """Where the section that begins at `pos` ends. Raises `DecodeError` if it is cut off."""
+    size: i64 = len(payload)
+    if pos + 5 <= size and payload[pos + 1] == 0x53 and payload[pos + 3] == 0xC0:
+        end: i64 = pos + 5 + i64(payload[pos + 4])
+        if end <= size:
+            return end
+    reader = Reader(payload, pos, size)
+    reader.read_descriptor("message")
+    reader.skip_value("message")
+    return reader.pos

@@ -1,0 +1,7 @@
+"""The broker on the network: listeners, connections, the process."""
+
+from __future__ import annotations
+
+from ferrymq_broker.server.server import BrokerServer
+
+__all__ = ["BrokerServer"]

@@ -1,0 +1,59 @@
+"""The broker as a process: event loop, signals, garbage collector."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import importlib.util
+import signal
+from collections.abc import Callable
+
+import structlog
+
+from ferrymq_broker.config.model import Config
+from ferrymq_broker.server.server import BrokerServer
+
+_log = structlog.get_logger("ferrymq.broker")
+
+
+def run_broker(config: Config, announce: Callable[[str], None]) -> None:
+    """Serve until SIGTERM or SIGINT, then close in good order.
+
+    `announce` gets ``listening URL`` for each listener, then ``ready``. Raises `OSError` when a
+    listener's address cannot be had.
+    """
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(_serve(config, announce))
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    if importlib.util.find_spec("uvloop") is None:
+        return None
+    import uvloop
+
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+async def _serve(config: Config, announce: Callable[[str], None]) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # Windows has no signal handlers in the event loop; there Ctrl-C ends the runner.
+        with contextlib.suppress(NotImplementedError):
+            loop.add_signal_handler(number, stop.set)
+    async with BrokerServer(config) as server:
+        for address in server.addresses:
+            announce(f"listening {address.url}")
+        announce("ready")
+        _tune_garbage_collector()
+        await stop.wait()
+        _log.info("stopping")
+
+
+def _tune_garbage_collector() -> None:
+    """A queue is many small objects and no garbage cycles: looking through them all is waste."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 100)

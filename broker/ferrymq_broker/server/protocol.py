@@ -1,0 +1,163 @@
+"""The thin layer between asyncio and a connection handler."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from ferrymq_broker.connections.handler import ConnectionHandler
+from ferrymq_types.transport import Error
+
+if TYPE_CHECKING:
+    from ferrymq_broker.server.server import BrokerServer
+
+# Above this, in bytes, a connection's consumers wait for its client to read.
+WRITE_HIGH_WATER: Final = 1024 * 1024
+# Above this nothing more is read from a client that does not read what it causes.
+WRITE_LIMIT: Final = 8 * 1024 * 1024
+# How long, in seconds, a client may take to read the last bytes of a connection that is over.
+LINGER: Final = 5.0
+
+_log = structlog.get_logger("ferrymq.broker")
+
+
+class AmqpProtocol(asyncio.Protocol):
+    """One connection on its way through the event loop."""
+
+    def __init__(self, server: BrokerServer, loopback: bool) -> None:
+        self._server = server
+        self._loopback = loopback
+        self._clock = server.clock
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due = 0.0
+        self._reading = True
+
+    # -- from the event loop -------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client has connected."""
+        assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
+        self._transport: asyncio.Transport = transport  # type: ignore[assignment]
+        self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER)
+        self.handler: ConnectionHandler = self._server.new_handler(
+            peer=_name(transport.get_extra_info("peername")),
+            loopback=self._loopback,
+            write=self._transport.write,
+            hang_up=self._hang_up,
+        )
+        self._server.connections.add(self)
+        self._arm()
+
+    def data_received(self, data: bytes) -> None:
+        """One read: one pass of the broker."""
+        handler = self.handler
+        try:
+            handler.receive_data(data, self._clock.now())
+        except Exception:
+            self._failed()
+            return
+        if handler.deadline_moved:
+            self._arm()
+        if handler.paused:
+            self._limit_input()
+
+    def eof_received(self) -> bool:
+        """The client sends no more: neither do we."""
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The transport is gone."""
+        if self._timer is not None:
+            self._timer.cancel()
+        try:
+            self.handler.receive_eof(self._clock.now())
+        except Exception:
+            _log.exception("internal error", peer=self.handler.peer)
+        self._server.connection_gone(self)
+
+    def pause_writing(self) -> None:
+        """The client does not read as fast as we write."""
+        self.handler.pause()
+
+    def resume_writing(self) -> None:
+        """The client has caught up."""
+        if not self._reading:
+            self._reading = True
+            self._transport.resume_reading()
+        try:
+            self.handler.resume()
+        except Exception:
+            self._failed()
+
+    # -- from the server -----------------------------------------------------------------
+
+    def close(self, error: Error) -> None:
+        """Close the connection in good order."""
+        try:
+            self.handler.close(error)
+        except Exception:
+            self._failed()
+        else:
+            self._arm()
+
+    def abort(self) -> None:
+        """Drop the connection as it is."""
+        self._transport.abort()
+
+    # -- inside --------------------------------------------------------------------------
+
+    def _limit_input(self) -> None:
+        if self._reading and self._transport.get_write_buffer_size() > WRITE_LIMIT:
+            self._reading = False
+            self._transport.pause_reading()
+
+    def _failed(self) -> None:
+        """A mistake of ours: it costs this connection and no other."""
+        _log.exception("internal error", peer=self.handler.peer)
+        try:
+            self.handler.close(
+                Error(condition="amqp:internal-error", description="the broker made a mistake")
+            )
+        except Exception:
+            _log.exception("internal error", peer=self.handler.peer)
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        """The connection is over: write what is left, for a while, then drop the transport."""
+        if not self._transport.is_closing():
+            self._transport.close()
+            self._loop.call_later(LINGER, self._transport.abort)
+
+    def _arm(self) -> None:
+        """See to it that the handler is called when something is due."""
+        due = self.handler.next_deadline()
+        if due is None or self.handler.over:
+            return
+        if self._timer is not None:
+            if self._timer_due <= due:
+                return
+            self._timer.cancel()
+        self._timer_due = due
+        delay = max(0.0, due - self._clock.now())
+        self._timer = self._loop.call_later(delay, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        now = self._clock.now()
+        due = self.handler.next_deadline()
+        if due is not None and due <= now:
+            try:
+                self.handler.handle_timeout(now)
+            except Exception:
+                self._failed()
+                return
+        self._arm()
+
+
+def _name(peername: object) -> str:
+    if isinstance(peername, tuple) and len(peername) >= 2:
+        return f"{peername[0]}:{peername[1]}"
+    return str(peername)

@@ -1,0 +1,174 @@
+"""A broker with its listeners, inside a running event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+from collections.abc import Callable
+from functools import partial
+from types import TracebackType
+from typing import Self
+
+import structlog
+
+from ferrymq.engine.settings import ConnectionSettings
+from ferrymq_broker.broker import Broker
+from ferrymq_broker.clock import Clock
+from ferrymq_broker.config.model import Config
+from ferrymq_broker.config.url import ListenAddress
+from ferrymq_broker.connections.authentication import Authenticator
+from ferrymq_broker.connections.handler import ConnectionHandler
+from ferrymq_broker.server.protocol import AmqpProtocol
+from ferrymq_types.transport import Error
+
+# Connections the kernel completes before we accept them.
+BACKLOG = 1024
+
+_log = structlog.get_logger("ferrymq.broker")
+
+
+class BrokerServer:
+    """A broker that listens: ``async with BrokerServer(config) as server: ...``.
+
+    `addresses` holds what is really listened on, in the order of the configuration, once the
+    server has started. Raises `OSError` from `start` when a listener's address cannot be had.
+    """
+
+    def __init__(self, config: Config | None = None, clock: Clock | None = None) -> None:
+        self.config = Config() if config is None else config
+        self.clock = Clock() if clock is None else clock
+        self.addresses: list[ListenAddress] = []
+        self.connections: set[AmqpProtocol] = set()
+        self._servers: list[asyncio.Server] = []
+        self._empty = asyncio.Event()
+        self._closing = False
+        security = self.config.security
+        users = {name: secret.get_secret_value() for name, secret in security.users.items()}
+        anonymous = security.anonymous
+        # Access that was not configured ends at this machine.
+        self._local = Authenticator(users, not users, anonymous is not False)
+        self._remote = Authenticator(users, False, anonymous is True)
+
+    @property
+    def port(self) -> int:
+        """The port of the first listener."""
+        return self.addresses[0].port
+
+    @property
+    def url(self) -> str:
+        """The URL of the first listener."""
+        return self.addresses[0].url
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        """Make the configured queues and listen."""
+        loop = asyncio.get_running_loop()
+        config = self.config
+        self.broker = Broker(
+            loop.call_soon, auto_create=config.nodes.auto_create, max_nodes=config.nodes.limit
+        )
+        for queue in config.queue:
+            self.broker.declare_queue(queue.name)
+        try:
+            for listener in config.listener:
+                await self._listen(loop, listener.address)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def _listen(self, loop: asyncio.AbstractEventLoop, address: ListenAddress) -> None:
+        server = await loop.create_server(
+            partial(AmqpProtocol, self, address.is_loopback),
+            address.host,
+            address.port,
+            backlog=BACKLOG,
+        )
+        self._servers.append(server)
+        port = server.sockets[0].getsockname()[1]
+        self.addresses.append(ListenAddress(address.host, port))
+
+    def new_handler(
+        self,
+        *,
+        peer: str,
+        loopback: bool,
+        write: Callable[[bytes], object],
+        hang_up: Callable[[], object],
+    ) -> ConnectionHandler:
+        """A handler for a connection that has just been made."""
+        limits = self.config.limits
+        authenticator = self._local if loopback else self._remote
+        settings = ConnectionSettings(
+            container_id=self.config.container_id,
+            initiator=False,
+            max_frame_size=limits.max_frame_size,
+            channel_max=limits.channel_max,
+            handle_max=limits.handle_max,
+            incoming_window=limits.incoming_window,
+            idle_time_out=limits.idle_time_out or None,
+            handshake_timeout=limits.handshake_timeout,
+            close_timeout=limits.close_timeout,
+            offered_capabilities=["ANONYMOUS-RELAY"],
+            properties={
+                "product": "ferrymq",
+                "version": importlib.metadata.version("ferrymq"),
+            },
+            sasl_mechanisms=authenticator.mechanisms(),
+            sasl_required=not authenticator.anonymous,
+        )
+        return ConnectionHandler(
+            self.broker,
+            settings,
+            authenticator,
+            peer,
+            write,
+            hang_up,
+            self.clock.now(),
+            limits.max_message_size,
+            limits.credit,
+        )
+
+    def connection_gone(self, protocol: AmqpProtocol) -> None:
+        """A transport has ended."""
+        self.connections.discard(protocol)
+        if not self.connections:
+            self._empty.set()
+
+    async def close(self) -> None:
+        """Stop listening, close every connection with ``amqp:connection:forced`` and wait for the
+        clients to answer, as long as `close-timeout` allows. Safe to call twice."""
+        if self._closing:
+            return
+        self._closing = True
+        for server in self._servers:
+            server.close()
+        if self.connections:
+            _log.info("closing connections", count=len(self.connections))
+            self._empty.clear()
+            error = Error(
+                condition="amqp:connection:forced", description="the broker is shutting down"
+            )
+            for connection in list(self.connections):
+                connection.close(error)
+            try:
+                async with asyncio.timeout(self.config.limits.close_timeout + 1.0):
+                    while self.connections:
+                        self._empty.clear()
+                        await self._empty.wait()
+            except TimeoutError:
+                for connection in list(self.connections):
+                    connection.abort()
+        for server in self._servers:
+            await server.wait_closed()
+        self.broker.clear()
