@@ -65,8 +65,8 @@ def _diff(options: argparse.Namespace) -> int:
     from codegen.diff import compare
     from codegen.report import as_json, as_table
 
-    old = resolve(read_spec([options.old], options.dtd))
-    new = resolve(read_spec([options.new], options.dtd))
+    old = resolve(read_spec([*options.both, options.old], options.dtd))
+    new = resolve(read_spec([*options.both, options.new], options.dtd))
     changes = compare(old, new)
     if options.json:
         print(as_json(changes))
@@ -105,6 +105,15 @@ def _parser() -> argparse.ArgumentParser:
     diff = commands.add_parser("diff", help="the wire-level differences between two specs")
     diff.add_argument("old", type=Path, metavar="OLD", help="a folder of .xml files")
     diff.add_argument("new", type=Path, metavar="NEW", help="a folder of .xml files")
+    diff.add_argument(
+        "--with",
+        dest="both",
+        action="append",
+        type=Path,
+        default=[],
+        metavar="DIR",
+        help="a folder that both specs build upon; may be repeated",
+    )
     diff.add_argument("--json", action="store_true", help="print JSON")
     for command in (generate, diff):
         command.add_argument(

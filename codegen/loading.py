@@ -42,8 +42,6 @@ def check(spec: Spec, types: dict[str, Type], mistakes: Mistakes) -> None:
     needs = {part.name: _needs(part, types) for part in spec.parts}
     places = {part.name: part.at for part in spec.parts}
     for cycle in cycles({name: list(found) for name, found in needs.items()}):
-        why = ", ".join(
-            f"{a} needs {b} for {needs[a][b]}" for a, b in pairwise(cycle)
-        )
+        why = ", ".join(f"{a} needs {b} for {needs[a][b]}" for a, b in pairwise(cycle))
         what = f"parts cannot be loaded before each other: {why}; make one of the fields optional"
         mistakes.add(places[cycle[0]], what)

@@ -84,6 +84,12 @@ class MemberView:
     literal: str
     doc: str
 
+    @property
+    def test(self) -> str:
+        """The condition under which a value that was read is this one."""
+        whether = {"True": "value", "False": "not value"}
+        return whether.get(self.literal, f"value == {self.literal}")
+
 
 @dataclass(frozen=True, slots=True)
 class EnumView:
@@ -101,6 +107,10 @@ class EnumView:
     multiple: str
     doc: str
     members: tuple[MemberView, ...]
+
+    def member(self, literal: str) -> MemberView:
+        """The choice of one value."""
+        return next(m for m in self.members if m.literal == literal)
 
 
 @dataclass(frozen=True, slots=True)

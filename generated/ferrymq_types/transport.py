@@ -156,14 +156,9 @@ _ROLE_RECEIVER: Final = Role.RECEIVER
 
 def read_role(r: Reader, field: str) -> Role:
     """Read a `role`; raises `DecodeError` for a value that is not a choice."""
-    start = r.pos
-    value = r.read_boolean(field)
-    if value == False:
-        return _ROLE_SENDER
-    if value == True:
+    if r.read_boolean(field):
         return _ROLE_RECEIVER
-    r.pos = start
-    r.fail(field, f"{value} is not a role")
+    return _ROLE_SENDER
 
 
 def write_role(w: BytesWriter, value: Role, field: str) -> None:
