@@ -201,3 +201,8 @@ class PairMap:
 
     def __repr__(self) -> str:
         return f"PairMap({list(self.pairs)!r})"
+
+
+# Registered, not inherited: a compiled class cannot derive from the abstract ones.
+Sequence.register(Array)
+Sequence.register(Repeated)

@@ -67,9 +67,7 @@ CODES = {
     ("data", "value"),
     SHORTEST + LONGER,
 )
-def test_a_field_accepts_the_encodings_of_its_type_only(
-    name: str, data: bytes, value: Any
-) -> None:
+def test_a_field_accepts_the_encodings_of_its_type_only(name: str, data: bytes, value: Any) -> None:
     if data[0] in CODES[name]:
         assert read(name, data) == value
     else:
