@@ -152,7 +152,7 @@ def _wrap(
     for name in sorted(used.intersection(IMPORTS)):
         froms.setdefault(IMPORTS[name], []).append(name)
     if "CODES" in used and "CODES: " not in body:
-        froms[f"{package}.unions"] = ["CODES"]
+        froms[f"{package}.unions"] = ["CODES as CODES"]
     if "_containers" in used:
         froms["ferrymq_codec"] = ["containers as _containers"]
     imports: list[str] = []

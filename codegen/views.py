@@ -70,11 +70,6 @@ class CompositeView:
     element: str
     multiple: bool
 
-    @property
-    def trims(self) -> bool:
-        """Whether it can be empty on the wire."""
-        return not any(f.mandatory for f in self.fields)
-
 
 @dataclass(frozen=True, slots=True)
 class MemberView:

@@ -275,7 +275,6 @@ class Header(Composite):
 
 def encode_header(w: BytesWriter, value: Header) -> None:
     """Write a `header` with its descriptor."""
-    start = len(w)
     mark = begin_composite(w, 0x70)
     nulls: i64 = 0
     durable = value.durable
@@ -315,10 +314,6 @@ def encode_header(w: BytesWriter, value: Header) -> None:
             w.append(0x40)
             nulls -= 1
         write_uint(w, delivery_count, "header.delivery-count")
-    if nulls == 5:
-        w.truncate(start)
-        write_empty_composite(w, 0x70)
-        return
     end_list(w, mark, 5 - nulls)
 
 
@@ -572,7 +567,6 @@ class Properties(Composite):
 
 def encode_properties(w: BytesWriter, value: Properties) -> None:
     """Write a `properties` with its descriptor."""
-    start = len(w)
     mark = begin_composite(w, 0x73)
     nulls: i64 = 0
     message_id = value.message_id
@@ -676,10 +670,6 @@ def encode_properties(w: BytesWriter, value: Properties) -> None:
             w.append(0x40)
             nulls -= 1
         write_string(w, reply_to_group_id, "properties.reply-to-group-id")
-    if nulls == 13:
-        w.truncate(start)
-        write_empty_composite(w, 0x73)
-        return
     end_list(w, mark, 13 - nulls)
 
 
@@ -1096,7 +1086,6 @@ class Rejected(Composite):
 
 def encode_rejected(w: BytesWriter, value: Rejected) -> None:
     """Write a `rejected` with its descriptor."""
-    start = len(w)
     mark = begin_composite(w, 0x25)
     nulls: i64 = 0
     error = value.error
@@ -1104,10 +1093,6 @@ def encode_rejected(w: BytesWriter, value: Rejected) -> None:
         nulls += 1
     else:
         _transport.encode_error(w, error)
-    if nulls == 1:
-        w.truncate(start)
-        write_empty_composite(w, 0x25)
-        return
     end_list(w, mark, 1 - nulls)
 
 
@@ -1223,7 +1208,6 @@ class Modified(Composite):
 
 def encode_modified(w: BytesWriter, value: Modified) -> None:
     """Write a `modified` with its descriptor."""
-    start = len(w)
     mark = begin_composite(w, 0x27)
     nulls: i64 = 0
     delivery_failed = value.delivery_failed
@@ -1247,10 +1231,6 @@ def encode_modified(w: BytesWriter, value: Modified) -> None:
             w.append(0x40)
             nulls -= 1
         write_symbol_map(w, message_annotations, "modified.message-annotations")
-    if nulls == 3:
-        w.truncate(start)
-        write_empty_composite(w, 0x27)
-        return
     end_list(w, mark, 3 - nulls)
 
 
@@ -1404,7 +1384,6 @@ class Source(Composite):
 
 def encode_source(w: BytesWriter, value: Source) -> None:
     """Write a `source` with its descriptor."""
-    start = len(w)
     mark = begin_composite(w, 0x28)
     nulls: i64 = 0
     address = value.address
@@ -1492,10 +1471,6 @@ def encode_source(w: BytesWriter, value: Source) -> None:
             w.append(0x40)
             nulls -= 1
         write_multiple_symbol(w, capabilities, "source.capabilities")
-    if nulls == 11:
-        w.truncate(start)
-        write_empty_composite(w, 0x28)
-        return
     end_list(w, mark, 11 - nulls)
 
 
@@ -1644,7 +1619,6 @@ class Target(Composite):
 
 def encode_target(w: BytesWriter, value: Target) -> None:
     """Write a `target` with its descriptor."""
-    start = len(w)
     mark = begin_composite(w, 0x29)
     nulls: i64 = 0
     address = value.address
@@ -1700,10 +1674,6 @@ def encode_target(w: BytesWriter, value: Target) -> None:
             w.append(0x40)
             nulls -= 1
         write_multiple_symbol(w, capabilities, "target.capabilities")
-    if nulls == 7:
-        w.truncate(start)
-        write_empty_composite(w, 0x29)
-        return
     end_list(w, mark, 7 - nulls)
 
 

@@ -20,7 +20,7 @@ from ferrymq_codec.composite import Composite
 from ferrymq_codec.reader import Reader
 from ferrymq_codec.scalars import Described
 from ferrymq_codec.values import read_value, write_value
-from ferrymq_types.unions import CODES
+from ferrymq_types.unions import CODES as CODES
 from ferrymq_types import filters as _filters
 from ferrymq_types import messaging as _messaging
 from ferrymq_types import security as _security

@@ -18,7 +18,7 @@ from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 from ferrymq_codec.composite import Composite
-from ferrymq_codec.compound import begin_composite, end_list, write_empty_composite
+from ferrymq_codec.compound import begin_composite, end_list
 from ferrymq_codec.multiples import read_multiple_symbol, write_multiple_symbol
 from ferrymq_codec.reader import Reader
 from ferrymq_codec.values import read_value, write_value
@@ -100,7 +100,6 @@ class Coordinator(Composite):
 
 def encode_coordinator(w: BytesWriter, value: Coordinator) -> None:
     """Write a `coordinator` with its descriptor."""
-    start = len(w)
     mark = begin_composite(w, 0x30)
     nulls: i64 = 0
     capabilities = value.capabilities
@@ -108,10 +107,6 @@ def encode_coordinator(w: BytesWriter, value: Coordinator) -> None:
         nulls += 1
     else:
         write_multiple_symbol(w, capabilities, "coordinator.capabilities")
-    if nulls == 1:
-        w.truncate(start)
-        write_empty_composite(w, 0x30)
-        return
     end_list(w, mark, 1 - nulls)
 
 
@@ -169,7 +164,6 @@ class Declare(Composite):
 
 def encode_declare(w: BytesWriter, value: Declare) -> None:
     """Write a `declare` with its descriptor."""
-    start = len(w)
     mark = begin_composite(w, 0x31)
     nulls: i64 = 0
     global_id = value.global_id
@@ -177,10 +171,6 @@ def encode_declare(w: BytesWriter, value: Declare) -> None:
         nulls += 1
     else:
         write_value(w, global_id, "declare.global-id")
-    if nulls == 1:
-        w.truncate(start)
-        write_empty_composite(w, 0x31)
-        return
     end_list(w, mark, 1 - nulls)
 
 

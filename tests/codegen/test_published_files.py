@@ -17,7 +17,8 @@ BODY = """
     <type name="thing" class="composite" source="list" label="a thing">
       <doc title="thing">
         <p title="Note">See <anchor name="here">this</anchor> and <xref type="section" name="s"/>,
-           or <xref name="thing">that</xref>; <b>bold</b>, <i>it<sub>2</sub></i>, <term>t</term>.</p>
+           or <xref name="thing">that</xref>; <b>bold</b>, <i>it<sub>2</sub></i>,
+           <term>t</term>.</p>
         <picture title="Figure">
           +---+    +---+
           | A |--->| B |
@@ -28,7 +29,9 @@ BODY = """
         <dl><dt>word</dt><dd><p>its meaning</p></dd></dl>
       </doc>
       <descriptor name="case:thing:list" code="0x1:0x1"/>
-      <field name="size" type="uint" default="7" label="how big"><doc><p>In frames.</p></doc></field>
+      <field name="size" type="uint" default="7" label="how big">
+        <doc><p>In frames.</p></doc>
+      </field>
     </type>
   </section>
 </amqp>
