@@ -59,6 +59,9 @@ class Repeated:
     def __repr__(self) -> str:
         return f"Repeated({self.value!r}, {self.count})"
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return Repeated, (self.value, self.count)
+
 
 @final
 class Array:
@@ -127,6 +130,21 @@ class Array:
         shown = repr(items) if isinstance(items, Repeated) else repr(list(items))
         described = f", descriptors={self.descriptors!r}" if self.descriptors else ""
         return f"Array({self.element_type!r}, {shown}{described})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _make_array, (self.element_type, self.items, self.descriptors, self.code)
+
+
+def _make_array(
+    element_type: str,
+    items: tuple[object, ...] | Repeated,
+    descriptors: tuple[object, ...],
+    code: int | None,
+) -> Array:
+    array = Array(element_type, items, code=code)
+    # As they were: the constructor would take a reserved descriptor for one in use.
+    array.descriptors = descriptors
+    return array
 
 
 def _descriptor(value: object) -> object:
@@ -201,6 +219,9 @@ class PairMap:
 
     def __repr__(self) -> str:
         return f"PairMap({list(self.pairs)!r})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return PairMap, (self.pairs,)
 
 
 # Registered, not inherited: a compiled class cannot derive from the abstract ones.

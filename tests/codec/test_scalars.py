@@ -10,6 +10,7 @@ from decimal import Decimal
 import pytest
 
 from ferrymq_codec import (
+    Array,
     Byte,
     Char,
     Decimal32,
@@ -17,6 +18,7 @@ from ferrymq_codec import (
     Described,
     Float32,
     Int,
+    PairMap,
     Short,
     Symbol,
     Timestamp,
@@ -25,6 +27,8 @@ from ferrymq_codec import (
     ULong,
     UShort,
 )
+from ferrymq_codec.containers import Repeated
+from tests.codec.support import encode
 
 RANGES = [
     (UByte, 0, 255),
@@ -74,12 +78,16 @@ def test_representations_say_the_type(value: object, shown: str) -> None:
         Decimal32("1.5"),
         Decimal64("1.5"),
         Described(5, [1]),
+        Array("uint", [UInt(1), UInt(2)], descriptors=["a"], code=0x70),
+        Array("null", Repeated(None, 2**32 - 1)),
+        PairMap([(1, 2), (True, [3])]),
     ],
 )
 def test_copies_and_pickles_keep_the_type(value: object) -> None:
-    for again in (copy.deepcopy(value), pickle.loads(pickle.dumps(value))):
+    for again in (copy.copy(value), copy.deepcopy(value), pickle.loads(pickle.dumps(value))):
         assert type(again) is type(value)
         assert again == value
+        assert encode(again) == encode(value)
 
 
 def test_they_print_as_what_they_resemble() -> None:
