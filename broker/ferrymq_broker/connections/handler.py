@@ -126,8 +126,12 @@ class ConnectionHandler:
 
     def receive_data(self, data: bytes, now: float) -> None:
         """Bytes arrived: one whole pass."""
-        self.connection.receive_data(data, now)
+        connection = self.connection
+        connection.receive_data(data, now)
         self._process()
+        if connection.failure is not None:
+            # The client has a time to answer the close in.
+            self.deadline_moved = True
         if self.windowed:
             self._recheck_windows()
         if not self.dirty:
@@ -283,6 +287,7 @@ class ConnectionHandler:
         if self.authenticator.check(event.mechanism, event.username, event.password):
             self.connection.accept_authentication()
         else:
+            _log.warning("login refused", peer=self.peer, user=event.username)
             self.connection.reject_authentication()
 
     def _on_attach(self, link: Link) -> None:
@@ -291,20 +296,22 @@ class ConnectionHandler:
             return
         self._close_stolen(links, link)
         try:
-            if isinstance(link, SenderLink):
-                outgoing = attach_outgoing(self, link)
-                link.context = outgoing
-                links.outgoing[link] = outgoing
-            elif isinstance(link, ReceiverLink):
-                incoming = attach_incoming(self, link)
-                link.context = incoming
-                links.incoming[link] = incoming
-            _log.debug("link attached", peer=self.peer, link=link.name, sends=link.is_sender)
-        except BrokerError as error:
-            _log.info("link refused", peer=self.peer, link=link.name, reason=str(error))
-            link.refuse(Error(condition=error.condition, description=error.description))
+            try:
+                if isinstance(link, SenderLink):
+                    outgoing = attach_outgoing(self, link)
+                    link.context = outgoing
+                    links.outgoing[link] = outgoing
+                elif isinstance(link, ReceiverLink):
+                    incoming = attach_incoming(self, link)
+                    link.context = incoming
+                    links.incoming[link] = incoming
+                _log.debug("link attached", peer=self.peer, link=link.name, sends=link.is_sender)
+            except BrokerError as refusal:
+                _log.info("link refused", peer=self.peer, link=link.name, reason=str(refusal))
+                link.refuse(Error(condition=refusal.condition, description=refusal.description))
         except LocalProtocolError as error:
             # The client has no handle left for our answer.
+            self._close_link(link, False)
             link.session.end(Error(condition=error.condition, description=error.description))
 
     def _close_stolen(self, links: SessionLinks, newcomer: Link) -> None:

@@ -37,6 +37,7 @@ def attach_outgoing(handler: ConnectionHandler, link: SenderLink) -> OutgoingEnd
     node: Node
     if asked.dynamic:
         node = broker.create_dynamic()
+        handler.dynamic_nodes[link] = node
     elif asked.address is None:
         raise BrokerError("amqp:invalid-field", "the source has no address and is not dynamic")
     else:
@@ -52,6 +53,7 @@ def attach_outgoing(handler: ConnectionHandler, link: SenderLink) -> OutgoingEnd
         distribution_mode="copy" if copies else "move",
         default_outcome=default_outcome,
         outcomes=_outcomes(asked.outcomes),
+        capabilities=_capabilities(asked.capabilities, node),
     )
     target = attach.target
     if target is None:
@@ -59,8 +61,6 @@ def attach_outgoing(handler: ConnectionHandler, link: SenderLink) -> OutgoingEnd
         target = Target(address=link.name)
     link.accept(source=source, target=target, max_message_size=handler.max_message_size)
     endpoint = OutgoingEndpoint(link, handler, node, copies, default_outcome)
-    if asked.dynamic:
-        handler.dynamic_nodes[link] = node
     node.subscribe(endpoint)
     return endpoint
 
@@ -77,6 +77,7 @@ def attach_incoming(handler: ConnectionHandler, link: ReceiverLink) -> IncomingE
     node: Node | None = None
     if asked.dynamic:
         node = broker.create_dynamic()
+        handler.dynamic_nodes[link] = node
     elif asked.address is not None:
         node = broker.resolve(asked.address)
     # Without an address each message names its own (Anonymous Terminus for Message Routing 1.0).
@@ -85,6 +86,7 @@ def attach_incoming(handler: ConnectionHandler, link: ReceiverLink) -> IncomingE
         expiry_policy=TerminusExpiryPolicy.LINK_DETACH,
         dynamic=asked.dynamic,
         dynamic_node_properties=_lifetime() if asked.dynamic else None,
+        capabilities=_capabilities(asked.capabilities, node),
     )
     source = attach.source
     if source is None:
@@ -92,8 +94,6 @@ def attach_incoming(handler: ConnectionHandler, link: ReceiverLink) -> IncomingE
     link.accept(source=source, target=target, max_message_size=handler.max_message_size)
     endpoint = IncomingEndpoint(link, handler, node, handler.credit_window)
     if node is not None:
-        if asked.dynamic:
-            handler.dynamic_nodes[link] = node
         node.producers.append(endpoint)
     link.set_credit(handler.credit_window)
     return endpoint
@@ -104,6 +104,13 @@ def _outcomes(asked: list[str] | None) -> list[str]:
     if not asked:
         return list(SUPPORTED_OUTCOMES)
     return [outcome for outcome in SUPPORTED_OUTCOMES if outcome in asked]
+
+
+def _capabilities(asked: list[str] | None, node: Node | None) -> list[str] | None:
+    """Of the capabilities asked for, those the node has: only what it is, so far."""
+    if asked is not None and "queue" in asked and isinstance(node, Queue):
+        return ["queue"]
+    return None
 
 
 def _lifetime() -> dict[str, object]:

@@ -42,6 +42,10 @@ class BrokerServer:
         self._servers: list[asyncio.Server] = []
         self._empty = asyncio.Event()
         self._closing = False
+        self._product: dict[str, object] = {
+            "product": "ferrymq",
+            "version": importlib.metadata.version("ferrymq"),
+        }
         security = self.config.security
         users = {name: secret.get_secret_value() for name, secret in security.users.items()}
         anonymous = security.anonymous
@@ -120,10 +124,7 @@ class BrokerServer:
             handshake_timeout=limits.handshake_timeout,
             close_timeout=limits.close_timeout,
             offered_capabilities=["ANONYMOUS-RELAY"],
-            properties={
-                "product": "ferrymq",
-                "version": importlib.metadata.version("ferrymq"),
-            },
+            properties=self._product,
             sasl_mechanisms=authenticator.mechanisms(),
             sasl_required=not authenticator.anonymous,
         )

@@ -1,0 +1,153 @@
+"""Messages as bytes: what is read of them, and how little is changed."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ferrymq_broker.nodes.message import admit
+from ferrymq_codec.errors import DecodeError
+from ferrymq_types.messaging import (
+    ApplicationProperties,
+    Data,
+    DeliveryAnnotations,
+    Footer,
+    Header,
+    MessageAnnotations,
+    Properties,
+)
+from ferrymq_types.unions import Section
+from tests.broker.harness import decode, encode
+
+HEADER = Header(durable=True, priority=9, ttl=1000, first_acquirer=True, delivery_count=2)
+ANNOTATIONS = MessageAnnotations(value={"x-opt-key": "value", "x-opt-other": 7})
+BARE: list[Section] = [
+    Properties(message_id="id", to="there"),
+    ApplicationProperties(value={"k": 1}),
+    Data(value=b"body"),
+    Footer(value={"x": 1}),
+]
+
+
+def symbolic(payload: bytes, code: int, name: str) -> bytes:
+    """The payload with the first descriptor of this code written as a symbol."""
+    return payload.replace(bytes((0, 0x53, code)), bytes((0, 0xA3, len(name))) + name.encode(), 1)
+
+
+@pytest.mark.spec("3.2.2")
+@pytest.mark.parametrize("before", [[], [HEADER]])
+@pytest.mark.parametrize("after", [[], [ANNOTATIONS]])
+def test_delivery_annotations_end_at_the_broker(
+    before: list[Section], after: list[Section]
+) -> None:
+    payload = encode(*before, DeliveryAnnotations(value={"x-opt-hop": 1}), *after, *BARE)
+    assert admit(payload, 0).payload == encode(*before, *after, *BARE)
+
+
+def test_nothing_else_is_changed() -> None:
+    payload = encode(HEADER, ANNOTATIONS, *BARE)
+    assert admit(payload, 0).payload is payload
+
+
+def test_symbolic_descriptors_are_understood() -> None:
+    payload = symbolic(encode(HEADER, *BARE), 0x70, "amqp:header:list")
+    message = admit(payload, 0)
+    assert message.header() == HEADER
+    assert decode(message.redelivery(1))[0] == Header(
+        durable=True, priority=9, ttl=1000, delivery_count=3
+    )
+
+
+def test_symbolic_delivery_annotations_end_too() -> None:
+    payload = encode(HEADER, DeliveryAnnotations(value={"a": 1}), *BARE)
+    payload = symbolic(payload, 0x71, "amqp:delivery-annotations:map")
+    assert admit(payload, 0).payload == encode(HEADER, *BARE)
+
+
+@pytest.mark.parametrize("with_header", [True, False])
+def test_a_redelivery_changes_the_header_only(with_header: bool) -> None:
+    sections: list[Section] = [ANNOTATIONS, *BARE]
+    message = admit(encode(*([HEADER] if with_header else []), *sections), 0)
+    first, *rest = decode(message.redelivery(3))
+    assert isinstance(first, Header)
+    assert first.delivery_count == (5 if with_header else 3)
+    assert not first.first_acquirer
+    assert first.durable is with_header
+    assert rest == sections
+
+
+def test_a_redelivery_without_a_change_is_the_same_bytes() -> None:
+    message = admit(encode(Header(priority=3), *BARE), 0)
+    assert message.redelivery(0) is message.payload
+
+
+def test_the_delivery_count_does_not_wrap() -> None:
+    message = admit(encode(Header(delivery_count=0xFFFFFFFE), *BARE), 0)
+    first, *_ = decode(message.redelivery(5))
+    assert isinstance(first, Header) and first.delivery_count == 0xFFFFFFFF
+
+
+@pytest.mark.parametrize("with_header", [True, False])
+@pytest.mark.parametrize("with_annotations", [True, False])
+def test_annotations_are_merged(with_header: bool, with_annotations: bool) -> None:
+    before: list[Section] = [HEADER] if with_header else []
+    old: list[Section] = [ANNOTATIONS] if with_annotations else []
+    message = admit(encode(*before, *old, *BARE), 0).annotated({"x-opt-key": "new", "more": None})
+    merged: dict[str | int, object] = {"x-opt-key": "new", "more": None}
+    if with_annotations:
+        merged["x-opt-other"] = 7
+    assert decode(message.payload) == [*before, MessageAnnotations(value=merged), *BARE]
+    assert message.header() == (HEADER if with_header else Header())
+
+
+def test_where_a_message_wants_to_go() -> None:
+    assert admit(encode(HEADER, ANNOTATIONS, *BARE), 0).to() == "there"
+    assert admit(encode(Properties(to="x")), 0).to() == "x"
+    assert admit(encode(Properties()), 0).to() is None
+    assert admit(encode(Data(value=b"")), 0).to() is None
+    assert admit(b"", 0).to() is None
+    assert admit(encode(Properties(to="x")), 0x80013700).to() is None
+
+
+def test_an_opaque_message_is_never_changed() -> None:
+    payload = encode(HEADER, DeliveryAnnotations(value={"a": 1}), *BARE)
+    message = admit(payload, 0x80013700)
+    assert message.payload is payload
+    assert message.redelivery(5) is payload
+    assert message.annotated({"a": 1}) is message
+
+
+def test_large_sections_are_found() -> None:
+    big = MessageAnnotations(value={f"key-{i}": "x" * 50 for i in range(100)})
+    hop = DeliveryAnnotations(value={f"key-{i}": "x" * 50 for i in range(100)})
+    message = admit(encode(HEADER, hop, big, *BARE), 0)
+    assert decode(message.payload) == [HEADER, big, *BARE]
+    assert message.to() == "there"
+
+
+def test_truncation_is_an_error_or_harmless() -> None:
+    payload = encode(HEADER, DeliveryAnnotations(value={"a": 1}), ANNOTATIONS, *BARE)
+    for end in range(len(payload)):
+        try:
+            message = admit(payload[:end], 0)
+            message.header()
+            message.redelivery(1)
+            message.annotated({"a": 1})
+            message.to()
+        except DecodeError:
+            pass
+
+
+@given(st.binary(max_size=64), st.integers(0, 60))
+def test_any_bytes_are_admitted_or_a_decode_error(noise: bytes, at: int) -> None:
+    payload = encode(HEADER, ANNOTATIONS, Properties(to="x"), Data(value=b"x"))
+    at = min(at, len(payload))
+    for candidate in (noise, payload[:at] + noise, payload[:at] + noise + payload[at:]):
+        try:
+            message = admit(candidate, 0)
+            message.redelivery(1)
+            message.annotated({"a": 1})
+            message.to()
+        except DecodeError:
+            pass
