@@ -100,6 +100,11 @@ def module_name(name: str) -> str:
     return snake_name(name)
 
 
+def with_article(name: str) -> str:
+    """`an open`, `a close`."""
+    return ("an " if name[0] in "aeiou" else "a ") + name
+
+
 def is_name(name: str) -> bool:
     """Whether Python takes `name` as an identifier."""
     return name.isidentifier() and not keyword.iskeyword(name)

@@ -19,7 +19,7 @@ from codegen import kinds, views
 from codegen.docs import docstring
 from codegen.imports import IMPORTS
 from codegen.model import Type
-from codegen.names import class_name, module_name, snake_name
+from codegen.names import class_name, module_name, snake_name, with_article
 from codegen.primitives import ISINSTANCE
 from codegen.resolve import Resolved, described
 
@@ -219,7 +219,7 @@ def _union(resolved: Resolved, words: tuple[str, ...]) -> _Union:
         encoders.setdefault(provider.cls, provider)
     ordered = sorted(encoders.values(), key=lambda p: (p.cls == "object", p.cls != "bool"))
     what = " or ".join(words)
-    article = ("an " if what[0] in "aeiou" else "a ") + what
+    article = with_article(what)
     return _Union(
         name=kinds.union_name(words),
         snake=kinds.union_words(words),

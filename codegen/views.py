@@ -20,6 +20,7 @@ from codegen.names import (
     local_name,
     module_name,
     snake_name,
+    with_article,
 )
 from codegen.resolve import Resolved, closed_choice, described
 
@@ -70,6 +71,11 @@ class CompositeView:
     element: str
     multiple: bool
 
+    @property
+    def article(self) -> str:
+        """The type's name after `a` or `an`."""
+        return with_article(self.name)
+
 
 @dataclass(frozen=True, slots=True)
 class MemberView:
@@ -102,6 +108,11 @@ class EnumView:
     multiple: str
     doc: str
     members: tuple[MemberView, ...]
+
+    @property
+    def article(self) -> str:
+        """The type's name after `a` or `an`."""
+        return with_article(self.name)
 
     def member(self, literal: str) -> MemberView:
         """The choice of one value."""

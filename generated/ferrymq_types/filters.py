@@ -42,18 +42,18 @@ class LegacyAmqpDirectBinding(Composite):
 
 
 def encode_legacy_amqp_direct_binding(w: BytesWriter, value: LegacyAmqpDirectBinding) -> None:
-    """Write a `legacy-amqp-direct-binding` with its descriptor."""
+    """Write a legacy-amqp-direct-binding with its descriptor."""
     write_descriptor(w, 0x468C00000000)
     write_string(w, value.value, "legacy-amqp-direct-binding")
 
 
 def decode_legacy_amqp_direct_binding(r: Reader) -> LegacyAmqpDirectBinding:
-    """Read a `legacy-amqp-direct-binding` whose descriptor has been read already."""
+    """Read a legacy-amqp-direct-binding whose descriptor has been read already."""
     return LegacyAmqpDirectBinding(r.read_string("legacy-amqp-direct-binding"))
 
 
 def read_legacy_amqp_direct_binding(r: Reader, field: str) -> LegacyAmqpDirectBinding:
-    """Read a `legacy-amqp-direct-binding` with its descriptor, numeric or symbolic."""
+    """Read a legacy-amqp-direct-binding with its descriptor, numeric or symbolic."""
     code = r.read_descriptor(field)
     if code != 0x468C00000000 and not (
         code == -1 and r.symbol == "apache.org:legacy-amqp-direct-binding:string"
@@ -83,18 +83,18 @@ class LegacyAmqpTopicBinding(Composite):
 
 
 def encode_legacy_amqp_topic_binding(w: BytesWriter, value: LegacyAmqpTopicBinding) -> None:
-    """Write a `legacy-amqp-topic-binding` with its descriptor."""
+    """Write a legacy-amqp-topic-binding with its descriptor."""
     write_descriptor(w, 0x468C00000001)
     write_string(w, value.value, "legacy-amqp-topic-binding")
 
 
 def decode_legacy_amqp_topic_binding(r: Reader) -> LegacyAmqpTopicBinding:
-    """Read a `legacy-amqp-topic-binding` whose descriptor has been read already."""
+    """Read a legacy-amqp-topic-binding whose descriptor has been read already."""
     return LegacyAmqpTopicBinding(r.read_string("legacy-amqp-topic-binding"))
 
 
 def read_legacy_amqp_topic_binding(r: Reader, field: str) -> LegacyAmqpTopicBinding:
-    """Read a `legacy-amqp-topic-binding` with its descriptor, numeric or symbolic."""
+    """Read a legacy-amqp-topic-binding with its descriptor, numeric or symbolic."""
     code = r.read_descriptor(field)
     if code != 0x468C00000001 and not (
         code == -1 and r.symbol == "apache.org:legacy-amqp-topic-binding:string"
@@ -125,18 +125,18 @@ class LegacyAmqpHeadersBinding(Composite):
 
 
 def encode_legacy_amqp_headers_binding(w: BytesWriter, value: LegacyAmqpHeadersBinding) -> None:
-    """Write a `legacy-amqp-headers-binding` with its descriptor."""
+    """Write a legacy-amqp-headers-binding with its descriptor."""
     write_descriptor(w, 0x468C00000002)
     write_map(w, value.value, "legacy-amqp-headers-binding")
 
 
 def decode_legacy_amqp_headers_binding(r: Reader) -> LegacyAmqpHeadersBinding:
-    """Read a `legacy-amqp-headers-binding` whose descriptor has been read already."""
+    """Read a legacy-amqp-headers-binding whose descriptor has been read already."""
     return LegacyAmqpHeadersBinding(read_map(r, "legacy-amqp-headers-binding"))
 
 
 def read_legacy_amqp_headers_binding(r: Reader, field: str) -> LegacyAmqpHeadersBinding:
-    """Read a `legacy-amqp-headers-binding` with its descriptor, numeric or symbolic."""
+    """Read a legacy-amqp-headers-binding with its descriptor, numeric or symbolic."""
     code = r.read_descriptor(field)
     if code != 0x468C00000002 and not (
         code == -1 and r.symbol == "apache.org:legacy-amqp-headers-binding:map"
@@ -164,12 +164,12 @@ class NoLocalFilter(Composite):
 
 
 def encode_no_local_filter(w: BytesWriter, value: NoLocalFilter) -> None:
-    """Write a `no-local-filter` with its descriptor."""
+    """Write a no-local-filter with its descriptor."""
     write_empty_composite(w, 0x468C00000003)
 
 
 def decode_no_local_filter(r: Reader) -> NoLocalFilter:
-    """Read a `no-local-filter` whose descriptor has been read already."""
+    """Read a no-local-filter whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("no-local-filter")
     if count > 0:
@@ -179,7 +179,7 @@ def decode_no_local_filter(r: Reader) -> NoLocalFilter:
 
 
 def read_no_local_filter(r: Reader, field: str) -> NoLocalFilter:
-    """Read a `no-local-filter` with its descriptor, numeric or symbolic."""
+    """Read a no-local-filter with its descriptor, numeric or symbolic."""
     code = r.read_descriptor(field)
     if code != 0x468C00000003 and not (
         code == -1 and r.symbol == "apache.org:no-local-filter:list"
@@ -209,18 +209,18 @@ class SelectorFilter(Composite):
 
 
 def encode_selector_filter(w: BytesWriter, value: SelectorFilter) -> None:
-    """Write a `selector-filter` with its descriptor."""
+    """Write a selector-filter with its descriptor."""
     write_descriptor(w, 0x468C00000004)
     write_string(w, value.value, "selector-filter")
 
 
 def decode_selector_filter(r: Reader) -> SelectorFilter:
-    """Read a `selector-filter` whose descriptor has been read already."""
+    """Read a selector-filter whose descriptor has been read already."""
     return SelectorFilter(r.read_string("selector-filter"))
 
 
 def read_selector_filter(r: Reader, field: str) -> SelectorFilter:
-    """Read a `selector-filter` with its descriptor, numeric or symbolic."""
+    """Read a selector-filter with its descriptor, numeric or symbolic."""
     code = r.read_descriptor(field)
     if code != 0x468C00000004 and not (
         code == -1 and r.symbol == "apache.org:selector-filter:string"

@@ -129,7 +129,7 @@ _TERMINUS_DURABILITY_UNSETTLED_STATE: Final = TerminusDurability.UNSETTLED_STATE
 
 
 def read_terminus_durability(r: Reader, field: str) -> TerminusDurability:
-    """Read a `terminus-durability`; raises `DecodeError` for a value that is not a choice."""
+    """Read a terminus-durability; raises `DecodeError` for a value that is not a choice."""
     start = r.pos
     value = r.read_uint(field)
     if value == 0:
@@ -143,7 +143,7 @@ def read_terminus_durability(r: Reader, field: str) -> TerminusDurability:
 
 
 def write_terminus_durability(w: BytesWriter, value: TerminusDurability, field: str) -> None:
-    """Write a `terminus-durability`."""
+    """Write a terminus-durability."""
     write_uint(w, value, field)
 
 
@@ -174,7 +174,7 @@ _TERMINUS_EXPIRY_POLICY_NEVER: Final = TerminusExpiryPolicy.NEVER
 
 
 def read_terminus_expiry_policy(r: Reader, field: str) -> TerminusExpiryPolicy:
-    """Read a `terminus-expiry-policy`; raises `DecodeError` for a value that is not a choice."""
+    """Read a terminus-expiry-policy; raises `DecodeError` for a value that is not a choice."""
     start = r.pos
     value = r.read_symbol(field)
     if value == "link-detach":
@@ -190,7 +190,7 @@ def read_terminus_expiry_policy(r: Reader, field: str) -> TerminusExpiryPolicy:
 
 
 def write_terminus_expiry_policy(w: BytesWriter, value: TerminusExpiryPolicy, field: str) -> None:
-    """Write a `terminus-expiry-policy`."""
+    """Write a terminus-expiry-policy."""
     write_symbol(w, value, field)
 
 
@@ -274,7 +274,7 @@ class Header(Composite):
 
 
 def encode_header(w: BytesWriter, value: Header) -> None:
-    """Write a `header` with its descriptor."""
+    """Write a header with its descriptor."""
     mark = begin_composite(w, 0x70)
     nulls: i64 = 0
     durable = value.durable
@@ -318,7 +318,7 @@ def encode_header(w: BytesWriter, value: Header) -> None:
 
 
 def decode_header(r: Reader) -> Header:
-    """Read a `header` whose descriptor has been read already."""
+    """Read a header whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("header")
     if count > 5:
@@ -349,7 +349,7 @@ def decode_header(r: Reader) -> Header:
 
 
 def read_header(r: Reader, field: str) -> Header:
-    """Read a `header` with its descriptor, numeric or symbolic."""
+    """Read a header with its descriptor, numeric or symbolic."""
     code = r.read_descriptor(field)
     if code != 0x70 and not (code == -1 and r.symbol == "amqp:header:list"):
         r.fail(field, "not a header")
@@ -377,18 +377,18 @@ class DeliveryAnnotations(Composite):
 
 
 def encode_delivery_annotations(w: BytesWriter, value: DeliveryAnnotations) -> None:
-    """Write a `delivery-annotations` with its descriptor."""
+    """Write a delivery-annotations with its descriptor."""
     write_descriptor(w, 0x71)
     write_annotations(w, value.value, "delivery-annotations")
 
 
 def decode_delivery_annotations(r: Reader) -> DeliveryAnnotations:
-    """Read a `delivery-annotations` whose descriptor has been read already."""
+    """Read a delivery-annotations whose descriptor has been read already."""
     return DeliveryAnnotations(read_annotations(r, "delivery-annotations"))
 
 
 def read_delivery_annotations(r: Reader, field: str) -> DeliveryAnnotations:
-    """Read a `delivery-annotations` with its descriptor, numeric or symbolic."""
+    """Read a delivery-annotations with its descriptor, numeric or symbolic."""
     code = r.read_descriptor(field)
     if code != 0x71 and not (code == -1 and r.symbol == "amqp:delivery-annotations:map"):
         r.fail(field, "not a delivery-annotations")
@@ -416,18 +416,18 @@ class MessageAnnotations(Composite):
 
 
 def encode_message_annotations(w: BytesWriter, value: MessageAnnotations) -> None:
-    """Write a `message-annotations` with its descriptor."""
+    """Write a message-annotations with its descriptor."""
     write_descriptor(w, 0x72)
     write_annotations(w, value.value, "message-annotations")
 
 
 def decode_message_annotations(r: Reader) -> MessageAnnotations:
-    """Read a `message-annotations` whose descriptor has been read already."""
+    """Read a message-annotations whose descriptor has been read already."""
     return MessageAnnotations(read_annotations(r, "message-annotations"))
 
 
 def read_message_annotations(r: Reader, field: str) -> MessageAnnotations:
-    """Read a `message-annotations` with its descriptor, numeric or symbolic."""
+    """Read a message-annotations with its descriptor, numeric or symbolic."""
     code = r.read_descriptor(field)
     if code != 0x72 and not (code == -1 and r.symbol == "amqp:message-annotations:map"):
         r.fail(field, "not a message-annotations")
@@ -566,7 +566,7 @@ class Properties(Composite):
 
 
 def encode_properties(w: BytesWriter, value: Properties) -> None:
-    """Write a `properties` with its descriptor."""
+    """Write a properties with its descriptor."""
     mark = begin_composite(w, 0x73)
     nulls: i64 = 0
     message_id = value.message_id
@@ -674,7 +674,7 @@ def encode_properties(w: BytesWriter, value: Properties) -> None:
 
 
 def decode_properties(r: Reader) -> Properties:
-    """Read a `properties` whose descriptor has been read already."""
+    """Read a properties whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("properties")
     if count > 13:
@@ -737,7 +737,7 @@ def decode_properties(r: Reader) -> Properties:
 
 
 def read_properties(r: Reader, field: str) -> Properties:
-    """Read a `properties` with its descriptor, numeric or symbolic."""
+    """Read a properties with its descriptor, numeric or symbolic."""
     code = r.read_descriptor(field)
     if code != 0x73 and not (code == -1 and r.symbol == "amqp:properties:list"):
         r.fail(field, "not a properties")
@@ -765,21 +765,21 @@ class ApplicationProperties(Composite):
 
 
 def encode_application_properties(w: BytesWriter, value: ApplicationProperties) -> None:
-    """Write a `application-properties` with its descriptor."""
+    """Write an application-properties with its descriptor."""
     write_descriptor(w, 0x74)
     write_string_map(w, value.value, "application-properties")
 
 
 def decode_application_properties(r: Reader) -> ApplicationProperties:
-    """Read a `application-properties` whose descriptor has been read already."""
+    """Read an application-properties whose descriptor has been read already."""
     return ApplicationProperties(read_string_map(r, "application-properties"))
 
 
 def read_application_properties(r: Reader, field: str) -> ApplicationProperties:
-    """Read a `application-properties` with its descriptor, numeric or symbolic."""
+    """Read an application-properties with its descriptor, numeric or symbolic."""
     code = r.read_descriptor(field)
     if code != 0x74 and not (code == -1 and r.symbol == "amqp:application-properties:map"):
-        r.fail(field, "not a application-properties")
+        r.fail(field, "not an application-properties")
     return decode_application_properties(r)
 
 
@@ -804,18 +804,18 @@ class Data(Composite):
 
 
 def encode_data(w: BytesWriter, value: Data) -> None:
-    """Write a `data` with its descriptor."""
+    """Write a data with its descriptor."""
     write_descriptor(w, 0x75)
     write_binary(w, value.value, "data")
 
 
 def decode_data(r: Reader) -> Data:
-    """Read a `data` whose descriptor has been read already."""
+    """Read a data whose descriptor has been read already."""
     return Data(r.read_binary("data"))
 
 
 def read_data(r: Reader, field: str) -> Data:
-    """Read a `data` with its descriptor, numeric or symbolic."""
+    """Read a data with its descriptor, numeric or symbolic."""
     code = r.read_descriptor(field)
     if code != 0x75 and not (code == -1 and r.symbol == "amqp:data:binary"):
         r.fail(field, "not a data")
@@ -843,21 +843,21 @@ class AmqpSequence(Composite):
 
 
 def encode_amqp_sequence(w: BytesWriter, value: AmqpSequence) -> None:
-    """Write a `amqp-sequence` with its descriptor."""
+    """Write an amqp-sequence with its descriptor."""
     write_descriptor(w, 0x76)
     write_list(w, value.value, "amqp-sequence")
 
 
 def decode_amqp_sequence(r: Reader) -> AmqpSequence:
-    """Read a `amqp-sequence` whose descriptor has been read already."""
+    """Read an amqp-sequence whose descriptor has been read already."""
     return AmqpSequence(read_list(r, "amqp-sequence"))
 
 
 def read_amqp_sequence(r: Reader, field: str) -> AmqpSequence:
-    """Read a `amqp-sequence` with its descriptor, numeric or symbolic."""
+    """Read an amqp-sequence with its descriptor, numeric or symbolic."""
     code = r.read_descriptor(field)
     if code != 0x76 and not (code == -1 and r.symbol == "amqp:amqp-sequence:list"):
-        r.fail(field, "not a amqp-sequence")
+        r.fail(field, "not an amqp-sequence")
     return decode_amqp_sequence(r)
 
 
@@ -882,21 +882,21 @@ class AmqpValue(Composite):
 
 
 def encode_amqp_value(w: BytesWriter, value: AmqpValue) -> None:
-    """Write a `amqp-value` with its descriptor."""
+    """Write an amqp-value with its descriptor."""
     write_descriptor(w, 0x77)
     write_value(w, value.value, "amqp-value")
 
 
 def decode_amqp_value(r: Reader) -> AmqpValue:
-    """Read a `amqp-value` whose descriptor has been read already."""
+    """Read an amqp-value whose descriptor has been read already."""
     return AmqpValue(read_value(r, "amqp-value"))
 
 
 def read_amqp_value(r: Reader, field: str) -> AmqpValue:
-    """Read a `amqp-value` with its descriptor, numeric or symbolic."""
+    """Read an amqp-value with its descriptor, numeric or symbolic."""
     code = r.read_descriptor(field)
     if code != 0x77 and not (code == -1 and r.symbol == "amqp:amqp-value:*"):
-        r.fail(field, "not a amqp-value")
+        r.fail(field, "not an amqp-value")
     return decode_amqp_value(r)
 
 
@@ -921,18 +921,18 @@ class Footer(Composite):
 
 
 def encode_footer(w: BytesWriter, value: Footer) -> None:
-    """Write a `footer` with its descriptor."""
+    """Write a footer with its descriptor."""
     write_descriptor(w, 0x78)
     write_annotations(w, value.value, "footer")
 
 
 def decode_footer(r: Reader) -> Footer:
-    """Read a `footer` whose descriptor has been read already."""
+    """Read a footer whose descriptor has been read already."""
     return Footer(read_annotations(r, "footer"))
 
 
 def read_footer(r: Reader, field: str) -> Footer:
-    """Read a `footer` with its descriptor, numeric or symbolic."""
+    """Read a footer with its descriptor, numeric or symbolic."""
     code = r.read_descriptor(field)
     if code != 0x78 and not (code == -1 and r.symbol == "amqp:footer:map"):
         r.fail(field, "not a footer")
@@ -978,7 +978,7 @@ class Received(Composite):
 
 
 def encode_received(w: BytesWriter, value: Received) -> None:
-    """Write a `received` with its descriptor."""
+    """Write a received with its descriptor."""
     mark = begin_composite(w, 0x23)
     nulls: i64 = 0
     section_number = value.section_number
@@ -989,7 +989,7 @@ def encode_received(w: BytesWriter, value: Received) -> None:
 
 
 def decode_received(r: Reader) -> Received:
-    """Read a `received` whose descriptor has been read already."""
+    """Read a received whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("received")
     if count > 2:
@@ -1008,7 +1008,7 @@ def decode_received(r: Reader) -> Received:
 
 
 def read_received(r: Reader, field: str) -> Received:
-    """Read a `received` with its descriptor, numeric or symbolic."""
+    """Read a received with its descriptor, numeric or symbolic."""
     code = r.read_descriptor(field)
     if code != 0x23 and not (code == -1 and r.symbol == "amqp:received:list"):
         r.fail(field, "not a received")
@@ -1034,12 +1034,12 @@ class Accepted(Composite):
 
 
 def encode_accepted(w: BytesWriter, value: Accepted) -> None:
-    """Write a `accepted` with its descriptor."""
+    """Write an accepted with its descriptor."""
     write_empty_composite(w, 0x24)
 
 
 def decode_accepted(r: Reader) -> Accepted:
-    """Read a `accepted` whose descriptor has been read already."""
+    """Read an accepted whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("accepted")
     if count > 0:
@@ -1049,10 +1049,10 @@ def decode_accepted(r: Reader) -> Accepted:
 
 
 def read_accepted(r: Reader, field: str) -> Accepted:
-    """Read a `accepted` with its descriptor, numeric or symbolic."""
+    """Read an accepted with its descriptor, numeric or symbolic."""
     code = r.read_descriptor(field)
     if code != 0x24 and not (code == -1 and r.symbol == "amqp:accepted:list"):
-        r.fail(field, "not a accepted")
+        r.fail(field, "not an accepted")
     return decode_accepted(r)
 
 
@@ -1085,7 +1085,7 @@ class Rejected(Composite):
 
 
 def encode_rejected(w: BytesWriter, value: Rejected) -> None:
-    """Write a `rejected` with its descriptor."""
+    """Write a rejected with its descriptor."""
     mark = begin_composite(w, 0x25)
     nulls: i64 = 0
     error = value.error
@@ -1097,7 +1097,7 @@ def encode_rejected(w: BytesWriter, value: Rejected) -> None:
 
 
 def decode_rejected(r: Reader) -> Rejected:
-    """Read a `rejected` whose descriptor has been read already."""
+    """Read a rejected whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("rejected")
     if count > 1:
@@ -1112,7 +1112,7 @@ def decode_rejected(r: Reader) -> Rejected:
 
 
 def read_rejected(r: Reader, field: str) -> Rejected:
-    """Read a `rejected` with its descriptor, numeric or symbolic."""
+    """Read a rejected with its descriptor, numeric or symbolic."""
     code = r.read_descriptor(field)
     if code != 0x25 and not (code == -1 and r.symbol == "amqp:rejected:list"):
         r.fail(field, "not a rejected")
@@ -1138,12 +1138,12 @@ class Released(Composite):
 
 
 def encode_released(w: BytesWriter, value: Released) -> None:
-    """Write a `released` with its descriptor."""
+    """Write a released with its descriptor."""
     write_empty_composite(w, 0x26)
 
 
 def decode_released(r: Reader) -> Released:
-    """Read a `released` whose descriptor has been read already."""
+    """Read a released whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("released")
     if count > 0:
@@ -1153,7 +1153,7 @@ def decode_released(r: Reader) -> Released:
 
 
 def read_released(r: Reader, field: str) -> Released:
-    """Read a `released` with its descriptor, numeric or symbolic."""
+    """Read a released with its descriptor, numeric or symbolic."""
     code = r.read_descriptor(field)
     if code != 0x26 and not (code == -1 and r.symbol == "amqp:released:list"):
         r.fail(field, "not a released")
@@ -1207,7 +1207,7 @@ class Modified(Composite):
 
 
 def encode_modified(w: BytesWriter, value: Modified) -> None:
-    """Write a `modified` with its descriptor."""
+    """Write a modified with its descriptor."""
     mark = begin_composite(w, 0x27)
     nulls: i64 = 0
     delivery_failed = value.delivery_failed
@@ -1235,7 +1235,7 @@ def encode_modified(w: BytesWriter, value: Modified) -> None:
 
 
 def decode_modified(r: Reader) -> Modified:
-    """Read a `modified` whose descriptor has been read already."""
+    """Read a modified whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("modified")
     if count > 3:
@@ -1258,7 +1258,7 @@ def decode_modified(r: Reader) -> Modified:
 
 
 def read_modified(r: Reader, field: str) -> Modified:
-    """Read a `modified` with its descriptor, numeric or symbolic."""
+    """Read a modified with its descriptor, numeric or symbolic."""
     code = r.read_descriptor(field)
     if code != 0x27 and not (code == -1 and r.symbol == "amqp:modified:list"):
         r.fail(field, "not a modified")
@@ -1383,7 +1383,7 @@ class Source(Composite):
 
 
 def encode_source(w: BytesWriter, value: Source) -> None:
-    """Write a `source` with its descriptor."""
+    """Write a source with its descriptor."""
     mark = begin_composite(w, 0x28)
     nulls: i64 = 0
     address = value.address
@@ -1475,7 +1475,7 @@ def encode_source(w: BytesWriter, value: Source) -> None:
 
 
 def decode_source(r: Reader) -> Source:
-    """Read a `source` whose descriptor has been read already."""
+    """Read a source whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("source")
     if count > 11:
@@ -1530,7 +1530,7 @@ def decode_source(r: Reader) -> Source:
 
 
 def read_source(r: Reader, field: str) -> Source:
-    """Read a `source` with its descriptor, numeric or symbolic."""
+    """Read a source with its descriptor, numeric or symbolic."""
     code = r.read_descriptor(field)
     if code != 0x28 and not (code == -1 and r.symbol == "amqp:source:list"):
         r.fail(field, "not a source")
@@ -1618,7 +1618,7 @@ class Target(Composite):
 
 
 def encode_target(w: BytesWriter, value: Target) -> None:
-    """Write a `target` with its descriptor."""
+    """Write a target with its descriptor."""
     mark = begin_composite(w, 0x29)
     nulls: i64 = 0
     address = value.address
@@ -1678,7 +1678,7 @@ def encode_target(w: BytesWriter, value: Target) -> None:
 
 
 def decode_target(r: Reader) -> Target:
-    """Read a `target` whose descriptor has been read already."""
+    """Read a target whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("target")
     if count > 7:
@@ -1717,7 +1717,7 @@ def decode_target(r: Reader) -> Target:
 
 
 def read_target(r: Reader, field: str) -> Target:
-    """Read a `target` with its descriptor, numeric or symbolic."""
+    """Read a target with its descriptor, numeric or symbolic."""
     code = r.read_descriptor(field)
     if code != 0x29 and not (code == -1 and r.symbol == "amqp:target:list"):
         r.fail(field, "not a target")
@@ -1742,12 +1742,12 @@ class DeleteOnClose(Composite):
 
 
 def encode_delete_on_close(w: BytesWriter, value: DeleteOnClose) -> None:
-    """Write a `delete-on-close` with its descriptor."""
+    """Write a delete-on-close with its descriptor."""
     write_empty_composite(w, 0x2B)
 
 
 def decode_delete_on_close(r: Reader) -> DeleteOnClose:
-    """Read a `delete-on-close` whose descriptor has been read already."""
+    """Read a delete-on-close whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("delete-on-close")
     if count > 0:
@@ -1757,7 +1757,7 @@ def decode_delete_on_close(r: Reader) -> DeleteOnClose:
 
 
 def read_delete_on_close(r: Reader, field: str) -> DeleteOnClose:
-    """Read a `delete-on-close` with its descriptor, numeric or symbolic."""
+    """Read a delete-on-close with its descriptor, numeric or symbolic."""
     code = r.read_descriptor(field)
     if code != 0x2B and not (code == -1 and r.symbol == "amqp:delete-on-close:list"):
         r.fail(field, "not a delete-on-close")
@@ -1783,12 +1783,12 @@ class DeleteOnNoLinks(Composite):
 
 
 def encode_delete_on_no_links(w: BytesWriter, value: DeleteOnNoLinks) -> None:
-    """Write a `delete-on-no-links` with its descriptor."""
+    """Write a delete-on-no-links with its descriptor."""
     write_empty_composite(w, 0x2C)
 
 
 def decode_delete_on_no_links(r: Reader) -> DeleteOnNoLinks:
-    """Read a `delete-on-no-links` whose descriptor has been read already."""
+    """Read a delete-on-no-links whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("delete-on-no-links")
     if count > 0:
@@ -1798,7 +1798,7 @@ def decode_delete_on_no_links(r: Reader) -> DeleteOnNoLinks:
 
 
 def read_delete_on_no_links(r: Reader, field: str) -> DeleteOnNoLinks:
-    """Read a `delete-on-no-links` with its descriptor, numeric or symbolic."""
+    """Read a delete-on-no-links with its descriptor, numeric or symbolic."""
     code = r.read_descriptor(field)
     if code != 0x2C and not (code == -1 and r.symbol == "amqp:delete-on-no-links:list"):
         r.fail(field, "not a delete-on-no-links")
@@ -1824,12 +1824,12 @@ class DeleteOnNoMessages(Composite):
 
 
 def encode_delete_on_no_messages(w: BytesWriter, value: DeleteOnNoMessages) -> None:
-    """Write a `delete-on-no-messages` with its descriptor."""
+    """Write a delete-on-no-messages with its descriptor."""
     write_empty_composite(w, 0x2D)
 
 
 def decode_delete_on_no_messages(r: Reader) -> DeleteOnNoMessages:
-    """Read a `delete-on-no-messages` whose descriptor has been read already."""
+    """Read a delete-on-no-messages whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("delete-on-no-messages")
     if count > 0:
@@ -1839,7 +1839,7 @@ def decode_delete_on_no_messages(r: Reader) -> DeleteOnNoMessages:
 
 
 def read_delete_on_no_messages(r: Reader, field: str) -> DeleteOnNoMessages:
-    """Read a `delete-on-no-messages` with its descriptor, numeric or symbolic."""
+    """Read a delete-on-no-messages with its descriptor, numeric or symbolic."""
     code = r.read_descriptor(field)
     if code != 0x2D and not (code == -1 and r.symbol == "amqp:delete-on-no-messages:list"):
         r.fail(field, "not a delete-on-no-messages")
@@ -1865,12 +1865,12 @@ class DeleteOnNoLinksOrMessages(Composite):
 
 
 def encode_delete_on_no_links_or_messages(w: BytesWriter, value: DeleteOnNoLinksOrMessages) -> None:
-    """Write a `delete-on-no-links-or-messages` with its descriptor."""
+    """Write a delete-on-no-links-or-messages with its descriptor."""
     write_empty_composite(w, 0x2E)
 
 
 def decode_delete_on_no_links_or_messages(r: Reader) -> DeleteOnNoLinksOrMessages:
-    """Read a `delete-on-no-links-or-messages` whose descriptor has been read already."""
+    """Read a delete-on-no-links-or-messages whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("delete-on-no-links-or-messages")
     if count > 0:
@@ -1880,7 +1880,7 @@ def decode_delete_on_no_links_or_messages(r: Reader) -> DeleteOnNoLinksOrMessage
 
 
 def read_delete_on_no_links_or_messages(r: Reader, field: str) -> DeleteOnNoLinksOrMessages:
-    """Read a `delete-on-no-links-or-messages` with its descriptor, numeric or symbolic."""
+    """Read a delete-on-no-links-or-messages with its descriptor, numeric or symbolic."""
     code = r.read_descriptor(field)
     if code != 0x2E and not (code == -1 and r.symbol == "amqp:delete-on-no-links-or-messages:list"):
         r.fail(field, "not a delete-on-no-links-or-messages")

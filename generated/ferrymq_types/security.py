@@ -89,7 +89,7 @@ _SASL_CODE_SYS_TEMP: Final = SaslCode.SYS_TEMP
 
 
 def read_sasl_code(r: Reader, field: str) -> SaslCode:
-    """Read a `sasl-code`; raises `DecodeError` for a value that is not a choice."""
+    """Read a sasl-code; raises `DecodeError` for a value that is not a choice."""
     start = r.pos
     value = r.read_ubyte(field)
     if value == 0:
@@ -107,7 +107,7 @@ def read_sasl_code(r: Reader, field: str) -> SaslCode:
 
 
 def write_sasl_code(w: BytesWriter, value: SaslCode, field: str) -> None:
-    """Write a `sasl-code`."""
+    """Write a sasl-code."""
     write_ubyte(w, value, field)
 
 
@@ -141,7 +141,7 @@ class SaslMechanisms(Composite):
 
 
 def encode_sasl_mechanisms(w: BytesWriter, value: SaslMechanisms) -> None:
-    """Write a `sasl-mechanisms` with its descriptor."""
+    """Write a sasl-mechanisms with its descriptor."""
     mark = begin_composite(w, 0x40)
     sasl_server_mechanisms = value.sasl_server_mechanisms
     if not sasl_server_mechanisms:
@@ -153,7 +153,7 @@ def encode_sasl_mechanisms(w: BytesWriter, value: SaslMechanisms) -> None:
 
 
 def decode_sasl_mechanisms(r: Reader) -> SaslMechanisms:
-    """Read a `sasl-mechanisms` whose descriptor has been read already."""
+    """Read a sasl-mechanisms whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("sasl-mechanisms")
     if count > 1:
@@ -170,7 +170,7 @@ def decode_sasl_mechanisms(r: Reader) -> SaslMechanisms:
 
 
 def read_sasl_mechanisms(r: Reader, field: str) -> SaslMechanisms:
-    """Read a `sasl-mechanisms` with its descriptor, numeric or symbolic."""
+    """Read a sasl-mechanisms with its descriptor, numeric or symbolic."""
     code = r.read_descriptor(field)
     if code != 0x40 and not (code == -1 and r.symbol == "amqp:sasl-mechanisms:list"):
         r.fail(field, "not a sasl-mechanisms")
@@ -225,7 +225,7 @@ class SaslInit(Composite):
 
 
 def encode_sasl_init(w: BytesWriter, value: SaslInit) -> None:
-    """Write a `sasl-init` with its descriptor."""
+    """Write a sasl-init with its descriptor."""
     mark = begin_composite(w, 0x41)
     mechanism = value.mechanism
     write_symbol(w, mechanism, "sasl-init.mechanism")
@@ -243,7 +243,7 @@ def encode_sasl_init(w: BytesWriter, value: SaslInit) -> None:
 
 
 def decode_sasl_init(r: Reader) -> SaslInit:
-    """Read a `sasl-init` whose descriptor has been read already."""
+    """Read a sasl-init whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("sasl-init")
     if count > 3:
@@ -266,7 +266,7 @@ def decode_sasl_init(r: Reader) -> SaslInit:
 
 
 def read_sasl_init(r: Reader, field: str) -> SaslInit:
-    """Read a `sasl-init` with its descriptor, numeric or symbolic."""
+    """Read a sasl-init with its descriptor, numeric or symbolic."""
     code = r.read_descriptor(field)
     if code != 0x41 and not (code == -1 and r.symbol == "amqp:sasl-init:list"):
         r.fail(field, "not a sasl-init")
@@ -301,7 +301,7 @@ class SaslChallenge(Composite):
 
 
 def encode_sasl_challenge(w: BytesWriter, value: SaslChallenge) -> None:
-    """Write a `sasl-challenge` with its descriptor."""
+    """Write a sasl-challenge with its descriptor."""
     mark = begin_composite(w, 0x42)
     challenge = value.challenge
     write_binary(w, challenge, "sasl-challenge.challenge")
@@ -309,7 +309,7 @@ def encode_sasl_challenge(w: BytesWriter, value: SaslChallenge) -> None:
 
 
 def decode_sasl_challenge(r: Reader) -> SaslChallenge:
-    """Read a `sasl-challenge` whose descriptor has been read already."""
+    """Read a sasl-challenge whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("sasl-challenge")
     if count > 1:
@@ -324,7 +324,7 @@ def decode_sasl_challenge(r: Reader) -> SaslChallenge:
 
 
 def read_sasl_challenge(r: Reader, field: str) -> SaslChallenge:
-    """Read a `sasl-challenge` with its descriptor, numeric or symbolic."""
+    """Read a sasl-challenge with its descriptor, numeric or symbolic."""
     code = r.read_descriptor(field)
     if code != 0x42 and not (code == -1 and r.symbol == "amqp:sasl-challenge:list"):
         r.fail(field, "not a sasl-challenge")
@@ -359,7 +359,7 @@ class SaslResponse(Composite):
 
 
 def encode_sasl_response(w: BytesWriter, value: SaslResponse) -> None:
-    """Write a `sasl-response` with its descriptor."""
+    """Write a sasl-response with its descriptor."""
     mark = begin_composite(w, 0x43)
     response = value.response
     write_binary(w, response, "sasl-response.response")
@@ -367,7 +367,7 @@ def encode_sasl_response(w: BytesWriter, value: SaslResponse) -> None:
 
 
 def decode_sasl_response(r: Reader) -> SaslResponse:
-    """Read a `sasl-response` whose descriptor has been read already."""
+    """Read a sasl-response whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("sasl-response")
     if count > 1:
@@ -382,7 +382,7 @@ def decode_sasl_response(r: Reader) -> SaslResponse:
 
 
 def read_sasl_response(r: Reader, field: str) -> SaslResponse:
-    """Read a `sasl-response` with its descriptor, numeric or symbolic."""
+    """Read a sasl-response with its descriptor, numeric or symbolic."""
     code = r.read_descriptor(field)
     if code != 0x43 and not (code == -1 and r.symbol == "amqp:sasl-response:list"):
         r.fail(field, "not a sasl-response")
@@ -427,7 +427,7 @@ class SaslOutcome(Composite):
 
 
 def encode_sasl_outcome(w: BytesWriter, value: SaslOutcome) -> None:
-    """Write a `sasl-outcome` with its descriptor."""
+    """Write a sasl-outcome with its descriptor."""
     mark = begin_composite(w, 0x44)
     code = value.code
     write_sasl_code(w, code, "sasl-outcome.code")
@@ -440,7 +440,7 @@ def encode_sasl_outcome(w: BytesWriter, value: SaslOutcome) -> None:
 
 
 def decode_sasl_outcome(r: Reader) -> SaslOutcome:
-    """Read a `sasl-outcome` whose descriptor has been read already."""
+    """Read a sasl-outcome whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("sasl-outcome")
     if count > 2:
@@ -459,7 +459,7 @@ def decode_sasl_outcome(r: Reader) -> SaslOutcome:
 
 
 def read_sasl_outcome(r: Reader, field: str) -> SaslOutcome:
-    """Read a `sasl-outcome` with its descriptor, numeric or symbolic."""
+    """Read a sasl-outcome with its descriptor, numeric or symbolic."""
     code = r.read_descriptor(field)
     if code != 0x44 and not (code == -1 and r.symbol == "amqp:sasl-outcome:list"):
         r.fail(field, "not a sasl-outcome")

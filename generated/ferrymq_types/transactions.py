@@ -99,7 +99,7 @@ class Coordinator(Composite):
 
 
 def encode_coordinator(w: BytesWriter, value: Coordinator) -> None:
-    """Write a `coordinator` with its descriptor."""
+    """Write a coordinator with its descriptor."""
     mark = begin_composite(w, 0x30)
     nulls: i64 = 0
     capabilities = value.capabilities
@@ -111,7 +111,7 @@ def encode_coordinator(w: BytesWriter, value: Coordinator) -> None:
 
 
 def decode_coordinator(r: Reader) -> Coordinator:
-    """Read a `coordinator` whose descriptor has been read already."""
+    """Read a coordinator whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("coordinator")
     if count > 1:
@@ -126,7 +126,7 @@ def decode_coordinator(r: Reader) -> Coordinator:
 
 
 def read_coordinator(r: Reader, field: str) -> Coordinator:
-    """Read a `coordinator` with its descriptor, numeric or symbolic."""
+    """Read a coordinator with its descriptor, numeric or symbolic."""
     code = r.read_descriptor(field)
     if code != 0x30 and not (code == -1 and r.symbol == "amqp:coordinator:list"):
         r.fail(field, "not a coordinator")
@@ -163,7 +163,7 @@ class Declare(Composite):
 
 
 def encode_declare(w: BytesWriter, value: Declare) -> None:
-    """Write a `declare` with its descriptor."""
+    """Write a declare with its descriptor."""
     mark = begin_composite(w, 0x31)
     nulls: i64 = 0
     global_id = value.global_id
@@ -175,7 +175,7 @@ def encode_declare(w: BytesWriter, value: Declare) -> None:
 
 
 def decode_declare(r: Reader) -> Declare:
-    """Read a `declare` whose descriptor has been read already."""
+    """Read a declare whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("declare")
     if count > 1:
@@ -190,7 +190,7 @@ def decode_declare(r: Reader) -> Declare:
 
 
 def read_declare(r: Reader, field: str) -> Declare:
-    """Read a `declare` with its descriptor, numeric or symbolic."""
+    """Read a declare with its descriptor, numeric or symbolic."""
     code = r.read_descriptor(field)
     if code != 0x31 and not (code == -1 and r.symbol == "amqp:declare:list"):
         r.fail(field, "not a declare")
@@ -234,7 +234,7 @@ class Discharge(Composite):
 
 
 def encode_discharge(w: BytesWriter, value: Discharge) -> None:
-    """Write a `discharge` with its descriptor."""
+    """Write a discharge with its descriptor."""
     mark = begin_composite(w, 0x32)
     nulls: i64 = 0
     txn_id = value.txn_id
@@ -248,7 +248,7 @@ def encode_discharge(w: BytesWriter, value: Discharge) -> None:
 
 
 def decode_discharge(r: Reader) -> Discharge:
-    """Read a `discharge` whose descriptor has been read already."""
+    """Read a discharge whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("discharge")
     if count > 2:
@@ -267,7 +267,7 @@ def decode_discharge(r: Reader) -> Discharge:
 
 
 def read_discharge(r: Reader, field: str) -> Discharge:
-    """Read a `discharge` with its descriptor, numeric or symbolic."""
+    """Read a discharge with its descriptor, numeric or symbolic."""
     code = r.read_descriptor(field)
     if code != 0x32 and not (code == -1 and r.symbol == "amqp:discharge:list"):
         r.fail(field, "not a discharge")
@@ -302,7 +302,7 @@ class Declared(Composite):
 
 
 def encode_declared(w: BytesWriter, value: Declared) -> None:
-    """Write a `declared` with its descriptor."""
+    """Write a declared with its descriptor."""
     mark = begin_composite(w, 0x33)
     nulls: i64 = 0
     txn_id = value.txn_id
@@ -311,7 +311,7 @@ def encode_declared(w: BytesWriter, value: Declared) -> None:
 
 
 def decode_declared(r: Reader) -> Declared:
-    """Read a `declared` whose descriptor has been read already."""
+    """Read a declared whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("declared")
     if count > 1:
@@ -326,7 +326,7 @@ def decode_declared(r: Reader) -> Declared:
 
 
 def read_declared(r: Reader, field: str) -> Declared:
-    """Read a `declared` with its descriptor, numeric or symbolic."""
+    """Read a declared with its descriptor, numeric or symbolic."""
     code = r.read_descriptor(field)
     if code != 0x33 and not (code == -1 and r.symbol == "amqp:declared:list"):
         r.fail(field, "not a declared")
@@ -371,7 +371,7 @@ class TransactionalState(Composite):
 
 
 def encode_transactional_state(w: BytesWriter, value: TransactionalState) -> None:
-    """Write a `transactional-state` with its descriptor."""
+    """Write a transactional-state with its descriptor."""
     mark = begin_composite(w, 0x34)
     nulls: i64 = 0
     txn_id = value.txn_id
@@ -385,7 +385,7 @@ def encode_transactional_state(w: BytesWriter, value: TransactionalState) -> Non
 
 
 def decode_transactional_state(r: Reader) -> TransactionalState:
-    """Read a `transactional-state` whose descriptor has been read already."""
+    """Read a transactional-state whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("transactional-state")
     if count > 2:
@@ -404,7 +404,7 @@ def decode_transactional_state(r: Reader) -> TransactionalState:
 
 
 def read_transactional_state(r: Reader, field: str) -> TransactionalState:
-    """Read a `transactional-state` with its descriptor, numeric or symbolic."""
+    """Read a transactional-state with its descriptor, numeric or symbolic."""
     code = r.read_descriptor(field)
     if code != 0x34 and not (code == -1 and r.symbol == "amqp:transactional-state:list"):
         r.fail(field, "not a transactional-state")

@@ -155,14 +155,14 @@ _ROLE_RECEIVER: Final = Role.RECEIVER
 
 
 def read_role(r: Reader, field: str) -> Role:
-    """Read a `role`; raises `DecodeError` for a value that is not a choice."""
+    """Read a role; raises `DecodeError` for a value that is not a choice."""
     if r.read_boolean(field):
         return _ROLE_RECEIVER
     return _ROLE_SENDER
 
 
 def write_role(w: BytesWriter, value: Role, field: str) -> None:
-    """Write a `role`."""
+    """Write a role."""
     write_boolean(w, value.value, field)
 
 
@@ -189,7 +189,7 @@ _SENDER_SETTLE_MODE_MIXED: Final = SenderSettleMode.MIXED
 
 
 def read_sender_settle_mode(r: Reader, field: str) -> SenderSettleMode:
-    """Read a `sender-settle-mode`; raises `DecodeError` for a value that is not a choice."""
+    """Read a sender-settle-mode; raises `DecodeError` for a value that is not a choice."""
     start = r.pos
     value = r.read_ubyte(field)
     if value == 0:
@@ -203,7 +203,7 @@ def read_sender_settle_mode(r: Reader, field: str) -> SenderSettleMode:
 
 
 def write_sender_settle_mode(w: BytesWriter, value: SenderSettleMode, field: str) -> None:
-    """Write a `sender-settle-mode`."""
+    """Write a sender-settle-mode."""
     write_ubyte(w, value, field)
 
 
@@ -226,7 +226,7 @@ _RECEIVER_SETTLE_MODE_SECOND: Final = ReceiverSettleMode.SECOND
 
 
 def read_receiver_settle_mode(r: Reader, field: str) -> ReceiverSettleMode:
-    """Read a `receiver-settle-mode`; raises `DecodeError` for a value that is not a choice."""
+    """Read a receiver-settle-mode; raises `DecodeError` for a value that is not a choice."""
     start = r.pos
     value = r.read_ubyte(field)
     if value == 0:
@@ -238,7 +238,7 @@ def read_receiver_settle_mode(r: Reader, field: str) -> ReceiverSettleMode:
 
 
 def write_receiver_settle_mode(w: BytesWriter, value: ReceiverSettleMode, field: str) -> None:
-    """Write a `receiver-settle-mode`."""
+    """Write a receiver-settle-mode."""
     write_ubyte(w, value, field)
 
 
@@ -462,7 +462,7 @@ class Open(Composite):
 
 
 def encode_open(w: BytesWriter, value: Open) -> None:
-    """Write a `open` with its descriptor."""
+    """Write an open with its descriptor."""
     mark = begin_composite(w, 0x10)
     container_id = value.container_id
     write_string(w, container_id, "open.container-id")
@@ -509,7 +509,7 @@ def encode_open(w: BytesWriter, value: Open) -> None:
 
 
 def decode_open(r: Reader) -> Open:
-    """Read a `open` whose descriptor has been read already."""
+    """Read an open whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("open")
     if count > 10:
@@ -560,10 +560,10 @@ def decode_open(r: Reader) -> Open:
 
 
 def read_open(r: Reader, field: str) -> Open:
-    """Read a `open` with its descriptor, numeric or symbolic."""
+    """Read an open with its descriptor, numeric or symbolic."""
     code = r.read_descriptor(field)
     if code != 0x10 and not (code == -1 and r.symbol == "amqp:open:list"):
-        r.fail(field, "not a open")
+        r.fail(field, "not an open")
     return decode_open(r)
 
 
@@ -658,7 +658,7 @@ class Begin(Composite):
 
 
 def encode_begin(w: BytesWriter, value: Begin) -> None:
-    """Write a `begin` with its descriptor."""
+    """Write a begin with its descriptor."""
     mark = begin_composite(w, 0x11)
     remote_channel = value.remote_channel
     if remote_channel is None:
@@ -692,7 +692,7 @@ def encode_begin(w: BytesWriter, value: Begin) -> None:
 
 
 def decode_begin(r: Reader) -> Begin:
-    """Read a `begin` whose descriptor has been read already."""
+    """Read a begin whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("begin")
     if count > 8:
@@ -735,7 +735,7 @@ def decode_begin(r: Reader) -> Begin:
 
 
 def read_begin(r: Reader, field: str) -> Begin:
-    """Read a `begin` with its descriptor, numeric or symbolic."""
+    """Read a begin with its descriptor, numeric or symbolic."""
     code = r.read_descriptor(field)
     if code != 0x11 and not (code == -1 and r.symbol == "amqp:begin:list"):
         r.fail(field, "not a begin")
@@ -889,7 +889,7 @@ class Attach(Composite):
 
 
 def encode_attach(w: BytesWriter, value: Attach) -> None:
-    """Write a `attach` with its descriptor."""
+    """Write an attach with its descriptor."""
     mark = begin_composite(w, 0x12)
     name = value.name
     write_string(w, name, "attach.name")
@@ -947,7 +947,7 @@ def encode_attach(w: BytesWriter, value: Attach) -> None:
 
 
 def decode_attach(r: Reader) -> Attach:
-    """Read a `attach` whose descriptor has been read already."""
+    """Read an attach whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("attach")
     if count > 14:
@@ -1014,10 +1014,10 @@ def decode_attach(r: Reader) -> Attach:
 
 
 def read_attach(r: Reader, field: str) -> Attach:
-    """Read a `attach` with its descriptor, numeric or symbolic."""
+    """Read an attach with its descriptor, numeric or symbolic."""
     code = r.read_descriptor(field)
     if code != 0x12 and not (code == -1 and r.symbol == "amqp:attach:list"):
-        r.fail(field, "not a attach")
+        r.fail(field, "not an attach")
     return decode_attach(r)
 
 
@@ -1139,7 +1139,7 @@ class Flow(Composite):
 
 
 def encode_flow(w: BytesWriter, value: Flow) -> None:
-    """Write a `flow` with its descriptor."""
+    """Write a flow with its descriptor."""
     mark = begin_composite(w, 0x13)
     next_incoming_id = value.next_incoming_id
     if next_incoming_id is None:
@@ -1185,7 +1185,7 @@ def encode_flow(w: BytesWriter, value: Flow) -> None:
 
 
 def decode_flow(r: Reader) -> Flow:
-    """Read a `flow` whose descriptor has been read already."""
+    """Read a flow whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("flow")
     if count > 11:
@@ -1240,7 +1240,7 @@ def decode_flow(r: Reader) -> Flow:
 
 
 def read_flow(r: Reader, field: str) -> Flow:
-    """Read a `flow` with its descriptor, numeric or symbolic."""
+    """Read a flow with its descriptor, numeric or symbolic."""
     code = r.read_descriptor(field)
     if code != 0x13 and not (code == -1 and r.symbol == "amqp:flow:list"):
         r.fail(field, "not a flow")
@@ -1368,7 +1368,7 @@ class Transfer(Composite):
 
 
 def encode_transfer(w: BytesWriter, value: Transfer) -> None:
-    """Write a `transfer` with its descriptor."""
+    """Write a transfer with its descriptor."""
     mark = begin_composite(w, 0x14)
     handle = value.handle
     write_uint(w, handle, "transfer.handle")
@@ -1414,7 +1414,7 @@ def encode_transfer(w: BytesWriter, value: Transfer) -> None:
 
 
 def decode_transfer(r: Reader) -> Transfer:
-    """Read a `transfer` whose descriptor has been read already."""
+    """Read a transfer whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("transfer")
     if count > 11:
@@ -1469,7 +1469,7 @@ def decode_transfer(r: Reader) -> Transfer:
 
 
 def read_transfer(r: Reader, field: str) -> Transfer:
-    """Read a `transfer` with its descriptor, numeric or symbolic."""
+    """Read a transfer with its descriptor, numeric or symbolic."""
     code = r.read_descriptor(field)
     if code != 0x14 and not (code == -1 and r.symbol == "amqp:transfer:list"):
         r.fail(field, "not a transfer")
@@ -1551,7 +1551,7 @@ class Disposition(Composite):
 
 
 def encode_disposition(w: BytesWriter, value: Disposition) -> None:
-    """Write a `disposition` with its descriptor."""
+    """Write a disposition with its descriptor."""
     mark = begin_composite(w, 0x15)
     role = value.role
     write_role(w, role, "disposition.role")
@@ -1575,7 +1575,7 @@ def encode_disposition(w: BytesWriter, value: Disposition) -> None:
 
 
 def decode_disposition(r: Reader) -> Disposition:
-    """Read a `disposition` whose descriptor has been read already."""
+    """Read a disposition whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("disposition")
     if count > 6:
@@ -1610,7 +1610,7 @@ def decode_disposition(r: Reader) -> Disposition:
 
 
 def read_disposition(r: Reader, field: str) -> Disposition:
-    """Read a `disposition` with its descriptor, numeric or symbolic."""
+    """Read a disposition with its descriptor, numeric or symbolic."""
     code = r.read_descriptor(field)
     if code != 0x15 and not (code == -1 and r.symbol == "amqp:disposition:list"):
         r.fail(field, "not a disposition")
@@ -1663,7 +1663,7 @@ class Detach(Composite):
 
 
 def encode_detach(w: BytesWriter, value: Detach) -> None:
-    """Write a `detach` with its descriptor."""
+    """Write a detach with its descriptor."""
     mark = begin_composite(w, 0x16)
     handle = value.handle
     write_uint(w, handle, "detach.handle")
@@ -1678,7 +1678,7 @@ def encode_detach(w: BytesWriter, value: Detach) -> None:
 
 
 def decode_detach(r: Reader) -> Detach:
-    """Read a `detach` whose descriptor has been read already."""
+    """Read a detach whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("detach")
     if count > 3:
@@ -1701,7 +1701,7 @@ def decode_detach(r: Reader) -> Detach:
 
 
 def read_detach(r: Reader, field: str) -> Detach:
-    """Read a `detach` with its descriptor, numeric or symbolic."""
+    """Read a detach with its descriptor, numeric or symbolic."""
     code = r.read_descriptor(field)
     if code != 0x16 and not (code == -1 and r.symbol == "amqp:detach:list"):
         r.fail(field, "not a detach")
@@ -1737,7 +1737,7 @@ class End(Composite):
 
 
 def encode_end(w: BytesWriter, value: End) -> None:
-    """Write a `end` with its descriptor."""
+    """Write an end with its descriptor."""
     mark = begin_composite(w, 0x17)
     error = value.error
     if error is None:
@@ -1748,7 +1748,7 @@ def encode_end(w: BytesWriter, value: End) -> None:
 
 
 def decode_end(r: Reader) -> End:
-    """Read a `end` whose descriptor has been read already."""
+    """Read an end whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("end")
     if count > 1:
@@ -1763,10 +1763,10 @@ def decode_end(r: Reader) -> End:
 
 
 def read_end(r: Reader, field: str) -> End:
-    """Read a `end` with its descriptor, numeric or symbolic."""
+    """Read an end with its descriptor, numeric or symbolic."""
     code = r.read_descriptor(field)
     if code != 0x17 and not (code == -1 and r.symbol == "amqp:end:list"):
-        r.fail(field, "not a end")
+        r.fail(field, "not an end")
     return decode_end(r)
 
 
@@ -1799,7 +1799,7 @@ class Close(Composite):
 
 
 def encode_close(w: BytesWriter, value: Close) -> None:
-    """Write a `close` with its descriptor."""
+    """Write a close with its descriptor."""
     mark = begin_composite(w, 0x18)
     error = value.error
     if error is None:
@@ -1810,7 +1810,7 @@ def encode_close(w: BytesWriter, value: Close) -> None:
 
 
 def decode_close(r: Reader) -> Close:
-    """Read a `close` whose descriptor has been read already."""
+    """Read a close whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("close")
     if count > 1:
@@ -1825,7 +1825,7 @@ def decode_close(r: Reader) -> Close:
 
 
 def read_close(r: Reader, field: str) -> Close:
-    """Read a `close` with its descriptor, numeric or symbolic."""
+    """Read a close with its descriptor, numeric or symbolic."""
     code = r.read_descriptor(field)
     if code != 0x18 and not (code == -1 and r.symbol == "amqp:close:list"):
         r.fail(field, "not a close")
@@ -1877,7 +1877,7 @@ class Error(Composite):
 
 
 def encode_error(w: BytesWriter, value: Error) -> None:
-    """Write a `error` with its descriptor."""
+    """Write an error with its descriptor."""
     mark = begin_composite(w, 0x1D)
     nulls: i64 = 0
     condition = value.condition
@@ -1899,7 +1899,7 @@ def encode_error(w: BytesWriter, value: Error) -> None:
 
 
 def decode_error(r: Reader) -> Error:
-    """Read a `error` whose descriptor has been read already."""
+    """Read an error whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("error")
     if count > 3:
@@ -1922,10 +1922,10 @@ def decode_error(r: Reader) -> Error:
 
 
 def read_error(r: Reader, field: str) -> Error:
-    """Read a `error` with its descriptor, numeric or symbolic."""
+    """Read an error with its descriptor, numeric or symbolic."""
     code = r.read_descriptor(field)
     if code != 0x1D and not (code == -1 and r.symbol == "amqp:error:list"):
-        r.fail(field, "not a error")
+        r.fail(field, "not an error")
     return decode_error(r)
 
 
