@@ -60,6 +60,10 @@ class Channels:
     def release(self, session: Session) -> None:
         """Both sides have ended the session: its channels are free again."""
         self.by_local.pop(session.channel, None)
+        self.unmap_remote(session)
+
+    def unmap_remote(self, session: Session) -> None:
+        """The peer has ended the session and may begin another on its channel (§2.5.2)."""
         if self.by_remote.get(session.remote_channel) is session:
             del self.by_remote[session.remote_channel]
 

@@ -26,7 +26,9 @@ from typing import TYPE_CHECKING, Final, final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
+from ferrymq.engine.answers import answer_to
 from ferrymq.engine.channels import Channels
+from ferrymq.engine.dispatch import dispatch
 from ferrymq.engine.events import (
     Authenticated,
     CloseReceived,
@@ -65,21 +67,8 @@ from ferrymq.errors import (
     Scope,
     TransportError,
 )
-from ferrymq_codec.reader import Reader
 from ferrymq_types.security import SaslCode
-from ferrymq_types.transport import (
-    Attach,
-    Begin,
-    Close,
-    Detach,
-    End,
-    Error,
-    Open,
-    decode_disposition,
-    decode_flow,
-    decode_transfer,
-)
-from ferrymq_types.unions import decode_frame
+from ferrymq_types.transport import Begin, Close, Error, Open
 
 if TYPE_CHECKING:
     from ferrymq_codec.composite import Composite
@@ -89,6 +78,20 @@ _HEADER: Final = 0
 _SASL: Final = 1
 _AMQP: Final = 2
 _DONE: Final = 3
+
+# One side has closed in due form, so the end of the transport is no surprise.
+_CLOSE_SEEN: Final = (
+    ConnectionState.CLOSE_SENT,
+    ConnectionState.DISCARDING,
+    ConnectionState.CLOSE_RCVD,
+)
+# We have sent a close: nothing more may follow it.
+_CLOSING: Final = (
+    ConnectionState.OC_PIPE,
+    ConnectionState.CLOSE_PIPE,
+    ConnectionState.CLOSE_SENT,
+    ConnectionState.DISCARDING,
+)
 
 # Before the opens are exchanged nobody is known; nothing large is expected or kept.
 MAX_EARLY_FRAME: Final = 8192
@@ -118,7 +121,9 @@ class Connection:
         "_stage",
         "_header_sent",
         "_sasl",
+        "_open_called",
         "_open_wanted",
+        "_closed_early",
         "_input",
     )
 
@@ -145,7 +150,10 @@ class Connection:
         self._stage: i64 = _HEADER
         self._header_sent: int = -1
         self._sasl = SaslExchange(self)
+        self._open_called = False
         self._open_wanted = False
+        # The peer's close followed its open before we had answered that.
+        self._closed_early = False
         self._input = FrameInput()
         if settings.initiator:
             self._send_header(AMQP_PROTOCOL if settings.sasl is None else SASL_PROTOCOL)
@@ -200,18 +208,22 @@ class Connection:
                     f"nothing received for the idle time-out of {self.settings.idle_time_out} s",
                 )
             )
-        elif timers.keepalive(now) and self._stage == _AMQP:
+        elif timers.keepalive(now) and (self.opened or self.state is ConnectionState.CLOSE_RCVD):
+            # Nothing may come before our open or after our close, not even an empty frame.
             self.output.write(EMPTY_FRAME)
 
     def open(self) -> None:
         """Send our open, now or as soon as the layers below it are through.
 
-        Raises `LocalProtocolError` when it was sent before.
+        Does nothing when the connection is closed or over already. Raises
+        `LocalProtocolError` when called a second time.
         """
-        if self._open_wanted or self.finished:
+        if self._open_called:
             raise _illegal("the connection has been opened before")
-        self._open_wanted = True
-        self._try_open()
+        self._open_called = True
+        if not self.finished:
+            self._open_wanted = True
+            self._try_open()
 
     def begin(self) -> Session:
         """Begin a session. Raises `LocalProtocolError` before our open or if no channel is free."""
@@ -239,15 +251,15 @@ class Connection:
         if self.finished:
             return
         event = ConnectionInput.SEND_CLOSE if error is None else ConnectionInput.SEND_CLOSE_ERROR
-        if (self.state, event) not in CONNECTION_TABLE:
-            if self.state in (ConnectionState.CLOSE_SENT, ConnectionState.DISCARDING):
-                return
-            if self.state not in (ConnectionState.HDR_EXCH, ConnectionState.OPEN_RCVD):
-                self._terminate(None)
-                return
+        if self.state in _CLOSING:
+            return
+        if self.state in (ConnectionState.HDR_EXCH, ConnectionState.OPEN_RCVD):
             # A close must follow an open (AMQP 1.0 §2.4.3).
             self._open_wanted = True
             self._try_open()
+        if (self.state, event) not in CONNECTION_TABLE:
+            self._terminate(self.failure)
+            return
         self._flush_sessions()
         self._send(0, Close(error=error))
         self._transition(event)
@@ -259,20 +271,29 @@ class Connection:
             self._terminate(self.failure)
 
     def accept_authentication(self) -> None:
-        """Answer `AuthenticationRequested`: the credentials are good. Input goes on."""
-        self._sasl.accept()
-        self._read()
+        """Answer `AuthenticationRequested`: the credentials are good. Input goes on.
+
+        Does nothing when the connection is over. Raises `LocalProtocolError` if
+        there is nothing to answer.
+        """
+        if not self.finished:
+            self._sasl.accept()
+            self._read()
 
     def reject_authentication(self, code: SaslCode = SaslCode.AUTH) -> None:
-        """Answer `AuthenticationRequested`: the credentials are bad. The transport ends."""
-        self._sasl.reject(code)
+        """Answer `AuthenticationRequested`: the credentials are bad. The transport ends.
+
+        As `accept_authentication` otherwise.
+        """
+        if not self.finished:
+            self._sasl.reject(code)
 
     def receive_eof(self, now: float) -> None:
         """The transport has ended; nothing more will arrive."""
         self._now = now
         if self.finished:
             return
-        if self.state in (ConnectionState.CLOSE_SENT, ConnectionState.DISCARDING):
+        if self.failure is not None or self.state in _CLOSE_SEEN:
             self._terminate(self.failure)
         elif self._stage == _SASL and self.settings.initiator:
             self._terminate(AuthenticationError("the server ended the transport during SASL"))
@@ -300,7 +321,12 @@ class Connection:
                 return
             except RemoteProtocolError as error:
                 session = self.channels.by_remote.get(self._input.channel)
-                if error.scope is Scope.SESSION and session is not None:
+                if (
+                    error.scope is Scope.SESSION
+                    and session is not None
+                    # An end cannot come before our open; then the connection pays.
+                    and self.state is not ConnectionState.OPEN_RCVD
+                ):
                     session._fail(error)
                 else:
                     self._violated(error)
@@ -313,79 +339,26 @@ class Connection:
             stage = self._stage
             if stage == _AMQP:
                 limit: i64 = self.settings.max_frame_size
-                if not self._receiving and limit > MAX_EARLY_FRAME:
+                if self.remote_open is None and limit > MAX_EARLY_FRAME:
                     limit = MAX_EARLY_FRAME
                 if not input.next_frame(limit, AMQP_FRAME):
                     return
                 if input.reader.pos < input.reader.end:
-                    self._on_frame(input.reader, input.channel)
+                    dispatch(self, input.reader, input.channel)
             elif stage == _HEADER:
                 header = input.next_header()
                 if header is None:
                     return
                 self._on_header(header)
             elif stage == _SASL:
-                if self._sasl.waiting or not input.next_frame(MAX_EARLY_FRAME, SASL_FRAME):
+                if self._sasl.waiting:
+                    input.hold()
+                    return
+                if not input.next_frame(MAX_EARLY_FRAME, SASL_FRAME):
                     return
                 self._sasl.on_frame(input.reader)
             else:
                 return
-
-    def _on_frame(self, reader: Reader, channel: i64) -> None:
-        """One AMQP frame; the reader stands at its body."""
-        body = reader.pos
-        end = reader.end
-        code = reader.read_descriptor("frame")
-        if self._receiving and 0x13 <= code <= 0x15:
-            session = self.channels.get(channel, code)
-            if code == 0x14:
-                transfer = decode_transfer(reader)
-                if session.open_for_input:
-                    session._on_transfer(transfer, reader.data[reader.pos : end])
-                return
-            if code == 0x15:
-                disposition = decode_disposition(reader)
-                self._expect_end(reader)
-                if session.open_for_input:
-                    session._on_disposition(disposition)
-                return
-            flow = decode_flow(reader)
-            self._expect_end(reader)
-            if session.open_for_input:
-                session._on_flow(flow)
-            return
-        reader.pos = body
-        frame = decode_frame(reader, "frame")
-        self._expect_end(reader)
-        if isinstance(frame, Close):
-            self._on_close(frame)
-        elif self.state in (ConnectionState.CLOSE_SENT, ConnectionState.DISCARDING):
-            return
-        elif isinstance(frame, Open):
-            self._on_open(frame)
-        elif not self._receiving:
-            raise RemoteProtocolError(
-                "amqp:illegal-state", f"{type(frame).__name__.lower()} frame before the open"
-            )
-        elif isinstance(frame, Begin):
-            self._on_begin(frame, channel)
-        else:
-            session = self.channels.get(channel, code)
-            if isinstance(frame, End):
-                session._on_end(frame.error)
-            elif not session.open_for_input:
-                return
-            elif isinstance(frame, Attach):
-                session._on_attach(frame)
-            elif isinstance(frame, Detach):
-                session._on_detach(frame)
-
-    def _expect_end(self, reader: Reader) -> None:
-        if reader.pos != reader.end:
-            raise RemoteProtocolError(
-                "amqp:connection:framing-error",
-                f"{reader.end - reader.pos} bytes after the performative of a frame",
-            )
 
     # -- layers ------------------------------------------------------------------
 
@@ -461,6 +434,8 @@ class Connection:
             ),
         )
         self._transition(ConnectionInput.SEND_OPEN)
+        if self._closed_early:
+            self._transition(ConnectionInput.RECV_CLOSE)
         self._handshaken()
 
     def _on_open(self, open: Open) -> None:
@@ -484,8 +459,11 @@ class Connection:
             self._timers.handshake_due = None
 
     def _on_close(self, close: Close) -> None:
-        if not self._transition(ConnectionInput.RECV_CLOSE):
+        if self._closed_early or not self._transition(ConnectionInput.RECV_CLOSE):
             raise RemoteProtocolError("amqp:illegal-state", f"close in state {self.state.name}")
+        if self.state is ConnectionState.OPEN_RCVD:
+            self._closed_early = True
+            self._receiving = False
         error = close.error
         if self.failure is None and error is not None:
             self.failure = ConnectionClosed("the peer closed the connection", error)
@@ -496,15 +474,15 @@ class Connection:
 
     def _violated(self, error: RemoteProtocolError) -> None:
         """The peer broke a rule that costs it the connection."""
-        if self._stage == _SASL:
+        if self._stage == _SASL and not self.settings.initiator:
             self._sasl.refuse(SaslCode.SYS_PERM, error.description)
             return
         if self.failure is None:
             self.failure = error
-        if self._stage == _AMQP and self.state is not ConnectionState.CLOSE_RCVD:
-            self.close(Error(condition=error.condition, description=error.description))
+        if self._stage == _AMQP and self.state is not ConnectionState.CLOSE_PIPE:
+            self.close(answer_to(error))
         else:
-            self._terminate(error)
+            self._terminate(self.failure)
 
     def _terminate(self, error: AmqpError | None) -> None:
         if self.finished:
@@ -574,7 +552,11 @@ class Connection:
             session._flush()
 
     def _send(self, channel: i64, performative: Composite) -> None:
-        """Write one frame. Raises `EncodeError` and writes nothing if a value does not fit."""
+        """Write one frame.
+
+        Writes nothing and raises `EncodeError` if a value does not fit its type,
+        `LocalProtocolError` if the frame is larger than the peer takes.
+        """
         output = self.output
         mark = begin_frame(output, channel)
         try:
@@ -582,7 +564,14 @@ class Connection:
         except EncodeError:
             output.truncate(mark)
             raise
-        end_frame(output, mark)
+        size = end_frame(output, mark)
+        if size > self.remote_max_frame_size and self.remote_open is not None:
+            output.truncate(mark)
+            raise LocalProtocolError(
+                "amqp:frame-size-too-small",
+                f"{type(performative).__name__.lower()} of {size} bytes; "
+                f"the peer takes frames of at most {self.remote_max_frame_size}",
+            )
 
 
 def _illegal(description: str) -> LocalProtocolError:

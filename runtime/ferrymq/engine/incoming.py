@@ -13,7 +13,12 @@ from mypy_extensions import i64
 
 from ferrymq.engine.delivery import IncomingDelivery
 from ferrymq.engine.dispositions import PendingDisposition, joinable, live_ids
-from ferrymq.engine.events import DeliveryAborted, DeliveryReceived, SettlementReceived
+from ferrymq.engine.events import (
+    DeliveryAborted,
+    DeliveryReceived,
+    DrainCompleted,
+    SettlementReceived,
+)
 from ferrymq.errors import RemoteProtocolError, Scope
 from ferrymq_types.transport import Disposition, Role, Transfer
 
@@ -58,6 +63,8 @@ class IncomingHalf:
             link.partial = None
             link._count_delivery()
             self.session.connection._emit(DeliveryAborted(link))
+            if link.drain:
+                self._check_drained(link)
             return
         if transfer.settled:
             # Settled on any frame settles the whole delivery (AMQP 1.0 §2.7.5).
@@ -94,6 +101,14 @@ class IncomingHalf:
         if not partial.remote_settled:
             self.unsettled[partial.id] = partial
         self.session.connection._emit(DeliveryReceived(link, partial))
+        if link.drain:
+            self._check_drained(link)
+
+    def _check_drained(self, link: ReceiverLink) -> None:
+        """A drain is over as soon as deliveries have used up the credit."""
+        if link.credit == 0:
+            link.drain = False
+            self.session.connection._emit(DrainCompleted(link))
 
     def _first_frame(self, transfer: Transfer, link: ReceiverLink) -> IncomingDelivery:
         id = transfer.delivery_id
@@ -111,7 +126,7 @@ class IncomingHalf:
                 f"delivery-tag of {len(tag)} bytes on link {link.name!r}; at most 32 are allowed",
                 Scope.SESSION,
             )
-        if link.credit <= 0:
+        if link.allowance <= 0:
             raise RemoteProtocolError(
                 "amqp:link:transfer-limit-exceeded",
                 f"transfer of delivery {id} on link {link.name!r} without credit",

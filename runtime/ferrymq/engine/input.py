@@ -54,6 +54,10 @@ class FrameInput:
         """How many bytes are held, unread."""
         return self._buffered if self._chunks else len(self.data) - self._pos
 
+    def hold(self) -> None:
+        """Reading pauses: join whatever comes, for nobody says how much will be needed."""
+        self._needed = 0
+
     def clear(self) -> None:
         """Forget everything that is unread."""
         self.data = b""

@@ -116,11 +116,11 @@ class Link:
     ) -> None:
         """Answer the peer's attach. Termini left out are echoed as the peer gave them.
 
-        Does nothing when the session is over. Raises `LocalProtocolError` if the
-        link was answered already.
+        Does nothing when the link or its session is over. Raises
+        `LocalProtocolError` if the link was answered already or its session was not.
         """
         remote = self.remote_attach
-        if self._over():
+        if self.local_detached or self._over():
             return
         if self.initiated or remote is None or self.state is not LinkState.ATTACH_RCVD:
             raise illegal(f"link {self.name!r} has no attach of the peer to answer")
@@ -135,7 +135,7 @@ class Link:
         The terminus the peer asked us to be is the null one.
         """
         remote = self.remote_attach
-        if self._over():
+        if self.local_detached or self._over():
             return
         if self.initiated or remote is None or self.state is not LinkState.ATTACH_RCVD:
             raise illegal(f"link {self.name!r} has no attach of the peer to answer")
@@ -189,7 +189,7 @@ class Link:
     ) -> None:
         session = self.session
         if not session.open_for_output:
-            return
+            raise illegal(f"link {self.name!r}: the begin of its session has not been answered")
         handle = session._free_handle()
         session._send(
             Attach(
@@ -215,9 +215,9 @@ class Link:
 
     def _send_detach(self, closed: bool, error: Error | None) -> None:
         session = self.session
-        self.local_detached = True
         if session.open_for_output:
             session._send(Detach(handle=self.handle, closed=closed, error=error))
+        self.local_detached = True
         self._transition(LinkInput.SEND_DETACH)
         session._forget_deliveries(self)
         if self.state is LinkState.DETACHED:
@@ -226,7 +226,16 @@ class Link:
     def _on_attach(self, attach: Attach) -> None:
         self.remote_attach = attach
         self.remote_handle = attach.handle
-        self._agree_settle_modes(attach.snd_settle_mode, attach.rcv_settle_mode)
+        snd = attach.snd_settle_mode
+        rcv = attach.rcv_settle_mode
+        if self.initiated:
+            # Each end decides its own mode; what the other says of it was a wish
+            # (AMQP 1.0 §2.7.3).
+            if self.is_sender:
+                snd = self.snd_settle_mode
+            else:
+                rcv = self.rcv_settle_mode
+        self._agree_settle_modes(snd, rcv)
         self.remote_max_message_size = attach.max_message_size or 0
         if not self.is_sender and attach.initial_delivery_count is not None:
             self.delivery_count = attach.initial_delivery_count
@@ -284,7 +293,7 @@ class SenderLink(Link):
 
         Raises `LocalProtocolError` when the link is not attached or has no
         credit, or when the message is larger than the receiver takes;
-        `EncodeError` for a tag of more than 32 bytes.
+        `EncodeError` for a tag of more than 32 bytes or a format of more than 32 bits.
         """
         if not self.usable:
             raise illegal(f"link {self.name!r} is not attached")
@@ -307,6 +316,10 @@ class SenderLink(Link):
             tag = int(self._next_tag & 0xFFFFFFFF).to_bytes(4, "big")
         elif len(tag) > 32:
             raise EncodeError("transfer.delivery-tag", f"{len(tag)} bytes; at most 32 are allowed")
+        if not 0 <= message_format <= 0xFFFFFFFF:
+            raise EncodeError("transfer.message-format", f"{message_format} is not a uint")
+        if state is not None:
+            self.session.outgoing.expect_room(state)
         if self.always_settled:
             settled = True
         elif self.never_settled:
@@ -345,9 +358,8 @@ class SenderLink(Link):
         seen = flow.delivery_count
         credit = flow.link_credit
         limit: i64 = 0 if credit is None else credit
-        if seen is not None:
-            # A receiver that has not seen our attach yet counts from our initial count.
-            limit += serial_diff(seen, self.delivery_count)
+        # A receiver that has not seen our attach yet counts from our initial count, which is 0.
+        limit += serial_diff(0 if seen is None else seen, self.delivery_count)
         self.credit = limit if limit > 0 else 0
         self.drain = flow.drain
         self.flow_properties = flow.properties
@@ -364,21 +376,28 @@ class SenderLink(Link):
 class ReceiverLink(Link):
     """The end of a link that receives. No message comes until credit is given."""
 
-    __slots__ = ("available", "partial")
+    __slots__ = ("available", "partial", "allowance")
 
     def __init__(self, session: Session, name: str, initiated: bool) -> None:
         super().__init__(session, name, initiated, False)
         # What the sender said it holds beyond the credit, as of its latest flow.
         self.available: i64 = 0
         self.partial: IncomingDelivery | None = None
+        # Deliveries the sender may take for allowed: it learns late of credit taken back.
+        self.allowance: i64 = 0
 
     def set_credit(self, credit: int) -> None:
         """Allow the sender `credit` deliveries from now on, and end a drain.
 
         May follow our own attach at once. Does nothing when the link is detached.
+        Raises `LocalProtocolError` for a credit that is no 32-bit number.
         """
+        if not 0 <= credit <= 0xFFFFFFFF:
+            raise illegal(f"credit {credit}: it must be 0 … 4294967295")
         if self.usable or self.state is LinkState.ATTACH_SENT:
             self.credit = credit
+            if self.allowance < credit:
+                self.allowance = credit
             self.drain = False
             self.session._send_link_flow(self)
 
@@ -420,6 +439,7 @@ class ReceiverLink(Link):
         self.delivery_count = (self.delivery_count + 1) & 0xFFFFFFFF
         if self.credit > 0:
             self.credit -= 1
+        self.allowance -= 1
 
     def _fill_flow(self, flow: Flow) -> None:
         # Until the sender's attach came, its count is not known (AMQP 1.0 §2.7.4).
@@ -435,6 +455,7 @@ class ReceiverLink(Link):
             if advanced > 0:
                 self.delivery_count = count
                 self.credit = self.credit - advanced if advanced < self.credit else 0
+                self.allowance = self.allowance - advanced if advanced < self.allowance else 0
         available = flow.available
         self.available = 0 if available is None else available
         if self.drain and self.credit == 0:

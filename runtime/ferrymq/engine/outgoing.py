@@ -8,8 +8,9 @@ waits in `_backlog` in order, cut in the middle of a delivery if need be.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
+from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 from ferrymq.engine.delivery import OutgoingDelivery
@@ -17,12 +18,16 @@ from ferrymq.engine.dispositions import PendingDisposition, joinable, live_ids
 from ferrymq.engine.events import OutcomeReceived
 from ferrymq.engine.frames import begin_frame, end_frame
 from ferrymq.engine.serial import serial_add, serial_diff
+from ferrymq.errors import LocalProtocolError, Scope
 from ferrymq_types.transport import Disposition, Flow, Role, Transfer, encode_transfer
 
 if TYPE_CHECKING:
     from ferrymq.engine.link import Link
     from ferrymq.engine.session import Session
     from ferrymq_types.unions import DeliveryState
+
+# What a transfer frame takes at most without its state, and some bytes for the message.
+TRANSFER_ROOM: Final = 128
 
 
 @final
@@ -61,12 +66,7 @@ class OutgoingHalf:
     # -- transfers -----------------------------------------------------------
 
     def send(self, delivery: OutgoingDelivery, payload: bytes, message_format: int) -> None:
-        """Number the delivery and send it, or as much of it as the window admits."""
-        id = self._next_delivery_id
-        delivery.id = id
-        self._next_delivery_id = serial_add(id, 1)
-        if not delivery.settled:
-            self.unsettled[id] = delivery
+        """Send the delivery, or as much of it as the window admits."""
         if self._backlog:
             delivery.link.parked += 1
             self._backlog.append(_Parked(delivery, payload, 0, message_format))
@@ -92,6 +92,13 @@ class OutgoingHalf:
             self.next_id = (self.next_id + 1) & 0xFFFFFFFF
             mark = begin_frame(w, channel)
             if offset == 0:
+                # Numbered only now: the peer expects ids without gaps, and a delivery
+                # that still waits may never be sent.
+                id = self._next_delivery_id
+                self._next_delivery_id = serial_add(id, 1)
+                delivery.id = id
+                if not delivery.settled:
+                    self.unsettled[id] = delivery
                 transfer = Transfer(
                     handle=delivery.link.handle,
                     delivery_id=delivery.id,
@@ -118,6 +125,18 @@ class OutgoingHalf:
             end_frame(w, mark)
             offset += room
         return offset
+
+    def expect_room(self, state: DeliveryState) -> None:
+        """Raise `LocalProtocolError` unless a transfer with the state fits into one frame."""
+        w = BytesWriter()
+        state.encode(w)
+        limit: i64 = self.session.connection.remote_max_frame_size
+        if len(w) + TRANSFER_ROOM > limit:
+            raise LocalProtocolError(
+                "amqp:frame-size-too-small",
+                f"delivery state of {len(w)} bytes; the peer takes frames of at most {limit}",
+                Scope.LINK,
+            )
 
     def _drain_backlog(self) -> None:
         backlog = self._backlog

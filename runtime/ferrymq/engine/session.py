@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
+from ferrymq.engine.answers import answer_to
 from ferrymq.engine.events import (
     AttachReceived,
     BeginReceived,
@@ -24,7 +25,7 @@ from ferrymq.engine.events import (
 from ferrymq.engine.incoming import IncomingHalf
 from ferrymq.engine.link import Link, ReceiverLink, SenderLink
 from ferrymq.engine.outgoing import OutgoingHalf
-from ferrymq.engine.states import SESSION_TABLE, SessionInput, SessionState
+from ferrymq.engine.states import SESSION_TABLE, ConnectionState, SessionInput, SessionState
 from ferrymq.errors import (
     AmqpError,
     LocalProtocolError,
@@ -82,6 +83,7 @@ class Session:
         "_handle_max",
         "touched",
         "_last_link",
+        "_remote_ended",
         "_reported",
     )
 
@@ -109,6 +111,8 @@ class Session:
         self.touched = False
         # The link of the latest transfer: most transfers follow one on the same link.
         self._last_link: ReceiverLink | None = None
+        # The peer's end followed its begin before we had answered that.
+        self._remote_ended = False
         self._reported = False
 
     def __repr__(self) -> str:
@@ -130,11 +134,17 @@ class Session:
         """Answer the peer's begin. Does nothing when the session is over already."""
         if self._reported:
             return
+        if self.connection.state is ConnectionState.OPEN_RCVD:
+            raise LocalProtocolError(
+                "amqp:illegal-state", "our open must come before the begin", Scope.CONNECTION
+            )
         if self.initiated or not self._transition(SessionInput.SEND_BEGIN):
             raise LocalProtocolError(
                 "amqp:illegal-state", "the session has no begin to answer", Scope.SESSION
             )
         self._send_begin(self.remote_channel)
+        if self._remote_ended:
+            self._transition(SessionInput.RECV_END)
 
     def _begin(self) -> None:
         self._transition(SessionInput.SEND_BEGIN)
@@ -158,11 +168,12 @@ class Session:
         """
         if self.state is SessionState.BEGIN_RCVD:
             self.accept()
-        self._flush_dispositions()
         event = SessionInput.SEND_END if error is None else SessionInput.SEND_END_ERROR
-        if not self._transition(event):
+        if (self.state, event) not in SESSION_TABLE:
             return
-        self.connection._send(self.channel, End(error=error))
+        self._flush_dispositions()
+        self._send(End(error=error))
+        self._transition(event)
         self._lose_links()
         if self.state is SessionState.UNMAPPED:
             self._terminated(None)
@@ -176,13 +187,18 @@ class Session:
             raise RemoteProtocolError(
                 "amqp:illegal-state", f"second begin on channel {self.remote_channel}"
             )
-        self.connection._emit(BeginReceived(self))
+        if self.open_for_input:
+            self.connection._emit(BeginReceived(self))
 
     def _on_end(self, error: Error | None) -> None:
         if not self._transition(SessionInput.RECV_END):
             raise RemoteProtocolError(
                 "amqp:illegal-state", f"end on channel {self.remote_channel} in {self.state.name}"
             )
+        self.connection.channels.unmap_remote(self)
+        if self.state is SessionState.BEGIN_RCVD:
+            self._remote_ended = True
+            self.open_for_input = False
         if not self._reported:
             self.connection._emit(EndReceived(self, error))
         if self.state is SessionState.UNMAPPED:
@@ -192,7 +208,7 @@ class Session:
 
     def _fail(self, error: RemoteProtocolError) -> None:
         """End the session because the peer broke a rule on it."""
-        self.end(Error(condition=error.condition, description=error.description))
+        self.end(answer_to(error))
         self._report(error)
 
     def _terminated(self, error: AmqpError | None) -> None:
@@ -298,7 +314,7 @@ class Session:
             handle += 1
         if handle > self._remote_handle_max:
             raise LocalProtocolError(
-                "amqp:session:handle-limit",
+                "amqp:resource-limit-exceeded",
                 f"the peer allows handles up to {self._remote_handle_max}",
                 Scope.SESSION,
             )
@@ -384,18 +400,22 @@ class Session:
 
     def _steal(self, link: Link) -> None:
         """The peer attaches a name that it has attached already (AMQP 1.0 §2.6.1)."""
-        description = f"link {link.name!r} was attached again"
-        link.detach(
-            closed=False, error=Error(condition="amqp:link:stolen", description=description)
-        )
-        self.connection._emit(
-            LinkFailed(link, RemoteProtocolError("amqp:link:stolen", description, Scope.LINK))
-        )
+        if link.local_detached:
+            return
+        error: RemoteProtocolError | None = None
+        if not link.remote_detached:
+            description = f"link {link.name!r} was attached again"
+            error = RemoteProtocolError("amqp:link:stolen", description, Scope.LINK)
+        try:
+            link.detach(closed=error is None, error=None if error is None else answer_to(error))
+        except LocalProtocolError as local:
+            # The link had no answer yet, and there is no way left to give it one.
+            raise RemoteProtocolError(local.condition, local.description, Scope.SESSION) from None
+        if error is not None:
+            self.connection._emit(LinkFailed(link, error))
 
     def _fail_link(self, link: Link, error: RemoteProtocolError) -> None:
-        link.detach(
-            closed=True, error=Error(condition=error.condition, description=error.description)
-        )
+        link.detach(closed=True, error=answer_to(error))
         self.connection._emit(LinkFailed(link, error))
 
     # -- frames --------------------------------------------------------------
@@ -439,7 +459,8 @@ class Session:
         self.outgoing.on_flow(flow)
         handle = flow.handle
         if handle is None:
-            if flow.echo:
+            # Before our begin there is nothing to say: it will tell the window itself.
+            if flow.echo and self.open_for_output:
                 self._send_flow()
             return
         link = self._remote_link(handle, "flow")

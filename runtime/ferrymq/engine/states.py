@@ -56,6 +56,9 @@ CONNECTION_TABLE: Final[dict[tuple[ConnectionState, ConnectionInput], Connection
     (ConnectionState.OPEN_PIPE, ConnectionInput.SEND_CLOSE_ERROR): ConnectionState.OC_PIPE,
     (ConnectionState.OC_PIPE, ConnectionInput.RECV_HEADER): ConnectionState.CLOSE_PIPE,
     (ConnectionState.OPEN_RCVD, ConnectionInput.SEND_OPEN): ConnectionState.OPENED,
+    # A peer may pipeline its close on its open before we have answered that; the
+    # connection then stays answerable, and both answers are owed.
+    (ConnectionState.OPEN_RCVD, ConnectionInput.RECV_CLOSE): ConnectionState.OPEN_RCVD,
     (ConnectionState.OPEN_SENT, ConnectionInput.RECV_OPEN): ConnectionState.OPENED,
     (ConnectionState.OPEN_SENT, ConnectionInput.SEND_CLOSE): ConnectionState.CLOSE_PIPE,
     (ConnectionState.OPEN_SENT, ConnectionInput.SEND_CLOSE_ERROR): ConnectionState.CLOSE_PIPE,
@@ -96,7 +99,15 @@ SESSION_TABLE: Final[dict[tuple[SessionState, SessionInput], SessionState]] = {
     (SessionState.UNMAPPED, SessionInput.SEND_BEGIN): SessionState.BEGIN_SENT,
     (SessionState.UNMAPPED, SessionInput.RECV_BEGIN): SessionState.BEGIN_RCVD,
     (SessionState.BEGIN_SENT, SessionInput.RECV_BEGIN): SessionState.MAPPED,
+    # The end may be pipelined on the begin: by us, whose session the peer has yet
+    # to answer ...
+    (SessionState.BEGIN_SENT, SessionInput.SEND_END): SessionState.END_SENT,
+    (SessionState.BEGIN_SENT, SessionInput.SEND_END_ERROR): SessionState.DISCARDING,
+    (SessionState.END_SENT, SessionInput.RECV_BEGIN): SessionState.END_SENT,
+    (SessionState.DISCARDING, SessionInput.RECV_BEGIN): SessionState.DISCARDING,
     (SessionState.BEGIN_RCVD, SessionInput.SEND_BEGIN): SessionState.MAPPED,
+    # ... and by the peer, to whom both answers are then owed.
+    (SessionState.BEGIN_RCVD, SessionInput.RECV_END): SessionState.BEGIN_RCVD,
     (SessionState.MAPPED, SessionInput.SEND_END): SessionState.END_SENT,
     (SessionState.MAPPED, SessionInput.SEND_END_ERROR): SessionState.DISCARDING,
     (SessionState.MAPPED, SessionInput.RECV_END): SessionState.END_RCVD,

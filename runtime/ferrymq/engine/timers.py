@@ -38,6 +38,8 @@ class Timers:
         """The peer closes when it hears nothing for `seconds`."""
         self.keepalive_interval = seconds / 4
         self.keepalive_due = now + seconds / 4
+        # What went out before is of unknown age.
+        self.sent_since = False
 
     def next_deadline(self) -> float | None:
         """When something is due next."""

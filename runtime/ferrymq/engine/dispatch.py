@@ -1,0 +1,100 @@
+"""What a frame means: from its descriptor to the part of the connection it concerns.
+
+Flow, transfer and disposition, nearly all of the traffic, are decoded here by
+their own decoders; the rest takes the way of the capability `frame`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mypy_extensions import i64
+
+from ferrymq.engine.states import ConnectionState
+from ferrymq.errors import RemoteProtocolError
+from ferrymq_codec.reader import Reader
+from ferrymq_types.transport import (
+    Attach,
+    Begin,
+    Close,
+    Detach,
+    End,
+    Open,
+    decode_disposition,
+    decode_flow,
+    decode_transfer,
+)
+from ferrymq_types.unions import CODES, decode_frame
+
+if TYPE_CHECKING:
+    from ferrymq.engine.connection import Connection
+
+_NAMES: Final = ("begin", "attach", "flow", "transfer", "disposition", "detach", "end")
+
+
+def dispatch(connection: Connection, reader: Reader, channel: i64) -> None:
+    """One AMQP frame; the reader stands at its body.
+
+    Raises `RemoteProtocolError` for a frame that is out of place, and
+    `DecodeError` for one that cannot be read.
+    """
+    body = reader.pos
+    end = reader.end
+    code = reader.read_descriptor("frame")
+    if code == -1:
+        code = CODES.get(reader.symbol, -2)
+    if connection._receiving:
+        if 0x13 <= code <= 0x15:
+            session = connection.channels.get(channel, code)
+            if code == 0x14:
+                transfer = decode_transfer(reader)
+                if session.open_for_input:
+                    session._on_transfer(transfer, reader.data[reader.pos : end])
+                return
+            if code == 0x15:
+                disposition = decode_disposition(reader)
+                _expect_end(reader)
+                if session.open_for_input:
+                    session._on_disposition(disposition)
+                return
+            flow = decode_flow(reader)
+            _expect_end(reader)
+            if session.open_for_input:
+                session._on_flow(flow)
+            return
+    elif code != 0x18:
+        state = connection.state
+        if state is ConnectionState.CLOSE_SENT or state is ConnectionState.DISCARDING:
+            # Sent before the peer saw our close: only its own close matters now.
+            return
+        if 0x11 <= code <= 0x17:
+            raise RemoteProtocolError(
+                "amqp:illegal-state", f"{_NAMES[code - 0x11]} frame in state {state.name}"
+            )
+    reader.pos = body
+    frame = decode_frame(reader, "frame")
+    _expect_end(reader)
+    if isinstance(frame, Close):
+        connection._on_close(frame)
+    elif isinstance(frame, Open):
+        connection._on_open(frame)
+    elif isinstance(frame, Begin):
+        connection._on_begin(frame, channel)
+    else:
+        session = connection.channels.get(channel, code)
+        if isinstance(frame, End):
+            session._on_end(frame.error)
+        elif not session.open_for_input:
+            return
+        elif isinstance(frame, Attach):
+            session._on_attach(frame)
+        elif isinstance(frame, Detach):
+            session._on_detach(frame)
+
+
+def _expect_end(reader: Reader) -> None:
+    if reader.pos != reader.end:
+        raise RemoteProtocolError(
+            "amqp:connection:framing-error",
+            f"{reader.end - reader.pos} bytes after the performative of a frame",
+        )

@@ -1,0 +1,213 @@
+"""The server's side of SASL ANONYMOUS and PLAIN (AMQP 1.0 §5.3)."""
+
+from __future__ import annotations
+
+import pytest
+
+from ferrymq.engine.events import Authenticated, AuthenticationRequested, HeaderReceived, Terminated
+from ferrymq.errors import AuthenticationError, LocalProtocolError, TransportError
+from ferrymq_types.security import (
+    SaslCode,
+    SaslInit,
+    SaslMechanisms,
+    SaslOutcome,
+    SaslResponse,
+)
+from ferrymq_types.transport import Open
+from tests.support.script import AMQP_HEADER, SASL_HEADER, encoded, frame, like
+
+PLAIN = SaslInit(mechanism="PLAIN", initial_response=b"\0ann\0secret", hostname="host")
+
+
+@pytest.fixture
+def server(script):
+    play = script(sasl_mechanisms=["ANONYMOUS", "PLAIN"], sasl_required=True)
+    play >> SASL_HEADER << SASL_HEADER << SaslMechanisms
+    play.event(HeaderReceived)
+    return play
+
+
+def refused(play, code: SaslCode) -> None:
+    play << like(SaslOutcome, code=code)
+    error = play.find(Terminated).error
+    assert isinstance(error, AuthenticationError)
+    assert error.code == code.value
+    assert play.engine.finished
+
+
+@pytest.mark.spec("5.3.2")
+def test_anonymous(server):
+    server >> SaslInit(mechanism="ANONYMOUS", initial_response=b"trace")
+    asked = server.event(AuthenticationRequested)
+    assert (asked.mechanism, asked.username, asked.password) == ("ANONYMOUS", None, None)
+    server.quiet()
+    server.engine.accept_authentication()
+    server << SaslOutcome(code=SaslCode.OK)
+    done = server.event(Authenticated)
+    assert (done.mechanism, done.username) == ("ANONYMOUS", None)
+    server >> AMQP_HEADER << AMQP_HEADER
+
+
+def test_anonymous_without_an_initial_response(server):
+    server >> SaslInit(mechanism="ANONYMOUS")
+    assert server.event(AuthenticationRequested).username is None
+
+
+@pytest.mark.spec("5.3.2")
+def test_plain(server):
+    server >> PLAIN
+    asked = server.event(AuthenticationRequested)
+    assert (asked.username, asked.password, asked.hostname) == ("ann", "secret", "host")
+    assert "secret" not in repr(asked)
+    server.engine.accept_authentication()
+    server << SaslOutcome(code=SaslCode.OK)
+    assert server.event(Authenticated).username == "ann"
+
+
+@pytest.mark.spec("5.3.3.5")
+def test_bad_credentials(server):
+    server >> PLAIN
+    server.event(AuthenticationRequested)
+    server.engine.reject_authentication()
+    refused(server, SaslCode.AUTH)
+
+
+@pytest.mark.spec("5.3.3.6")
+def test_refusal_with_another_code(server):
+    server >> PLAIN
+    server.engine.reject_authentication(SaslCode.SYS_TEMP)
+    refused(server, SaslCode.SYS_TEMP)
+
+
+@pytest.mark.parametrize(
+    "response",
+    [None, b"", b"ann\0secret", b"\0ann\0secret\0more", b"\0\0secret", b"\0\xff\0secret",
+     b"other\0ann\0secret"],
+)  # fmt: skip
+def test_malformed_plain(server, response):
+    server >> SaslInit(mechanism="PLAIN", initial_response=response)
+    refused(server, SaslCode.SYS_PERM)
+
+
+def test_plain_may_name_itself_as_the_identity_to_act_for(server):
+    server >> SaslInit(mechanism="PLAIN", initial_response=b"ann\0ann\0secret")
+    assert server.event(AuthenticationRequested).username == "ann"
+
+
+@pytest.mark.spec("5.3.3.2")
+def test_mechanism_that_was_not_offered(server):
+    server >> SaslInit(mechanism="SCRAM-SHA-256", initial_response=b"n,,")
+    refused(server, SaslCode.AUTH)
+
+
+def test_amqp_frame_in_the_sasl_layer(server):
+    server >> Open(container_id="peer")
+    refused(server, SaslCode.SYS_PERM)
+
+
+@pytest.mark.spec("5.3.2")
+def test_frame_that_only_a_server_sends(server):
+    server >> SaslOutcome(code=SaslCode.OK)
+    refused(server, SaslCode.SYS_PERM)
+
+
+def test_response_without_a_challenge(server):
+    server >> SaslResponse(response=b"")
+    refused(server, SaslCode.SYS_PERM)
+
+
+def test_junk_after_the_body(server):
+    init = encoded(PLAIN)[8:]
+    server >> frame(init + b"\0", type=1)
+    refused(server, SaslCode.SYS_PERM)
+
+
+def test_frame_without_a_body(server):
+    server >> frame(b"", type=1)
+    refused(server, SaslCode.SYS_PERM)
+
+
+def test_frame_larger_than_the_handshake_allows(server):
+    server >> frame(b"\0" * 16, type=1, size=8193)
+    refused(server, SaslCode.SYS_PERM)
+
+
+def test_second_init_is_no_header(server):
+    server.send(PLAIN, PLAIN)
+    server.engine.accept_authentication()
+    server << SaslOutcome(code=SaslCode.OK)
+    # The layer is over with the outcome: what follows has to be a header.
+    server << AMQP_HEADER
+    assert isinstance(server.find(Terminated).error, TransportError)
+
+
+@pytest.mark.spec("5.3.1")
+def test_no_second_sasl_layer(server):
+    server >> PLAIN
+    server.engine.accept_authentication()
+    server << SaslOutcome
+    server >> SASL_HEADER << AMQP_HEADER
+    assert isinstance(server.find(Terminated).error, TransportError)
+
+
+@pytest.mark.parametrize("cut", range(1, 20))
+def test_input_pipelined_on_the_init_waits_for_the_verdict(server, cut):
+    early = encoded(PLAIN) + AMQP_HEADER + encoded(Open(container_id="peer"))
+    # The init in two pieces, what follows it in two more, then silence.
+    init = len(encoded(PLAIN))
+    server >> early[:10] >> early[10 : init + cut] >> early[init + cut :]
+    server.event(AuthenticationRequested)
+    server.quiet()
+    assert server.events() == []
+    server.engine.accept_authentication()
+    server << SaslOutcome << AMQP_HEADER
+    assert server.names() == ["Authenticated", "HeaderReceived", "OpenReceived"]
+
+
+@pytest.mark.parametrize("cut", range(1, 8))
+def test_header_in_pieces_before_the_verdict_is_not_forgotten(server, cut):
+    init = encoded(PLAIN)
+    server >> init[:10] >> init[10:] + AMQP_HEADER[:cut] >> AMQP_HEADER[cut:]
+    server.engine.accept_authentication()
+    server << SaslOutcome << AMQP_HEADER
+
+
+def test_too_much_input_before_the_verdict(server):
+    server >> PLAIN
+    server.event(AuthenticationRequested)
+    server >> b"x" * 65536
+    assert server.events() == []
+    server >> b"x"
+    assert isinstance(server.event(Terminated).error, TransportError)
+
+
+def test_too_much_input_in_pieces_before_the_verdict(server):
+    server >> encoded(PLAIN) + b"x"
+    for _ in range(64):
+        server >> b"x" * 1024
+    assert isinstance(server.find(Terminated).error, TransportError)
+
+
+@pytest.mark.parametrize("verdict", ["accept_authentication", "reject_authentication"])
+def test_verdict_without_a_question(server, verdict):
+    with pytest.raises(LocalProtocolError):
+        getattr(server.engine, verdict)()
+    server.quiet()
+    assert not server.engine.finished
+
+
+@pytest.mark.parametrize("verdict", ["accept_authentication", "reject_authentication"])
+def test_verdict_after_the_transport_has_ended_changes_nothing(server, verdict):
+    server >> PLAIN
+    server.eof()
+    server.find(Terminated)
+    getattr(server.engine, verdict)()
+    assert server.engine.finished
+    assert server.events() == []
+
+
+@pytest.mark.parametrize("size", range(1, 30))
+def test_the_transport_ends_in_the_middle(server, size):
+    server >> encoded(PLAIN)[:size]
+    server.eof()
+    assert server.names() == ["Terminated"]
