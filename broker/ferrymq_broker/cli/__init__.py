@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 
-# What the `broker` extra installs. The package's own name is the same as the module's.
+# What the `broker` extra installs and the command line cannot do without.
 _NEEDED = ("pydantic", "rich", "structlog", "typer")
 
 
 def main() -> None:
     """Run the command line; exits with its status."""
-    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
-        sys.stderr.write(
-            f"ferrymq: {', '.join(missing)} not installed; pip install 'ferrymq[broker]'\n"
-        )
-        raise SystemExit(1)
-    from ferrymq_broker.cli.app import run
-
+    try:
+        from ferrymq_broker.cli.app import run
+    except ModuleNotFoundError as error:
+        if error.name not in _NEEDED:
+            raise
+        sys.stderr.write(f"ferrymq: {error.name} is missing; pip install 'ferrymq[broker]'\n")
+        raise SystemExit(1) from None
     run()

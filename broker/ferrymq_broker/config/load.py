@@ -7,7 +7,7 @@ import re
 import tomllib
 from pathlib import Path
 from types import UnionType
-from typing import Union, get_args, get_origin
+from typing import Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -35,26 +35,50 @@ def load_config(path: Path) -> Config:
         if found is not None:
             raise ConfigError(f"{path}:{found[1]}: {message[: found.start()]}") from None
         raise ConfigError(f"{path}: {message}") from None
+    lines = [
+        f"{_place(path, text, location)}: {_unknown(location)}" for location in _underscored(data)
+    ]
+    config = None
     try:
-        return Config.model_validate(data)
+        config = Config.model_validate(data)
     except ValidationError as error:
-        lines = [_explain(path, text, details) for details in error.errors()]
-        raise ConfigError("\n".join(lines)) from None
+        lines += [_explain(path, text, details) for details in error.errors()]
+    if config is None or lines:
+        raise ConfigError("\n".join(lines))
+    return config
+
+
+def _underscored(table: dict[str, Any]) -> list[tuple[int | str, ...]]:
+    """Keys written as in Python, which pydantic would take and a reader would trip over."""
+    found: list[tuple[int | str, ...]] = [(key,) for key in table if "_" in key]
+    for name, inner in table.items():
+        tables = enumerate(inner) if isinstance(inner, list) else [(-1, inner)]
+        for index, item in tables:
+            if isinstance(item, dict):
+                own = {key: value for key, value in item.items() if key != "users"}
+                before = (name,) if index < 0 else (name, index)
+                found += [(*before, *location) for location in _underscored(own)]
+    return found
+
+
+def _place(path: Path, text: str, location: tuple[int | str, ...]) -> str:
+    line = _line_of(text, location)
+    return f"{path}:{line}" if line else f"{path}"
+
+
+def _unknown(location: tuple[int | str, ...]) -> str:
+    key = str(location[-1])
+    close = difflib.get_close_matches(key, _keys_at(location[:-1]), n=1)
+    return f"unknown key {key!r}" + (f"; did you mean {close[0]!r}?" if close else "")
 
 
 def _explain(path: Path, text: str, details: ErrorDetails) -> str:
     location = details["loc"]
-    line = _line_of(text, location)
-    where = f"{path}:{line}" if line else f"{path}"
+    where = _place(path, text, location)
     name = ".".join(str(part) for part in location if isinstance(part, str))
     reason = details["msg"].removeprefix("Value error, ")
     if details["type"] == "extra_forbidden":
-        key = str(location[-1])
-        reason = f"unknown key {key!r}"
-        close = difflib.get_close_matches(key, _keys_at(location[:-1]), n=1)
-        if close:
-            reason += f"; did you mean {close[0]!r}?"
-        return f"{where}: {reason}"
+        return f"{where}: {_unknown(location)}"
     return f"{where}: {name}: {reason}" if name else f"{where}: {reason}"
 
 
