@@ -6,10 +6,100 @@
         async for delivery in connection.receiver("orders"):
             await delivery.accept()
 
-`ferrymq.blocking` offers the same to code without an event loop. The names below
-are imported when they are first used, so that a program pays for what it needs.
+`ferrymq.blocking` offers the same to code without an event loop. The names below are imported
+when they are first used, so that a program pays for what it needs.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+from ferrymq import errors
+from ferrymq.errors import (
+    AmqpError,
+    AuthenticationError,
+    CodecError,
+    ConnectionClosed,
+    DecodeError,
+    DeliveryError,
+    DeliveryModified,
+    DeliveryRejected,
+    DeliveryReleased,
+    EncodeError,
+    LinkDetached,
+    LocalProtocolError,
+    PeerError,
+    ProtocolError,
+    RemoteProtocolError,
+    SessionEnded,
+    TransportError,
+)
+
+if TYPE_CHECKING:
+    from ferrymq import aio, blocking
+    from ferrymq.aio import Connection, Delivery, Receiver, Sender, Session, connect
+    from ferrymq.message import Message
+    from ferrymq.reconnect import ReconnectPolicy
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "__version__",
+    "connect",
+    "Connection",
+    "Session",
+    "Sender",
+    "Receiver",
+    "Delivery",
+    "Message",
+    "ReconnectPolicy",
+    "aio",
+    "blocking",
+    "errors",
+    "AmqpError",
+    "CodecError",
+    "EncodeError",
+    "DecodeError",
+    "ProtocolError",
+    "LocalProtocolError",
+    "RemoteProtocolError",
+    "PeerError",
+    "ConnectionClosed",
+    "SessionEnded",
+    "LinkDetached",
+    "TransportError",
+    "AuthenticationError",
+    "DeliveryError",
+    "DeliveryRejected",
+    "DeliveryReleased",
+    "DeliveryModified",
+]
+
+_HOMES: Final = {
+    "connect": "ferrymq.aio",
+    "Connection": "ferrymq.aio",
+    "Session": "ferrymq.aio",
+    "Sender": "ferrymq.aio",
+    "Receiver": "ferrymq.aio",
+    "Delivery": "ferrymq.aio",
+    "Message": "ferrymq.message",
+    "ReconnectPolicy": "ferrymq.reconnect",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name at its first use."""
+    if name in ("aio", "blocking"):
+        return import_module(f"ferrymq.{name}")
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'ferrymq' has no attribute {name!r}")
+    value: object = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """All public names, imported or not."""
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,143 @@
+"""Connecting: from a URL to an open connection."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import ssl
+from typing import Unpack
+
+from ferrymq.aio.connection import LOGGER, Connection
+from ferrymq.aio.opening import Opening
+from ferrymq.aio.recovery import Recovery
+from ferrymq.aio.trace import FrameTrace
+from ferrymq.aio.transport import EngineTransport
+from ferrymq.engine.sasl import Anonymous, Plain, SaslMechanism
+from ferrymq.engine.settings import ConnectionSettings
+from ferrymq.errors import TransportError
+from ferrymq.options import ConnectionArguments, ConnectionOptions
+from ferrymq.reconnect import ReconnectPolicy
+from ferrymq.url import Url, parse_url
+
+
+def connect(
+    url: str = "amqp://localhost", **options: Unpack[ConnectionArguments]
+) -> Opening[Connection]:
+    """Open a connection; `ConnectionOptions` explains the arguments.
+
+        async with ferrymq.connect("amqp://localhost") as connection: ...
+        connection = await ferrymq.connect("amqps://user:password@broker.example")
+
+    Raises ValueError for a URL that says something impossible, at once; and when opened
+    `TransportError` if no transport could be made, `AuthenticationError` if SASL did not succeed,
+    `ConnectionClosed` if the peer refused, and `TimeoutError`.
+    """
+    parsed = parse_url(url)
+    settings = _merge(parsed, options)
+    if settings.ssl is not None and not parsed.secure:
+        raise ValueError("an SSL context is given, but the URL does not start with amqps://")
+
+    async def open() -> Connection:
+        connection = Connection(parsed, settings)
+        await open_transport(connection)
+        if settings.reconnect is not False:
+            policy = settings.reconnect
+            connection.recovery = Recovery(
+                connection,
+                ReconnectPolicy() if policy is True else policy,
+                open_transport,
+            )
+        return connection
+
+    return Opening(open)
+
+
+def _merge(url: Url, arguments: ConnectionArguments) -> ConnectionOptions:
+    """Arguments first, then what the URL says. Raises ValueError for a value of the wrong kind."""
+    merged = ConnectionArguments(**arguments)
+    for name, text in url.options.items():
+        if name in arguments:
+            continue
+        try:
+            if name == "container_id":
+                merged["container_id"] = text
+            elif name == "hostname":
+                merged["hostname"] = text
+            elif name == "max_frame_size":
+                merged["max_frame_size"] = int(text)
+            elif name == "idle_time_out":
+                merged["idle_time_out"] = float(text)
+            else:
+                merged["timeout"] = float(text)
+        except ValueError:
+            raise ValueError(f"option {name!r} in the URL is not a number: {text!r}") from None
+    return ConnectionOptions(**merged)
+
+
+def mechanism(url: Url, options: ConnectionOptions) -> SaslMechanism | None:
+    """The SASL mechanism to use; PLAIN in the clear to a distant host is worth a warning."""
+    if options.sasl != "auto":
+        return options.sasl
+    if url.username is None:
+        return Anonymous()
+    if not url.secure and not _is_local(url.host):
+        LOGGER.warning("%s: the password is sent unencrypted; amqps:// would protect it", url)
+    return Plain(url.username, url.password or "")
+
+
+def _is_local(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+async def open_transport(connection: Connection) -> None:
+    """Give the connection a transport and open it. Raises as `connect` does."""
+    url, options = connection.url, connection.options
+    settings = ConnectionSettings(
+        container_id=options.container_id,
+        initiator=True,
+        hostname=options.hostname or url.host,
+        max_frame_size=options.max_frame_size,
+        incoming_window=options.incoming_window,
+        idle_time_out=options.idle_time_out,
+        # The time for the handshake is part of the caller's.
+        handshake_timeout=None,
+        close_timeout=options.close_timeout,
+        offered_capabilities=options.offered_capabilities,
+        desired_capabilities=options.desired_capabilities,
+        properties=options.properties,
+        sasl=mechanism(url, options),
+    )
+    transport = EngineTransport(
+        settings, connection.on_event, connection.on_pass, FrameTrace.if_enabled(str(url))
+    )
+    opened = connection.start(transport)
+    context = None
+    if url.secure:
+        context = options.ssl or ssl.create_default_context()
+    try:
+        async with asyncio.timeout(options.timeout):
+            try:
+                await asyncio.get_running_loop().create_connection(
+                    lambda: transport,
+                    url.host,
+                    url.port,
+                    ssl=context,
+                    server_hostname=url.host if context is not None else None,
+                )
+            except OSError as error:
+                # Certificates that do not verify are among them: ssl.SSLError is an OSError.
+                if isinstance(error, TimeoutError):
+                    raise
+                raise TransportError(f"cannot connect to {url}: {error}") from error
+            await opened
+    except BaseException:
+        if not opened.cancel() and not opened.cancelled():
+            # Looked at, so that asyncio does not report it as overlooked.
+            opened.exception()
+        transport.abort()
+        raise

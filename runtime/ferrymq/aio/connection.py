@@ -1,0 +1,294 @@
+"""Connections: sessions and links over one transport, as long as it lasts."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final, Unpack
+
+from ferrymq.aio.dispatch import dispatch, session_error
+from ferrymq.aio.opening import Opening
+from ferrymq.aio.receiver import OpeningReceiver, Receiver
+from ferrymq.aio.sender import Sender
+from ferrymq.aio.session import Session
+from ferrymq.aio.waiting import Signal, fresh, resolve
+from ferrymq.errors import AmqpError, ConnectionClosed
+from ferrymq.options import (
+    ConnectionOptions,
+    ReceiverArguments,
+    ReceiverOptions,
+    SenderArguments,
+    SenderOptions,
+)
+from ferrymq_types.transport import Error, Open
+
+if TYPE_CHECKING:
+    from ferrymq.aio.recovery import Recovery
+    from ferrymq.aio.transport import EngineTransport
+    from ferrymq.engine.events import Event
+    from ferrymq.url import Url
+
+LOGGER: Final = logging.getLogger("ferrymq")
+
+
+class Connection:
+    """A connection to one container. Made by `connect`.
+
+    Use it only from the event loop it was made in. When it is lost, everything that waits on it
+    or on something of it raises `ConnectionClosed`, unless it was made with `reconnect`.
+    """
+
+    def __init__(self, url: Url, options: ConnectionOptions) -> None:
+        self.url = url
+        self.options = options
+        self.sessions: set[Session] = set()
+        # Senders that want to be looked after when anything has changed.
+        self.polled: set[Sender] = set()
+        self.recovery: Recovery | None = None
+        self._transport: EngineTransport | None = None
+        self._remote: Open | None = None
+        self._failure: ConnectionClosed | None = None
+        self._closing = False
+        # Whether nobody found fault when the connection ended.
+        self._clean = False
+        # Done when the peer's open has come; its exception says why it never will.
+        self._opened: asyncio.Future[None] | None = None
+        self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._writable = Signal()
+        self._session: Session | None = None
+        self._session_turn = asyncio.Lock()
+
+    def __repr__(self) -> str:
+        return f"<connection to {self.url}{', closed' if self.closed else ''}>"
+
+    # ── For users ──────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def closed(self) -> bool:
+        """Whether the connection is over, for good."""
+        return self._failure is not None
+
+    @property
+    def container_id(self) -> str:
+        """Our name towards the peer (AMQP 1.0 §2.4.1)."""
+        return self.options.container_id
+
+    @property
+    def remote_container_id(self) -> str:
+        """The peer's name (AMQP 1.0 §2.4.1)."""
+        return "" if self._remote is None else self._remote.container_id
+
+    @property
+    def remote_properties(self) -> dict[str, object]:
+        """The properties in the peer's open (AMQP 1.0 §2.7.1)."""
+        remote = self._remote
+        return {} if remote is None or remote.properties is None else remote.properties
+
+    @property
+    def remote_offered_capabilities(self) -> list[str]:
+        """What the peer says it can do (AMQP 1.0 §2.7.1)."""
+        remote = self._remote
+        if remote is None or remote.offered_capabilities is None:
+            return []
+        return remote.offered_capabilities
+
+    def session(self) -> Opening[Session]:
+        """Begin a session of its own. Raises `ConnectionClosed`, `SessionEnded`, `TimeoutError`."""
+        return Opening(self.open_session)
+
+    def sender(self, address: str | None, **options: Unpack[SenderArguments]) -> Opening[Sender]:
+        """Attach a sender in the session that the connection keeps: `Session.sender`."""
+        settings = SenderOptions(**options)
+
+        async def open() -> Sender:
+            return await (await self._shared_session()).open_sender(address, settings)
+
+        return Opening(open)
+
+    def receiver(
+        self, address: str | None, **options: Unpack[ReceiverArguments]
+    ) -> OpeningReceiver:
+        """Attach a receiver in the session that the connection keeps: `Session.receiver`."""
+        settings = ReceiverOptions(**options)
+
+        async def open() -> Receiver:
+            return await (await self._shared_session()).open_receiver(address, settings)
+
+        return OpeningReceiver(open)
+
+    async def close(self, *, error: Error | None = None) -> None:
+        """Close the connection, waiting for the peer to do the same for `close_timeout` at most.
+
+        Messages that arrived and were not taken are released first. Sends that have no outcome
+        yet raise `ConnectionClosed`. Closing twice is harmless.
+        """
+        if self.recovery is not None:
+            await self.recovery.stop()
+        transport = self._transport
+        if not self._closing and self._failure is None:
+            self._closing = True
+            self._clean = True
+            for session in self.sessions:
+                session.release_queued()
+            if transport is not None:
+                transport.close(error)
+            self._fail(ConnectionClosed("the connection was closed"))
+        if transport is not None:
+            await self._drop(transport)
+
+    async def wait_closed(self, *, timeout: float | None = None) -> None:
+        """Wait until the connection is over.
+
+        Raises `ConnectionClosed` unless it was this side that closed it, or the peer without an
+        error.
+        """
+        async with asyncio.timeout(timeout):
+            await asyncio.shield(self._ended)
+        if self._failure is not None and not self._clean:
+            raise fresh(self._failure)
+
+    # ── For the client ─────────────────────────────────────────────────────────────────────────
+
+    @property
+    def transport(self) -> EngineTransport:
+        """The transport as it is now; one that has ended when there is none."""
+        transport = self._transport
+        if transport is None:
+            raise AssertionError("a connection is opened before it is handed out")
+        return transport
+
+    def soon(self) -> None:
+        """Write what was caused when the loop gets control."""
+        if self._transport is not None:
+            self._transport.soon()
+
+    async def writable(self) -> None:
+        """Wait until the transport takes more."""
+        while self.transport.paused and self._failure is None:
+            await self._writable.wait()
+
+    def start(self, transport: EngineTransport) -> asyncio.Future[None]:
+        """Take over a transport that is about to start.
+
+        The future ends when the peer's open comes, or with what went wrong instead:
+        `AuthenticationError`, `TransportError`, `ConnectionClosed`, `RemoteProtocolError`.
+        """
+        self._transport = transport
+        self._opened = asyncio.get_running_loop().create_future()
+        return self._opened
+
+    def check(self) -> None:
+        """Raise what ended the connection, if it is over."""
+        if self._failure is not None:
+            raise fresh(self._failure)
+
+    def give_up(self, error: ConnectionClosed) -> None:
+        """It could not be restored."""
+        self._fail(error)
+
+    async def connected(self) -> None:
+        """Return while there is a connection to work on; wait while it is being restored."""
+        self.check()
+        if self.recovery is not None:
+            await self.recovery.wait()
+
+    async def open_session(self) -> Session:
+        """Begin a session."""
+        await self.connected()
+        session = Session(self)
+        self.sessions.add(session)
+        try:
+            await session.begin()
+        except BaseException:
+            self.sessions.discard(session)
+            raise
+        return session
+
+    async def _shared_session(self) -> Session:
+        async with self._session_turn:
+            if self._session is None or self._session.closed:
+                self._session = await self.open_session()
+            return self._session
+
+    async def _drop(self, transport: EngineTransport) -> None:
+        """Wait for the transport to end, and see that it does."""
+        try:
+            async with asyncio.timeout(self.options.close_timeout):
+                await asyncio.shield(transport.ended)
+        except TimeoutError:
+            transport.abort()
+            await transport.ended
+
+    def _fail(self, error: ConnectionClosed) -> None:
+        """The connection is over for good."""
+        if self._failure is None:
+            self._failure = error
+            for session in list(self.sessions):
+                session._end(error)
+            self._writable.wake()
+            resolve(self._ended)
+
+    # ── Events ─────────────────────────────────────────────────────────────────────────────────
+
+    def on_event(self, transport: EngineTransport, event: Event) -> None:
+        """An event of an engine; of those of earlier transports none matters any longer."""
+        if transport is self._transport:
+            dispatch(self, event)
+
+    def on_pass(self) -> None:
+        """Anything may have changed: credit, the session's window, room for writing."""
+        if self.polled:
+            for sender in list(self.polled):
+                sender.poll()
+        self._writable.wake()
+
+    def on_open(self, open: Open) -> None:
+        """The peer's open came."""
+        self._remote = open
+        LOGGER.debug("%s: connected to container %r", self.url, open.container_id)
+        resolve(self._opened)
+
+    def on_close(self, error: Error | None) -> None:
+        """The peer closes."""
+        self.transport.engine.close()
+        self._clean = error is None
+        self._lost(ConnectionClosed("the peer closed the connection", error))
+
+    def on_session_terminated(self, session: Session, error: AmqpError | None) -> None:
+        """A session is over: alone, or because the connection is."""
+        if self.transport.engine.opened:
+            session.on_end(session_error(error))
+        elif error is not None:
+            self._lost(error)
+
+    def on_terminated(self, error: AmqpError | None) -> None:
+        """The engine has nothing more to say."""
+        self._lost(error or ConnectionClosed("the connection was closed"))
+
+    def _lost(self, error: AmqpError) -> None:
+        """The connection is lost, or never came to be; the first call says why."""
+        opened = self._opened
+        if opened is not None and not opened.done():
+            # What the caller of connect gets is the error itself.
+            if error.__cause__ is None:
+                error.__cause__ = self.transport.cause
+            opened.set_exception(error)
+            return
+        if self._failure is not None:
+            return
+        closed = self._closed(error)
+        LOGGER.debug("%s: %s", self.url, closed)
+        if self.recovery is not None and not self._closing:
+            self.recovery.start(closed)
+        else:
+            self._fail(closed)
+
+    def _closed(self, error: AmqpError) -> ConnectionClosed:
+        if isinstance(error, ConnectionClosed):
+            closed = error
+        else:
+            closed = ConnectionClosed(f"the connection failed: {error}")
+            closed.__cause__ = error
+        if closed.__cause__ is None:
+            closed.__cause__ = self.transport.cause
+        return closed

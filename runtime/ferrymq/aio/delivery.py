@@ -1,0 +1,163 @@
+"""Deliveries: messages that arrived, and what becomes of them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ferrymq.aio.outcomes import ACCEPTED, RELEASED
+from ferrymq.aio.waiting import fresh, resolve
+from ferrymq.engine.delivery import IncomingDelivery
+from ferrymq.errors import ConnectionClosed, LocalProtocolError, PeerError, Scope
+from ferrymq.message import Message
+from ferrymq_types.messaging import Modified, Rejected
+from ferrymq_types.transport import Error, ReceiverSettleMode
+
+if TYPE_CHECKING:
+    from ferrymq.aio.receiver import Receiver
+    from ferrymq_types.unions import Outcome
+
+
+class Delivery:
+    """One message received. Give it an outcome once: `accept`, `reject`, `release` or `modify`.
+
+    Each of them returns when the outcome is on its way: it is written when the event loop next
+    gets control. On a link in receiver-settle-mode second they wait until the sender has
+    confirmed it (AMQP 1.0 §2.6.12). On a delivery that the sender had settled already they do
+    nothing. They raise `LinkDetached`, `SessionEnded` or `ConnectionClosed` when the delivery is
+    lost, which means that the node gives the message to someone again, and `LocalProtocolError`
+    for a second outcome.
+    """
+
+    __slots__ = ("receiver", "_engine", "_message", "_given", "_confirmed")
+
+    def __init__(self, receiver: Receiver, engine: IncomingDelivery) -> None:
+        self.receiver = receiver
+        self._engine = engine
+        self._message: Message | None = None
+        self._given = False
+        self._confirmed: asyncio.Future[None] | None = None
+
+    def __repr__(self) -> str:
+        state = "settled" if self.settled else "unsettled"
+        return f"<delivery {self.tag.hex()} of {len(self.payload)} bytes, {state}>"
+
+    @property
+    def message(self) -> Message:
+        """The message, decoded when first asked for. Raises `DecodeError` if it is malformed."""
+        message = self._message
+        if message is None:
+            message = Message.decode(self._engine.payload)
+            self._message = message
+        return message
+
+    @property
+    def payload(self) -> bytes:
+        """The message as it was sent: its encoded sections."""
+        return self._engine.payload
+
+    @property
+    def message_format(self) -> int:
+        """The format of the payload; 0 is the sections of AMQP 1.0 (§3.2.16)."""
+        return self._engine.message_format
+
+    @property
+    def tag(self) -> bytes:
+        """The sender's name for the delivery, up to 32 bytes (AMQP 1.0 §2.6.12)."""
+        return self._engine.tag
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing remains to be done: either side has settled."""
+        return self._engine.settled or self._engine.remote_settled
+
+    async def accept(self, *, timeout: float | None = None) -> None:
+        """The message is processed; the node may forget it (AMQP 1.0 §3.4.2)."""
+        await self._give(ACCEPTED, timeout)
+
+    async def reject(
+        self,
+        error: Error | str | None = None,
+        description: str | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> None:
+        """The message is invalid (AMQP 1.0 §3.4.3); `error` may be the symbol of a condition."""
+        if isinstance(error, str):
+            error = Error(condition=error, description=description)
+        await self._give(Rejected(error=error), timeout)
+
+    async def release(self, *, timeout: float | None = None) -> None:
+        """The message was not and will not be looked at (AMQP 1.0 §3.4.4)."""
+        await self._give(RELEASED, timeout)
+
+    async def modify(
+        self,
+        *,
+        delivery_failed: bool = False,
+        undeliverable_here: bool = False,
+        message_annotations: dict[str, object] | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Give the message back, changed (AMQP 1.0 §3.4.5).
+
+        `delivery_failed` counts as an attempt, `undeliverable_here` keeps it from this link, and
+        `message_annotations` are merged into the message's.
+        """
+        outcome = Modified(
+            delivery_failed=delivery_failed,
+            undeliverable_here=undeliverable_here,
+            message_annotations=message_annotations,
+        )
+        await self._give(outcome, timeout)
+
+    # ── For the client ─────────────────────────────────────────────────────────────────────────
+
+    async def _give(self, outcome: Outcome, timeout: float | None) -> None:
+        if self._given:
+            raise LocalProtocolError(
+                "amqp:illegal-state", "the delivery has been given an outcome already", Scope.LINK
+            )
+        receiver = self.receiver
+        engine = self._engine
+        if engine.settled or engine.remote_settled:
+            self._given = True
+            return
+        receiver._check_holds(engine)
+        confirm = engine.link.rcv_settle_mode is ReceiverSettleMode.SECOND
+        engine.settle(outcome)
+        self._given = True
+        connection = receiver._connection
+        connection.soon()
+        if confirm:
+            self._confirmed = asyncio.get_running_loop().create_future()
+            receiver.confirming.add(self)
+            try:
+                async with asyncio.timeout(timeout):
+                    await self._confirmed
+            finally:
+                receiver.confirming.discard(self)
+        elif connection.transport.paused:
+            async with asyncio.timeout(timeout):
+                await connection.writable()
+
+    def _release_now(self) -> None:
+        """Hand back a delivery the user never saw."""
+        if not self._given and not self.settled:
+            self._given = True
+            self._engine.settle(RELEASED)
+
+    def _lose(self, error: PeerError) -> None:
+        resolve(self._confirmed, error)
+
+    def on_settlement(self) -> None:
+        """The sender gave the delivery a state, or settled it."""
+        if self._engine.remote_settled:
+            resolve(self._confirmed)
+
+
+def lost(error: PeerError | None) -> PeerError:
+    """Why a delivery of an earlier link can no longer be settled."""
+    if error is not None:
+        return fresh(error)
+    return ConnectionClosed("the connection over which the delivery came was lost")

@@ -1,0 +1,104 @@
+"""Hands the engine's events to the objects of the client they concern."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ferrymq.aio.delivery import Delivery
+from ferrymq.aio.receiver import Receiver
+from ferrymq.aio.sender import Sender
+from ferrymq.aio.session import Session
+from ferrymq.engine import events
+from ferrymq.errors import AmqpError, LinkDetached, SessionEnded
+from ferrymq_types.transport import Error
+
+if TYPE_CHECKING:
+    from ferrymq.aio.connection import Connection
+
+_NOT_ALLOWED = "a client takes no sessions and no links of the peer's making"
+
+
+def dispatch(connection: Connection, event: events.Event) -> None:
+    """Handle one event of the connection's engine; the most frequent ones come first."""
+    if isinstance(event, events.DeliveryReceived):
+        receiver = event.link.context
+        if isinstance(receiver, Receiver):
+            receiver.on_delivery(event.delivery)
+    elif isinstance(event, events.OutcomeReceived):
+        sender = event.delivery.link.context
+        if isinstance(sender, Sender):
+            sender.on_outcome(event.delivery)
+    elif isinstance(event, events.SettlementReceived):
+        delivery = event.delivery.context
+        if isinstance(delivery, Delivery):
+            delivery.on_settlement()
+    elif isinstance(event, events.CreditReceived):
+        sender = event.link.context
+        if isinstance(sender, Sender):
+            sender.on_credit(event.link)
+    elif isinstance(event, events.DrainCompleted):
+        receiver = event.link.context
+        if isinstance(receiver, Receiver):
+            receiver.on_drained()
+    else:
+        _dispatch_link(connection, event)
+
+
+def _dispatch_link(connection: Connection, event: events.Event) -> None:
+    if isinstance(event, events.AttachReceived):
+        link = event.link
+        owner = link.context
+        if not link.initiated:
+            link.refuse(Error(condition="amqp:not-allowed", description=_NOT_ALLOWED))
+        elif isinstance(owner, (Sender, Receiver)):
+            owner.on_attach()
+    elif isinstance(event, events.DetachReceived):
+        link = event.link
+        owner = link.context
+        if isinstance(owner, (Sender, Receiver)):
+            owner.on_detach(event.closed, event.error)
+        else:
+            link.detach(closed=event.closed)
+    elif isinstance(event, events.LinkFailed):
+        owner = event.link.context
+        if isinstance(owner, (Sender, Receiver)):
+            failed = LinkDetached(f"link {owner.name!r} was closed: {event.error}")
+            failed.__cause__ = event.error
+            owner._end(failed)
+    else:
+        _dispatch_session(connection, event)
+
+
+def _dispatch_session(connection: Connection, event: events.Event) -> None:
+    if isinstance(event, events.BeginReceived):
+        session = event.session.context
+        if isinstance(session, Session):
+            session.on_begin()
+        elif not event.session.initiated:
+            event.session.end(Error(condition="amqp:not-allowed", description=_NOT_ALLOWED))
+    elif isinstance(event, events.EndReceived):
+        session = event.session.context
+        if isinstance(session, Session):
+            session.on_end(SessionEnded("the peer ended the session", event.error))
+        event.session.end()
+    elif isinstance(event, events.SessionTerminated):
+        session = event.session.context
+        if isinstance(session, Session):
+            connection.on_session_terminated(session, event.error)
+    elif isinstance(event, events.OpenReceived):
+        connection.on_open(event.open)
+    elif isinstance(event, events.CloseReceived):
+        connection.on_close(event.error)
+    elif isinstance(event, events.Terminated):
+        connection.on_terminated(event.error)
+
+
+def session_error(error: AmqpError | None) -> SessionEnded:
+    """What a session that the engine ended raises."""
+    if isinstance(error, SessionEnded):
+        return error
+    ended = SessionEnded(
+        "the session has ended" if error is None else f"the session ended: {error}"
+    )
+    ended.__cause__ = error
+    return ended

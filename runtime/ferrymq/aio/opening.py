@@ -1,0 +1,55 @@
+"""What `connect`, `session`, `sender` and `receiver` return before it is there.
+
+sender = await connection.sender("orders")              # the caller closes it
+
+async with connection.sender("orders") as sender: ...   # closed at the end
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Generator
+from types import TracebackType
+from typing import Any, Generic, Protocol, TypeVar
+
+
+class Closable(Protocol):
+    """Something that is closed by awaiting `close`."""
+
+    async def close(self) -> None:
+        """Close it; closing twice is harmless."""
+
+
+T = TypeVar("T", bound=Closable)
+
+
+class Opening(Generic[T]):
+    """Awaited, it opens the thing; in ``async with``, it also closes it. Nothing happens before."""
+
+    __slots__ = ("_open", "_opened")
+
+    def __init__(self, open: Callable[[], Coroutine[Any, Any, T]]) -> None:
+        self._open = open
+        self._opened: T | None = None
+
+    def open(self) -> Coroutine[Any, Any, T]:
+        """A coroutine that opens the thing, for those who cannot await."""
+        return self._open()
+
+    def __await__(self) -> Generator[Any, None, T]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> T:
+        opened = await self._open()
+        self._opened = opened
+        return opened
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        opened = self._opened
+        self._opened = None
+        if opened is not None:
+            await opened.close()

@@ -1,0 +1,54 @@
+"""Outcomes: what the end of a delivery means to the caller (AMQP 1.0 §3.4)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ferrymq.errors import DeliveryError, DeliveryModified, DeliveryRejected, DeliveryReleased
+from ferrymq_types.messaging import Accepted, Modified, Rejected, Released
+
+if TYPE_CHECKING:
+    from ferrymq_types.unions import DeliveryState
+
+ACCEPTED: Final = Accepted()
+RELEASED: Final = Released()
+
+OUTCOMES: Final = [
+    "amqp:accepted:list",
+    "amqp:rejected:list",
+    "amqp:released:list",
+    "amqp:modified:list",
+]
+"""The outcomes a receiver of ours may give, as a source names them (AMQP 1.0 §3.5.3)."""
+
+
+def is_outcome(state: DeliveryState | None) -> bool:
+    """Whether the state is the last a delivery gets."""
+    return isinstance(state, (Accepted, Rejected, Released, Modified))
+
+
+def error_of(state: DeliveryState | None) -> DeliveryError | None:
+    """The error to raise for a settled delivery, or None when it was accepted.
+
+    A delivery that was settled without an outcome may or may not have been processed; like one
+    that was released, it is the sender's again.
+    """
+    if isinstance(state, Accepted):
+        return None
+    if isinstance(state, Rejected):
+        error = state.error
+        if error is None:
+            return DeliveryRejected("the message was rejected")
+        reason = error.condition
+        if error.description is not None:
+            reason = f"{reason}: {error.description}"
+        return DeliveryRejected(f"the message was rejected: {reason}", error)
+    if isinstance(state, Released):
+        return DeliveryReleased("the message was released")
+    if isinstance(state, Modified):
+        return DeliveryModified(
+            "the message was released with modifications",
+            bool(state.delivery_failed),
+            bool(state.undeliverable_here),
+        )
+    return DeliveryReleased("the delivery was settled without an outcome")

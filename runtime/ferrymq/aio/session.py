@@ -1,0 +1,170 @@
+"""Sessions: what links live in (AMQP 1.0 §2.5)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Unpack
+
+from ferrymq.aio.opening import Opening
+from ferrymq.aio.receiver import OpeningReceiver, Receiver
+from ferrymq.aio.sender import Sender
+from ferrymq.aio.waiting import fresh, resolve
+from ferrymq.engine.session import Session as EngineSession
+from ferrymq.errors import PeerError, SessionEnded
+from ferrymq.options import (
+    ReceiverArguments,
+    ReceiverOptions,
+    SenderArguments,
+    SenderOptions,
+    Timeout,
+)
+from ferrymq_types.transport import Error
+
+if TYPE_CHECKING:
+    from ferrymq.aio.connection import Connection
+
+
+class Session:
+    """One session of a connection. Made by `Connection.session`."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.links: set[Sender | Receiver] = set()
+        self._engine: EngineSession | None = None
+        self._failure: PeerError | None = None
+        self._beginning: asyncio.Future[None] | None = None
+        self._ending: asyncio.Future[None] | None = None
+
+    # ── For users ──────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def closed(self) -> bool:
+        """Whether the session is over."""
+        return self._failure is not None
+
+    def sender(self, address: str | None, **options: Unpack[SenderArguments]) -> Opening[Sender]:
+        """Attach a link that sends to `address`; see `SenderOptions`.
+
+        None is the anonymous node, which routes each message by its `to` field, or with
+        ``dynamic=True`` a new node. Raises `LinkDetached` when the peer refuses, `TimeoutError`
+        when it does not answer.
+        """
+        settings = SenderOptions(**options)
+        return Opening(lambda: self.open_sender(address, settings))
+
+    def receiver(
+        self, address: str | None, **options: Unpack[ReceiverArguments]
+    ) -> OpeningReceiver:
+        """Attach a link that receives from `address`; see `ReceiverOptions`.
+
+        Give None with ``dynamic=True`` to receive from a new node. Raises as `sender` does.
+        """
+        settings = ReceiverOptions(**options)
+        return OpeningReceiver(lambda: self.open_receiver(address, settings))
+
+    async def close(self, *, error: Error | None = None, timeout: Timeout = "default") -> None:
+        """End the session with its links, and wait for the peer to do the same.
+
+        A peer that does not answer within `timeout` is not waited for any longer.
+        """
+        engine = self._engine
+        if self._failure is not None or engine is None:
+            return
+        self.release_queued()
+        self._end(SessionEnded("the session was ended"))
+        engine.end(error)
+        self._ending = asyncio.get_running_loop().create_future()
+        self.connection.soon()
+        if timeout == "default":
+            timeout = self.connection.options.timeout
+        try:
+            async with asyncio.timeout(timeout):
+                await self._ending
+        except TimeoutError:
+            pass
+        finally:
+            self._ending = None
+
+    # ── For the client ─────────────────────────────────────────────────────────────────────────
+
+    @property
+    def engine(self) -> EngineSession:
+        """The engine's session. Raises what ended it."""
+        if self._failure is not None or self._engine is None:
+            raise fresh(self._failure or SessionEnded("the session has not begun"))
+        return self._engine
+
+    async def open_sender(self, address: str | None, options: SenderOptions) -> Sender:
+        """Attach a sender."""
+        sender = Sender(self, address, options)
+        await self._open(sender)
+        return sender
+
+    async def open_receiver(self, address: str | None, options: ReceiverOptions) -> Receiver:
+        """Attach a receiver."""
+        receiver = Receiver(self, address, options)
+        await self._open(receiver)
+        return receiver
+
+    async def _open(self, link: Sender | Receiver) -> None:
+        await self.connection.connected()
+        self.links.add(link)
+        try:
+            await link._attach()
+        except BaseException:
+            self.links.discard(link)
+            raise
+
+    async def begin(self) -> None:
+        """Begin, or begin again, and wait until the peer has done so too."""
+        engine = self.connection.transport.engine.begin()
+        engine.context = self
+        self._engine = engine
+        self._beginning = asyncio.get_running_loop().create_future()
+        self.connection.soon()
+        try:
+            async with asyncio.timeout(self.connection.options.timeout):
+                await self._beginning
+        except BaseException:
+            engine.end()
+            self.connection.soon()
+            raise
+        finally:
+            self._beginning = None
+
+    def release_queued(self) -> None:
+        """Hand back the messages nobody took, before this side ends the session."""
+        for link in self.links:
+            if isinstance(link, Receiver):
+                link.release_queued()
+
+    def _end(self, error: PeerError) -> None:
+        """The session is over for good, and its links with it."""
+        if self._failure is None:
+            self._failure = error
+            self.connection.sessions.discard(self)
+            resolve(self._beginning, error)
+            resolve(self._ending)
+            for link in list(self.links):
+                link._end(error)
+
+    def suspend(self, error: PeerError) -> None:
+        """The connection is lost, perhaps to be restored."""
+        resolve(self._beginning, error)
+        for link in list(self.links):
+            link._suspend(error)
+
+    # ── Events ─────────────────────────────────────────────────────────────────────────────────
+
+    def on_begin(self) -> None:
+        """The peer has begun too."""
+        if self._beginning is not None:
+            resolve(self._beginning)
+        elif self._engine is not None:
+            # Nobody waits for it any longer.
+            self._engine.end()
+
+    def on_end(self, error: PeerError) -> None:
+        """The session is over on both sides."""
+        self._end(error)
+        resolve(self._ending)

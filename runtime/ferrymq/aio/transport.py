@@ -1,0 +1,171 @@
+"""Between an event loop and the engine: bytes in, bytes out, and time.
+
+The loop calls; the engine answers with events and output. Everything one read brings is handled
+in one pass, and what it causes is written at once. Output that the application causes is
+written when the loop next gets control, so that calls made together share a write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+from ferrymq.aio.trace import FrameTrace
+from ferrymq.engine.connection import Connection as Engine
+from ferrymq.engine.events import Event
+from ferrymq.engine.settings import ConnectionSettings
+from ferrymq_types.transport import Error
+
+
+class EngineTransport(asyncio.Protocol):
+    """One transport and the engine that speaks over it.
+
+    `on_event` gets every event of the engine in order. `on_pass` is called after each batch of
+    them, and when writing becomes possible again. `ended` is done when the transport is gone;
+    `cause` is what the loop said about it, if anything.
+    """
+
+    def __init__(
+        self,
+        settings: ConnectionSettings,
+        on_event: Callable[[EngineTransport, Event], None],
+        on_pass: Callable[[], None],
+        trace: FrameTrace | None = None,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._on_event = on_event
+        self._on_pass = on_pass
+        self._trace = trace
+        self._close_timeout = settings.close_timeout
+        self._flush_wanted = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._due = 0.0
+        self._abort: asyncio.TimerHandle | None = None
+        self.engine = Engine(settings, self._loop.time())
+        # True while the transport's buffer is full: the application is to wait.
+        self.paused = False
+        self.cause: BaseException | None = None
+        self.ended: asyncio.Future[None] = self._loop.create_future()
+
+    # ── What the loop calls ────────────────────────────────────────────────────────────────────
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Start with our header."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        peer = transport.get_extra_info("socket")
+        if peer is not None and peer.family in (socket.AF_INET, socket.AF_INET6):
+            # A message that waits for the next one to fill a packet arrives late.
+            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.engine.open()
+        self.flush()
+
+    def data_received(self, data: bytes) -> None:
+        """Let the engine read, tell the events, write the answers."""
+        if self._trace is not None:
+            self._trace.received(data)
+        self.engine.receive_data(data, self._loop.time())
+        self.process()
+
+    def eof_received(self) -> None:
+        """The peer sends nothing more; the loop then closes the transport."""
+        self.engine.receive_eof(self._loop.time())
+        self.process()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The transport is gone."""
+        self.cause = exc
+        self._transport = None
+        for timer in (self._timer, self._abort):
+            if timer is not None:
+                timer.cancel()
+        self._timer = None
+        self.engine.receive_eof(self._loop.time())
+        self.process()
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    def pause_writing(self) -> None:
+        """The transport's buffer is full."""
+        self.paused = True
+
+    def resume_writing(self) -> None:
+        """The transport's buffer has room again."""
+        self.paused = False
+        self._on_pass()
+
+    # ── What the client calls ──────────────────────────────────────────────────────────────────
+
+    def process(self) -> None:
+        """Tell the engine's events and write its output."""
+        events = self.engine.take_events()
+        while events:
+            for event in events:
+                self._on_event(self, event)
+            events = self.engine.take_events()
+        self._on_pass()
+        self.flush()
+
+    def soon(self) -> None:
+        """Write what the application has caused when the loop gets control."""
+        if not self._flush_wanted:
+            self._flush_wanted = True
+            self._loop.call_soon(self._process_wanted)
+
+    def close(self, error: Error | None = None) -> None:
+        """Close the connection: our close now, the transport when the peer's has come."""
+        if self._transport is None:
+            self.abort()
+            return
+        # The engine's notion of now is that of its last input, which may be long ago.
+        self.engine.handle_timeout(self._loop.time())
+        self.engine.close(error)
+        self.process()
+
+    def abort(self) -> None:
+        """Drop the transport without another word."""
+        if self._transport is not None:
+            self._transport.abort()
+        elif not self.ended.done():
+            # It never began.
+            self.ended.set_result(None)
+
+    def flush(self) -> None:
+        """Write the engine's output, watch its next deadline, and end when it has ended."""
+        transport = self._transport
+        if transport is None:
+            return
+        data = self.engine.data_to_send()
+        if data and not transport.is_closing():
+            if self._trace is not None:
+                self._trace.sent(data)
+            transport.write(data)
+        if not self.engine.finished:
+            self._watch()
+        elif self._abort is None:
+            transport.close()
+            # A peer that reads nothing must not keep us.
+            self._abort = self._loop.call_later(self._close_timeout or 0.0, transport.abort)
+
+    # ── Own ────────────────────────────────────────────────────────────────────────────────────
+
+    def _process_wanted(self) -> None:
+        self._flush_wanted = False
+        self.process()
+
+    def _watch(self) -> None:
+        """Have the timer fire at the deadline or before: an early one only looks again."""
+        due = self.engine.next_deadline()
+        if due is None or (self._timer is not None and self._due <= due):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._due = due
+        self._timer = self._loop.call_at(due, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self.engine.handle_timeout(self._loop.time())
+        self.process()

@@ -1,0 +1,55 @@
+"""Waiting: a signal for all who wait, and errors that are raised more than once."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from typing import TypeVar
+
+from ferrymq.errors import AmqpError
+
+E = TypeVar("E", bound=AmqpError)
+
+
+class Signal:
+    """Wakes everyone who waits at that moment. Waiters look again at what they wait for."""
+
+    __slots__ = ("_waiters",)
+
+    def __init__(self) -> None:
+        self._waiters: list[asyncio.Future[None]] = []
+
+    async def wait(self) -> None:
+        """Return at the next `wake`."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        try:
+            await waiter
+        finally:
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
+
+    def wake(self) -> None:
+        """Wake all waiters."""
+        waiters = self._waiters
+        if waiters:
+            self._waiters = []
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+
+def fresh(error: E) -> E:
+    """A copy to raise: one exception raised in many places collects all their tracebacks."""
+    twin = copy.copy(error)
+    twin.__cause__ = error.__cause__
+    return twin
+
+
+def resolve(future: asyncio.Future[None] | None, error: AmqpError | None = None) -> None:
+    """Give a future its end, unless it has one."""
+    if future is not None and not future.done():
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(fresh(error))

@@ -1,0 +1,18 @@
+"""The blocking client: what `ferrymq.aio` does, for code without an event loop.
+
+    with ferrymq.blocking.connect("amqp://localhost") as connection:
+        sender = connection.sender("orders")
+        sender.send(Message(b"..."), timeout=5)
+        for delivery in connection.receiver("orders"):
+            delivery.accept()
+
+Every connection runs the asyncio client in a thread of its own (`portal`), so heart-beats go on
+while the program computes. Calls may come from any thread.
+"""
+
+from __future__ import annotations
+
+from ferrymq.blocking.connection import Connection, Session, connect
+from ferrymq.blocking.links import Delivery, Receiver, Sender
+
+__all__ = ["Connection", "Delivery", "Receiver", "Sender", "Session", "connect"]

@@ -1,0 +1,139 @@
+"""Connections and sessions for code that blocks."""
+
+from __future__ import annotations
+
+import itertools
+from types import TracebackType
+from typing import Final, Self, Unpack
+
+from ferrymq import aio
+from ferrymq.blocking.links import Receiver, Sender
+from ferrymq.blocking.portal import Portal
+from ferrymq.options import ConnectionArguments, ReceiverArguments, SenderArguments, Timeout
+from ferrymq_types.transport import Error
+
+_numbers: Final = itertools.count(1)
+
+
+def connect(url: str = "amqp://localhost", **options: Unpack[ConnectionArguments]) -> Connection:
+    """Open a connection; arguments and errors are those of `ferrymq.connect`.
+
+    with ferrymq.blocking.connect("amqp://localhost") as connection:
+        connection.sender("orders").send(Message(b"..."))
+        for delivery in connection.receiver("orders"):
+            delivery.accept()
+    """
+    opening = aio.connect(url, **options)
+    portal = Portal(f"ferrymq-{next(_numbers)}")
+    try:
+        return Connection(portal, portal.run(opening.open))
+    except BaseException:
+        portal.stop()
+        raise
+
+
+class Session:
+    """One session of a connection; the blocking face of `ferrymq.aio.Session`."""
+
+    def __init__(self, portal: Portal, session: aio.Session) -> None:
+        self._portal = portal
+        self._session = session
+
+    @property
+    def closed(self) -> bool:
+        """Whether the session is over."""
+        return self._session.closed
+
+    def sender(self, address: str | None, **options: Unpack[SenderArguments]) -> Sender:
+        """Attach a link that sends to `address`; see `aio.Session.sender`."""
+        return Sender(self._portal, self._portal.run(self._session.sender(address, **options).open))
+
+    def receiver(self, address: str | None, **options: Unpack[ReceiverArguments]) -> Receiver:
+        """Attach a link that receives from `address`; see `aio.Session.receiver`."""
+        opening = self._session.receiver(address, **options)
+        return Receiver(self._portal, self._portal.run(opening.open))
+
+    def close(self, *, error: Error | None = None, timeout: Timeout = "default") -> None:
+        """End the session with its links; see `aio.Session.close`."""
+        if not self._session.closed:
+            self._portal.run(lambda: self._session.close(error=error, timeout=timeout))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class Connection:
+    """A connection to one container; the blocking face of `ferrymq.aio.Connection`.
+
+    All its threads may use it at once. It does not survive a fork: a child makes its own. It must
+    be closed; the thread behind it is a daemon, so a program that forgets to can still end.
+    """
+
+    def __init__(self, portal: Portal, connection: aio.Connection) -> None:
+        self._portal = portal
+        self._connection = connection
+
+    def __repr__(self) -> str:
+        return f"<blocking {repr(self._connection)[1:]}"
+
+    @property
+    def closed(self) -> bool:
+        """Whether the connection is over, for good."""
+        return self._connection.closed
+
+    @property
+    def container_id(self) -> str:
+        """Our name towards the peer (AMQP 1.0 §2.4.1)."""
+        return self._connection.container_id
+
+    @property
+    def remote_container_id(self) -> str:
+        """The peer's name (AMQP 1.0 §2.4.1)."""
+        return self._connection.remote_container_id
+
+    @property
+    def remote_properties(self) -> dict[str, object]:
+        """The properties in the peer's open (AMQP 1.0 §2.7.1)."""
+        return self._connection.remote_properties
+
+    def session(self) -> Session:
+        """Begin a session of its own; see `aio.Connection.session`."""
+        return Session(self._portal, self._portal.run(self._connection.session().open))
+
+    def sender(self, address: str | None, **options: Unpack[SenderArguments]) -> Sender:
+        """Attach a link that sends to `address`; see `aio.Connection.sender`."""
+        opening = self._connection.sender(address, **options)
+        return Sender(self._portal, self._portal.run(opening.open))
+
+    def receiver(self, address: str | None, **options: Unpack[ReceiverArguments]) -> Receiver:
+        """Attach a link that receives from `address`; see `aio.Connection.receiver`."""
+        opening = self._connection.receiver(address, **options)
+        return Receiver(self._portal, self._portal.run(opening.open))
+
+    def close(self, *, error: Error | None = None) -> None:
+        """Close the connection and end its thread; see `aio.Connection.close`."""
+        try:
+            # A connection made before a fork is the parent's to close.
+            if self._portal.usable:
+                self._portal.run(lambda: self._connection.close(error=error))
+        finally:
+            self._portal.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

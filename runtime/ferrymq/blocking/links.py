@@ -1,0 +1,230 @@
+"""Senders, receivers and deliveries for code that blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import Self
+
+from ferrymq import aio
+from ferrymq.blocking.portal import Portal
+from ferrymq.errors import LinkDetached
+from ferrymq.message import Message
+from ferrymq.options import Timeout
+from ferrymq_types.messaging import Source, Target
+from ferrymq_types.transport import Error
+
+
+class Sender:
+    """A link on which messages are sent; the blocking face of `ferrymq.aio.Sender`."""
+
+    def __init__(self, portal: Portal, sender: aio.Sender) -> None:
+        self._portal = portal
+        self._sender = sender
+
+    @property
+    def name(self) -> str:
+        """Name of the link."""
+        return self._sender.name
+
+    @property
+    def address(self) -> str | None:
+        """The node messages go to; for a dynamic target, the name the peer gave it."""
+        return self._sender.address
+
+    @property
+    def target(self) -> Target | None:
+        """The target as the peer has it (AMQP 1.0 §3.5.4)."""
+        return self._sender.target
+
+    @property
+    def closed(self) -> bool:
+        """Whether the link is over."""
+        return self._sender.closed
+
+    def send(
+        self, message: Message, *, settled: bool = False, timeout: float | None = None
+    ) -> None:
+        """Send one message and wait until the peer has accepted it; see `aio.Sender.send`."""
+        self._portal.run(lambda: self._sender.send(message, settled=settled, timeout=timeout))
+
+    def send_many(
+        self,
+        messages: Iterable[Message],
+        *,
+        settled: bool = False,
+        timeout: float | None = None,
+    ) -> None:
+        """Send messages without waiting in between; see `aio.Sender.send_many`.
+
+        The iterable is read before the first message is sent.
+        """
+        ready = list(messages)
+        self._portal.run(lambda: self._sender.send_many(ready, settled=settled, timeout=timeout))
+
+    def close(self, *, error: Error | None = None, timeout: Timeout = "default") -> None:
+        """Close the link; see `aio.Sender.close`."""
+        if not self._sender.closed:
+            self._portal.run(lambda: self._sender.close(error=error, timeout=timeout))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class Receiver:
+    """A link on which messages arrive; the blocking face of `ferrymq.aio.Receiver`.
+
+    ``for delivery in receiver`` ends when the receiver is closed by this side, from another
+    thread for instance, and raises when the peer or the network ended it.
+    """
+
+    def __init__(self, portal: Portal, receiver: aio.Receiver) -> None:
+        self._portal = portal
+        self._receiver = receiver
+
+    @property
+    def name(self) -> str:
+        """Name of the link."""
+        return self._receiver.name
+
+    @property
+    def address(self) -> str | None:
+        """The node messages come from; for a dynamic source, the name the peer gave it."""
+        return self._receiver.address
+
+    @property
+    def source(self) -> Source | None:
+        """The source as the peer has it (AMQP 1.0 §3.5.3)."""
+        return self._receiver.source
+
+    @property
+    def closed(self) -> bool:
+        """Whether the link is over."""
+        return self._receiver.closed
+
+    def receive(self, *, timeout: float | None = None) -> Delivery:
+        """Take the next message, waiting for it if need be; see `aio.Receiver.receive`."""
+        return Delivery(self, self._portal.run(lambda: self._receiver.receive(timeout=timeout)))
+
+    def receive_many(self, limit: int, *, timeout: float | None = None) -> list[Delivery]:
+        """Take up to `limit` messages, at least one; see `aio.Receiver.receive_many`."""
+        taken = self._portal.run(lambda: self._receiver.receive_many(limit, timeout=timeout))
+        return [Delivery(self, delivery) for delivery in taken]
+
+    def add_credit(self, credit: int) -> None:
+        """Allow the peer to send `credit` messages more; see `aio.Receiver.add_credit`."""
+        self._portal.call(lambda: self._receiver.add_credit(credit))
+
+    def drain(self, *, timeout: float | None = None) -> None:
+        """Have the peer send what it has and give back the credit; see `aio.Receiver.drain`."""
+        self._portal.run(lambda: self._receiver.drain(timeout=timeout))
+
+    def close(self, *, error: Error | None = None, timeout: Timeout = "default") -> None:
+        """Close the link; see `aio.Receiver.close`."""
+        if not self._receiver.closed:
+            self._portal.run(lambda: self._receiver.close(error=error, timeout=timeout))
+
+    def __iter__(self) -> Iterator[Delivery]:
+        while True:
+            try:
+                delivery = self.receive()
+            except LinkDetached:
+                if self._receiver.closed_here:
+                    return
+                raise
+            yield delivery
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class Delivery:
+    """One message received; the blocking face of `ferrymq.aio.Delivery`."""
+
+    def __init__(self, receiver: Receiver, delivery: aio.Delivery) -> None:
+        self.receiver = receiver
+        self._delivery = delivery
+
+    def __repr__(self) -> str:
+        return repr(self._delivery)
+
+    @property
+    def message(self) -> Message:
+        """The message, decoded when first asked for. Raises `DecodeError` if it is malformed."""
+        return self._delivery.message
+
+    @property
+    def payload(self) -> bytes:
+        """The message as it was sent: its encoded sections."""
+        return self._delivery.payload
+
+    @property
+    def message_format(self) -> int:
+        """The format of the payload; 0 is the sections of AMQP 1.0 (§3.2.16)."""
+        return self._delivery.message_format
+
+    @property
+    def tag(self) -> bytes:
+        """The sender's name for the delivery, up to 32 bytes (AMQP 1.0 §2.6.12)."""
+        return self._delivery.tag
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing remains to be done."""
+        return self._delivery.settled
+
+    def accept(self, *, timeout: float | None = None) -> None:
+        """The message is processed; see `aio.Delivery.accept`."""
+        self._portal.run(lambda: self._delivery.accept(timeout=timeout))
+
+    def reject(
+        self,
+        error: Error | str | None = None,
+        description: str | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> None:
+        """The message is invalid; see `aio.Delivery.reject`."""
+        self._portal.run(lambda: self._delivery.reject(error, description, timeout=timeout))
+
+    def release(self, *, timeout: float | None = None) -> None:
+        """The message was not looked at; see `aio.Delivery.release`."""
+        self._portal.run(lambda: self._delivery.release(timeout=timeout))
+
+    def modify(
+        self,
+        *,
+        delivery_failed: bool = False,
+        undeliverable_here: bool = False,
+        message_annotations: dict[str, object] | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Give the message back, changed; see `aio.Delivery.modify`."""
+        self._portal.run(
+            lambda: self._delivery.modify(
+                delivery_failed=delivery_failed,
+                undeliverable_here=undeliverable_here,
+                message_annotations=message_annotations,
+                timeout=timeout,
+            )
+        )
+
+    @property
+    def _portal(self) -> Portal:
+        return self.receiver._portal

@@ -1,0 +1,196 @@
+"""What one can ask for when connecting and when attaching links.
+
+Each group is a dataclass, which holds the defaults and their meaning, and a `TypedDict` of the
+same keys, by which `connect`, `sender` and `receiver` tell type checkers their keyword arguments.
+Times are in seconds; a timeout of None waits as long as the connection lives.
+"""
+
+from __future__ import annotations
+
+import ssl as _ssl
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias, TypedDict
+from uuid import uuid4
+
+from ferrymq.engine.sasl import SaslMechanism
+from ferrymq.engine.settings import DEFAULT_INCOMING_WINDOW, DEFAULT_MAX_FRAME_SIZE
+from ferrymq.reconnect import ReconnectPolicy
+from ferrymq_types.messaging import TerminusDurability, TerminusExpiryPolicy
+from ferrymq_types.transport import ReceiverSettleMode, SenderSettleMode
+
+DEFAULT_CREDIT: Final = 100
+
+Timeout: TypeAlias = float | Literal["default"] | None
+"""Seconds, None for ever, or what the connection has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionOptions:
+    """The keyword arguments of `connect`."""
+
+    container_id: str = field(default_factory=lambda: f"ferrymq-{uuid4()}")
+    """Our name towards the peer (AMQP 1.0 §2.4.1). By default it is made up."""
+
+    hostname: str | None = None
+    """The host we ask for; by default the one in the URL (AMQP 1.0 §2.7.1, §5.3.3.2)."""
+
+    sasl: SaslMechanism | Literal["auto"] | None = "auto"
+    """How to authenticate. ``"auto"``: PLAIN with the user name of the URL, ANONYMOUS without one.
+    None: no SASL layer."""
+
+    ssl: _ssl.SSLContext | None = None
+    """For amqps; by default a context that verifies the server with the system's authorities."""
+
+    idle_time_out: float | None = 60.0
+    """The connection fails when the peer is silent this long (AMQP 1.0 §2.4.5). None: never."""
+
+    max_frame_size: int = DEFAULT_MAX_FRAME_SIZE
+    """The largest frame we take, in bytes."""
+
+    incoming_window: int = DEFAULT_INCOMING_WINDOW
+    """Transfer frames a session takes before the peer must hear from us."""
+
+    timeout: float | None = 30.0
+    """For connecting, and for each begin, attach and detach that has no timeout of its own."""
+
+    close_timeout: float = 5.0
+    """How long `close` waits for the peer's close and for the transport to end."""
+
+    properties: dict[str, object] | None = None
+    offered_capabilities: list[str] | None = None
+    desired_capabilities: list[str] | None = None
+    """Fields of our open (AMQP 1.0 §2.7.1)."""
+
+    reconnect: bool | ReconnectPolicy = False
+    """Whether to connect again when the connection is lost; see `ReconnectPolicy`."""
+
+
+class ConnectionArguments(TypedDict, total=False):
+    """Keyword arguments of `connect`; `ConnectionOptions` explains them."""
+
+    container_id: str
+    hostname: str | None
+    sasl: SaslMechanism | Literal["auto"] | None
+    ssl: _ssl.SSLContext | None
+    idle_time_out: float | None
+    max_frame_size: int
+    incoming_window: int
+    timeout: float | None
+    close_timeout: float
+    properties: dict[str, object] | None
+    offered_capabilities: list[str] | None
+    desired_capabilities: list[str] | None
+    reconnect: bool | ReconnectPolicy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SenderOptions:
+    """The keyword arguments of `sender`."""
+
+    name: str = field(default_factory=lambda: f"sender-{uuid4()}")
+    """Name of the link, unique between the two containers (AMQP 1.0 §2.6.1)."""
+
+    dynamic: bool = False
+    """Ask the peer to make a node; its name is then `Sender.address` (AMQP 1.0 §3.5.4)."""
+
+    dynamic_node_properties: dict[str, object] | None = None
+    durable: TerminusDurability = TerminusDurability.NONE
+    expiry_policy: TerminusExpiryPolicy = TerminusExpiryPolicy.SESSION_END
+    expiry_timeout: int = 0
+    capabilities: list[str] | None = None
+    """Fields of the target (AMQP 1.0 §3.5.4); `expiry_timeout` is in whole seconds."""
+
+    snd_settle_mode: SenderSettleMode = SenderSettleMode.MIXED
+    rcv_settle_mode: ReceiverSettleMode = ReceiverSettleMode.FIRST
+    """Who settles when (AMQP 1.0 §2.8.2, §2.8.3)."""
+
+    properties: dict[str, object] | None = None
+    desired_capabilities: list[str] | None = None
+    """Fields of our attach (AMQP 1.0 §2.7.3)."""
+
+    timeout: Timeout = "default"
+    """For the attach; by default the connection's."""
+
+
+class SenderArguments(TypedDict, total=False):
+    """Keyword arguments of `sender`; `SenderOptions` explains them."""
+
+    name: str
+    dynamic: bool
+    dynamic_node_properties: dict[str, object] | None
+    durable: TerminusDurability
+    expiry_policy: TerminusExpiryPolicy
+    expiry_timeout: int
+    capabilities: list[str] | None
+    snd_settle_mode: SenderSettleMode
+    rcv_settle_mode: ReceiverSettleMode
+    properties: dict[str, object] | None
+    desired_capabilities: list[str] | None
+    timeout: Timeout
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiverOptions:
+    """The keyword arguments of `receiver`."""
+
+    name: str = field(default_factory=lambda: f"receiver-{uuid4()}")
+    """Name of the link, unique between the two containers (AMQP 1.0 §2.6.1)."""
+
+    credit: int = DEFAULT_CREDIT
+    """How many messages may be on their way or waiting to be taken. Credit is given again when
+    half of it is used. 0: none is given but by `Receiver.add_credit`."""
+
+    mode: Literal["move", "copy"] | None = None
+    """``"copy"`` browses: messages stay in the node (AMQP 1.0 §3.5.7). By default the node's."""
+
+    filters: dict[str, object] | None = None
+    """The source's filter-set: filters by name, e.g. of `ferrymq_types.filters` (§3.5.8)."""
+
+    selector: str | None = None
+    """An SQL-like condition on messages, sent as Apache's selector filter."""
+
+    dynamic: bool = False
+    """Ask the peer to make a node; its name is then `Receiver.address` (AMQP 1.0 §3.5.3)."""
+
+    dynamic_node_properties: dict[str, object] | None = None
+    durable: TerminusDurability = TerminusDurability.NONE
+    expiry_policy: TerminusExpiryPolicy = TerminusExpiryPolicy.SESSION_END
+    expiry_timeout: int = 0
+    capabilities: list[str] | None = None
+    """Fields of the source (AMQP 1.0 §3.5.3); `expiry_timeout` is in whole seconds."""
+
+    snd_settle_mode: SenderSettleMode = SenderSettleMode.MIXED
+    rcv_settle_mode: ReceiverSettleMode = ReceiverSettleMode.FIRST
+    """Who settles when (AMQP 1.0 §2.8.2, §2.8.3)."""
+
+    max_message_size: int = 0
+    """The largest message we take, in bytes; 0 means any."""
+
+    properties: dict[str, object] | None = None
+    desired_capabilities: list[str] | None = None
+    """Fields of our attach (AMQP 1.0 §2.7.3)."""
+
+    timeout: Timeout = "default"
+    """For the attach; by default the connection's."""
+
+
+class ReceiverArguments(TypedDict, total=False):
+    """Keyword arguments of `receiver`; `ReceiverOptions` explains them."""
+
+    name: str
+    credit: int
+    mode: Literal["move", "copy"] | None
+    filters: dict[str, object] | None
+    selector: str | None
+    dynamic: bool
+    dynamic_node_properties: dict[str, object] | None
+    durable: TerminusDurability
+    expiry_policy: TerminusExpiryPolicy
+    expiry_timeout: int
+    capabilities: list[str] | None
+    snd_settle_mode: SenderSettleMode
+    rcv_settle_mode: ReceiverSettleMode
+    max_message_size: int
+    properties: dict[str, object] | None
+    desired_capabilities: list[str] | None
+    timeout: Timeout

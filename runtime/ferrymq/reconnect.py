@@ -1,0 +1,42 @@
+"""When and how often to connect again after a connection is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import random as _random
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReconnectPolicy:
+    """Exponential back-off with jitter.
+
+    The pause before attempt n is a random part, at least half, of ``initial * factor ** n``
+    seconds, and never more than `maximum`. After `attempts` failures in a row (None: never) the
+    connection is given up.
+
+    What is restored is the connection, its sessions and its links under the same names, with
+    their credit. What was in flight is not: a send that has no outcome fails with
+    `ConnectionClosed`, because the peer may or may not have the message, and a delivery received
+    before the loss can no longer be settled; the node gives it to someone again. Calls that wait
+    for a message or for credit go on waiting.
+
+    `random` gives a number from 0 to 1, `sleep` waits seconds: tests replace them.
+    """
+
+    initial: float = 0.1
+    factor: float = 2.0
+    maximum: float = 30.0
+    attempts: int | None = None
+    random: Callable[[], float] = field(default=_random.random, repr=False)
+    sleep: Callable[[float], Awaitable[None]] = field(default=asyncio.sleep, repr=False)
+
+    def pauses(self) -> Iterator[float]:
+        """The pauses before the attempts, in seconds; ends when it is time to give up."""
+        bound = min(self.initial, self.maximum)
+        attempt = 0
+        while self.attempts is None or attempt < self.attempts:
+            yield bound * (1 + self.random()) / 2
+            bound = min(bound * self.factor, self.maximum)
+            attempt += 1

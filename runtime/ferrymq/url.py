@@ -1,0 +1,80 @@
+"""Addresses of containers: ``amqp://user:password@host:port?option=value``.
+
+`amqp` is plain TCP and `amqps` is TLS; the ports left out are 5672 and 5671 (AMQP 1.0 §2.1, §5.2).
+User name and password may hold percent-encoded characters. Options set what `connect` can also be
+told by arguments.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from ferrymq_types.transport import PORT, SECURE_PORT
+
+_PORTS: Final = {"amqp": PORT, "amqps": SECURE_PORT}
+OPTIONS: Final = ("container_id", "hostname", "idle_time_out", "max_frame_size", "timeout")
+"""The options a URL may set, named like the arguments of `connect`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Url:
+    """A parsed URL. The password is never part of the repr."""
+
+    scheme: str
+    host: str
+    port: int
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    options: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def secure(self) -> bool:
+        """Whether the transport is TLS."""
+        return self.scheme == "amqps"
+
+    def __str__(self) -> str:
+        """The URL without the password and the options, fit for a log."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        user = "" if self.username is None else f"{self.username}@"
+        return f"{self.scheme}://{user}{host}:{self.port}"
+
+
+def parse_url(text: str) -> Url:
+    """Take a URL apart.
+
+    Raises ValueError, which never quotes the password, for another scheme, a missing host, a port
+    out of range, a path, a fragment and an unknown or repeated option.
+    """
+    parts = urlsplit(text)
+    if parts.scheme not in _PORTS:
+        raise ValueError(f"a URL starts with amqp:// or amqps://, not {parts.scheme or 'this'!r}")
+    if not parts.hostname:
+        raise ValueError("the URL names no host")
+    if parts.path not in ("", "/"):
+        raise ValueError(
+            f"the URL has a path, {parts.path!r}: the address of a node is given to sender() or "
+            "receiver()"
+        )
+    if parts.fragment:
+        raise ValueError("the URL has a fragment (#), which means nothing here")
+    try:
+        port = parts.port
+    except ValueError as error:
+        raise ValueError(f"the port of the URL is not a number from 0 to 65535: {error}") from None
+    options: dict[str, str] = {}
+    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        if name not in OPTIONS:
+            raise ValueError(f"unknown option {name!r} in the URL; known are {', '.join(OPTIONS)}")
+        if name in options:
+            raise ValueError(f"option {name!r} is in the URL twice")
+        options[name] = value
+    return Url(
+        scheme=parts.scheme,
+        host=unquote(parts.hostname),
+        port=_PORTS[parts.scheme] if port is None else port,
+        username=None if parts.username is None else unquote(parts.username),
+        password=None if parts.password is None else unquote(parts.password),
+        options=options,
+    )

@@ -1,0 +1,290 @@
+"""The blocking client, against a peer in another thread's event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import ferrymq
+from ferrymq import Message, blocking
+from ferrymq.blocking.portal import Portal
+from ferrymq.engine import events
+from ferrymq_types.messaging import Released
+from ferrymq_types.transport import Error
+from tests.client.peer import Peer
+
+
+class ThreadedPeer:
+    """A `Peer` in a thread; `run` does something in its loop."""
+
+    def __init__(self) -> None:
+        self.portal = Portal("peer")
+        self.peer = self.portal.run(self.start)
+        self.url = self.peer.url
+
+    async def start(self) -> Peer:
+        return await Peer().__aenter__()
+
+    def run(self, function: Callable[[], Any]) -> Any:
+        return self.portal.call(function)
+
+    def seen(self, kind: type[events.Event], count: int = 1) -> Any:
+        return self.portal.run(lambda: self.peer.seen(kind, count))
+
+    def stop(self) -> None:
+        self.portal.run(self.peer.__aexit__)
+        self.portal.stop()
+
+
+@pytest.fixture
+def threaded() -> Iterator[ThreadedPeer]:
+    peer = ThreadedPeer()
+    yield peer
+    peer.stop()
+
+
+@pytest.fixture
+def connection(threaded: ThreadedPeer) -> Iterator[blocking.Connection]:
+    with blocking.connect(threaded.url) as connected:
+        yield connected
+
+
+def ferrymq_threads() -> list[threading.Thread]:
+    return [t for t in threading.enumerate() if t.name.startswith("ferrymq-")]
+
+
+def test_send_and_receive(threaded: ThreadedPeer, connection: blocking.Connection) -> None:
+    assert connection.remote_container_id == "peer"
+    assert not connection.closed
+    with connection.sender("orders") as sender:
+        sender.send(Message(b"one"), timeout=5)
+        sender.send_many([Message(i) for i in range(10)], timeout=5)
+    bodies = [message.body for message in threaded.peer.received["orders"]]
+    assert bodies == [b"one", *range(10)]
+    threaded.run(lambda: threaded.peer.put("work", *range(20)))
+    received = []
+    with connection.receiver("work") as receiver:
+        for delivery in receiver:
+            received.append(delivery.message.body)
+            delivery.accept()
+            if len(received) == 20:
+                break
+    assert received == list(range(20))
+    assert sender.closed
+    assert receiver.closed
+
+
+def test_all_outcomes(threaded: ThreadedPeer, connection: blocking.Connection) -> None:
+    threaded.run(lambda: threaded.peer.put("work", *range(4)))
+    receiver = connection.receiver("work")
+    deliveries = [receiver.receive(timeout=5)]
+    while len(deliveries) < 4:
+        deliveries += receiver.receive_many(4, timeout=5)
+    deliveries[0].accept()
+    deliveries[1].reject("x:bad", "no")
+    deliveries[2].release()
+    deliveries[3].modify(delivery_failed=True)
+    threaded.seen(events.OutcomeReceived, 4)
+    states = [
+        type(event.delivery.remote_state).__name__
+        for event in threaded.peer.events
+        if isinstance(event, events.OutcomeReceived)
+    ]
+    assert states == ["Accepted", "Rejected", "Released", "Modified"]
+    with pytest.raises(ferrymq.LocalProtocolError):
+        deliveries[0].accept()
+
+
+def test_sessions_credit_and_drain(threaded: ThreadedPeer, connection: blocking.Connection) -> None:
+    threaded.run(lambda: threaded.peer.put("work", 1, 2))
+    with connection.session() as session:
+        receiver = session.receiver("work", credit=0)
+        with pytest.raises(TimeoutError):
+            receiver.receive(timeout=0.01)
+        receiver.add_credit(5)
+        receiver.drain(timeout=5)
+        assert [receiver.receive().message.body for _ in range(2)] == [1, 2]
+        sender = session.sender("other")
+        sender.send(Message(b""))
+    assert session.closed
+    assert receiver.closed
+    dynamic = connection.receiver(None, dynamic=True)
+    assert dynamic.address == "made-up"
+
+
+def test_errors_reach_the_caller(threaded: ThreadedPeer, connection: blocking.Connection) -> None:
+    threaded.peer.on[events.DeliveryReceived] = lambda _, event: event.delivery.settle(Released())
+    sender = connection.sender("orders")
+    with pytest.raises(ferrymq.DeliveryReleased):
+        sender.send(Message(b""))
+    threaded.peer.on[events.AttachReceived] = lambda _, event: event.link.refuse(
+        Error(condition="amqp:not-found")
+    )
+    with pytest.raises(ferrymq.LinkDetached, match="not-found"):
+        connection.sender("nowhere")
+
+
+def test_a_connection_that_cannot_be_made_leaves_no_thread() -> None:
+    before = ferrymq_threads()
+    with pytest.raises(ferrymq.TransportError):
+        blocking.connect("amqp://localhost:1", timeout=5)
+    with pytest.raises(ValueError, match="amqp://"):
+        blocking.connect("http://localhost")
+    assert ferrymq_threads() == before
+
+
+def test_closing_ends_the_thread_and_every_wait(threaded: ThreadedPeer) -> None:
+    connection = blocking.connect(threaded.url)
+    receiver = connection.receiver("orders")
+    caught: list[BaseException] = []
+    waiting = threading.Event()
+
+    def wait() -> None:
+        waiting.set()
+        try:
+            receiver.receive()
+        except ferrymq.AmqpError as error:
+            caught.append(error)
+
+    threads = [threading.Thread(target=wait) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    waiting.wait()
+    connection.close()
+    for thread in threads:
+        thread.join(10)
+    assert len(caught) == 3
+    assert all(isinstance(error, ferrymq.PeerError) for error in caught)
+    assert ferrymq_threads() == []
+    connection.close()
+    assert connection.closed
+    with pytest.raises(ferrymq.ConnectionClosed):
+        connection.sender("orders")
+
+
+def test_iteration_ends_when_another_thread_closes_the_receiver(
+    threaded: ThreadedPeer, connection: blocking.Connection
+) -> None:
+    receiver = connection.receiver("orders")
+    ended = threading.Event()
+
+    def consume() -> None:
+        for _ in receiver:
+            pass
+        ended.set()
+
+    thread = threading.Thread(target=consume)
+    thread.start()
+    threaded.seen(events.CreditReceived)
+    receiver.close()
+    thread.join(10)
+    assert ended.is_set()
+
+
+def test_many_threads_share_a_connection(
+    threaded: ThreadedPeer, connection: blocking.Connection
+) -> None:
+    sender = connection.sender("orders")
+
+    def send(number: int) -> None:
+        for i in range(20):
+            sender.send(Message(number * 100 + i))
+
+    threads = [threading.Thread(target=send, args=(n,)) for n in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    bodies = [message.body for message in threaded.peer.received["orders"]]
+    assert sorted(bodies) == sorted(n * 100 + i for n in range(5) for i in range(20))
+    for n in range(5):
+        assert [b for b in bodies if b // 100 == n] == [n * 100 + i for i in range(20)]
+
+
+def test_an_interrupted_wait_leaves_the_connection_usable(
+    threaded: ThreadedPeer, connection: blocking.Connection
+) -> None:
+    receiver = connection.receiver("orders")
+    main = threading.main_thread()
+    assert threading.current_thread() is main and main.ident is not None
+
+    async def interrupt() -> None:
+        # The receiver waits once its message has not come: its credit tells that it is attached.
+        await threaded.peer.seen(events.CreditReceived)
+        signal.pthread_kill(main.ident, signal.SIGINT)
+
+    trigger = threading.Thread(target=lambda: threaded.portal.run(interrupt))
+    trigger.start()
+    with pytest.raises(KeyboardInterrupt):
+        while True:
+            try:
+                receiver.receive(timeout=10)
+            finally:
+                trigger.join(10)
+    threaded.run(lambda: threaded.peer.put("orders", "later"))
+    threaded.run(lambda: threaded.peer.feed(threaded.peer.connection.links[receiver.name]))
+    threaded.run(threaded.peer.connection.process)
+    assert receiver.receive(timeout=10).message.body == "later"
+
+
+def test_a_child_process_is_told_to_make_its_own(
+    threaded: ThreadedPeer, connection: blocking.Connection
+) -> None:
+    sender = connection.sender("orders")
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            sender.send(Message(b""))
+        except RuntimeError as error:
+            connection.close()
+            status = 0 if "fork" in str(error) else 2
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    sender.send(Message(b"still alive"), timeout=5)
+
+
+def test_a_call_from_the_loops_own_thread_is_refused() -> None:
+    portal = Portal("ferrymq-own")
+
+    async def nested() -> None:
+        portal.call(lambda: None)
+
+    with pytest.raises(RuntimeError, match="never return"):
+        portal.run(nested)
+    portal.stop()
+    portal.stop()
+    with pytest.raises(ferrymq.ConnectionClosed):
+        portal.run(nested)
+
+
+def test_stopping_ends_what_still_runs() -> None:
+    portal = Portal("ferrymq-stop")
+    started = threading.Event()
+    cancelled = threading.Event()
+
+    async def forever() -> None:
+        started.set()
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            cancelled.set()
+
+    def wait() -> None:
+        with pytest.raises(BaseException):  # noqa: B017 - cancelled, whichever way
+            portal.run(forever)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    started.wait()
+    portal.stop()
+    thread.join(10)
+    assert cancelled.is_set()
+    assert not thread.is_alive()
