@@ -1,0 +1,239 @@
+"""The command: which parts to measure, and where the results go."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+
+import hatch_build
+from bench import markdown, profile
+from bench.machine import load, machine, versions
+from bench.parts.broker import CASES, BrokerBench, Candidate
+from bench.process import Server, broker, echo, proton_broker
+from bench.results import Report
+from bench.tables import show
+from bench.tree import Trees, command, environment, variant_on
+
+PARTS: Final = ("codec", "broker", "latency")
+FORMAT: Final = 1
+# Columns of the tables when they go to a file.
+FILE_WIDTH: Final = 132
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How long the parts take: rounds and, inside a round, seconds or pings for each contender."""
+
+    codec_rounds: int = 7
+    codec_seconds: float = 0.2
+    broker_rounds: int = 5
+    broker_seconds: float = 1.0
+    latency_rounds: int = 7
+    latency_pings: int = 500
+    pause_ms: float = 1.0
+
+    @classmethod
+    def quick(cls) -> Extent:
+        """To see that all of it works; the figures are rough."""
+        return cls(3, 0.03, 1, 0.2, 3, 100, 1.0)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(
+        prog="python -m bench",
+        description="Measure ferrymq beside its peers. `python -m bench profile broker --help` "
+        "finds out where the broker's time goes.",
+    )
+    made.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; default: all")
+    made.add_argument("--quick", action="store_true", help="a short run with rough figures")
+    made.add_argument("--pure", action="store_true", help="measure the interpreted modules")
+    made.add_argument("--json", metavar="FILE", help="write the results to FILE, - for stdout")
+    made.add_argument("--markdown", metavar="FILE", help="update the tables in a document")
+    made.add_argument("--from", dest="source", metavar="FILE", help="show an earlier --json FILE")
+    made.add_argument(
+        "--peer", action="append", default=[], metavar="NAME=URL",
+        help="another AMQP 1.0 broker that is running, to be measured too",
+    )  # fmt: skip
+    made.add_argument(
+        "--amqpload", metavar="PATH", default=os.environ.get("AMQPLOAD") or None,
+        help="an external load tool, used beside our own client; also from $AMQPLOAD",
+    )  # fmt: skip
+    made.add_argument("--check", action="store_true", help="fail if a demanded figure is missed")
+    return made
+
+
+def profile_parser() -> argparse.ArgumentParser:
+    """The command line of `python -m bench profile`."""
+    made = argparse.ArgumentParser(
+        prog="python -m bench profile",
+        description=profile.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument("what", choices=["broker"])
+    made.add_argument("--tool", choices=profile.TOOLS, default="perf")
+    made.add_argument("--seconds", type=float, default=5.0)
+    cases = ", ".join(f"{i}: {case.name}" for i, case in enumerate(CASES))
+    made.add_argument("--case", type=int, choices=range(len(CASES)), default=0, help=cases)
+    made.add_argument("--out", type=Path, default=Path("build/broker.profile"))
+    return made
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command; returns the exit status."""
+    given = sys.argv[1:] if argv is None else argv
+    if given[:1] == ["profile"]:
+        chosen = profile_parser().parse_args(given[1:])
+        chosen.out.parent.mkdir(parents=True, exist_ok=True)
+        return profile.profile_broker(
+            chosen.tool, chosen.out, seconds=chosen.seconds, case=chosen.case
+        )
+    made = parser()
+    arguments = made.parse_args(given)
+    unknown = [part for part in arguments.parts if part not in PARTS]
+    if unknown:
+        made.error(f"no such part: {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    console = Console(stderr=arguments.json == "-")
+    if not console.is_terminal:
+        console.width = FILE_WIDTH
+    if arguments.source is not None:
+        run: dict[str, Any] = json.loads(Path(arguments.source).read_text("utf-8"))
+    else:
+        try:
+            run = measure(arguments, console)
+        except (hatch_build.BuildError, RuntimeError) as error:
+            console.print(str(error), style="bold red", markup=False, highlight=False)
+            return 1
+    for report in run["reports"]:
+        show(console, Report.from_json(report), run["machine"])
+    if arguments.json == "-":
+        print(json.dumps(run, indent=1))
+    elif arguments.json is not None:
+        Path(arguments.json).write_text(json.dumps(run, indent=1) + "\n", "utf-8")
+    if arguments.markdown is not None:
+        markdown.update(Path(arguments.markdown), markdown.render(run))
+    return verdict(run, check=arguments.check)
+
+
+def verdict(run: dict[str, Any], *, check: bool) -> int:
+    """The exit status: 1 if something failed or, with `check`, a demand was missed."""
+    for report in run["reports"]:
+        if report["failures"]:
+            return 1
+        rows = [*report["figures"], *report["comparisons"]]
+        if check and any(row["met"] is False for row in rows):
+            return 1
+    return 0
+
+
+def measure(arguments: argparse.Namespace, console: Console) -> dict[str, Any]:
+    """Measure the parts that were asked for; the results as they go to JSON."""
+    trees = Trees(pure=arguments.pure)
+    for message in trees.messages:
+        console.print(message, style="dim", highlight=False)
+    extent = Extent.quick() if arguments.quick else Extent()
+    where = machine()
+    reports: list[Report] = []
+    for part in arguments.parts or PARTS:
+        console.print(f"measuring: {part}", style="dim")
+        if part == "codec":
+            reports.append(codec(trees, extent))
+        elif part == "broker":
+            reports.append(brokers(trees, extent, arguments))
+        else:
+            reports.append(latency(trees, extent))
+    where["load after"] = load()
+    return {
+        "format": FORMAT,
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "quick": arguments.quick,
+        "machine": where,
+        "reports": [report.to_json() for report in reports],
+    }
+
+
+def codec(trees: Trees, extent: Extent) -> Report:
+    """The part `codec`, in a process of its own."""
+    return worker(
+        trees, "codec", f"--rounds={extent.codec_rounds}", f"--seconds={extent.codec_seconds}"
+    )
+
+
+def latency(trees: Trees, extent: Extent) -> Report:
+    """The part `latency`: the servers, and a client in a process of its own."""
+    with broker(trees) as ours, echo(trees) as other:
+        report = worker(
+            trees,
+            "latency",
+            f"--rounds={extent.latency_rounds}",
+            f"--count={extent.latency_pings}",
+            f"--pause={extent.pause_ms}",
+            f"--echo={other.port}",
+            f"--broker={ours.name}={ours.port}",
+        )
+    report.build = {"broker": trees.broker_variant(), **report.build}
+    return report
+
+
+def brokers(trees: Trees, extent: Extent, arguments: argparse.Namespace) -> Report:
+    """The part `broker`: ours, a small one on Proton's binding, and those that were named."""
+    with contextlib.ExitStack() as stack:
+        candidates: list[Candidate] = []
+        notes: list[str] = []
+        for start in (broker, proton_broker):
+            try:
+                server: Server = stack.enter_context(start(trees))
+            except RuntimeError as error:
+                if start is broker:
+                    raise
+                notes.append(str(error).strip().splitlines()[-1])
+                continue
+            candidates.append(Candidate(server.name, f"amqp://127.0.0.1:{server.port}", server))
+        for peer in arguments.peer:
+            name, _, url = peer.partition("=")
+            candidates.append(Candidate(name, url))
+        bench = BrokerBench(
+            trees,
+            candidates,
+            rounds=extent.broker_rounds,
+            seconds=extent.broker_seconds,
+            tool=arguments.amqpload,
+        )
+        report = bench.measure()
+    report.notes += notes
+    report.build = {
+        "broker": trees.broker_variant(),
+        "client": variant_on(trees.loops, "bench.loops.load"),
+        **versions(),
+    }
+    return report
+
+
+def worker(trees: Trees, part: str, *options: str) -> Report:
+    """Run `bench.worker`; its report, with a failure if it ran another variant than meant."""
+    done = subprocess.run(
+        command("bench.worker", part, *options),
+        env=environment(trees.loops),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        failure = f"the measuring process ended with status {done.returncode}; see above"
+        return Report(part, failures=[failure])
+    report = Report.from_json(json.loads(done.stdout))
+    wanted = "pure" if trees.pure else "compiled"
+    for package in ("codec", "types", "engine", "loops"):
+        if report.build.get(package) != wanted:
+            report.failures.append(f"{package} ran {report.build.get(package)}, not {wanted}")
+    return report

@@ -1,0 +1,213 @@
+"""`python -m bench.load`: sends numbered messages through a broker and receives them again.
+
+One process, two connections, one thread: a loop over two sockets around the compiled ends in
+`bench.loops.load`. Prints one JSON object; exit status 0 when every message arrived once, whole and
+in order, else 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import select
+import socket
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from bench.loops.load import End, Plan, Receiver, Sender
+
+READ_SIZE: Final = 1 << 18
+# More unwritten bytes than this, and the sender waits for the transport.
+HIGH_WATER: Final = 1 << 18
+# Seconds to wait for what is no part of the measurement.
+LINGER: Final = 1.0
+
+
+class Pipe:
+    """One end with its socket."""
+
+    def __init__(self, end: End, host: str, port: int) -> None:
+        self.end = end
+        self.socket = socket.create_connection((host, port), timeout=10)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket.setblocking(False)
+        self.unwritten = b""
+        self.eof = False
+
+    def read(self) -> None:
+        """Take in what has arrived."""
+        try:
+            data = self.socket.recv(READ_SIZE)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if data:
+            self.end.receive(data)
+        else:
+            self.eof = True
+            self.end.connection.receive_eof(time.monotonic())
+            self.end.handle()
+
+    def write(self) -> None:
+        """Write what is to be written, as far as the socket takes it."""
+        data = self.end.take()
+        if data:
+            self.unwritten = self.unwritten + data if self.unwritten else data
+        if self.unwritten:
+            try:
+                sent = self.socket.send(self.unwritten)
+            except BlockingIOError:
+                return
+            except OSError:
+                self.unwritten = b""
+                return
+            self.unwritten = self.unwritten[sent:]
+
+
+class Load:
+    """A run of a plan against one broker. Ends when all is done or nothing happens any more."""
+
+    def __init__(self, plan: Plan, host: str, port: int, idle: float) -> None:
+        self.plan = plan
+        self.idle = idle
+        self.poll = select.poll()
+        # The receiver first: where queues are made on attach, it may be the one that makes it.
+        self.receiver = Receiver(plan)
+        self.sender = Sender(plan)
+        self.pipes = {
+            pipe.socket.fileno(): pipe
+            for pipe in (Pipe(self.receiver, host, port), Pipe(self.sender, host, port))
+        }
+        for fd in self.pipes:
+            self.poll.register(fd, select.POLLIN)
+
+    def run(self) -> dict[str, Any]:
+        """Do it; what came of it."""
+        cpu = time.process_time()
+        finished = self._until(lambda: self.sender.finished and self.receiver.ended > 0)
+        cpu = time.process_time() - cpu
+        if finished:
+            # What the broker still holds for us would be a duplicate. Not every broker answers.
+            self.receiver.drain()
+            self._until(lambda: self.receiver.drained, LINGER)
+        for pipe in self.pipes.values():
+            pipe.end.close()
+        self._until(lambda: self.sender.closed and self.receiver.closed, LINGER)
+        for pipe in self.pipes.values():
+            pipe.socket.close()
+        return self._result(finished, cpu)
+
+    def _until(self, done: Callable[[], bool], idle: float | None = None) -> bool:
+        """Move bytes until `done()`; false when that does not come about."""
+        patience = (self.idle if idle is None else idle) * 1000
+        more = False
+        while True:
+            for fd, pipe in self.pipes.items():
+                if not pipe.eof:
+                    pipe.write()
+                    blocked = bool(pipe.unwritten)
+                    self.poll.modify(fd, select.POLLIN | (select.POLLOUT if blocked else 0))
+            if done():
+                return True
+            if self._broken():
+                return False
+            ready = self.poll.poll(0 if more else patience)
+            if not ready and not more:
+                return False
+            for fd, mask in ready:
+                if mask & ~select.POLLOUT:
+                    self.pipes[fd].read()
+                    if self.pipes[fd].eof:
+                        self.poll.unregister(fd)
+            more = self._pump()
+
+    def _pump(self) -> bool:
+        """Let the sender send, once the receiver is there; whether it has more to send now."""
+        if not self.receiver.attached:
+            return False
+        for pipe in self.pipes.values():
+            if pipe.end is self.sender and len(pipe.unwritten) > HIGH_WATER:
+                return False
+        return self.sender.pump()
+
+    def _broken(self) -> bool:
+        return bool(self.sender.failure or self.receiver.failure) or any(
+            pipe.eof and not pipe.end.closed for pipe in self.pipes.values()
+        )
+
+    def _result(self, finished: bool, cpu: float) -> dict[str, Any]:
+        plan, tally = self.plan, self.receiver.tally
+        seconds = self.receiver.ended - self.receiver.began
+        refused = self.sender.settled - self.sender.accepted
+        error = self.sender.failure or self.receiver.failure
+        if not error and not finished:
+            error = f"nothing happened for {self.idle:g} s"
+        faults = {
+            "lost": tally.lost,
+            "duplicated": tally.duplicated,
+            "reordered": tally.reordered,
+            "damaged": tally.damaged,
+            "foreign": tally.foreign,
+            "refused": refused,
+        }
+        ok = finished and not error and not any(faults.values())
+        return {
+            "ok": ok,
+            "error": error,
+            "messages": plan.count,
+            "warm_up": plan.warm_up,
+            "size": plan.size,
+            "in_flight": plan.in_flight,
+            "credit": plan.credit,
+            "settled": plan.settled,
+            "drained": self.receiver.drained,
+            "seconds": seconds if ok else None,
+            "rate": plan.count / seconds if ok else None,
+            "client_cpu_seconds": cpu,
+            **faults,
+        }
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(prog="python -m bench.load", description=__doc__)
+    made.add_argument("--url", default="amqp://127.0.0.1:5672", help="the broker")
+    made.add_argument("--address", default="bench", help="the queue")
+    made.add_argument("--count", type=int, default=100_000, help="messages that are measured")
+    made.add_argument("--warm-up", type=int, default=5_000, help="messages before them")
+    made.add_argument("--size", type=int, default=100, help="bytes of body, 16 at least")
+    made.add_argument("--in-flight", type=int, default=500, help="unsettled messages, at most")
+    made.add_argument("--credit", type=int, default=500, help="the receiver's credit")
+    made.add_argument("--settled", action="store_true", help="pre-settled both ways")
+    made.add_argument("--idle", type=float, default=10.0, help="give up after so many seconds")
+    return made
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command; returns the exit status."""
+    arguments = parser().parse_args(argv)
+    url = urlsplit(arguments.url)
+    plan = Plan(
+        address=arguments.address,
+        count=arguments.count,
+        warm_up=arguments.warm_up,
+        size=arguments.size,
+        in_flight=arguments.in_flight,
+        credit=arguments.credit,
+        settled=arguments.settled,
+        run=int.from_bytes(os.urandom(6), "big"),
+    )
+    load = Load(plan, url.hostname or "127.0.0.1", url.port or 5672, arguments.idle)
+    result = load.run()
+    json.dump(result, sys.stdout)
+    print()
+    return 0 if result["ok"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

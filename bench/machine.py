@@ -1,0 +1,86 @@
+"""Where and with what a figure was measured."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import os
+import platform
+from pathlib import Path
+from typing import Final
+
+PACKAGES: Final = (
+    "librt",
+    "mypy",
+    "uvloop",
+    "python-qpid-proton",
+    "azure-eventhub",
+)
+
+
+def machine() -> dict[str, str]:
+    """The machine, its system and how busy it is now."""
+    return {
+        "processor": processor(),
+        "cores": str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else
+                     os.cpu_count()),
+        "memory": memory(),
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "load": load(),
+    }  # fmt: skip
+
+
+def processor() -> str:
+    """The processor's name."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def memory() -> str:
+    """How much memory the machine has."""
+    try:
+        size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return "unknown"
+    return f"{size / 2**30:.0f} GiB"
+
+
+def load() -> str:
+    """The load average of the last minute: above the figure's own load, others were at work."""
+    try:
+        return f"{os.getloadavg()[0]:.2f}"
+    except (AttributeError, OSError):
+        return "unknown"
+
+
+def versions() -> dict[str, str]:
+    """Python's version and those of the packages that matter to a figure."""
+    found = {"python": f"{platform.python_implementation()} {platform.python_version()}"}
+    for name in ("ferrymq", *PACKAGES):
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def variant(module: str) -> str:
+    """`compiled` or `pure`: how `module` runs in this process."""
+    file = importlib.import_module(module).__file__ or ""
+    return "pure" if file.endswith(".py") else "compiled"
+
+
+def build() -> dict[str, str]:
+    """Which variant of each package is measured in this process, and by what versions."""
+    return {
+        "codec": variant("ferrymq_codec.reader"),
+        "types": variant("ferrymq_types.transport"),
+        "engine": variant("ferrymq.engine.connection"),
+        "loops": variant("bench.loops.transfer"),
+        **versions(),
+    }

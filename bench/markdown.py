@@ -1,0 +1,62 @@
+"""Results in a document: everything between two marker lines is replaced, nothing is hand-typed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from bench.results import Report
+from bench.rows import (
+    COMPARISON_HEAD,
+    FIGURE_HEAD,
+    Row,
+    build_line,
+    comparison_row,
+    figure_row,
+    grouped,
+    option_line,
+)
+
+BEGIN: Final = "<!-- results: written by `python -m bench --markdown`, do not edit -->"
+END: Final = "<!-- end of results -->"
+TITLES: Final = {"codec": "Codec", "broker": "Broker", "latency": "Latency"}
+
+
+def render(run: dict[str, Any]) -> str:
+    """The results of a run, as `bench.cli` writes them to JSON, in Markdown."""
+    machine = ", ".join(f"{key} {value}" for key, value in run["machine"].items())
+    lines = [f"Measured {run['date']} on: {machine}.", ""]
+    for data in run["reports"]:
+        report = Report.from_json(data)
+        lines += [f"### {TITLES[report.part]}", ""]
+        lines += [f"Build: {build_line(report)}. Method: {option_line(report)}.", ""]
+        if report.figures:
+            rows = [figure_row(figure) for figure in report.figures]
+            lines += [*_table(FIGURE_HEAD, rows, {2, 3}), ""]
+        if report.comparisons:
+            rows = [comparison_row(comparison) for comparison in report.comparisons]
+            lines += [*_table(COMPARISON_HEAD, rows, {2}), ""]
+        for kind, remarks in (("Note", report.notes), ("Failed", report.failures)):
+            for remark in remarks:
+                lines += [f"{kind}: {remark}", ""]
+    return "\n".join(lines)
+
+
+def _table(head: tuple[str, ...], rows: list[Row], numbers: set[int]) -> list[str]:
+    rule = ["---:" if i in numbers else "---" for i in range(len(head))]
+    cells = [head, rule, *(row.cells for row in grouped(rows))]
+    return ["| " + " | ".join(line) + " |" for line in cells]
+
+
+def update(path: Path, text: str) -> None:
+    """Put `text` between the markers of the document at `path`.
+
+    Raises:
+        ValueError: the document has no such markers.
+    """
+    document = path.read_text("utf-8")
+    before, begin, rest = document.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"{path} has no lines {BEGIN!r} and {END!r}")
+    path.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}", "utf-8")

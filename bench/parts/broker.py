@@ -1,0 +1,207 @@
+"""The broker: messages a second, end to end, from one producer to one consumer.
+
+Brokers take turns under the same client, a process of its own. Every message is numbered and
+checked; a run in which one is lost, repeated or out of order has no rate but is a failure.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from bench.process import Server
+from bench.results import Figure, Report
+from bench.tree import Trees, command, environment
+
+MESSAGES: Final = "messages/s"
+OURS: Final = "ferrymq"
+IN_FLIGHT: Final = 500
+CREDIT: Final = 500
+DEMAND: Final = 100_000
+EXTERNAL: Final = "external tool"
+PROBE: Final = 2_000
+
+
+class Case(NamedTuple):
+    """One kind of message traffic."""
+
+    size: int
+    settled: bool
+
+    @property
+    def name(self) -> str:
+        """What tables call it."""
+        size = f"{self.size} B" if self.size < 1024 else f"{self.size // 1024} KiB"
+        return f"{size}, {'pre-settled' if self.settled else 'unsettled'}"
+
+
+CASES: Final = (Case(100, False), Case(100, True), Case(1024, False), Case(1024, True))
+
+
+@dataclass
+class Candidate:
+    """A broker to measure: where it listens, and its process if it is ours to watch."""
+
+    name: str
+    url: str
+    server: Server | None = None
+    address: str = "bench"
+    counts: dict[Case, int] = field(default_factory=dict)
+
+
+class LoadFailed(Exception):
+    """A run ended early, or not every message arrived once, whole and in order."""
+
+
+def run_client(trees: Trees, to: Candidate, case: Case, count: int, warm_up: int) -> dict[str, Any]:
+    """One run of the bench's own client; its result.
+
+    Raises:
+        LoadFailed: with what went wrong.
+    """
+    arguments = [
+        f"--url={to.url}",
+        f"--address={to.address}",
+        f"--count={count}",
+        f"--warm-up={warm_up}",
+        f"--size={case.size}",
+        f"--in-flight={IN_FLIGHT}",
+        f"--credit={CREDIT}",
+    ]
+    if case.settled:
+        arguments.append("--settled")
+    done = subprocess.run(
+        command("bench.load", *arguments),
+        env=environment(trees.loops),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    try:
+        result: dict[str, Any] = json.loads(done.stdout)
+    except json.JSONDecodeError:
+        raise LoadFailed(done.stderr.strip() or f"exit status {done.returncode}") from None
+    if not result["ok"]:
+        faults = ("lost", "duplicated", "reordered", "damaged", "foreign", "refused")
+        counts = ", ".join(f"{result[name]} {name}" for name in faults if result[name])
+        raise LoadFailed("; ".join(part for part in (result["error"], counts) if part))
+    return result
+
+
+def run_external(tool: str, to: Candidate, case: Case, count: int, warm_up: int) -> float:
+    """One run of the external tool; messages a second.
+
+    The tool is called as `TOOL both -p PORT -a ADDRESS -n COUNT -w WARM_UP -s SIZE -i IN_FLIGHT
+    -c CREDIT [--presettled]` and prints one JSON object with `ok`, `error` and `through_msgs_s`.
+
+    Raises:
+        LoadFailed: with what the tool says.
+    """
+    port = to.url.rpartition(":")[2]
+    arguments = [tool, "both", "-p", port, "-a", to.address, "-n", str(count), "-w", str(warm_up)]
+    arguments += ["-s", str(case.size), "-i", str(IN_FLIGHT), "-c", str(CREDIT)]
+    if case.settled:
+        arguments.append("--presettled")
+    try:
+        done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+        result = json.loads(done.stdout)
+    except (OSError, json.JSONDecodeError) as error:
+        raise LoadFailed(f"{tool}: {error}") from None
+    if not result["ok"]:
+        raise LoadFailed(f"{tool}: {result['error']}")
+    rate: float = result["through_msgs_s"]
+    return rate
+
+
+class BrokerBench:
+    """The whole part: all cases, all candidates, in rounds."""
+
+    def __init__(
+        self, trees: Trees, candidates: list[Candidate], *, rounds: int, seconds: float,
+        tool: str | None,
+    ) -> None:  # fmt: skip
+        self.trees = trees
+        self.candidates = candidates
+        self.rounds = rounds
+        self.seconds = seconds
+        self.tool = tool
+        self.values: dict[tuple[str, str, str], list[float]] = {}
+        self.report = Report(
+            "broker",
+            options={
+                "rounds": rounds,
+                "seconds": seconds,
+                "in_flight": IN_FLIGHT,
+                "credit": CREDIT,
+                "external_tool": bool(tool),
+            },
+        )
+
+    def measure(self) -> Report:
+        """Run everything; failures are part of the report."""
+        for case in CASES:
+            for candidate in list(self.candidates):
+                self._attempt(candidate, case, self._calibrate)
+        for round in range(self.rounds):
+            shift = round % len(self.candidates)
+            for case in CASES:
+                for candidate in [*self.candidates[shift:], *self.candidates[:shift]]:
+                    if case in candidate.counts:
+                        self._attempt(candidate, case, self._run)
+        self._finish()
+        return self.report
+
+    def _attempt(self, candidate: Candidate, case: Case, step: Any) -> None:
+        try:
+            step(candidate, case)
+        except LoadFailed as error:
+            self.report.failures.append(f"{candidate.name}, {case.name}: {error}")
+
+    def _calibrate(self, candidate: Candidate, case: Case) -> None:
+        """Choose how many messages take about the time wanted."""
+        count = PROBE
+        rate = run_client(self.trees, candidate, case, count, 200)["rate"]
+        if rate > 20 * PROBE:
+            # The probe was over at once: look again, longer.
+            count = int(rate * self.seconds / 4)
+            rate = run_client(self.trees, candidate, case, count, PROBE)["rate"]
+        candidate.counts[case] = max(PROBE, int(rate * self.seconds))
+
+    def _run(self, candidate: Candidate, case: Case) -> None:
+        count = candidate.counts[case]
+        warm_up = max(200, count // 20)
+        server = candidate.server
+        before = None if server is None else server.cpu_seconds()
+        result = run_client(self.trees, candidate, case, count, warm_up)
+        after = None if server is None else server.cpu_seconds()
+        self._add(case.name, candidate.name, MESSAGES, result["rate"])
+        if before is not None and after is not None:
+            micros = 1e6 * (after - before) / (count + warm_up)
+            self._add(case.name, f"{candidate.name}, broker's processor time", "µs/message", micros)
+        if self.tool is not None and candidate.name != "Proton":
+            rate = run_external(self.tool, candidate, case, count, warm_up)
+            self._add(f"{case.name}, {EXTERNAL}", candidate.name, MESSAGES, rate)
+
+    def _add(self, case: str, contender: str, unit: str, value: float) -> None:
+        self.values.setdefault((case, contender, unit), []).append(value)
+
+    def _finish(self) -> None:
+        report = self.report
+        for (case, contender, unit), values in self.values.items():
+            demanded = contender == OURS and case.startswith(CASES[0].name)
+            report.figures.append(
+                Figure(case, contender, unit, values, demand=DEMAND if demanded else None)
+            )
+        cases = dict.fromkeys(case for case, _, _ in self.values)
+        for case in cases:
+            for candidate in self.candidates:
+                mine = self.values.get((case, OURS, MESSAGES), [])
+                other = self.values.get((case, candidate.name, MESSAGES), [])
+                if candidate.name != OURS and len(mine) == len(other):
+                    report.compare(case, OURS, candidate.name, unit=MESSAGES)
+        for candidate in self.candidates:
+            peak = None if candidate.server is None else candidate.server.peak_memory()
+            if peak is not None:
+                report.figures.append(Figure("peak memory", candidate.name, "MiB", [peak / 2**20]))

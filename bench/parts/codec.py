@@ -1,0 +1,146 @@
+"""The codec: transfer frames and messages, encoded and decoded, beside the peers' codecs.
+
+Peers are Python libraries and are called from an interpreted loop; so is ferrymq in the figures
+that are compared like with like. "compiled loop" is ferrymq called the way its own engine calls
+it; the engine does nothing else, so that is the figure its design asks a rate of.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from types import ModuleType
+from typing import Any, Final
+
+from bench import samples
+from bench.loops import transfer as loop
+from bench.machine import build
+from bench.measure import Contender, Effort, Run, take_turns
+from bench.peers import ours
+from bench.results import Figure, Report
+
+OPERATIONS: Final = "operations/s"
+COMPILED_LOOP: Final = "ferrymq, compiled loop"
+OURS: Final = "ferrymq"
+PEERS: Final = {"bench.peers.pyamqp": "azure-eventhub", "bench.peers.proton_binding": "Proton"}
+
+ENCODE_FRAME: Final = "transfer frame, encode"
+DECODE_FRAME: Final = "transfer frame, decode"
+ENCODE: Final = "message, encode"
+BUILD_ENCODE: Final = "message, build and encode"
+DECODE: Final = "message, decode"
+DECODE_READ: Final = "message, decode and read"
+
+
+def measure(effort: Effort) -> Report:
+    """All cases with every peer that is installed."""
+    report = Report("codec", options={"rounds": effort.rounds, "seconds": effort.seconds})
+    sides: list[ModuleType] = [ours]
+    for module, package in PEERS.items():
+        try:
+            sides.append(importlib.import_module(module))
+        except ImportError:
+            report.notes.append(f"{package} is not installed: left out")
+    check(sides)
+    for case in (ENCODE_FRAME, DECODE_FRAME, ENCODE, BUILD_ENCODE, DECODE, DECODE_READ):
+        contenders = [Contender(side.NAME, _run(case, side)) for side in sides]
+        compiled = _compiled(case)
+        if compiled is not None:
+            contenders.insert(0, Contender(COMPILED_LOOP, compiled))
+        rates = take_turns(contenders, effort)
+        report.figures += [Figure(case, name, OPERATIONS, rates[name]) for name in rates]
+    _judge(report)
+    report.build = build()
+    return report
+
+
+def _judge(report: Report) -> None:
+    """Compare, and say what is demanded."""
+    for case, times in ((ENCODE_FRAME, 10.0), (DECODE_FRAME, 5.0)):
+        figure = report.figure(case, COMPILED_LOOP, OPERATIONS)
+        if figure is not None:
+            figure.demand = 2_000_000
+        report.compare(case, COMPILED_LOOP, "pyamqp", at_least=times)
+        report.compare(case, OURS, "pyamqp")
+        report.compare(case, OURS, "Proton")
+    for case in (ENCODE, BUILD_ENCODE, DECODE, DECODE_READ):
+        report.compare(case, OURS, "Proton", at_least=5.0)
+        report.compare(case, OURS, "pyamqp")
+
+
+def _compiled(case: str) -> Run | None:
+    if case == ENCODE_FRAME:
+        return functools.partial(_encode_compiled, samples.PAYLOAD)
+    if case == DECODE_FRAME:
+        return functools.partial(_decode_compiled, loop.frames(loop.BATCH, samples.PAYLOAD))
+    return None
+
+
+def _encode_compiled(payload: bytes, count: int) -> None:
+    loop.encode(count, payload)
+
+
+def _decode_compiled(data: bytes, count: int) -> None:
+    loop.decode(count, data)
+
+
+def _run(case: str, side: Any) -> Run:
+    """The interpreted loop over one side's operation."""
+    if case == ENCODE_FRAME:
+        return _loop(side.encode_frame, samples.PAYLOAD)
+    if case == DECODE_FRAME:
+        return _loop(side.decode_frame, side.encode_frame(samples.PAYLOAD))
+    if case == ENCODE:
+        return _loop(side.encode, side.build())
+    if case == BUILD_ENCODE:
+        build, encode = side.build, side.encode
+
+        def build_and_encode(count: int) -> None:
+            for _ in range(count):
+                encode(build())
+
+        return build_and_encode
+    # Everybody decodes the same bytes.
+    data = ours.build().encode()
+    if case == DECODE:
+        return _loop(side.decode, data)
+    decode, read = side.decode, side.read
+
+    def decode_and_read(count: int) -> None:
+        for _ in range(count):
+            read(decode(data))
+
+    return decode_and_read
+
+
+def _loop(operation: Any, argument: object) -> Run:
+    def run(count: int) -> None:
+        for _ in range(count):
+            operation(argument)
+
+    return run
+
+
+def check(sides: list[ModuleType]) -> None:
+    """Make sure that every side does the whole job, so that its figure means something.
+
+    Raises:
+        AssertionError: a side's bytes or objects are not those that were asked for.
+    """
+    wanted = (samples.MESSAGE_ID, samples.SUBJECT, 3, samples.BODY)
+    for side in sides:
+        frame = side.encode_frame(samples.PAYLOAD)
+        performative, payload = ours.decode_frame(frame)
+        assert payload == samples.PAYLOAD, f"{side.NAME}: another payload"
+        assert performative.delivery_id == samples.DELIVERY_ID, f"{side.NAME}: another delivery"
+        assert performative.delivery_tag == samples.TAG, f"{side.NAME}: another tag"
+        assert side.decode_frame(frame), f"{side.NAME}: nothing decoded"
+        message = ours.decode(side.encode(side.build()))
+        assert message == ours.build(), f"{side.NAME}: another message: {message!r}"
+        found = tuple(_text(part) for part in side.read(side.decode(ours.build().encode())))
+        assert found == tuple(map(_text, wanted)), f"{side.NAME}: read {found!r}"
+
+
+def _text(part: object) -> object:
+    """pyamqp hands out strings as bytes."""
+    return part.encode() if isinstance(part, str) else part

@@ -1,0 +1,115 @@
+"""A queue broker on Proton's Python binding: what its public API gives in a few dozen lines.
+
+Queues in memory, made on attach, first in first out, consumers served in turn while they have
+credit. It is here to be measured beside ferrymq's broker, with the same client, in the same run.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+from collections import deque
+from typing import Any
+
+from proton import Message
+from proton.handlers import MessagingHandler
+from proton.reactor import Container
+
+
+class Queue:
+    """Messages, and who wants them."""
+
+    def __init__(self) -> None:
+        self.messages: deque[Message] = deque()
+        self.consumers: deque[Any] = deque()
+
+    def dispatch(self) -> None:
+        """Hand out what there is to those who have credit, in turn."""
+        idle = 0
+        while self.messages and idle < len(self.consumers):
+            sender = self.consumers[0]
+            self.consumers.rotate(-1)
+            if sender.credit:
+                sender.send(self.messages.popleft())
+                idle = 0
+            else:
+                idle += 1
+
+
+class Broker(MessagingHandler):  # type: ignore[misc]
+    """Routes by address; accepts what it has queued."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__(prefetch=500)
+        self.port = port
+        self.queues: dict[str, Queue] = {}
+
+    def queue(self, address: str) -> Queue:
+        """The queue with that address, new if need be."""
+        return self.queues.setdefault(address, Queue())
+
+    def on_start(self, event: Any) -> None:
+        """Listen."""
+        event.container.listen(f"127.0.0.1:{self.port}")
+        print(f"listening amqp://127.0.0.1:{self.port}\nready", flush=True)
+
+    def on_link_opening(self, event: Any) -> None:
+        """Agree to what the client asks for."""
+        link = event.link
+        link.snd_settle_mode = link.remote_snd_settle_mode
+        if link.is_sender:
+            link.source.address = link.remote_source.address
+            self.queue(link.source.address).consumers.append(link)
+        else:
+            link.target.address = link.remote_target.address
+
+    def on_link_closing(self, event: Any) -> None:
+        """Forget a consumer."""
+        self._forget(event.link)
+
+    def on_connection_closing(self, event: Any) -> None:
+        """Forget the consumers of a connection that is going."""
+        self.on_disconnected(event)
+
+    def on_disconnected(self, event: Any) -> None:
+        """Forget the consumers of a connection that is gone."""
+        link = event.connection.link_head(0)
+        while link is not None:
+            self._forget(link)
+            link = link.next(0)
+
+    def on_sendable(self, event: Any) -> None:
+        """A consumer has credit, or wants to be rid of it."""
+        self.queue(event.link.source.address).dispatch()
+        if event.link.drain_mode:
+            event.link.drained()
+
+    def on_message(self, event: Any) -> None:
+        """A producer's message; accepted when this returns."""
+        queue = self.queue(event.link.target.address)
+        queue.messages.append(event.message)
+        queue.dispatch()
+
+    def _forget(self, link: Any) -> None:
+        if link.is_sender and link.source.address:
+            consumers = self.queue(link.source.address).consumers
+            if link in consumers:
+                consumers.remove(link)
+
+
+def free_port() -> int:
+    """A port nobody listens on: Proton does not tell which one it got for port 0."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def main() -> None:
+    """`python -m bench.peers.proton_broker`."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    Container(Broker(free_port())).run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""Server processes under test: started, asked for their port and resources, ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Final
+from urllib.parse import urlsplit
+
+from bench.tree import Trees, command, environment
+
+STOP_SECONDS: Final = 10.0
+
+
+class Server:
+    """A process that prints `listening URL` and then `ready`. A context manager.
+
+    What it writes to standard error is kept and shown when it does not start.
+    """
+
+    def __init__(self, name: str, arguments: Sequence[str], path: list[str]) -> None:
+        self.name = name
+        self.arguments = list(arguments)
+        self.environment = environment(path)
+        self.port = 0
+        self._process: subprocess.Popen[str] | None = None
+        self._errors: IO[bytes] | None = None
+
+    def __enter__(self) -> Server:
+        self._errors = tempfile.TemporaryFile()
+        self._process = subprocess.Popen(
+            self.arguments,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            env=self.environment,
+        )
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            word, _, url = line.strip().partition(" ")
+            if word == "listening":
+                self.port = urlsplit(url).port or 0
+            elif word == "ready":
+                return self
+        errors = self.errors()
+        self.stop()
+        raise RuntimeError(f"{self.name} did not start:\n{errors}")
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        assert self._process is not None
+        return self._process.pid
+
+    def stop(self) -> int:
+        """End it as a service manager would; its exit status."""
+        process = self._process
+        assert process is not None
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+        if self._errors is not None:
+            self._errors.close()
+            self._errors = None
+        return process.returncode
+
+    def errors(self) -> str:
+        """The end of what it has written to standard error."""
+        if self._errors is None:
+            return ""
+        size = self._errors.seek(0, os.SEEK_END)
+        self._errors.seek(max(0, size - 4000))
+        return self._errors.read().decode(errors="replace")
+
+    def cpu_seconds(self) -> float | None:
+        """Processor time it has used; None where the system does not tell."""
+        try:
+            text = Path(f"/proc/{self.pid}/stat").read_text("utf-8")
+        except OSError:
+            return None
+        fields = text.rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def peak_memory(self) -> int | None:
+        """The most memory it has occupied, in bytes; None where the system does not tell."""
+        try:
+            text = Path(f"/proc/{self.pid}/status").read_text("utf-8")
+        except OSError:
+            return None
+        for line in text.splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+        return None
+
+
+def broker(trees: Trees) -> Server:
+    """The broker, as a user starts it, on a free port."""
+    arguments = ("serve", "--listen", "amqp://127.0.0.1:0", "--memory", "--log-level", "warning")
+    return Server("ferrymq", command("ferrymq_broker", *arguments), trees.broker)
+
+
+def echo(trees: Trees) -> Server:
+    """The TCP echo that latency is compared with."""
+    return Server("echo", command("bench.peers.echo"), trees.loops)
+
+
+def proton_broker(trees: Trees) -> Server:
+    """A queue broker on Proton's Python binding."""
+    return Server("Proton", command("bench.peers.proton_broker"), trees.loops)

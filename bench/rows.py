@@ -1,0 +1,73 @@
+"""Reports as rows of text: what the table on the screen and the one in the documents share."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from bench.results import LESS_IS_BETTER, Comparison, Figure, Report
+
+FIGURE_HEAD: Final = ("case", "contender", "median", "lowest … highest", "unit", "demanded")
+COMPARISON_HEAD: Final = ("case", "compared", "ratio", "demanded")
+VERDICTS: Final = {True: "met", False: "MISSED", None: ""}
+
+
+class Row(NamedTuple):
+    """The cells of one row, and the verdict on it (None: nothing is demanded)."""
+
+    cells: tuple[str, ...]
+    met: bool | None
+
+
+def number(value: float) -> str:
+    """A figure with as many digits as mean something, thousands apart."""
+    if value >= 1000:
+        return f"{value:,.0f}".replace(",", " ")
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def figure_row(figure: Figure) -> Row:
+    """A figure under `FIGURE_HEAD`."""
+    low, high = figure.spread
+    spread = f"{number(low)} … {number(high)}" if len(figure.values) > 1 else ""
+    demand = ""
+    if figure.demand is not None:
+        sign = "≤" if figure.unit in LESS_IS_BETTER else "≥"
+        demand = f"{sign} {number(figure.demand)}: {VERDICTS[figure.met]}"
+    cells = (figure.case, figure.contender, number(figure.median), spread, figure.unit, demand)
+    return Row(cells, figure.met)
+
+
+def comparison_row(comparison: Comparison) -> Row:
+    """A comparison under `COMPARISON_HEAD`."""
+    demand = ""
+    if comparison.at_least is not None:
+        demand = f"≥ {comparison.at_least:g} ×: {VERDICTS[comparison.met]}"
+    elif comparison.at_most is not None:
+        demand = f"≤ {comparison.at_most:g} ×: {VERDICTS[comparison.met]}"
+    compared = f"{comparison.ours} ÷ {comparison.peer}"
+    return Row((comparison.case, compared, f"{number(comparison.ratio)} ×", demand), comparison.met)
+
+
+def build_line(report: Report) -> str:
+    """What was measured, in one line."""
+    return ", ".join(f"{name} {value}" for name, value in report.build.items())
+
+
+def option_line(report: Report) -> str:
+    """How it was measured, in one line."""
+    return ", ".join(
+        f"{name.replace('_', ' ')} {value}"
+        for name, value in report.options.items()
+        if value is not False
+    )
+
+
+def grouped(rows: list[Row]) -> list[Row]:
+    """The rows with the first cell left empty where it repeats the one above."""
+    before = ""
+    found: list[Row] = []
+    for row in rows:
+        first = row.cells[0]
+        found.append(Row(("" if first == before else first, *row.cells[1:]), row.met))
+        before = first
+    return found

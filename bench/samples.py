@@ -1,0 +1,34 @@
+"""The frame and the message that are encoded and decoded, the same for every contender."""
+
+from __future__ import annotations
+
+from typing import Final
+
+PAYLOAD: Final = b"\x00\x53\x75\xa0\x5f" + bytes(range(95))
+"""100 bytes: what follows the performative in a transfer frame."""
+
+BODY: Final = bytes(range(100))
+"""100 bytes: the data section of the message."""
+
+TAG: Final = b"\x00\x00\x00\x07"
+DELIVERY_ID: Final = 1007
+
+# Header (AMQP 1.0 §3.2.1)
+DURABLE: Final = True
+PRIORITY: Final = 5
+TTL: Final = 60_000
+# Properties (AMQP 1.0 §3.2.4)
+MESSAGE_ID: Final = "order-000042"
+TO: Final = "orders"
+SUBJECT: Final = "created"
+REPLY_TO: Final = "orders.replies"
+CORRELATION_ID: Final = "request-17"
+CONTENT_TYPE: Final = "application/octet-stream"
+CREATION_TIME_MS: Final = 1_700_000_000_000
+
+APPLICATION_PROPERTIES: Final[dict[str, object]] = {
+    "customer": "4711",
+    "region": "north",
+    "attempt": 3,
+    "urgent": True,
+}

@@ -1,0 +1,79 @@
+"""The trees that are measured: which files a benchmark process imports.
+
+The loops that drive the codec and the engine are compiled in one group with them, as the engine's
+own modules are; only then is a call from a loop what a call inside the engine is. That group is a
+tree of its own, `build/bench`: the one users get does not contain the benchmarks. The broker under
+test runs from `build/compiled`, exactly as `make run` starts it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import hatch_build
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+SOURCES: Final = ("generated", "runtime", "broker", ".")
+_FIND: Final = "import importlib.util, sys; print(importlib.util.find_spec(sys.argv[1]).origin)"
+LOOPS: Final = "bench/loops/*.py"
+
+
+class Trees:
+    """The import paths of benchmark processes, and how they came about.
+
+    `loops` is for processes that measure or drive, `broker` for the broker under test;
+    `messages` has a line about each build. `pure` is true when nothing is compiled.
+    """
+
+    def __init__(self, *, pure: bool) -> None:
+        self.messages: list[str] = []
+        self.pure = pure or hatch_build.why_not() is not None
+        sources = [str((ROOT / folder).resolve()) for folder in SOURCES]
+        self.loops: list[str] = sources
+        self.broker: list[str] = sources
+        if not self.pure:
+            self.loops = [str(self._build("bench", loops_config()))]
+            self.broker = [str(self._build("compiled", hatch_build.Config.read(ROOT)))]
+
+    def broker_variant(self) -> str:
+        """`compiled` or `pure`: what the broker under test runs."""
+        return variant_on(self.broker, "ferrymq_broker.nodes.queue")
+
+    def _build(self, name: str, config: hatch_build.Config) -> Path:
+        out = ROOT / "build" / name
+        self.messages.append(hatch_build.build_tree(config, out))
+        return out
+
+
+def loops_config() -> hatch_build.Config:
+    """The project's build, less the broker, plus the loops."""
+    config = hatch_build.Config.read(ROOT)
+    packages = [name for name in config.packages if not name.startswith("broker/")]
+    include = [glob for glob in config.include if not glob.startswith("broker/")]
+    return config._replace(packages=(*packages, "bench"), include=(*include, LOOPS))
+
+
+def variant_on(path: list[str], module: str) -> str:
+    """`compiled` or `pure`: what a process that imports from `path` gets of a module."""
+    found = subprocess.run(
+        [sys.executable, "-P", "-c", _FIND, module],
+        env=environment(path),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return "pure" if found.stdout.strip().endswith(".py") else "compiled"
+
+
+def command(module: str, *arguments: str) -> list[str]:
+    """The command that runs a module from a tree and from nowhere else."""
+    return [sys.executable, "-P", "-m", module, *arguments]
+
+
+def environment(path: list[str]) -> dict[str, str]:
+    """The environment of a process that imports from `path` first."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path), "PYTHONUNBUFFERED": "1"}

@@ -1,0 +1,54 @@
+"""A process that measures one part and prints its report as JSON: started by `bench.cli`.
+
+Measuring happens in a process of its own because what a process imports first decides which
+variant of ferrymq runs in it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from bench.measure import Effort
+from bench.parts import codec, latency
+from bench.results import Report
+
+
+def main(argv: list[str] | None = None) -> int:
+    """`python -m bench.worker codec|latency`; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m bench.worker", description=__doc__)
+    parts = parser.add_subparsers(dest="part", required=True)
+    of_codec = parts.add_parser("codec")
+    of_codec.add_argument("--seconds", type=float, required=True)
+    of_latency = parts.add_parser("latency")
+    of_latency.add_argument("--count", type=int, required=True, help="pings in a round")
+    of_latency.add_argument("--pause", type=float, required=True, help="ms, for the slow cases")
+    of_latency.add_argument("--echo", type=int, required=True, metavar="PORT")
+    of_latency.add_argument("--broker", action="append", required=True, metavar="NAME=PORT")
+    for part in (of_codec, of_latency):
+        part.add_argument("--rounds", type=int, required=True)
+    arguments = parser.parse_args(argv)
+    if arguments.part == "codec":
+        report = codec.measure(Effort(arguments.rounds, arguments.seconds))
+    else:
+        report = _latency(arguments)
+    json.dump(report.to_json(), sys.stdout)
+    print()
+    return 0
+
+
+def _latency(arguments: argparse.Namespace) -> Report:
+    brokers = {name: int(port) for name, _, port in (b.partition("=") for b in arguments.broker)}
+    pause_ms: float = arguments.pause
+    return latency.measure(
+        brokers,
+        arguments.echo,
+        rounds=arguments.rounds,
+        count=arguments.count,
+        pauses={"back to back": 0.0, f"{pause_ms:g} ms apart": pause_ms / 1000},
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

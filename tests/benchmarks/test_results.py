@@ -1,0 +1,111 @@
+"""Results: medians, ratios, verdicts, and their way into JSON and documents."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench import cli, markdown
+from bench.results import Figure, Report
+from bench.rows import number
+
+
+def report() -> Report:
+    made = Report("codec", build={"codec": "pure"}, options={"rounds": 3})
+    made.figures = [
+        Figure("encode", "ferrymq", "operations/s", [100.0, 300.0, 200.0], demand=150.0),
+        Figure("encode", "peer", "operations/s", [10.0, 10.0, 40.0]),
+        Figure("p50", "ferrymq", "µs", [30.0, 31.0, 32.0], demand=25.0),
+        Figure("p50", "echo", "µs", [20.0, 20.0, 20.0]),
+    ]
+    made.compare("encode", "ferrymq", "peer", at_least=8.0)
+    made.compare("p50", "ferrymq", "echo", at_most=2.0, unit="µs")
+    made.compare("encode", "ferrymq", "nobody")
+    return made
+
+
+def run(**changes: Any) -> dict[str, Any]:
+    return {
+        "date": "2026-01-02", "machine": {"cores": "2"}, "reports": [report().to_json() | changes],
+    }  # fmt: skip
+
+
+def test_medians_and_verdicts() -> None:
+    first, _, slow, _ = report().figures
+    assert first.median == 200.0
+    assert first.spread == (100.0, 300.0)
+    assert first.met is True
+    assert slow.met is False, "of times, less is better"
+
+
+def test_ratios_are_taken_inside_a_round() -> None:
+    rates, times = report().comparisons
+    # 10, 30 and 5: the median of the ratios, not the ratio of the medians.
+    assert rates.ratio == 10.0
+    assert rates.met is True
+    assert times.ratio == pytest.approx(1.55)
+    assert times.met is True
+
+
+def test_json_round_trip() -> None:
+    assert Report.from_json(json.loads(json.dumps(report().to_json()))) == report()
+
+
+def test_a_document_is_updated_between_its_markers(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{markdown.BEGIN}\nold\n{markdown.END}\nafter\n", "utf-8")
+    markdown.update(page, markdown.render(run()))
+    once = page.read_text("utf-8")
+    assert once.startswith("before\n") and once.endswith("after\n")
+    assert "old" not in once
+    assert "| encode | ferrymq | 200.0 | 100.0 … 300.0 | operations/s | ≥ 150.0: met |" in once
+    assert "|  | peer | 10.0 |" in once, "a case is named once"
+    assert "| encode | ferrymq ÷ peer | 10.0 × | ≥ 8 ×: met |" in once
+    markdown.update(page, markdown.render(run()))
+    assert page.read_text("utf-8") == once
+
+
+def test_a_document_without_markers_is_left_alone(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("nothing here\n", "utf-8")
+    with pytest.raises(ValueError, match="has no lines"):
+        markdown.update(page, "text")
+    assert page.read_text("utf-8") == "nothing here\n"
+
+
+def test_our_document_has_the_markers() -> None:
+    page = Path(__file__).parents[2] / "docs" / "performance.md"
+    text = page.read_text("utf-8")
+    assert text.index(markdown.BEGIN) < text.index(markdown.END)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(1234567.8, "1 234 568"), (12.345, "12.3"), (1.2345, "1.23")]
+)
+def test_numbers_show_what_means_something(value: float, text: str) -> None:
+    assert number(value) == text
+
+
+def test_the_exit_status() -> None:
+    assert cli.verdict(run(), check=False) == 0
+    assert cli.verdict(run(), check=True) == 1, "one figure is missed"
+    assert cli.verdict(run(failures=["lost"]), check=False) == 1
+
+
+def test_an_earlier_run_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    saved = tmp_path / "run.json"
+    saved.write_text(json.dumps(run(failures=["2 lost"])), "utf-8")
+    assert cli.main(["--from", str(saved)]) == 1
+    shown = capsys.readouterr().out
+    assert "FAILED: 2 lost" in shown
+    assert "MISSED" in shown and "ferrymq ÷ peer" in shown
+
+
+def test_an_unknown_part_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["brokers"])
+    assert stopped.value.code == 2
+    assert "no such part: brokers" in capsys.readouterr().err
