@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from ferrymq_broker.cli.receive import receive
+from ferrymq_broker.cli.send import send
 from ferrymq_broker.cli.serve import serve
 from ferrymq_broker.errors import ConfigError
 from ferrymq_codec.errors import AmqpError
@@ -20,6 +22,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(serve)
+app.command()(send)
+app.command()(receive)
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,0 +1,21 @@
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+DEFAULT_URL = "amqp://127.0.0.1:5672"
+
+Url = Annotated[
+    str,
+    typer.Option(
+        "--url",
+        envvar="FERRYMQ_URL",
+        metavar="URL",
+        help="The broker: amqp://[USER:PASSWORD@]HOST[:PORT].",
+    ),
+]
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]

@@ -1,0 +1,91 @@
+"""``ferrymq receive``."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Annotated, Final
+
+import typer
+
+import ferrymq
+from ferrymq_broker.cli.options import DEFAULT_URL, Json, Url
+from ferrymq_broker.cli.progress import RunProgress
+from ferrymq_broker.cli.rendering import as_json as render_json
+from ferrymq_broker.cli.rendering import as_text as render_text
+
+# Messages asked for ahead.
+_PREFETCH: Final = 100
+
+
+def receive(
+    address: Annotated[str, typer.Argument(help="The queue.", show_default=False)],
+    count: Annotated[
+        int | None,
+        typer.Option("--count", "-n", min=1, metavar="N", help="Stop after N messages."),
+    ] = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="SECONDS", help="Stop when none has come for so long."),
+    ] = None,
+    browse: Annotated[
+        bool, typer.Option("--browse", help="Look at messages and leave them in the queue.")
+    ] = False,
+    url: Url = DEFAULT_URL,
+    as_json: Json = False,
+) -> None:
+    """Receive messages, print them and accept them.
+
+    Prints the body of each message, or with --json the whole message as one line. Goes on until
+    there have been --count, or none for --timeout, or Ctrl-C. Exits with status 1 if fewer than
+    --count have come.
+    """
+    # On a terminal the messages themselves show that something happens.
+    quiet = sys.stdout.isatty()
+    with RunProgress(f"receiving from {address}", count, quiet) as progress:
+        try:
+            asyncio.run(_receive(url, address, count, timeout, browse, as_json, progress))
+        except KeyboardInterrupt:
+            if count is not None:
+                raise
+        if count is not None and progress.count < count:
+            sys.stderr.write(
+                f"ferrymq: {progress.count} of {count} messages came within {timeout:g} s\n"
+            )
+            raise typer.Exit(1)
+
+
+async def _receive(
+    url: str,
+    address: str,
+    count: int | None,
+    timeout: float | None,
+    browse: bool,
+    as_json: bool,
+    progress: RunProgress,
+) -> None:
+    render = render_json if as_json else render_text
+    async with (
+        ferrymq.connect(url) as connection,
+        connection.receiver(address, credit=0, mode="copy" if browse else "move") as receiver,
+    ):
+        asked = 0
+        while count is None or progress.count < count:
+            # Never more than will be taken: others may be waiting for the rest.
+            wanted = progress.count + _PREFETCH
+            if count is not None and wanted > count:
+                wanted = count
+            if asked < wanted and receiver.credit * 2 <= _PREFETCH:
+                receiver.add_credit(wanted - asked)
+                asked = wanted
+            try:
+                deliveries = await receiver.receive_many(_PREFETCH, timeout=timeout)
+            except TimeoutError:
+                return
+            for delivery in deliveries:
+                sys.stdout.write(render(delivery.message) + "\n")
+            # Printed first, accepted then: what nobody saw goes back to the queue.
+            sys.stdout.flush()
+            for delivery in deliveries:
+                await delivery.accept()
+            progress.advance(len(deliveries))

@@ -1,0 +1,126 @@
+"""``ferrymq send``."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from typing import Annotated, Final
+
+import typer
+
+import ferrymq
+from ferrymq import DeliveryError, Message
+from ferrymq_broker.cli.options import DEFAULT_URL, Json, Url
+from ferrymq_broker.cli.progress import RunProgress
+
+# Messages on their way before the first of them must have its outcome.
+_PIPELINE: Final = 1000
+
+
+def send(
+    address: Annotated[str, typer.Argument(help="The queue.", show_default=False)],
+    body: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="One message for each; without any, one for each line of standard input.",
+            show_default=False,
+        ),
+    ] = None,
+    url: Url = DEFAULT_URL,
+    subject: Annotated[str | None, typer.Option(help="The subject of every message.")] = None,
+    properties: Annotated[
+        list[str] | None,
+        typer.Option("--property", "-p", metavar="KEY=VALUE", help="An application property."),
+    ] = None,
+    durable: Annotated[bool, typer.Option("--durable", help="Mark messages as durable.")] = False,
+    as_bytes: Annotated[
+        bool, typer.Option("--bytes", help="Send bodies as bytes, not as strings.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Send messages and wait until all are accepted.
+
+    Exits with status 1 if a message was not.
+    """
+    pairs: dict[str, object] = {}
+    for pair in properties or []:
+        key, found, value = pair.partition("=")
+        if not found:
+            raise typer.BadParameter(f"{pair!r} is not KEY=VALUE", param_hint="--property")
+        pairs[key] = value
+
+    def message(text: bytes) -> Message:
+        content = text if as_bytes else text.decode("utf-8", "replace")
+        return Message(body=content, subject=subject, durable=durable, application_properties=pairs)
+
+    bodies = None if not body else [text.encode("utf-8", "surrogateescape") for text in body]
+    with RunProgress(f"sending to {address}", None if bodies is None else len(bodies)) as progress:
+        failures = asyncio.run(_send(url, address, _bodies(bodies), message, progress))
+        _report(address, progress, failures, as_json)
+    if failures:
+        raise typer.Exit(1)
+
+
+async def _bodies(given: list[bytes] | None) -> AsyncIterator[bytes]:
+    if given is not None:
+        for body in given:
+            yield body
+        return
+    while True:
+        # In a thread, so that the connection stays alive while a person types.
+        line = await asyncio.to_thread(sys.stdin.buffer.readline)
+        if not line:
+            return
+        yield line.rstrip(b"\r\n")
+
+
+async def _send(
+    url: str,
+    address: str,
+    bodies: AsyncIterator[bytes],
+    message: Callable[[bytes], Message],
+    progress: RunProgress,
+) -> list[str]:
+    """Send everything; what went wrong with messages that were not accepted."""
+    failures: list[str] = []
+    pending: deque[asyncio.Future[None]] = deque()
+
+    async def settle_first() -> None:
+        try:
+            await pending.popleft()
+        except DeliveryError as error:
+            failures.append(str(error))
+        else:
+            progress.advance()
+
+    async with ferrymq.connect(url) as connection:
+        sender = await connection.sender(address)
+        async for body in bodies:
+            await sender.ready()
+            pending.append(sender.send_nowait(message(body)))
+            while pending and (pending[0].done() or len(pending) > _PIPELINE):
+                await settle_first()
+        while pending:
+            await settle_first()
+    return failures
+
+
+def _report(address: str, progress: RunProgress, failures: list[str], as_json: bool) -> None:
+    if as_json:
+        report = {
+            "address": address,
+            "accepted": progress.count,
+            "failed": len(failures),
+            "seconds": round(progress.seconds, 6),
+        }
+        sys.stdout.write(json.dumps(report) + "\n")
+    else:
+        plural = "" if progress.count == 1 else "s"
+        sys.stdout.write(f"{progress.count} message{plural} sent to {address}\n")
+    for reason in failures[:10]:
+        sys.stderr.write(f"ferrymq: {reason}\n")
+    if len(failures) > 10:
+        sys.stderr.write(f"ferrymq: and {len(failures) - 10} more were not accepted\n")

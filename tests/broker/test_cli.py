@@ -1,0 +1,196 @@
+"""`ferrymq send` and `ferrymq receive`, as processes against a real broker."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import uuid
+from collections.abc import Iterator
+from decimal import Decimal
+
+import pytest
+
+from ferrymq import Message
+from ferrymq_broker.cli.rendering import as_json, as_text, plain
+from ferrymq_codec.containers import PairMap
+from ferrymq_codec.scalars import Described, Symbol, Timestamp, UInt
+from ferrymq_types.messaging import AmqpSequence, AmqpValue, Data
+from tests.broker.test_process import COMMAND, port_in, run, serve
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with serve("--listen", "amqp://127.0.0.1:0") as (_, lines):
+        yield f"amqp://127.0.0.1:{port_in(lines[0])}"
+
+
+@pytest.fixture
+def address() -> str:
+    return f"q-{uuid.uuid4()}"
+
+
+def test_bodies_from_the_command_line(url: str, address: str) -> None:
+    sent = run("send", "--url", url, address, "one", "two three", "vier ä𝄞")
+    assert (sent.returncode, sent.stderr) == (0, "")
+    assert sent.stdout == f"3 messages sent to {address}\n"
+    got = run("receive", "--url", url, address, "--count", "3")
+    assert (got.returncode, got.stderr) == (0, "")
+    assert got.stdout == "one\ntwo three\nvier ä𝄞\n"
+
+
+def test_bodies_from_standard_input(url: str, address: str) -> None:
+    lines = "".join(f"{number}\n" for number in range(2500))
+    sent = run("send", "--url", url, address, "--json", stdin=lines)
+    report = json.loads(sent.stdout)
+    assert report.pop("seconds") > 0
+    assert report == {"address": address, "accepted": 2500, "failed": 0}
+    got = run("receive", "--url", url, address, "--count", "2500")
+    assert got.stdout == lines
+    assert run("receive", "--url", url, address, "--timeout", "0").stdout == ""
+
+
+def test_receiving_takes_no_more_than_it_was_told(url: str, address: str) -> None:
+    run("send", "--url", url, address, *[str(n) for n in range(10)])
+    assert run("receive", "--url", url, address, "-n", "4").stdout.split() == list("0123")
+    assert run("receive", "--url", url, address, "-n", "6").stdout.split() == list("456789")
+
+
+def test_browsing_leaves_messages_there(url: str, address: str) -> None:
+    run("send", "--url", url, address, "a", "b")
+    for _ in range(2):
+        assert run("receive", "--url", url, address, "--browse", "-n", "2").stdout == "a\nb\n"
+
+
+def test_a_whole_message_as_json(url: str, address: str) -> None:
+    arguments = ["--subject", "s", "-p", "k=v", "-p", "empty=", "--durable", "--bytes"]
+    run("send", "--url", url, address, "body", *arguments)
+    got = run("receive", "--url", url, address, "-n", "1", "--json")
+    assert json.loads(got.stdout) == {
+        "durable": True,
+        "subject": "s",
+        "application-properties": {"k": "v", "empty": ""},
+        "body-type": "data",
+        "body": "body",
+    }
+
+
+def test_too_few_messages_are_a_failure(url: str, address: str) -> None:
+    run("send", "--url", url, address, "only")
+    got = run("receive", "--url", url, address, "-n", "2", "--timeout", "0.05")
+    assert got.returncode == 1
+    assert got.stdout == "only\n"
+    assert got.stderr == "ferrymq: 1 of 2 messages came within 0.05 s\n"
+
+
+def test_ctrl_c_ends_receiving_and_loses_nothing(url: str, address: str) -> None:
+    process = subprocess.Popen(
+        [*COMMAND, "receive", "--url", url, address],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        run("send", "--url", url, address, "first")
+        assert process.stdout is not None
+        assert process.stdout.readline() == "first\n"
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=20)
+    finally:
+        process.kill()
+    assert (process.returncode, output, errors) == (0, "", "")
+    run("send", "--url", url, address, "second")
+    assert run("receive", "--url", url, address, "-n", "1").stdout == "second\n"
+
+
+@pytest.mark.parametrize("command", ["send", "receive"])
+@pytest.mark.parametrize(
+    ("where", "address", "message"),
+    [
+        ("amqp://127.0.0.1:1", "q", "cannot connect"),
+        ("http://127.0.0.1", "q", "amqp://"),
+        (None, "$nothing", "amqp:not-found"),
+    ],
+)
+def test_failures_are_one_line(
+    url: str, command: str, where: str | None, address: str, message: str
+) -> None:
+    result = run(command, "--url", where or url, address, *(["x"] if command == "send" else []))
+    assert result.returncode == 1
+    assert result.stdout == ""
+    assert message in result.stderr
+    assert result.stderr.startswith("ferrymq: ") and result.stderr.count("\n") == 1
+
+
+def test_wrong_usage_is_status_two(url: str) -> None:
+    assert run("send", "--url", url, "q", "x", "-p", "novalue").returncode == 2
+    assert run("receive", "--url", url, "q", "-n", "0").returncode == 2
+    assert run("receive").returncode == 2
+    assert run("nonsense").returncode == 2
+
+
+def test_a_reader_that_goes_away_gets_back_nothing_but_quiet(url: str, address: str) -> None:
+    run("send", "--url", url, address, *["x" * 1000] * 500)
+    process = subprocess.Popen(
+        [*COMMAND, "receive", "--url", url, address],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(timeout=20) == 1
+        assert "Traceback" not in process.stderr.read()
+        process.stderr.close()
+    finally:
+        process.kill()
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ("text", "text"),
+        (b"text", "text"),
+        (b"\xff\x00", "(2 bytes)"),
+        (None, "null"),
+        (True, "true"),
+        ([1, "a", None], '[1, "a", null]'),
+        ({"k": UInt(5), 7: b"x"}, '{"k": 5, "7": "x"}'),
+        (AmqpValue("v"), "v"),
+        (AmqpSequence([1, 2]), "[1, 2]"),
+        ([Data(b"a"), Data(b"b")], "ab"),
+    ],
+)
+def test_bodies_as_text(body: object, text: str) -> None:
+    assert as_text(Message(body=body)) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (b"\xff", {"base64": "/w=="}),
+        (Timestamp(0), "1970-01-01T00:00:00+00:00"),
+        (Timestamp(2**62), 2**62),
+        (uuid.UUID(int=1), "00000000-0000-0000-0000-000000000001"),
+        (Decimal("1.50"), "1.50"),
+        (float("nan"), "nan"),
+        (Symbol("s"), "s"),
+        (Described(Symbol("d"), [1]), {"descriptor": "d", "value": [1]}),
+        (PairMap([(1, "int"), (True, "bool")]), [[1, "int"], [True, "bool"]]),
+    ],
+)
+def test_values_as_json(value: object, expected: object) -> None:
+    assert plain(value) == expected
+    json.dumps(plain(value), allow_nan=False)
+
+
+def test_message_kinds_in_json() -> None:
+    kinds = {
+        "data": Message(body=b"x"),
+        "value": Message(body="x"),
+        "sequence": Message(body=AmqpSequence([1])),
+    }
+    for kind, message in kinds.items():
+        assert json.loads(as_json(message))["body-type"] == kind
