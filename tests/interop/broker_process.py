@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 
 _LISTENING = re.compile(r"listening amqp://127\.0\.0\.1:(\d+)$")
-# Generous, for machines that compile something else meanwhile; nothing waits this long if all is well.
+# Seconds. Generous, for busy machines; nothing waits this long if all is well.
 PATIENCE = 30.0
 
 

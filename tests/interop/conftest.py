@@ -1,4 +1,4 @@
-"""What the interoperability tests share: the broker, an address of one's own, the log on failure."""
+"""What these tests share: the broker, an address of one's own, the broker's log on failure."""
 
 from __future__ import annotations
 

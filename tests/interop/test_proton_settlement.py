@@ -1,4 +1,4 @@
-"""Proton: settlement modes, the outcomes, and what they do to a message (AMQP 1.0 §2.6.12, §3.4)."""
+"""Proton: settlement modes, outcomes, and what they do to a message (AMQP 1.0 §2.6.12, §3.4)."""
 
 from __future__ import annotations
 
