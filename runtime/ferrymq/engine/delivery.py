@@ -72,6 +72,9 @@ class IncomingDelivery:
         "remote_settled",
         "remote_state",
         "context",
+        "complete",
+        "second",
+        "ignored",
         "_chunks",
         "_received",
     )
@@ -87,8 +90,19 @@ class IncomingDelivery:
         self.remote_settled = False
         self.remote_state: DeliveryState | None = None
         self.context: object = None
+        # Whether all of the message has arrived.
+        self.complete = False
+        # Whether the sender has to settle first (AMQP 1.0 §2.7.5, rcv-settle-mode).
+        self.second = False
+        # A resumed delivery that we do not know: it is passed over.
+        self.ignored = False
         self._chunks: list[bytes] | None = None
         self._received: i64 = 0
+
+    def data(self) -> bytes:
+        """The bytes of the message that have arrived so far."""
+        chunks = self._chunks
+        return self.payload if chunks is None else b"".join(chunks)
 
     def settle(self, state: DeliveryState | None) -> None:
         """Give the delivery its outcome and settle it.

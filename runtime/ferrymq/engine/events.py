@@ -205,10 +205,11 @@ class DeliveryReceived(Event):
 class DeliveryAborted(Event):
     """The sender aborted a delivery after part of it had arrived (AMQP 1.0 §2.6.14)."""
 
-    __slots__ = ("link",)
+    __slots__ = ("link", "delivery")
 
-    def __init__(self, link: ReceiverLink) -> None:
+    def __init__(self, link: ReceiverLink, delivery: IncomingDelivery) -> None:
         self.link = link
+        self.delivery = delivery
 
 
 class OutcomeReceived(Event):

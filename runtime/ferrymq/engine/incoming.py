@@ -20,7 +20,7 @@ from ferrymq.engine.events import (
     SettlementReceived,
 )
 from ferrymq.errors import RemoteProtocolError, Scope
-from ferrymq_types.transport import Disposition, Role, Transfer
+from ferrymq_types.transport import Disposition, ReceiverSettleMode, Role, Transfer
 
 if TYPE_CHECKING:
     from ferrymq.engine.link import Link, ReceiverLink
@@ -50,25 +50,25 @@ class IncomingHalf:
         partial = link.partial
         if partial is None:
             partial = self._first_frame(transfer, link)
+            if link.resumption is not None:
+                partial = self._resumed(transfer, link, partial)
         else:
-            id = transfer.delivery_id
-            if id is not None and id != partial.id:
-                raise RemoteProtocolError(
-                    "amqp:invalid-field",
-                    f"transfer of delivery {id} on link {link.name!r} inside delivery "
-                    f"{partial.id}, which is not complete",
-                    Scope.SESSION,
-                )
+            self._expect_continuation(transfer, link, partial)
         if transfer.aborted:
             link.partial = None
             link._count_delivery()
-            self.session.connection._emit(DeliveryAborted(link))
+            if not partial.ignored:
+                partial.remote_settled = True
+                self.session.connection._emit(DeliveryAborted(link, partial))
             if link.drain:
                 self._check_drained(link)
             return
         if transfer.settled:
             # Settled on any frame settles the whole delivery (AMQP 1.0 §2.7.5).
             partial.remote_settled = True
+        resumption = link.resumption
+        if resumption is not None:
+            payload = resumption.unseen(partial, payload)
         limit: i64 = link.max_message_size
         partial._received += len(payload)
         if limit != 0 and partial._received > limit:
@@ -98,11 +98,75 @@ class IncomingHalf:
         if state is not None:
             partial.remote_state = state
         link._count_delivery()
-        if not partial.remote_settled:
-            self.unsettled[partial.id] = partial
-        self.session.connection._emit(DeliveryReceived(link, partial))
+        if not partial.ignored:
+            self._check_settled(link, partial)
+            if not partial.remote_settled:
+                self.unsettled[partial.id] = partial
+            if partial.complete:
+                # It had arrived before the link was lost: only its state is news.
+                self.session.connection._emit(SettlementReceived(partial))
+            else:
+                partial.complete = True
+                self.session.connection._emit(DeliveryReceived(link, partial))
         if link.drain:
             self._check_drained(link)
+
+    def _expect_continuation(
+        self, transfer: Transfer, link: ReceiverLink, partial: IncomingDelivery
+    ) -> None:
+        """Raise `RemoteProtocolError` if a further transfer belongs to another delivery."""
+        id = transfer.delivery_id
+        tag = transfer.delivery_tag
+        message_format = transfer.message_format
+        if (
+            (id is not None and id != partial.id)
+            or (tag is not None and tag != partial.tag)
+            or (message_format is not None and message_format != partial.message_format)
+        ):
+            raise RemoteProtocolError(
+                "amqp:invalid-field",
+                f"transfer of delivery {id}, tag {tag!r}, format {message_format} on link "
+                f"{link.name!r} inside delivery {partial.id}, tag {partial.tag!r}, format "
+                f"{partial.message_format}, which is not complete",
+                Scope.SESSION,
+            )
+
+    def _resumed(
+        self, transfer: Transfer, link: ReceiverLink, fresh: IncomingDelivery
+    ) -> IncomingDelivery:
+        """The delivery a first frame on a resumed link belongs to (AMQP 1.0 §2.6.13)."""
+        resumption = link.resumption
+        if resumption is None:
+            return fresh
+        if not transfer.resume:
+            if not resumption.complete:
+                raise RemoteProtocolError(
+                    "amqp:not-allowed",
+                    f"new delivery {fresh.id} on link {link.name!r}, whose unsettled map was "
+                    f"incomplete",
+                    Scope.LINK,
+                )
+            return fresh
+        known = resumption.take_up(fresh.tag, fresh.id, transfer.state)
+        if known is None:
+            fresh.ignored = True
+            return fresh
+        return known
+
+    def _check_settled(self, link: ReceiverLink, delivery: IncomingDelivery) -> None:
+        """Raise `RemoteProtocolError` if the sender broke the settle mode it announced."""
+        if delivery.remote_settled:
+            broken = link.never_settled
+        else:
+            broken = link.always_settled
+        if broken:
+            settled = "settled" if delivery.remote_settled else "unsettled"
+            raise RemoteProtocolError(
+                "amqp:not-allowed",
+                f"delivery {delivery.id} on link {link.name!r} is {settled}; the sender's settle "
+                f"mode is {link.snd_settle_mode.name.lower()}",
+                Scope.LINK,
+            )
 
     def _check_drained(self, link: ReceiverLink) -> None:
         """A drain is over as soon as deliveries have used up the credit."""
@@ -139,7 +203,19 @@ class IncomingHalf:
                 Scope.SESSION,
             )
         message_format = transfer.message_format
-        return IncomingDelivery(link, id, tag, 0 if message_format is None else message_format)
+        delivery = IncomingDelivery(link, id, tag, 0 if message_format is None else message_format)
+        delivery.second = link.settles_second
+        mode = transfer.rcv_settle_mode
+        if mode is not None and not transfer.settled:
+            delivery.second = mode is ReceiverSettleMode.SECOND
+            if delivery.second and not link.settles_second:
+                raise RemoteProtocolError(
+                    "amqp:invalid-field",
+                    f"delivery {id} asks for receiver-settle-mode second on link {link.name!r}, "
+                    f"which has first",
+                    Scope.LINK,
+                )
+        return delivery
 
     def count_frame(self) -> None:
         """A transfer frame arrived, for whatever link: account for it in the window."""
@@ -216,10 +292,13 @@ class IncomingHalf:
 
     def forget(self, link: Link) -> None:
         """The link is going: its deliveries are no longer ours to settle."""
-        for id in [d.id for d in self.unsettled.values() if d.link is link]:
-            del self.unsettled[id]
+        for delivery in [d for d in self.unsettled.values() if d.link is link]:
+            del self.unsettled[delivery.id]
+            delivery.link.unsettled[delivery.tag] = delivery
 
     def clear(self) -> None:
-        """The session is gone."""
+        """The session is gone; each link keeps what it had unsettled."""
+        for delivery in self.unsettled.values():
+            delivery.link.unsettled[delivery.tag] = delivery
         self.unsettled.clear()
         self._pending.empty = True

@@ -12,6 +12,12 @@ from typing import TYPE_CHECKING, final
 from mypy_extensions import i64
 
 from ferrymq.engine.delivery import IncomingDelivery, OutgoingDelivery
+from ferrymq.engine.resumption import (
+    ReceiverResumption,
+    Resolution,
+    SenderResumption,
+    is_outcome,
+)
 from ferrymq.engine.serial import serial_add, serial_diff
 from ferrymq.engine.states import LINK_TABLE, LinkInput, LinkState
 from ferrymq.errors import EncodeError, LocalProtocolError, Scope
@@ -67,6 +73,10 @@ class Link:
         "credit",
         "delivery_count",
         "drain",
+        "ghost",
+        "failed",
+        "remote_closed",
+        "local_closed",
         "context",
     )
 
@@ -97,6 +107,13 @@ class Link:
         self.credit: i64 = 0
         self.delivery_count: i64 = 0
         self.drain = False
+        # A link attached only to be closed; its user has never seen it.
+        self.ghost = False
+        # Detached because the peer broke a rule on it: nothing more may come for it.
+        self.failed = False
+        # Whether each side has closed the link, and not only detached it.
+        self.local_closed = False
+        self.remote_closed = False
         self.context: object = None
 
     def __repr__(self) -> str:
@@ -191,33 +208,57 @@ class Link:
         if not session.open_for_output:
             raise illegal(f"link {self.name!r}: the begin of its session has not been answered")
         handle = session._free_handle()
-        session._send(
-            Attach(
-                name=self.name,
-                handle=handle,
-                role=Role.SENDER if self.is_sender else Role.RECEIVER,
-                snd_settle_mode=self.snd_settle_mode,
-                rcv_settle_mode=self.rcv_settle_mode,
-                source=self.source,
-                target=self.target,
-                initial_delivery_count=self.delivery_count if self.is_sender else None,
-                max_message_size=self.max_message_size,
-                offered_capabilities=offered_capabilities,
-                desired_capabilities=desired_capabilities,
-                properties=properties,
-            )
+        attach = Attach(
+            name=self.name,
+            handle=handle,
+            role=Role.SENDER if self.is_sender else Role.RECEIVER,
+            snd_settle_mode=self.snd_settle_mode,
+            rcv_settle_mode=self.rcv_settle_mode,
+            source=self.source,
+            target=self.target,
+            unsettled=self._unsettled_states(),
+            initial_delivery_count=self.delivery_count if self.is_sender else None,
+            max_message_size=self.max_message_size,
+            offered_capabilities=offered_capabilities,
+            desired_capabilities=desired_capabilities,
+            properties=properties,
         )
+        self._send_fitting(attach)
         session._take_handle(handle, self)
         self._transition(LinkInput.SEND_ATTACH)
         if self.state is LinkState.ATTACHED and self.remote_detached:
             # The peer's detach came before our attach; only our answer is missing.
             self._transition(LinkInput.RECV_DETACH)
 
+    def _send_fitting(self, attach: Attach) -> None:
+        """Send the attach with as much of its unsettled map as fits (AMQP 1.0 §2.7.3)."""
+        while True:
+            try:
+                self.session._send(attach)
+                return
+            except LocalProtocolError as error:
+                unsettled = attach.unsettled
+                if not unsettled or error.condition != "amqp:frame-size-too-small":
+                    raise
+                attach.unsettled = dict(list(unsettled.items())[: len(unsettled) // 2])
+                attach.incomplete_unsettled = True
+                self._mark_incomplete()
+
+    def _unsettled_states(self) -> dict[object, object] | None:
+        """The unsettled map to attach with; None unless the link resumes."""
+        return None
+
+    def _mark_incomplete(self) -> None:
+        """The unsettled map did not fit."""
+
     def _send_detach(self, closed: bool, error: Error | None) -> None:
         session = self.session
+        # A close is answered by a close (AMQP 1.0 §2.6.6).
+        closed = closed or self.remote_closed
         if session.open_for_output:
             session._send(Detach(handle=self.handle, closed=closed, error=error))
         self.local_detached = True
+        self.local_closed = closed
         self._transition(LinkInput.SEND_DETACH)
         session._forget_deliveries(self)
         if self.state is LinkState.DETACHED:
@@ -241,8 +282,9 @@ class Link:
             self.delivery_count = attach.initial_delivery_count
         self._transition(LinkInput.RECV_ATTACH)
 
-    def _on_detach(self) -> None:
+    def _on_detach(self, closed: bool) -> None:
         self.remote_detached = True
+        self.remote_closed = closed
         self._transition(LinkInput.RECV_DETACH)
         self.session._forget_deliveries(self)
         if self.state is LinkState.DETACHED:
@@ -265,7 +307,7 @@ class SenderLink(Link):
     the user says it could send beyond that, for the receiver to know.
     """
 
-    __slots__ = ("available", "flow_properties", "parked", "_next_tag")
+    __slots__ = ("available", "flow_properties", "parked", "unsettled", "resumption", "_next_tag")
 
     def __init__(self, session: Session, name: str, initiated: bool) -> None:
         super().__init__(session, name, initiated, True)
@@ -274,6 +316,9 @@ class SenderLink(Link):
         self.flow_properties: dict[str, object] | None = None
         # Deliveries sent by the user that the session window still holds back.
         self.parked: i64 = 0
+        # What was unsettled when the link was suspended or lost, by tag: for `resume_from`.
+        self.unsettled: dict[bytes, OutgoingDelivery] = {}
+        self.resumption: SenderResumption | None = None
         self._next_tag: i64 = 0
 
     def send(
@@ -295,13 +340,11 @@ class SenderLink(Link):
         credit, or when the message is larger than the receiver takes;
         `EncodeError` for a tag of more than 32 bytes or a format of more than 32 bits.
         """
-        if not self.usable:
-            raise illegal(f"link {self.name!r} is not attached")
-        if self.credit <= 0:
-            raise LocalProtocolError(
-                "amqp:link:transfer-limit-exceeded",
-                f"link {self.name!r} has no credit",
-                Scope.LINK,
+        self._expect_credit()
+        if self.resumption is not None and not self.resumption.whole:
+            raise illegal(
+                f"link {self.name!r} has resumed with an incomplete unsettled map: "
+                f"no new delivery may be sent"
             )
         limit = self.remote_max_message_size
         if limit != 0 and len(payload) > limit:
@@ -328,8 +371,74 @@ class SenderLink(Link):
         delivery.state = state
         self.credit -= 1
         self.delivery_count = serial_add(self.delivery_count, 1)
-        self.session.outgoing.send(delivery, payload, message_format)
+        self.session.outgoing.send(delivery, payload, 0, message_format, state, False, False)
         return delivery
+
+    def _expect_credit(self) -> None:
+        if not self.usable:
+            raise illegal(f"link {self.name!r} is not attached")
+        if self.credit <= 0:
+            raise LocalProtocolError(
+                "amqp:link:transfer-limit-exceeded",
+                f"link {self.name!r} has no credit",
+                Scope.LINK,
+            )
+
+    def resume_from(self, unsettled: dict[bytes, OutgoingDelivery]) -> None:
+        """Resume with these unsettled deliveries: to be called before `accept`.
+
+        They are those of the earlier link (`link.unsettled`), or made from what was stored.
+        The map may be empty; without this call the attach says that nothing is resumed.
+        """
+        self.resumption = SenderResumption(self, unsettled)
+        remote = self.remote_attach
+        if remote is not None:
+            self.resumption.on_attach(remote)
+
+    def resume(
+        self, delivery: OutgoingDelivery, payload: bytes = b"", *, message_format: int = 0
+    ) -> Resolution:
+        """Do what the states of both sides call for with a delivery of `resume_from`.
+
+        `payload` is the whole encoded message, for the case that it has to be sent again or
+        in part. When the receiver has come to an outcome (`delivery.remote_state`), apply it
+        first: the delivery is settled by this call. Returns what was done.
+
+        Raises `LocalProtocolError` when the link is not attached, has no credit though a frame
+        is to be sent, or the delivery is not to be resumed.
+        """
+        resumption = self.resumption
+        if resumption is None or delivery.tag not in resumption.unsettled:
+            raise illegal(f"delivery {delivery.tag!r} on link {self.name!r} is not to be resumed")
+        if resumption.resolution(delivery) in (Resolution.FORGET, Resolution.WAIT):
+            if not self.usable:
+                raise illegal(f"link {self.name!r} is not attached")
+        else:
+            self._expect_credit()
+        return resumption.resume(delivery, payload, message_format)
+
+    def _dispatch(
+        self,
+        delivery: OutgoingDelivery,
+        payload: bytes,
+        offset: i64,
+        message_format: int,
+        state: DeliveryState | None,
+        resume: bool,
+        aborted: bool,
+    ) -> None:
+        self.credit -= 1
+        self.delivery_count = serial_add(self.delivery_count, 1)
+        self.session.outgoing.send(
+            delivery, payload, offset, message_format, state, resume, aborted
+        )
+
+    def _unsettled_states(self) -> dict[object, object] | None:
+        return None if self.resumption is None else self.resumption.states()
+
+    def _mark_incomplete(self) -> None:
+        if self.resumption is not None:
+            self.resumption.complete = False
 
     def settle(self, delivery: OutgoingDelivery, state: DeliveryState | None = None) -> None:
         """See `OutgoingDelivery.settle`."""
@@ -376,7 +485,7 @@ class SenderLink(Link):
 class ReceiverLink(Link):
     """The end of a link that receives. No message comes until credit is given."""
 
-    __slots__ = ("available", "partial", "allowance")
+    __slots__ = ("available", "partial", "allowance", "unsettled", "resumption")
 
     def __init__(self, session: Session, name: str, initiated: bool) -> None:
         super().__init__(session, name, initiated, False)
@@ -385,6 +494,26 @@ class ReceiverLink(Link):
         self.partial: IncomingDelivery | None = None
         # Deliveries the sender may take for allowed: it learns late of credit taken back.
         self.allowance: i64 = 0
+        # What was unsettled when the link was suspended or lost, by tag: for `resume_from`.
+        self.unsettled: dict[bytes, IncomingDelivery] = {}
+        self.resumption: ReceiverResumption | None = None
+
+    def resume_from(self, unsettled: dict[bytes, IncomingDelivery]) -> list[IncomingDelivery]:
+        """Resume with these unsettled deliveries: to be called before `accept`.
+
+        They are those of the earlier link (`link.unsettled`), or made from what was stored.
+        Those the sender has settled meanwhile are returned; the sender resumes the rest.
+        """
+        self.resumption = ReceiverResumption(self, unsettled)
+        remote = self.remote_attach
+        return [] if remote is None else self.resumption.on_attach(remote)
+
+    def _unsettled_states(self) -> dict[object, object] | None:
+        return None if self.resumption is None else self.resumption.states()
+
+    def _mark_incomplete(self) -> None:
+        if self.resumption is not None:
+            self.resumption.complete = False
 
     def set_credit(self, credit: int) -> None:
         """Allow the sender `credit` deliveries from now on, and end a drain.
@@ -417,7 +546,7 @@ class ReceiverLink(Link):
             delivery.settled = True
             return
         incoming = self.session.incoming
-        if self.settles_second:
+        if delivery.second and not is_outcome(delivery.remote_state):
             if delivery.id in incoming.unsettled:
                 incoming.queue_disposition(delivery.id, state, False)
             return

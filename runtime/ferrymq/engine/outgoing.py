@@ -34,15 +34,29 @@ TRANSFER_ROOM: Final = 128
 class _Parked:
     """A delivery, or the rest of one, that waits for the peer's window."""
 
-    __slots__ = ("delivery", "payload", "offset", "message_format")
+    __slots__ = ("delivery", "payload", "offset", "started", "message_format", "state", "resume",
+                 "aborted")  # fmt: skip
 
     def __init__(
-        self, delivery: OutgoingDelivery, payload: bytes, offset: i64, message_format: int
+        self,
+        delivery: OutgoingDelivery,
+        payload: bytes,
+        offset: i64,
+        started: bool,
+        message_format: int,
+        state: DeliveryState | None,
+        resume: bool,
+        aborted: bool,
     ) -> None:
         self.delivery = delivery
         self.payload = payload
         self.offset: i64 = offset
+        # Whether its first frame has gone out.
+        self.started = started
         self.message_format = message_format
+        self.state = state
+        self.resume = resume
+        self.aborted = aborted
 
 
 @final
@@ -65,21 +79,41 @@ class OutgoingHalf:
 
     # -- transfers -----------------------------------------------------------
 
-    def send(self, delivery: OutgoingDelivery, payload: bytes, message_format: int) -> None:
-        """Send the delivery, or as much of it as the window admits."""
-        if self._backlog:
-            delivery.link.parked += 1
-            self._backlog.append(_Parked(delivery, payload, 0, message_format))
-            return
-        offset = self._write(delivery, payload, 0, message_format)
-        if offset < 0:
-            delivery.sent = True
-        else:
-            delivery.link.parked += 1
-            self._backlog.append(_Parked(delivery, payload, offset, message_format))
+    def send(
+        self,
+        delivery: OutgoingDelivery,
+        payload: bytes,
+        offset: i64,
+        message_format: int,
+        state: DeliveryState | None,
+        resume: bool,
+        aborted: bool,
+    ) -> None:
+        """Send the delivery from `offset` of its payload on, as far as the window admits."""
+        started = False
+        if not self._backlog:
+            before = self.remote_window
+            offset = self._write(delivery, payload, offset, False, message_format, state, resume,
+                                 aborted)  # fmt: skip
+            if offset < 0:
+                delivery.sent = True
+                return
+            started = before > 0
+        delivery.link.parked += 1
+        self._backlog.append(
+            _Parked(delivery, payload, offset, started, message_format, state, resume, aborted)
+        )
 
     def _write(
-        self, delivery: OutgoingDelivery, payload: bytes, offset: i64, message_format: int
+        self,
+        delivery: OutgoingDelivery,
+        payload: bytes,
+        offset: i64,
+        started: bool,
+        message_format: int,
+        state: DeliveryState | None,
+        resume: bool,
+        aborted: bool,
     ) -> i64:
         """Write frames from `offset` on; −1 when done, else the offset the window stopped at."""
         connection = self.session.connection
@@ -91,7 +125,8 @@ class OutgoingHalf:
             self.remote_window -= 1
             self.next_id = (self.next_id + 1) & 0xFFFFFFFF
             mark = begin_frame(w, channel)
-            if offset == 0:
+            if not started:
+                started = True
                 # Numbered only now: the peer expects ids without gaps, and a delivery
                 # that still waits may never be sent.
                 id = self._next_delivery_id
@@ -101,11 +136,13 @@ class OutgoingHalf:
                     self.unsettled[id] = delivery
                 transfer = Transfer(
                     handle=delivery.link.handle,
-                    delivery_id=delivery.id,
+                    delivery_id=id,
                     delivery_tag=delivery.tag,
                     message_format=message_format,
                     settled=delivery.settled,
-                    state=delivery.state,
+                    state=state,
+                    resume=resume,
+                    aborted=aborted,
                 )
             else:
                 # Only the first frame must name the delivery (AMQP 1.0 §2.7.5).
@@ -143,10 +180,18 @@ class OutgoingHalf:
         while backlog and self.remote_window > 0:
             parked = backlog[0]
             offset = self._write(
-                parked.delivery, parked.payload, parked.offset, parked.message_format
+                parked.delivery,
+                parked.payload,
+                parked.offset,
+                parked.started,
+                parked.message_format,
+                parked.state,
+                parked.resume,
+                parked.aborted,
             )
             if offset >= 0:
                 parked.offset = offset
+                parked.started = True
                 return
             backlog.popleft()
             parked.delivery.sent = True
@@ -223,13 +268,24 @@ class OutgoingHalf:
         A delivery of which only some frames have gone out is cut short by the
         detach itself (AMQP 1.0 §2.6.14).
         """
-        for id in [d.id for d in self.unsettled.values() if d.link is link]:
-            del self.unsettled[id]
+        for delivery in [d for d in self.unsettled.values() if d.link is link]:
+            del self.unsettled[delivery.id]
+            delivery.link.unsettled[delivery.tag] = delivery
         if self._backlog:
+            for parked in self._backlog:
+                delivery = parked.delivery
+                if delivery.link is link and not delivery.settled:
+                    delivery.link.unsettled[delivery.tag] = delivery
             self._backlog = deque([p for p in self._backlog if p.delivery.link is not link])
 
     def clear(self) -> None:
-        """The session is gone."""
+        """The session is gone; each link keeps what it had unsettled."""
+        for delivery in self.unsettled.values():
+            delivery.link.unsettled[delivery.tag] = delivery
+        for parked in self._backlog:
+            delivery = parked.delivery
+            if not delivery.settled:
+                delivery.link.unsettled[delivery.tag] = delivery
         self.unsettled.clear()
         self._backlog.clear()
         self._pending.empty = True

@@ -21,6 +21,7 @@ from ferrymq.engine.events import (
     EndReceived,
     LinkFailed,
     SessionTerminated,
+    SettlementReceived,
 )
 from ferrymq.engine.incoming import IncomingHalf
 from ferrymq.engine.link import Link, ReceiverLink, SenderLink
@@ -48,6 +49,7 @@ from ferrymq_types.transport import (
 
 if TYPE_CHECKING:
     from ferrymq.engine.connection import Connection
+    from ferrymq.engine.delivery import IncomingDelivery, OutgoingDelivery
     from ferrymq_codec.composite import Composite
     from ferrymq_types.unions import Source, Target
 
@@ -252,9 +254,16 @@ class Session:
         rcv_settle_mode: ReceiverSettleMode = ReceiverSettleMode.FIRST,
         properties: dict[str, object] | None = None,
         desired_capabilities: list[str] | None = None,
+        unsettled: dict[bytes, OutgoingDelivery] | None = None,
     ) -> SenderLink:
-        """Attach a link on which this side sends to the peer's `target`."""
+        """Attach a link on which this side sends to the peer's `target`.
+
+        With `unsettled`, even empty, a suspended or lost link is resumed: see
+        `SenderLink.resume_from`.
+        """
         link = SenderLink(self, name, True)
+        if unsettled is not None:
+            link.resume_from(unsettled)
         self._attach(
             link, source, target, snd_settle_mode, rcv_settle_mode, 0, properties,
             desired_capabilities,
@@ -272,9 +281,16 @@ class Session:
         max_message_size: int = 0,
         properties: dict[str, object] | None = None,
         desired_capabilities: list[str] | None = None,
+        unsettled: dict[bytes, IncomingDelivery] | None = None,
     ) -> ReceiverLink:
-        """Attach a link on which this side receives from the peer's `source`."""
+        """Attach a link on which this side receives from the peer's `source`.
+
+        With `unsettled`, even empty, a suspended or lost link is resumed: see
+        `ReceiverLink.resume_from`.
+        """
         link = ReceiverLink(self, name, True)
+        if unsettled is not None:
+            link.resume_from(unsettled)
         self._attach(
             link, source, target, snd_settle_mode, rcv_settle_mode, max_message_size, properties,
             desired_capabilities,
@@ -362,6 +378,8 @@ class Session:
         link = self.links.get(key)
         if link is None or link.remote_attach is not None:
             if link is not None:
+                if attach.unsettled is None:
+                    self._check_errant(link, "attach")
                 self._steal(link)
             link = (
                 SenderLink(self, attach.name, False)
@@ -377,16 +395,41 @@ class Session:
             )
         self._remote_handles[handle] = link
         link._on_attach(attach)
-        if not link.local_detached:
-            self.connection._emit(AttachReceived(link))
+        if link.local_detached:
+            return
+        settled: list[IncomingDelivery] = []
+        if isinstance(link, SenderLink):
+            if link.resumption is not None:
+                link.resumption.on_attach(attach)
+        elif isinstance(link, ReceiverLink):
+            if link.resumption is not None:
+                settled = link.resumption.on_attach(attach)
+        self.connection._emit(AttachReceived(link))
+        for delivery in settled:
+            self.connection._emit(SettlementReceived(delivery))
 
     def _on_detach(self, detach: Detach) -> None:
         link = self._remote_link(detach.handle, "detach")
         del self._remote_handles[detach.handle]
         if self._last_link is link:
             self._last_link = None
-        link._on_detach()
-        self.connection._emit(DetachReceived(link, detach.closed, detach.error))
+        link._on_detach(detach.closed)
+        if not link.ghost:
+            self.connection._emit(DetachReceived(link, detach.closed, detach.error))
+        if detach.closed and link.local_detached and not link.local_closed:
+            self._confirm_close(link)
+
+    def _confirm_close(self, link: Link) -> None:
+        """The peer closed while we only detached: attach once more, to close (§2.6.6)."""
+        ghost = (
+            SenderLink(self, link.name, True)
+            if link.is_sender
+            else ReceiverLink(self, link.name, True)
+        )
+        ghost.ghost = True
+        self._attach(ghost, link.source, link.target, link.snd_settle_mode, link.rcv_settle_mode,
+                     0, None, None)  # fmt: skip
+        ghost.detach(closed=True)
 
     def _remote_link(self, handle: i64, frame: str) -> Link:
         link = self._remote_handles.get(handle)
@@ -416,7 +459,17 @@ class Session:
 
     def _fail_link(self, link: Link, error: RemoteProtocolError) -> None:
         link.detach(closed=True, error=answer_to(error))
+        link.failed = True
         self.connection._emit(LinkFailed(link, error))
+
+    def _check_errant(self, link: Link, frame: str) -> None:
+        """Raise if we failed the link: then only its detach may come (AMQP 1.0 §2.6.5)."""
+        if link.failed:
+            raise RemoteProtocolError(
+                "amqp:session:errant-link",
+                f"{frame} on link {link.name!r}, which was detached for an error",
+                Scope.SESSION,
+            )
 
     # -- frames --------------------------------------------------------------
 
@@ -434,6 +487,7 @@ class Session:
             receiver = link
             self._last_link = link
         if not receiver.usable:
+            self._check_errant(receiver, "transfer")
             if receiver.local_detached:
                 # Sent before the peer saw our detach.
                 return
@@ -465,6 +519,7 @@ class Session:
             return
         link = self._remote_link(handle, "flow")
         if link.local_detached:
+            self._check_errant(link, "flow")
             return
         # Credit may come before our attach has answered the receiver's.
         if isinstance(link, SenderLink):

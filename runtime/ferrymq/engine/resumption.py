@@ -1,0 +1,281 @@
+"""Resuming links: what becomes of the deliveries that were unsettled (AMQP 1.0 §2.6.13, §3.4.6).
+
+A link that is attached again after it was suspended, or after its session or connection was
+lost, tells the peer by its `unsettled` map which deliveries it still knows, and in what state.
+From the two maps the sender can tell for every delivery what is left to do; `resolve` is that
+table, and `SenderResumption.resume` does it. A receiver takes up what the sender resumes, and
+counts everything the sender has forgotten as settled.
+
+A map that does not fit the peer's frames is sent in part and marked incomplete. Then the absence
+of a tag says nothing: what can be resolved is resolved, no new delivery may be sent, and the link
+is suspended and resumed again until both maps are whole.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import TYPE_CHECKING, final
+
+from mypy_extensions import i64
+
+from ferrymq.engine.delivery import IncomingDelivery, OutgoingDelivery
+from ferrymq.engine.positions import is_before, offset_of, position_at_end
+from ferrymq.errors import DecodeError, RemoteProtocolError, Scope
+from ferrymq_codec.scalars import Described
+from ferrymq_types.messaging import Accepted, Modified, Received, Rejected, Released
+from ferrymq_types.registry import typed
+from ferrymq_types.transactions import Declared, TransactionalState
+
+if TYPE_CHECKING:
+    from ferrymq.engine.link import ReceiverLink, SenderLink
+    from ferrymq_types.transport import Attach
+    from ferrymq_types.unions import DeliveryState
+
+
+class Resolution(Enum):
+    """What a sender has to do about a delivery that was unsettled when its link resumed.
+
+    FORGET: both sides are done with it, nothing is sent. RESEND: the receiver never heard of it;
+    send it as a new delivery. CONTINUE: resume it from the position the receiver has reached.
+    SETTLE: both sides have, or now come to, the same outcome; resume it as settled. RESTATE: the
+    outcomes differ and the sender's stands; resume it with that and let the receiver settle.
+    ABORT: what the receiver lacks can no longer be sent; resume it as aborted. WAIT: the
+    receiver's map is incomplete and does not mention it.
+    """
+
+    FORGET = auto()
+    RESEND = auto()
+    CONTINUE = auto()
+    SETTLE = auto()
+    RESTATE = auto()
+    ABORT = auto()
+    WAIT = auto()
+
+
+def is_outcome(state: DeliveryState | None) -> bool:
+    """Whether the state is terminal (AMQP 1.0 §3.4)."""
+    return isinstance(state, (Accepted, Rejected, Released, Modified))
+
+
+def resolve(
+    local: DeliveryState | None, known: bool, remote: DeliveryState | None, complete: bool
+) -> Resolution:
+    """What the states of sender (`local`) and receiver (`remote`) of a delivery call for.
+
+    `known` says whether the receiver's map has the delivery at all, `complete` whether that map is
+    whole. The numbers are those of the example in AMQP 1.0 §3.4.6.
+    """
+    if not known:
+        if not complete:
+            return Resolution.WAIT
+        # 10 against 1 and 5
+        return Resolution.FORGET if is_outcome(local) else Resolution.RESEND
+    if is_outcome(local):
+        if not is_outcome(remote):
+            return Resolution.ABORT  # 11, 14
+        return Resolution.SETTLE if local == remote else Resolution.RESTATE  # 12, 13
+    if is_outcome(remote):
+        return Resolution.SETTLE  # 3, 8
+    if isinstance(local, Received):
+        reached = remote if isinstance(remote, Received) else _START
+        if is_before(reached, local):
+            return Resolution.ABORT  # 7, 9
+    return Resolution.CONTINUE  # 2, 4, 6
+
+
+_START = Received(section_number=0, section_offset=0)
+
+
+def read_unsettled(attach: Attach) -> dict[bytes, DeliveryState | None]:
+    """The unsettled map of an attach. Raises `RemoteProtocolError` if it is malformed."""
+    result: dict[bytes, DeliveryState | None] = {}
+    unsettled = attach.unsettled
+    if unsettled is None:
+        return result
+    for tag, value in unsettled.items():
+        state: object = value
+        if isinstance(value, Described):
+            try:
+                state = typed(value)
+            except DecodeError as error:
+                raise _malformed(attach, str(error)) from None
+        if not isinstance(tag, bytes):
+            raise _malformed(attach, f"key {tag!r:.80} is no delivery-tag")
+        if state is None or isinstance(
+            state,
+            (Received, Accepted, Rejected, Released, Modified, Declared, TransactionalState),
+        ):
+            result[tag] = state
+        else:
+            raise _malformed(attach, f"the value of {tag!r} is no delivery state")
+    return result
+
+
+def _malformed(attach: Attach, what: str) -> RemoteProtocolError:
+    return RemoteProtocolError(
+        "amqp:invalid-field",
+        f"unsettled map in the attach of link {attach.name!r}: {what}",
+        Scope.SESSION,
+    )
+
+
+@final
+class SenderResumption:
+    """The unsettled deliveries of a sender link that resumes, by tag.
+
+    `remote` is the receiver's map once its attach has come; `complete` and `remote_complete` say
+    whether each side told all it knows.
+    """
+
+    __slots__ = ("link", "unsettled", "complete", "remote", "remote_complete")
+
+    def __init__(self, link: SenderLink, unsettled: dict[bytes, OutgoingDelivery]) -> None:
+        self.link = link
+        self.unsettled: dict[bytes, OutgoingDelivery] = {}
+        for tag, delivery in unsettled.items():
+            if not delivery.settled:
+                delivery.link = link
+                delivery.id = -1
+                self.unsettled[tag] = delivery
+        self.complete = True
+        self.remote: dict[bytes, DeliveryState | None] = {}
+        self.remote_complete = True
+
+    def states(self) -> dict[object, object]:
+        """Our map, for the attach."""
+        return {tag: delivery.state for tag, delivery in self.unsettled.items()}
+
+    def on_attach(self, attach: Attach) -> None:
+        """The receiver's attach has come. What only it considers unsettled is ignored."""
+        self.remote = read_unsettled(attach)
+        self.remote_complete = not attach.incomplete_unsettled
+        for tag, delivery in self.unsettled.items():
+            if tag in self.remote:
+                delivery.remote_state = self.remote[tag]
+
+    def resolution(self, delivery: OutgoingDelivery) -> Resolution:
+        """What has to be done about the delivery."""
+        tag = delivery.tag
+        return resolve(
+            delivery.state, tag in self.remote, self.remote.get(tag), self.remote_complete
+        )
+
+    @property
+    def whole(self) -> bool:
+        """Whether new deliveries may be sent: both maps were complete (AMQP 1.0 §2.7.3)."""
+        return self.complete and self.remote_complete
+
+    def resume(self, delivery: OutgoingDelivery, payload: bytes, message_format: int) -> Resolution:
+        """Do what has to be done; see `SenderLink.resume`."""
+        resolution = self.resolution(delivery)
+        link = self.link
+        offset: i64 = 0
+        position: Received | None = None
+        if resolution is Resolution.CONTINUE:
+            state = self.remote.get(delivery.tag)
+            if isinstance(state, Received):
+                position = state
+                offset = offset_of(payload, state)
+                if offset < 0:
+                    resolution = Resolution.ABORT
+        if resolution is Resolution.FORGET:
+            delivery.settled = True
+        elif resolution is Resolution.RESEND:
+            delivery.state = None
+            link._dispatch(delivery, payload, 0, message_format, None, False, False)
+        elif resolution is Resolution.CONTINUE:
+            link._dispatch(delivery, payload, offset, message_format, position, True, False)
+        elif resolution is Resolution.SETTLE:
+            if not is_outcome(delivery.state):
+                delivery.state = delivery.remote_state
+            delivery.settled = True
+            link._dispatch(delivery, b"", 0, message_format, delivery.state, True, False)
+        elif resolution is Resolution.RESTATE:
+            link._dispatch(delivery, b"", 0, message_format, delivery.state, True, False)
+        elif resolution is Resolution.ABORT:
+            delivery.settled = True
+            link._dispatch(delivery, b"", 0, message_format, None, True, True)
+        if resolution is not Resolution.WAIT:
+            del self.unsettled[delivery.tag]
+        return resolution
+
+
+@final
+class ReceiverResumption:
+    """The unsettled deliveries of a receiver link that resumes, by tag."""
+
+    __slots__ = ("link", "unsettled", "complete", "skip")
+
+    def __init__(self, link: ReceiverLink, unsettled: dict[bytes, IncomingDelivery]) -> None:
+        self.link = link
+        self.unsettled: dict[bytes, IncomingDelivery] = {}
+        for tag, delivery in unsettled.items():
+            if not delivery.settled:
+                delivery.link = link
+                delivery.id = -1
+                self.unsettled[tag] = delivery
+        self.complete = True
+        # Bytes of the delivery being resumed that are still to be passed over: we have them.
+        self.skip: i64 = 0
+
+    def states(self) -> dict[object, object]:
+        """Our map, for the attach: outcomes, and how far each of the other deliveries got."""
+        result: dict[object, object] = {}
+        for tag, delivery in self.unsettled.items():
+            state = delivery.state
+            result[tag] = position_at_end(delivery.data()) if state is None else state
+        return result
+
+    def on_attach(self, attach: Attach) -> list[IncomingDelivery]:
+        """The sender's attach has come; the deliveries that it has settled are returned."""
+        remote = read_unsettled(attach)
+        settled: list[IncomingDelivery] = []
+        for tag in list(self.unsettled):
+            delivery = self.unsettled[tag]
+            if tag in remote:
+                delivery.remote_state = remote[tag]
+            elif not attach.incomplete_unsettled:
+                # What only the receiver considers unsettled is settled.
+                delivery.remote_settled = True
+                settled.append(delivery)
+                del self.unsettled[tag]
+        return settled
+
+    def take_up(self, tag: bytes, id: i64, state: DeliveryState | None) -> IncomingDelivery | None:
+        """The sender resumes a delivery; None if we do not know it, and it is to be ignored.
+
+        `state` is the one of the transfer: a position says where its payload begins.
+        """
+        delivery = self.unsettled.pop(tag, None)
+        if delivery is None:
+            return None
+        delivery.id = id
+        data = delivery.data()
+        start: i64 = 0
+        if isinstance(state, Received):
+            start = offset_of(data, state)
+            if start < 0:
+                raise RemoteProtocolError(
+                    "amqp:invalid-field",
+                    f"delivery {tag!r} on link {self.link.name!r} is resumed from section "
+                    f"{state.section_number}, byte {state.section_offset}, beyond what arrived",
+                    Scope.LINK,
+                )
+        self.skip = len(data) - start
+        delivery._received = len(data)
+        if not delivery.complete:
+            delivery._chunks = [data]
+        return delivery
+
+    def unseen(self, delivery: IncomingDelivery, payload: bytes) -> bytes:
+        """Of the payload of a transfer, what of the delivery has not arrived before."""
+        if delivery.ignored or delivery.complete:
+            return b""
+        skip = self.skip
+        if skip == 0:
+            return payload
+        if skip >= len(payload):
+            self.skip = skip - len(payload)
+            return b""
+        self.skip = 0
+        return payload[skip:]
