@@ -133,6 +133,7 @@ class Load:
         for pipe in self.pipes.values():
             if pipe.end is self.sender and len(pipe.unwritten) > HIGH_WATER:
                 return False
+        self.sender.arrived = self.receiver.tally.received
         return self.sender.pump()
 
     def _broken(self) -> bool:
@@ -181,7 +182,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--count", type=int, default=100_000, help="messages that are measured")
     made.add_argument("--warm-up", type=int, default=5_000, help="messages before them")
     made.add_argument("--size", type=int, default=100, help="bytes of body, 16 at least")
-    made.add_argument("--in-flight", type=int, default=500, help="unsettled messages, at most")
+    made.add_argument("--in-flight", type=int, default=500, help="messages on their way, at most")
     made.add_argument("--credit", type=int, default=500, help="the receiver's credit")
     made.add_argument("--settled", action="store_true", help="pre-settled both ways")
     made.add_argument("--idle", type=float, default=10.0, help="give up after so many seconds")

@@ -125,4 +125,4 @@ def echo(trees: Trees) -> Server:
 
 def proton_broker(trees: Trees) -> Server:
     """A queue broker on Proton's Python binding."""
-    return Server("Proton", command("bench.peers.proton_broker"), trees.loops)
+    return Server("Proton (Python)", command("bench.peers.proton_broker"), trees.loops)

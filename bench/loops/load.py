@@ -141,9 +141,13 @@ class End:
 
 @final
 class Sender(End):
-    """Sends the messages of a plan; `finished` once all have their outcome."""
+    """Sends the messages of a plan; `finished` once all have their outcome.
 
-    __slots__ = ("link", "numbered", "sent", "settled", "accepted")
+    Pre-settled messages have none: they are in flight until the receiver has them, and `arrived`,
+    how many it has, is to be kept up to date from outside.
+    """
+
+    __slots__ = ("link", "numbered", "sent", "settled", "accepted", "arrived")
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan, f"bench-sender-{plan.run}")
@@ -152,6 +156,7 @@ class Sender(End):
         self.sent: i64 = 0
         self.settled: i64 = 0
         self.accepted: i64 = 0
+        self.arrived: i64 = 0
 
     @property
     def finished(self) -> bool:
@@ -169,7 +174,7 @@ class Sender(End):
         limit: i64 = plan.in_flight
         burst: i64 = BURST
         while self.sent < total and link.credit > 0 and burst > 0:
-            if not settled and self.sent - self.settled >= limit:
+            if self.sent - (self.arrived if settled else self.settled) >= limit:
                 return False
             self.send_one(link)
             burst -= 1

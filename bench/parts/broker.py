@@ -128,6 +128,7 @@ class BrokerBench:
         self.seconds = seconds
         self.tool = tool
         self.values: dict[tuple[str, str, str], list[float]] = {}
+        self.memory: list[Figure] = []
         self.report = Report(
             "broker",
             options={
@@ -145,13 +146,20 @@ class BrokerBench:
             for candidate in list(self.candidates):
                 self._attempt(candidate, case, self._calibrate)
         for round in range(self.rounds):
-            shift = round % len(self.candidates)
-            for case in CASES:
-                for candidate in [*self.candidates[shift:], *self.candidates[:shift]]:
-                    if case in candidate.counts:
-                        self._attempt(candidate, case, self._run)
+            self._round(round, self._run)
+            if round == 0:
+                self._note_memory()
+            if self.tool is not None:
+                self._round(round, self._run_external)
         self._finish()
         return self.report
+
+    def _round(self, round: int, step: Any) -> None:
+        shift = round % len(self.candidates)
+        for case in CASES:
+            for candidate in [*self.candidates[shift:], *self.candidates[:shift]]:
+                if case in candidate.counts:
+                    self._attempt(candidate, case, step)
 
     def _attempt(self, candidate: Candidate, case: Case, step: Any) -> None:
         try:
@@ -180,28 +188,40 @@ class BrokerBench:
         if before is not None and after is not None:
             micros = 1e6 * (after - before) / (count + warm_up)
             self._add(case.name, f"{candidate.name}, broker's processor time", "µs/message", micros)
-        if self.tool is not None and candidate.name != "Proton":
-            rate = run_external(self.tool, candidate, case, count, warm_up)
-            self._add(f"{case.name}, {EXTERNAL}", candidate.name, MESSAGES, rate)
+
+    def _run_external(self, candidate: Candidate, case: Case) -> None:
+        count = candidate.counts[case]
+        assert self.tool is not None
+        rate = run_external(self.tool, candidate, case, count, max(200, count // 20))
+        self._add(f"{case.name}, {EXTERNAL}", candidate.name, MESSAGES, rate)
+
+    def _note_memory(self) -> None:
+        """The brokers' peak so far: with our client, whose messages in flight are bounded."""
+        for candidate in self.candidates:
+            peak = None if candidate.server is None else candidate.server.peak_memory()
+            if peak is not None:
+                self.memory.append(
+                    Figure("peak memory, all of the above", candidate.name, "MiB", [peak / 2**20])
+                )
 
     def _add(self, case: str, contender: str, unit: str, value: float) -> None:
         self.values.setdefault((case, contender, unit), []).append(value)
 
     def _finish(self) -> None:
         report = self.report
-        for (case, contender, unit), values in self.values.items():
-            demanded = contender == OURS and case.startswith(CASES[0].name)
-            report.figures.append(
-                Figure(case, contender, unit, values, demand=DEMAND if demanded else None)
-            )
-        cases = dict.fromkeys(case for case, _, _ in self.values)
-        for case in cases:
+        cases = dict.fromkeys(
+            name for case in CASES for name in (case.name, f"{case.name}, {EXTERNAL}")
+        )
+        for wanted in cases:
+            for (case, contender, unit), values in self.values.items():
+                if case == wanted:
+                    demanded = contender == OURS and case.startswith(CASES[0].name)
+                    report.figures.append(
+                        Figure(case, contender, unit, values, demand=DEMAND if demanded else None)
+                    )
+            mine = self.values.get((wanted, OURS, MESSAGES), [])
             for candidate in self.candidates:
-                mine = self.values.get((case, OURS, MESSAGES), [])
-                other = self.values.get((case, candidate.name, MESSAGES), [])
-                if candidate.name != OURS and len(mine) == len(other):
-                    report.compare(case, OURS, candidate.name, unit=MESSAGES)
-        for candidate in self.candidates:
-            peak = None if candidate.server is None else candidate.server.peak_memory()
-            if peak is not None:
-                report.figures.append(Figure("peak memory", candidate.name, "MiB", [peak / 2**20]))
+                other = self.values.get((wanted, candidate.name, MESSAGES), [])
+                if candidate.name != OURS and mine and len(mine) == len(other):
+                    report.compare(wanted, OURS, candidate.name, unit=MESSAGES)
+        report.figures += self.memory

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from ferrymq_broker.connections.handler import ConnectionHandler
 
 MAX_ADDRESS_LENGTH: Final = 1024
+# The addresses of dynamic nodes begin so. They name their node or, once it is gone, none.
+_DYNAMIC: Final = "dynamic."
 # 144 random bits: nobody guesses the address of another's dynamic node.
 _TOKEN_BYTES: Final = 18
 
@@ -89,7 +91,7 @@ class Broker:
             return node
         if not address:
             raise BrokerError("amqp:invalid-field", "an empty address names no node")
-        if not self.auto_create or address.startswith("$"):
+        if not self.auto_create or address.startswith(("$", _DYNAMIC)):
             raise BrokerError("amqp:not-found", f"there is no node {address[:200]!r}")
         if len(address) > MAX_ADDRESS_LENGTH:
             raise BrokerError(
@@ -107,7 +109,7 @@ class Broker:
 
     def create_dynamic(self) -> Queue:
         """A queue for one link, with an address nobody can guess (AMQP 1.0 §3.5.3)."""
-        address = f"dynamic.{secrets.token_urlsafe(_TOKEN_BYTES)}"
+        address = f"{_DYNAMIC}{secrets.token_urlsafe(_TOKEN_BYTES)}"
         self._expect_room(address)
         queue = Queue(address, self.agenda, True)
         self.nodes[address] = queue

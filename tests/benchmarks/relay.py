@@ -67,6 +67,7 @@ class Relay:
                 end.receive(answer)
             moved = moved or bool(data or answer)
         if self.receiver.attached:
+            self.sender.arrived = self.receiver.tally.received
             self.sender.pump()
         return moved or self.sender.connection.has_output
 

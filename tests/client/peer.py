@@ -167,7 +167,8 @@ class Peer:
             case events.OpenReceived():
                 connection.engine.open()
             case events.BeginReceived():
-                event.session.accept()
+                if not event.session.initiated:
+                    event.session.accept()
             case events.AttachReceived():
                 self.attach(connection, event)
             case events.CreditReceived():

@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 import ferrymq
 from ferrymq import Message, blocking
 from ferrymq.blocking.portal import Portal
-from ferrymq.engine import events
+from ferrymq.engine import SenderLink, events
 from ferrymq_types.messaging import Released
 from ferrymq_types.transport import Error
 from tests.client.peer import Peer
@@ -208,28 +209,39 @@ def test_many_threads_share_a_connection(
 
 
 def test_an_interrupted_wait_leaves_the_connection_usable(
-    threaded: ThreadedPeer, connection: blocking.Connection
+    threaded: ThreadedPeer,
+    connection: blocking.Connection,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     receiver = connection.receiver("orders")
-    main = threading.main_thread()
-    assert threading.current_thread() is main and main.ident is not None
+    main = threading.main_thread().ident
+    assert threading.get_ident() == main and main is not None
+    waiting = threading.Event()
 
-    async def interrupt() -> None:
-        # The receiver waits once its message has not come: its credit tells that it is attached.
-        await threaded.peer.seen(events.CreditReceived)
-        signal.pthread_kill(main.ident, signal.SIGINT)
+    class Watched(Future[Any]):
+        def result(self, timeout: float | None = None) -> Any:
+            waiting.set()
+            return super().result(timeout)
 
-    trigger = threading.Thread(target=lambda: threaded.portal.run(interrupt))
-    trigger.start()
-    with pytest.raises(KeyboardInterrupt):
-        while True:
-            try:
-                receiver.receive(timeout=10)
-            finally:
-                trigger.join(10)
-    threaded.run(lambda: threaded.peer.put("orders", "later"))
-    threaded.run(lambda: threaded.peer.feed(threaded.peer.connection.links[receiver.name]))
-    threaded.run(threaded.peer.connection.process)
+    def interrupt() -> None:
+        waiting.wait()
+        signal.pthread_kill(main, signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt), monkeypatch.context() as patched:
+        trigger = threading.Thread(target=interrupt)
+        trigger.start()
+        patched.setattr("ferrymq.blocking.portal.Future", Watched)
+        receiver.receive(timeout=20)
+    trigger.join()
+
+    def send() -> None:
+        threaded.peer.put("orders", "later")
+        link = threaded.peer.connection.links[receiver.name]
+        assert isinstance(link, SenderLink)
+        threaded.peer.feed(link)
+        threaded.peer.connection.process()
+
+    threaded.run(send)
     assert receiver.receive(timeout=10).message.body == "later"
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import proton
 import pytest
 from proton import Delivery, Endpoint, Event, Link, Message, Terminus, symbol
+from proton.handlers import TransactionHandler
 from proton.reactor import AtMostOnce, Copy, LinkOption, Move, Selector
 from proton.utils import (
     BlockingConnection,
@@ -301,6 +302,9 @@ def test_dynamic_source(
         with pytest.raises(LinkDetached) as caught:
             wait_until(other, lambda: False, "the end of the link")
     assert caught.value.condition == "amqp:resource-deleted"
+    # A late answer must not make a queue that nobody will ever read.
+    with pytest.raises((LinkDetached, proton.LinkException)):
+        connection.create_sender(source.address)
 
 
 def test_dynamic_nodes_have_different_addresses(connection: BlockingConnection) -> None:
@@ -353,6 +357,31 @@ def test_coordinator_is_refused(connection: BlockingConnection) -> None:
         connection.create_sender(None, name="txn", options=CoordinatorTarget())
     assert caught.value.condition == "amqp:not-implemented"
     assert caught.value.link.remote_target.type == Terminus.UNSPECIFIED
+
+
+def test_declaring_a_transaction_fails(broker: BrokerProcess) -> None:
+    """Proton's own way to begin one: the link to the coordinator ends with an error."""
+
+    class Declares(Scenario, TransactionHandler):
+        def on_start(self, event: Event) -> None:
+            connection = event.container.connect(broker.url, reconnect=False)
+            self.transaction = event.container.declare_transaction(connection, handler=self)
+
+        def on_transaction_declared(self, event: Event) -> None:
+            self.errors.append("declared")
+            event.connection.close()
+
+        def on_link_error(self, event: Event) -> None:
+            super().on_link_error(event)
+            event.connection.close()
+
+        def on_connection_closed(self, event: Event) -> None:
+            self.finish()
+
+    declares = Declares()
+    declares.run()
+    assert len(declares.errors) == 1
+    assert "amqp:not-implemented" in declares.errors[0]
 
 
 @pytest.mark.spec("2.6.3")

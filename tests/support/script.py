@@ -224,11 +224,12 @@ class Script:
     # -- time ----------------------------------------------------------------
 
     def tick(self, seconds: float) -> Script:
-        """Let time pass; the engine is told only if it asked to be."""
-        self.now += seconds
-        due = self.engine.next_deadline()
-        if due is not None and due <= self.now:
+        """Let time pass; the engine is called when it asked to be, and at no other time."""
+        end = self.now + seconds
+        while (due := self.engine.next_deadline()) is not None and due <= end:
+            self.now = max(self.now, due)
             self.engine.handle_timeout(self.now)
+        self.now = end
         return self
 
     # -- events --------------------------------------------------------------

@@ -97,7 +97,7 @@ class AmqpProtocol(asyncio.Protocol):
     def close(self, error: Error) -> None:
         """Close the connection in good order."""
         try:
-            self.handler.close(error)
+            self.handler.close(error, self._clock.now())
         except Exception:
             self._failed()
         else:
@@ -119,7 +119,8 @@ class AmqpProtocol(asyncio.Protocol):
         _log.exception("internal error", peer=self.handler.peer)
         try:
             self.handler.close(
-                Error(condition="amqp:internal-error", description="the broker made a mistake")
+                Error(condition="amqp:internal-error", description="the broker made a mistake"),
+                self._clock.now(),
             )
         except Exception:
             _log.exception("internal error", peer=self.handler.peer)

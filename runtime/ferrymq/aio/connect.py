@@ -135,6 +135,8 @@ async def open_transport(connection: Connection) -> None:
                     raise
                 raise TransportError(f"cannot connect to {url}: {error}") from error
             await opened
+            # The peer may have closed in the same breath.
+            connection.check()
     except BaseException:
         if not opened.cancel() and not opened.cancelled():
             # Looked at, so that asyncio does not report it as overlooked.

@@ -250,16 +250,19 @@ class Connection:
 
     def on_close(self, error: Error | None) -> None:
         """The peer closes."""
-        self.transport.engine.close()
-        self._clean = error is None
-        self._lost(ConnectionClosed("the peer closed the connection", error))
+        engine = self.transport.engine
+        engine.close()
+        # The close may be the answer to ours, which told the peer what it did wrong.
+        self._clean = error is None and engine.failure is None
+        self._lost(engine.failure or ConnectionClosed("the peer closed the connection", error))
 
     def on_session_terminated(self, session: Session, error: AmqpError | None) -> None:
         """A session is over: alone, or because the connection is."""
-        if self.transport.engine.opened:
+        engine = self.transport.engine
+        if engine.opened:
             session.on_end(session_error(error))
-        elif error is not None:
-            self._lost(error)
+        elif error is not None or engine.failure is not None:
+            self._lost(error or engine.failure or ConnectionClosed("the connection was closed"))
 
     def on_terminated(self, error: AmqpError | None) -> None:
         """The engine has nothing more to say."""

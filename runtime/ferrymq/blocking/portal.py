@@ -11,11 +11,14 @@ import os
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from ferrymq.errors import ConnectionClosed
 
 T = TypeVar("T")
+
+# Seconds after which a main thread that waits notices a signal at the latest.
+_LOOK_UP: Final = 0.25
 
 
 class Portal:
@@ -75,7 +78,7 @@ class Portal:
                 if self._stopped:
                     raise ConnectionClosed("the connection was closed")
                 self._loop.call_soon_threadsafe(start)
-            return result.result()
+            return _wait(result)
         except BaseException:
             with self._lock:
                 if not result.done() and not self._stopped:
@@ -100,6 +103,22 @@ class Portal:
                 self._loop.call_soon_threadsafe(self._loop.stop)
         if threading.current_thread() is not self._thread:
             self._thread.join()
+
+
+def _wait(result: Future[T]) -> T:
+    """The result, when it is there.
+
+    A signal that comes just before the main thread begins to wait does not end the wait, so the
+    main thread looks up now and then.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return result.result()
+    while True:
+        try:
+            return result.result(_LOOK_UP)
+        except TimeoutError:
+            if result.done():
+                return result.result()
 
 
 async def _cancel_all() -> None:

@@ -256,6 +256,8 @@ class Link:
         # A close is answered by a close (AMQP 1.0 §2.6.6).
         closed = closed or self.remote_closed
         if session.open_for_output:
+            # The peer forgets the deliveries with the detach: settlements come before it.
+            session._flush_dispositions()
             session._send(Detach(handle=self.handle, closed=closed, error=error))
         self.local_detached = True
         self.local_closed = closed
@@ -444,14 +446,13 @@ class SenderLink(Link):
         """See `OutgoingDelivery.settle`."""
         if delivery.settled:
             return
-        if state is not None:
-            delivery.state = state
-        elif delivery.remote_state is not None:
-            delivery.state = delivery.remote_state
+        if state is None:
+            state = delivery.state if delivery.remote_state is None else delivery.remote_state
         outgoing = self.session.outgoing
         if not delivery.remote_settled and delivery.id in outgoing.unsettled:
-            outgoing.queue_disposition(delivery.id, delivery.state, True)
+            outgoing.queue_disposition(delivery.id, state, True)
             del outgoing.unsettled[delivery.id]
+        delivery.state = state
         delivery.settled = True
 
     def drained(self) -> None:
@@ -541,28 +542,24 @@ class ReceiverLink(Link):
         unsettled and the delivery ends when the sender settles (AMQP 1.0 §2.6.12)."""
         if delivery.settled:
             return
-        delivery.state = state
-        if delivery.remote_settled:
-            delivery.settled = True
-            return
         incoming = self.session.incoming
-        if delivery.second and not is_outcome(delivery.remote_state):
-            if delivery.id in incoming.unsettled:
-                incoming.queue_disposition(delivery.id, state, False)
-            return
-        if delivery.id in incoming.unsettled:
-            incoming.queue_disposition(delivery.id, state, True)
-            del incoming.unsettled[delivery.id]
-        delivery.settled = True
+        # Once the sender has stated its outcome there is nothing left to wait for.
+        settles = not delivery.second or is_outcome(delivery.remote_state)
+        if not delivery.remote_settled and delivery.id in incoming.unsettled:
+            incoming.queue_disposition(delivery.id, state, settles)
+            if settles:
+                del incoming.unsettled[delivery.id]
+        delivery.state = state
+        delivery.settled = settles or delivery.remote_settled
 
     def update(self, delivery: IncomingDelivery, state: DeliveryState) -> None:
         """See `IncomingDelivery.update`."""
         if delivery.settled or delivery.remote_settled:
             return
-        delivery.state = state
         incoming = self.session.incoming
         if delivery.id in incoming.unsettled:
             incoming.queue_disposition(delivery.id, state, False)
+        delivery.state = state
 
     def _count_delivery(self) -> None:
         self.delivery_count = (self.delivery_count + 1) & 0xFFFFFFFF

@@ -1,0 +1,223 @@
+"""Connecting: SASL, TLS, the open, and what goes wrong before there is a connection."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from pathlib import Path
+
+import pytest
+
+import ferrymq
+from ferrymq import Message
+from ferrymq.engine import Plain, events
+from ferrymq_types.security import SaslCode
+from ferrymq_types.transport import Error
+from tests.client.peer import Peer
+
+# Signs itself, names localhost, and holds its key: made for these tests and of no use elsewhere.
+CERTIFICATE = Path(__file__).parent / "tls" / "localhost.pem"
+
+
+async def test_without_a_user_sasl_is_anonymous(peer: Peer) -> None:
+    async with ferrymq.connect(peer.url):
+        request = await peer.seen(events.AuthenticationRequested)
+        assert request.mechanism == "ANONYMOUS"
+        assert request.hostname == "localhost"
+
+
+async def test_a_user_in_the_url_means_plain(peer: Peer) -> None:
+    url = peer.url.replace("localhost", "m%40e:s%3Ap@localhost")
+    async with ferrymq.connect(url):
+        request = await peer.seen(events.AuthenticationRequested)
+        assert (request.mechanism, request.username) == ("PLAIN", "m@e")
+        assert request.password == "s:p"
+
+
+async def test_a_mechanism_can_be_given_or_left_out(peer: Peer) -> None:
+    async with ferrymq.connect(peer.url, sasl=Plain("a", "b")):
+        assert (await peer.seen(events.AuthenticationRequested)).username == "a"
+    async with ferrymq.connect(peer.url, sasl=None):
+        await peer.seen(events.OpenReceived, 2)
+        assert peer.count(events.AuthenticationRequested) == 1
+
+
+async def test_wrong_credentials(peer: Peer) -> None:
+    peer.on[events.AuthenticationRequested] = lambda c, _: c.engine.reject_authentication(
+        SaslCode.AUTH
+    )
+    with pytest.raises(ferrymq.AuthenticationError) as caught:
+        await ferrymq.connect(peer.url)
+    assert caught.value.code == 1
+
+
+async def test_a_mechanism_the_server_does_not_offer() -> None:
+    async with Peer(sasl_mechanisms=["PLAIN"]) as peer:
+        with pytest.raises(ferrymq.AuthenticationError, match="offers SASL PLAIN"):
+            await ferrymq.connect(peer.url)
+
+
+async def test_nobody_listens() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        with pytest.raises(ferrymq.TransportError, match="cannot connect"):
+            await ferrymq.connect(f"amqp://127.0.0.1:{port}")
+
+
+async def test_a_server_that_says_nothing_times_out() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        with pytest.raises(TimeoutError):
+            await ferrymq.connect(f"amqp://127.0.0.1:{port}", timeout=0.05)
+
+
+@pytest.mark.parametrize(
+    "answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"AMQP\x00\x00\x09\x01", b""]
+)
+async def test_a_server_that_does_not_speak_amqp(answer: bytes) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(8)
+        writer.write(answer)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server:
+        with pytest.raises(ferrymq.AmqpError):
+            await ferrymq.connect(f"amqp://127.0.0.1:{port}", sasl=None)
+
+
+async def test_the_peer_refuses_the_open(peer: Peer) -> None:
+    error = Error(condition="amqp:connection:forced", description="full")
+    peer.on[events.OpenReceived] = lambda c, _: c.engine.close(error)
+    with pytest.raises(ferrymq.ConnectionClosed, match="full") as caught:
+        await ferrymq.connect(peer.url)
+    assert caught.value.error == error
+
+
+async def test_a_cancelled_connect_leaves_nothing(peer: Peer) -> None:
+    peer.on[events.AuthenticationRequested] = lambda *_: None
+    task = asyncio.ensure_future(ferrymq.connect(peer.url).open())
+    await peer.seen(events.AuthenticationRequested)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await peer.connection.lost
+
+
+async def test_what_the_opens_say(peer: Peer) -> None:
+    async with ferrymq.connect(
+        peer.url + "?container_id=me&hostname=vhost&idle_time_out=8&max_frame_size=4096",
+        properties={"product": "test"},
+        desired_capabilities=["a"],
+        offered_capabilities=["b"],
+    ) as connection:
+        sent = (await peer.seen(events.OpenReceived)).open
+        assert sent.container_id == connection.container_id == "me"
+        assert sent.hostname == "vhost"
+        assert sent.idle_time_out == 4000
+        assert sent.max_frame_size == 4096
+        assert sent.properties == {"product": "test"}
+        assert sent.desired_capabilities == ["a"]
+        assert sent.offered_capabilities == ["b"]
+        assert connection.remote_container_id == "peer"
+        assert connection.remote_properties == {}
+        assert connection.remote_offered_capabilities == []
+        assert str(peer.port) in repr(connection)
+
+
+async def test_arguments_win_over_the_url(peer: Peer) -> None:
+    async with ferrymq.connect(peer.url + "?container_id=url", container_id="argument"):
+        assert (await peer.seen(events.OpenReceived)).open.container_id == "argument"
+
+
+async def test_what_the_peer_says_about_itself() -> None:
+    async with (
+        Peer(properties={"product": "peer"}, offered_capabilities=["x"]) as peer,
+        ferrymq.connect(peer.url) as connection,
+    ):
+        assert connection.remote_properties == {"product": "peer"}
+        assert connection.remote_offered_capabilities == ["x"]
+
+
+class TestTls:
+    @pytest.fixture
+    def server(self) -> ssl.SSLContext:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(CERTIFICATE)
+        return context
+
+    async def test_messages_over_tls(self, server: ssl.SSLContext) -> None:
+        trusting = ssl.create_default_context(cafile=str(CERTIFICATE))
+        async with (
+            Peer(tls=server) as peer,
+            ferrymq.connect(peer.url, ssl=trusting) as connection,
+        ):
+            sender = await connection.sender("orders")
+            await sender.send(Message(b"x" * 300_000))
+            assert len(peer.received["orders"][0].body) == 300_000
+
+    async def test_an_unknown_authority_is_refused(self, server: ssl.SSLContext) -> None:
+        async with Peer(tls=server) as peer:
+            with pytest.raises(ferrymq.TransportError, match="certificate verify failed"):
+                await ferrymq.connect(peer.url)
+
+    async def test_the_host_name_is_checked(self, server: ssl.SSLContext) -> None:
+        trusting = ssl.create_default_context(cafile=str(CERTIFICATE))
+        async with Peer(tls=server) as peer:
+            with pytest.raises(ferrymq.TransportError, match=r"127\.0\.0\.1"):
+                await ferrymq.connect(f"amqps://127.0.0.1:{peer.port}", ssl=trusting)
+
+    async def test_a_server_without_tls_is_refused(self, peer: Peer) -> None:
+        with pytest.raises(ferrymq.AmqpError):
+            await ferrymq.connect(f"amqps://localhost:{peer.port}", timeout=5)
+
+    def test_a_context_without_amqps_is_a_mistake(self) -> None:
+        with pytest.raises(ValueError, match="amqps://"):
+            ferrymq.connect("amqp://localhost", ssl=ssl.create_default_context())
+
+
+class TestLogging:
+    async def test_frames_are_traced_without_secrets(
+        self, peer: Peer, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.DEBUG, "ferrymq")
+        url = peer.url.replace("localhost", "me:hunter2@localhost")
+        async with ferrymq.connect(url) as connection:
+            sender = await connection.sender("orders")
+            await sender.send(Message(b"confidential" * 10_000))
+            async with connection.receiver("orders"):
+                pass
+        text = caplog.text
+        for frame in ("SaslInit", "SaslOutcome"):
+            assert frame in text
+        for frame in ("Open", "Begin", "Attach", "Transfer", "Close"):
+            assert f"{frame}(" in text
+        assert "-> header 3 1.0.0" in text
+        assert "<- header 0 1.0.0" in text
+        assert "hunter2" not in text
+        assert "confidential" not in text
+
+    async def test_nothing_is_traced_unless_asked_for(
+        self, peer: Peer, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.INFO, "ferrymq")
+        async with ferrymq.connect(peer.url):
+            pass
+        assert caplog.text == ""
+
+    def test_a_password_in_the_clear_is_worth_a_warning(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        from ferrymq.aio.connect import mechanism
+        from ferrymq.options import ConnectionOptions
+        from ferrymq.url import parse_url
+
+        for host, warned in (("broker.example", True), ("127.0.0.1", False), ("[::1]", False)):
+            caplog.clear()
+            mechanism(parse_url(f"amqp://me:secret@{host}"), ConnectionOptions())
+            assert ("unencrypted" in caplog.text) == warned
+            assert "secret" not in caplog.text

@@ -1,0 +1,256 @@
+"""Reconnecting: what comes back, what is lost, and when it is given up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+import ferrymq
+from ferrymq import Message, ReconnectPolicy
+from ferrymq.engine import events
+from ferrymq_types.security import SaslCode
+from ferrymq_types.transport import Error
+from tests.client.peer import Peer
+
+
+class Pauses:
+    """Stands in for sleeping: remembers the pauses and ends them at once, or when told."""
+
+    def __init__(self) -> None:
+        self.asked: list[float] = []
+        self.go = asyncio.Event()
+        self.go.set()
+        self.begun = asyncio.Event()
+
+    async def __call__(self, seconds: float) -> None:
+        self.asked.append(seconds)
+        self.begun.set()
+        await self.go.wait()
+
+
+@pytest.fixture
+def pauses() -> Pauses:
+    return Pauses()
+
+
+@pytest.fixture
+def policy(pauses: Pauses) -> ReconnectPolicy:
+    return ReconnectPolicy(
+        initial=1, factor=2, maximum=5, attempts=6, random=lambda: 1.0, sleep=pauses
+    )
+
+
+@pytest.fixture
+async def connection(peer: Peer, policy: ReconnectPolicy) -> AsyncIterator[ferrymq.Connection]:
+    async with ferrymq.connect(peer.url, reconnect=policy) as connected:
+        yield connected
+
+
+def test_pauses_grow_to_a_maximum_and_end() -> None:
+    policy = ReconnectPolicy(initial=1, factor=3, maximum=10, attempts=5, random=lambda: 1.0)
+    assert list(policy.pauses()) == [1, 3, 9, 10, 10]
+    halves = ReconnectPolicy(initial=1, factor=3, maximum=10, attempts=3, random=lambda: 0.0)
+    assert list(halves.pauses()) == [0.5, 1.5, 4.5]
+
+
+async def test_links_come_back_under_their_names(
+    peer: Peer, connection: ferrymq.Connection
+) -> None:
+    sender = await connection.sender("orders", name="out")
+    receiver = await connection.receiver("work", name="in")
+    await sender.send(Message(1))
+    first = peer.connection
+    first.transport.abort()
+    await peer.seen(events.AttachReceived, 4)
+    await sender.send(Message(2), timeout=10)
+    peer.put("work", "after")
+    await peer.seen(events.CreditReceived, 2)
+    peer.feed(peer.connection.links["in"])
+    peer.connection.process()
+    delivery = await receiver.receive(timeout=10)
+    assert delivery.message.body == "after"
+    await delivery.accept()
+    assert peer.connection is not first
+    assert [m.body for m in peer.received["orders"]] == [1, 2]
+    assert not connection.closed
+
+
+async def test_what_was_in_flight_fails(peer: Peer, connection: ferrymq.Connection) -> None:
+    peer.on[events.DeliveryReceived] = lambda _, event: None
+    peer.put("work", 1, 2)
+    sender = await connection.sender("orders")
+    receiver = await connection.receiver("work")
+    delivery = await receiver.receive()
+    sending = asyncio.create_task(sender.send(Message(b"")))
+    await peer.seen(events.DeliveryReceived)
+    peer.connection.transport.abort()
+    with pytest.raises(ferrymq.ConnectionClosed):
+        await sending
+    with pytest.raises(ferrymq.ConnectionClosed):
+        await delivery.accept()
+    # The one that was not taken is gone as well; the node has it still.
+    await peer.seen(events.AttachReceived, 4)
+    assert receiver.queued == 0
+    with pytest.raises(ferrymq.ConnectionClosed):
+        await delivery.accept()
+
+
+async def test_waits_for_messages_and_credit_go_on(
+    peer: Peer, connection: ferrymq.Connection
+) -> None:
+    peer.credit = 0
+    sender = await connection.sender("orders")
+    receiver = await connection.receiver("work")
+    sending = asyncio.create_task(sender.send(Message(b"waited")))
+    receiving = asyncio.create_task(receiver.receive())
+    await connection.session()
+    peer.credit = 10
+    peer.put("work", "new")
+    peer.connection.transport.abort()
+    async with asyncio.timeout(10):
+        await sending
+        assert (await receiving).message.body == "new"
+    assert [m.body for m in peer.received["orders"]] == [b"waited"]
+
+
+async def test_new_links_wait_for_the_connection(
+    peer: Peer, connection: ferrymq.Connection, pauses: Pauses
+) -> None:
+    await connection.sender("orders")
+    pauses.go.clear()
+    peer.connection.transport.abort()
+    await pauses.begun.wait()
+    opening = asyncio.ensure_future(connection.sender("later").open())
+    other = asyncio.ensure_future(connection.session().open())
+    pauses.go.set()
+    async with asyncio.timeout(10):
+        await (await opening).send(Message(b"x"))
+        assert not (await other).closed
+
+
+async def test_it_is_tried_until_someone_answers(
+    peer: Peer, connection: ferrymq.Connection, pauses: Pauses
+) -> None:
+    sender = await connection.sender("orders")
+    attempts = 0
+
+    def busy(c: object, event: events.OpenReceived) -> None:
+        nonlocal attempts
+        attempts += 1
+        if attempts < 4:
+            peer.connection.transport.abort()
+        else:
+            peer.default(peer.connection, event)
+
+    peer.on[events.OpenReceived] = busy
+    peer.connection.transport.abort()
+    async with asyncio.timeout(10):
+        await peer.seen(events.AttachReceived, 2)
+        await sender.send(Message(b"x"))
+    assert pauses.asked == [1, 2, 4, 5]
+
+
+async def test_it_is_given_up_after_so_many_attempts(
+    peer: Peer, connection: ferrymq.Connection, pauses: Pauses
+) -> None:
+    receiver = await connection.receiver("work")
+    receiving = asyncio.create_task(receiver.receive())
+    await connection.session()
+    peer.on[events.OpenReceived] = lambda *_: peer.connection.transport.abort()
+    peer.connection.transport.abort()
+    async with asyncio.timeout(10):
+        with pytest.raises(ferrymq.ConnectionClosed):
+            await receiving
+        with pytest.raises(ferrymq.ConnectionClosed):
+            await connection.wait_closed()
+    assert len(pauses.asked) == 6
+    assert connection.closed
+
+
+async def test_refused_credentials_end_it_at_once(
+    peer: Peer, connection: ferrymq.Connection, pauses: Pauses
+) -> None:
+    peer.on[events.AuthenticationRequested] = lambda c, _: c.engine.reject_authentication(
+        SaslCode.AUTH
+    )
+    peer.connection.transport.abort()
+    with pytest.raises(ferrymq.ConnectionClosed, match="SASL") as caught:
+        await connection.wait_closed(timeout=10)
+    assert isinstance(caught.value.__cause__, ferrymq.AuthenticationError)
+    assert len(pauses.asked) == 1
+
+
+async def test_a_link_that_is_refused_ends_alone(
+    peer: Peer, connection: ferrymq.Connection
+) -> None:
+    kept = await connection.sender("kept", name="kept")
+    gone = await connection.receiver("gone", name="gone")
+
+    def refuse(c: object, event: events.AttachReceived) -> None:
+        if event.link.name == "gone":
+            event.link.refuse(Error(condition="amqp:not-found"))
+        else:
+            peer.default(peer.connection, event)
+
+    peer.on[events.AttachReceived] = refuse
+    peer.connection.transport.abort()
+    async with asyncio.timeout(10):
+        with pytest.raises(ferrymq.LinkDetached, match="not-found"):
+            await gone.receive()
+        await kept.send(Message(b"x"))
+
+
+async def test_closed_links_and_sessions_stay_closed(
+    peer: Peer, connection: ferrymq.Connection
+) -> None:
+    async with connection.sender("closed"):
+        pass
+    async with connection.session() as session:
+        await session.sender("closed")
+    await connection.sender("open")
+    peer.connection.transport.abort()
+    await peer.seen(events.AttachReceived, 4)
+    await connection.session()
+    assert peer.count(events.AttachReceived) == 4
+
+
+async def test_closing_stops_it(peer: Peer, connection: ferrymq.Connection, pauses: Pauses) -> None:
+    pauses.go.clear()
+    peer.connection.transport.abort()
+    await pauses.begun.wait()
+    async with asyncio.timeout(5):
+        await connection.close()
+    assert connection.closed
+    assert len(peer.connections) == 1
+
+
+async def test_an_orderly_close_of_the_peer_is_a_loss_too(
+    peer: Peer, connection: ferrymq.Connection
+) -> None:
+    sender = await connection.sender("orders")
+    peer.connection.engine.close(Error(condition="amqp:connection:forced"))
+    peer.connection.process()
+    await peer.seen(events.AttachReceived, 2)
+    await sender.send(Message(b"x"), timeout=10)
+
+
+async def test_losing_it_while_restoring_starts_over(
+    peer: Peer, connection: ferrymq.Connection
+) -> None:
+    sender = await connection.sender("orders")
+    dropped = False
+
+    def drop_once(c: object, event: events.AttachReceived) -> None:
+        nonlocal dropped
+        if dropped:
+            peer.default(peer.connection, event)
+        else:
+            dropped = True
+            peer.connection.transport.abort()
+
+    peer.on[events.AttachReceived] = drop_once
+    peer.connection.transport.abort()
+    await peer.seen(events.AttachReceived, 3)
+    await sender.send(Message(b"x"), timeout=10)
