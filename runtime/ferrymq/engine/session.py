@@ -417,7 +417,9 @@ class Session:
         if not link.ghost:
             self.connection._emit(DetachReceived(link, detach.closed, detach.error))
         if detach.closed and link.local_detached and not link.local_closed:
-            self._confirm_close(link)
+            # Unless a newer link has taken the name over.
+            if (link.name, link.is_sender) not in self.links:
+                self._confirm_close(link)
 
     def _confirm_close(self, link: Link) -> None:
         """The peer closed while we only detached: attach once more, to close (§2.6.6)."""
