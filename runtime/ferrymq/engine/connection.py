@@ -71,6 +71,7 @@ from ferrymq_types.security import SaslCode
 from ferrymq_types.transport import Begin, Close, Error, Open
 
 if TYPE_CHECKING:
+    from ferrymq.engine.scram import ScramKeys
     from ferrymq_codec.composite import Composite
 
 # What is being read: the header of a layer, SASL frames, AMQP frames, nothing more.
@@ -156,7 +157,7 @@ class Connection:
         self._closed_early = False
         self._input = FrameInput()
         if settings.initiator:
-            self._send_header(AMQP_PROTOCOL if settings.sasl is None else SASL_PROTOCOL)
+            self._send_header(SASL_PROTOCOL if settings.sasl else AMQP_PROTOCOL)
 
     # -- what the user calls ---------------------------------------------------
 
@@ -287,6 +288,19 @@ class Connection:
         """
         if not self.finished:
             self._sasl.reject(code)
+
+    def provide_scram_keys(self, keys: ScramKeys | None) -> None:
+        """Answer `ScramKeysRequested`: the stored keys of the user, None if there is none.
+
+        Does nothing when the connection is over. Raises `LocalProtocolError` if
+        there is nothing to answer.
+        """
+        if not self.finished:
+            try:
+                self._sasl.provide_keys(keys)
+            except RemoteProtocolError as error:
+                self._violated(error)
+            self._read()
 
     def receive_eof(self, now: float) -> None:
         """The transport has ended; nothing more will arrive."""

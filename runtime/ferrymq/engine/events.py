@@ -58,6 +58,20 @@ class AuthenticationRequested(Event):
         self.hostname = hostname
 
 
+class ScramKeysRequested(Event):
+    """A client began a SCRAM exchange (server only). Answer with `Connection.provide_scram_keys`.
+
+    If its proof is good, `AuthenticationRequested` follows, without a password.
+    """
+
+    __slots__ = ("mechanism", "username", "hostname")
+
+    def __init__(self, mechanism: str, username: str, hostname: str | None) -> None:
+        self.mechanism = mechanism
+        self.username = username
+        self.hostname = hostname
+
+
 class Authenticated(Event):
     """SASL ended well, on either side. `username` is None for ANONYMOUS."""
 

@@ -1,8 +1,9 @@
-"""SASL mechanisms (AMQP 1.0 §5.3; RFC 4505 ANONYMOUS, RFC 4616 PLAIN).
+"""SASL mechanisms (AMQP 1.0 §5.3; RFC 4505 ANONYMOUS, RFC 4616 PLAIN, RFC 4422 EXTERNAL).
 
 The client's side of a mechanism is a `SaslMechanism`: what it says first, and
-what it answers to a challenge. The server's side parses what a client said into
-`Credentials`; whether they are good is not the engine's to decide.
+what it answers to a challenge. The server's side, a `SaslServerMechanism`,
+takes in what a client says; whether that is good is not the engine's to decide.
+`scram` has the mechanisms with challenges.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ class SaslMechanism:
     def respond(self, challenge: bytes) -> bytes:
         """The answer to a challenge. Raises `AuthenticationError` if none is expected."""
         raise AuthenticationError(f"SASL {self.name} knows no challenge, but the server sent one")
+
+    def finish(self, additional_data: bytes | None) -> None:
+        """The outcome was good. Raises `AuthenticationError` if the server owes a proof."""
 
 
 class Anonymous(SaslMechanism):
@@ -58,34 +62,71 @@ class Plain(SaslMechanism):
         return f"\0{self.username}\0{self._password}".encode()
 
 
-class Credentials:
-    """What a client said about itself. Both are None for ANONYMOUS."""
+class External(SaslMechanism):
+    """EXTERNAL: who the client is, TLS has shown already (RFC 4422, Appendix A)."""
 
-    __slots__ = ("username", "password")
+    __slots__ = ()
 
-    def __init__(self, username: str | None, password: str | None) -> None:
+    def __init__(self, username: str | None = None) -> None:
+        super().__init__("EXTERNAL", username)
+
+    def initial_response(self) -> bytes | None:
+        """The identity to act as; empty for the one of the certificate."""
+        return (self.username or "").encode()
+
+
+class SaslServerMechanism:
+    """The server's side of one mechanism, for one exchange.
+
+    `username` and `password` are what the client has said so far. `wants_keys` marks a mechanism
+    that needs the stored keys of the user to go on (SCRAM).
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.username: str | None = None
+        self.password: str | None = None
+        self.wants_keys = False
+
+    def start(self, response: bytes | None) -> None:
+        """Take in the initial response. Raises `RemoteProtocolError` if it is malformed."""
+
+
+class AnonymousServer(SaslServerMechanism):
+    """ANONYMOUS: whatever the client says is a trace and no name."""
+
+
+class PlainServer(SaslServerMechanism):
+    """PLAIN (RFC 4616)."""
+
+    def start(self, response: bytes | None) -> None:
+        """Take in ``authzid NUL authcid NUL password``."""
+        parts = (response or b"").split(b"\0")
+        if len(parts) != 3 or not parts[1]:
+            raise malformed(self.name, "not authzid NUL authcid NUL password")
+        try:
+            authzid, username, password = [part.decode() for part in parts]
+        except UnicodeDecodeError:
+            raise malformed(self.name, "not UTF-8") from None
+        if authzid and authzid != username:
+            raise RemoteProtocolError(
+                "amqp:not-allowed", "SASL PLAIN: acting for another identity is not supported"
+            )
         self.username = username
         self.password = password
 
 
-def parse_initial_response(mechanism: str, response: bytes | None) -> Credentials:
-    """What the sasl-init of a client means. Raises `RemoteProtocolError` if it is malformed."""
-    if mechanism == "ANONYMOUS":
-        return Credentials(None, None)
-    parts = (response or b"").split(b"\0")
-    if len(parts) != 3 or not parts[1]:
-        raise RemoteProtocolError(
-            "amqp:decode-error",
-            "malformed SASL PLAIN response: not authzid NUL authcid NUL password",
-        )
-    try:
-        authzid, username, password = [part.decode() for part in parts]
-    except UnicodeDecodeError:
-        raise RemoteProtocolError(
-            "amqp:decode-error", "malformed SASL PLAIN response: not UTF-8"
-        ) from None
-    if authzid and authzid != username:
-        raise RemoteProtocolError(
-            "amqp:not-allowed", "SASL PLAIN: acting for another identity is not supported"
-        )
-    return Credentials(username, password)
+class ExternalServer(SaslServerMechanism):
+    """EXTERNAL: `username` is the identity the client asks to act as, None for its own."""
+
+    def start(self, response: bytes | None) -> None:
+        """Take in the identity, which may be empty."""
+        try:
+            self.username = (response or b"").decode() or None
+        except UnicodeDecodeError:
+            raise malformed(self.name, "not UTF-8") from None
+
+
+def malformed(mechanism: str, what: str) -> RemoteProtocolError:
+    """The error for a response that is not what the mechanism prescribes."""
+    return RemoteProtocolError("amqp:decode-error", f"malformed SASL {mechanism} response: {what}")

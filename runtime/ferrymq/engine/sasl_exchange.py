@@ -9,9 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
-from ferrymq.engine.events import AuthenticationRequested
+from ferrymq.engine.events import AuthenticationRequested, ScramKeysRequested
 from ferrymq.engine.frames import SASL_FRAME, begin_frame, end_frame, protocol_header
-from ferrymq.engine.sasl import parse_initial_response
+from ferrymq.engine.sasl import (
+    AnonymousServer,
+    ExternalServer,
+    PlainServer,
+    SaslMechanism,
+    SaslServerMechanism,
+)
+from ferrymq.engine.scram import SCRAM_MECHANISMS, ScramKeys, ScramServerMechanism
 from ferrymq.errors import AuthenticationError, LocalProtocolError, RemoteProtocolError
 from ferrymq_codec.reader import Reader
 from ferrymq_types.security import (
@@ -46,10 +53,21 @@ def choose_protocol(header: bytes, settings: ConnectionSettings, authenticated: 
 class SaslExchange:
     """The SASL frames of one connection.
 
-    `waiting` is true from the client's credentials to the user's verdict.
+    `waiting` is true from the client's credentials to the user's verdict, and while
+    the user looks for the keys of a SCRAM exchange (`waiting_for_keys`).
     """
 
-    __slots__ = ("connection", "waiting", "done", "mechanism", "username")
+    __slots__ = (
+        "connection",
+        "waiting",
+        "waiting_for_keys",
+        "done",
+        "mechanism",
+        "username",
+        "_client",
+        "_server",
+        "_final",
+    )
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -57,6 +75,11 @@ class SaslExchange:
         self.done = False
         self.mechanism = ""
         self.username: str | None = None
+        self.waiting_for_keys = False
+        self._client: SaslMechanism | None = None
+        self._server: SaslServerMechanism | None = None
+        # What goes out with a good outcome.
+        self._final: bytes | None = None
 
     def start(self) -> None:
         """Both headers are exchanged: a server names its mechanisms."""
@@ -72,9 +95,12 @@ class SaslExchange:
                 "amqp:connection:framing-error", "bytes after the body of a SASL frame"
             )
         if not self.connection.settings.initiator:
-            if not isinstance(frame, SaslInit) or self.mechanism:
+            if isinstance(frame, SaslInit) and not self.mechanism:
+                self._on_init(frame)
+            elif isinstance(frame, SaslResponse):
+                self._on_response(frame)
+            else:
                 raise _out_of_place(frame)
-            self._on_init(frame)
         elif isinstance(frame, SaslMechanisms):
             self._on_mechanisms(frame)
         elif isinstance(frame, SaslChallenge):
@@ -90,20 +116,51 @@ class SaslExchange:
         if init.mechanism not in self.connection.settings.sasl_mechanisms:
             self.refuse(SaslCode.AUTH, f"SASL {init.mechanism} was chosen but not offered")
             return
-        credentials = parse_initial_response(init.mechanism, init.initial_response)
+        server = make_server_mechanism(init.mechanism)
+        server.start(init.initial_response)
+        self._server = server
         self.mechanism = init.mechanism
-        self.username = credentials.username
+        self.username = server.username
         self.waiting = True
-        self.connection._emit(
-            AuthenticationRequested(
-                init.mechanism, credentials.username, credentials.password, init.hostname
+        if server.wants_keys:
+            self.waiting_for_keys = True
+            self.connection._emit(
+                ScramKeysRequested(init.mechanism, server.username or "", init.hostname)
             )
-        )
+        else:
+            self.connection._emit(
+                AuthenticationRequested(
+                    init.mechanism, server.username, server.password, init.hostname
+                )
+            )
+
+    def provide_keys(self, keys: ScramKeys | None) -> None:
+        """The user has found the keys of the name, or none."""
+        server = self._server
+        if not self.waiting_for_keys or not isinstance(server, ScramServerMechanism):
+            raise LocalProtocolError("amqp:illegal-state", "no SCRAM exchange waits for keys")
+        challenge = server.challenge(keys)
+        self.waiting_for_keys = False
+        self.waiting = False
+        self._send(SaslChallenge(challenge=challenge))
+
+    def _on_response(self, response: SaslResponse) -> None:
+        server = self._server
+        if not isinstance(server, ScramServerMechanism) or self._final is not None:
+            raise _out_of_place(response)
+        try:
+            self._final = server.finish(response.response)
+        except AuthenticationError as error:
+            self.refuse(SaslCode.AUTH, str(error))
+            return
+        # The proof is good; whether the user may come in is for the user of the engine.
+        self.waiting = True
+        self.connection._emit(AuthenticationRequested(server.name, server.username, None, None))
 
     def accept(self) -> None:
         """The user finds the credentials good."""
         self._expect_waiting()
-        self._send(SaslOutcome(code=SaslCode.OK))
+        self._send(SaslOutcome(code=SaslCode.OK, additional_data=self._final))
         self.done = True
         self.connection._authenticated(self.mechanism, self.username)
 
@@ -118,7 +175,7 @@ class SaslExchange:
         self.connection._terminate(AuthenticationError(description, code.value))
 
     def _expect_waiting(self) -> None:
-        if not self.waiting:
+        if not self.waiting or self.waiting_for_keys:
             raise LocalProtocolError("amqp:illegal-state", "no credentials wait for an answer")
         self.waiting = False
 
@@ -126,15 +183,18 @@ class SaslExchange:
 
     def _on_mechanisms(self, mechanisms: SaslMechanisms) -> None:
         settings = self.connection.settings
-        mechanism = settings.sasl
         offered = mechanisms.sasl_server_mechanisms
-        if mechanism is None or self.mechanism:
+        if self._client is not None:
             raise _out_of_place(mechanisms)
-        if mechanism.name not in offered:
+        for mechanism in settings.sasl:
+            if mechanism.name in offered:
+                self._client = mechanism
+                break
+        else:
+            # Never one that was not asked for: an attacker could have taken out the better ones.
+            wanted = " or ".join([mechanism.name for mechanism in settings.sasl])
             self.connection._terminate(
-                AuthenticationError(
-                    f"the server offers SASL {', '.join(offered)}, not {mechanism.name}"
-                )
+                AuthenticationError(f"the server offers SASL {', '.join(offered)}, not {wanted}")
             )
             return
         self.mechanism = mechanism.name
@@ -147,8 +207,8 @@ class SaslExchange:
         )
 
     def _on_challenge(self, challenge: SaslChallenge) -> None:
-        mechanism = self.connection.settings.sasl
-        if mechanism is None or not self.mechanism:
+        mechanism = self._client
+        if mechanism is None:
             raise _out_of_place(challenge)
         try:
             response = mechanism.respond(challenge.challenge)
@@ -158,8 +218,8 @@ class SaslExchange:
         self._send(SaslResponse(response=response))
 
     def _on_outcome(self, outcome: SaslOutcome) -> None:
-        mechanism = self.connection.settings.sasl
-        if mechanism is None or not self.mechanism:
+        mechanism = self._client
+        if mechanism is None:
             raise _out_of_place(outcome)
         if outcome.code is not SaslCode.OK:
             self.connection._terminate(
@@ -168,6 +228,11 @@ class SaslExchange:
                     outcome.code.value,
                 )
             )
+            return
+        try:
+            mechanism.finish(outcome.additional_data)
+        except AuthenticationError as error:
+            self.connection._terminate(error)
             return
         self.done = True
         self.connection._authenticated(mechanism.name, mechanism.username)
@@ -183,3 +248,16 @@ def _out_of_place(frame: object) -> RemoteProtocolError:
     return RemoteProtocolError(
         "amqp:not-allowed", f"{type(frame).__name__} frame out of place in the SASL exchange"
     )
+
+
+def make_server_mechanism(name: str) -> SaslServerMechanism:
+    """The server's side of a mechanism. Raises ValueError for one that there is not."""
+    if name == "ANONYMOUS":
+        return AnonymousServer(name)
+    if name == "PLAIN":
+        return PlainServer(name)
+    if name == "EXTERNAL":
+        return ExternalServer(name)
+    if name in SCRAM_MECHANISMS:
+        return ScramServerMechanism(name)
+    raise ValueError(f"SASL mechanism {name!r} is not known")

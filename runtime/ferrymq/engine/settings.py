@@ -24,9 +24,9 @@ class ConnectionSettings:
     from the transport's start to the exchange of opens, and from our close to
     the peer's. None switches a timer off.
 
-    SASL: the initiator gives the `sasl` mechanism to use, or None for no SASL
-    layer; the other side lists the `sasl_mechanisms` it offers, and whether a
-    connection without a SASL layer is refused (`sasl_required`).
+    SASL: the initiator gives the `sasl` mechanisms it would use, in order of
+    preference, or none for no SASL layer; the other side lists the
+    `sasl_mechanisms` it offers, and whether a connection without a SASL layer is refused (`sasl_required`).
     """
 
     __slots__ = (
@@ -64,7 +64,7 @@ class ConnectionSettings:
         offered_capabilities: list[str] | None = None,
         desired_capabilities: list[str] | None = None,
         properties: dict[str, object] | None = None,
-        sasl: SaslMechanism | None = None,
+        sasl: SaslMechanism | list[SaslMechanism] | None = None,
         sasl_mechanisms: list[str] | None = None,
         sasl_required: bool = False,
     ) -> None:
@@ -83,6 +83,10 @@ class ConnectionSettings:
         self.offered_capabilities = offered_capabilities
         self.desired_capabilities = desired_capabilities
         self.properties = properties
-        self.sasl = sasl
+        self.sasl: list[SaslMechanism] = []
+        if isinstance(sasl, list):
+            self.sasl = sasl
+        elif sasl is not None:
+            self.sasl = [sasl]
         self.sasl_mechanisms: list[str] = [] if sasl_mechanisms is None else sasl_mechanisms
         self.sasl_required = sasl_required

@@ -1,0 +1,158 @@
+"""SCRAM: passwords proved, not sent (RFC 5802, RFC 7677), by way of the library scramp.
+
+The server keeps no password but `ScramKeys`; both sides prove to the other that they know what
+they should. Channel binding is not offered.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from secrets import token_bytes
+from typing import Any, Final
+
+from scramp import ScramClient, ScramException, ScramMechanism
+
+from ferrymq.engine.sasl import SaslMechanism, SaslServerMechanism, malformed
+from ferrymq.errors import AuthenticationError
+
+# The strongest first.
+SCRAM_MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256", "SCRAM-SHA-1")
+
+_SECRET: Final = token_bytes(16)
+
+# A client that obeys a greater count could be kept busy by a server for minutes.
+MAX_ITERATIONS: Final = 1_000_000
+
+
+class ScramKeys:
+    """What a server stores of a user for one mechanism, in place of the password.
+
+    `salt` in bytes, `iterations` at least 4096 (RFC 7677), and the two keys derived from the
+    password. `ScramKeys.derive` makes them.
+    """
+
+    def __init__(self, salt: bytes, stored_key: bytes, server_key: bytes, iterations: int) -> None:
+        self.salt = salt
+        self.stored_key = stored_key
+        self.server_key = server_key
+        self.iterations = iterations
+
+    @classmethod
+    def derive(
+        cls, mechanism: str, password: str, iterations: int | None = None, salt: bytes | None = None
+    ) -> ScramKeys:
+        """The keys of a password. Raises ValueError for an unknown mechanism or too few rounds."""
+        try:
+            salt, stored_key, server_key, rounds = ScramMechanism(mechanism).make_auth_info(
+                password, iteration_count=iterations, salt=salt
+            )
+        except ScramException as error:
+            raise ValueError(str(error)) from None
+        return cls(salt, stored_key, server_key, rounds)
+
+
+class Scram(SaslMechanism):
+    """The client's side of a SCRAM mechanism. The server has to prove that it knows the keys."""
+
+    def __init__(self, name: str, username: str, password: str) -> None:
+        if name not in SCRAM_MECHANISMS:
+            raise ValueError(f"SASL {name}: the mechanisms are {', '.join(SCRAM_MECHANISMS)}")
+        super().__init__(name, username)
+        self._client: Any = ScramClient([name], username, password)
+        self._steps = 0
+        self._verified = False
+
+    def initial_response(self) -> bytes | None:
+        """The client-first message."""
+        first: str = self._client.get_client_first()
+        return first.encode()
+
+    def respond(self, challenge: bytes) -> bytes:
+        """The client-final message, and nothing to a server-final message."""
+        self._steps += 1
+        try:
+            if self._steps == 1:
+                self._client.set_server_first(challenge.decode())
+                if int(self._client.iterations) > MAX_ITERATIONS:
+                    raise AuthenticationError(
+                        f"the server asks for {self._client.iterations} SCRAM iterations; "
+                        f"more than {MAX_ITERATIONS} are refused"
+                    )
+                final: str = self._client.get_client_final()
+                return final.encode()
+            self._verify(challenge)
+            return b""
+        except (ScramException, ValueError) as error:
+            raise AuthenticationError(f"SASL {self.name}: {error}") from None
+
+    def finish(self, additional_data: bytes | None) -> None:
+        """Check the server's proof, which comes with the outcome unless it was a challenge."""
+        if not self._verified:
+            try:
+                self._verify(additional_data or b"")
+            except (ScramException, ValueError) as error:
+                raise AuthenticationError(
+                    f"SASL {self.name}: the server has not proved that it knows the user: {error}"
+                ) from None
+
+    def _verify(self, message: bytes) -> None:
+        self._client.set_server_final(message.decode())
+        self._verified = True
+
+
+class ScramServerMechanism(SaslServerMechanism):
+    """The server's side of a SCRAM mechanism; it asks its user for the keys of a name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.wants_keys = True
+        self._client_first = ""
+        self._server: Any = None
+        self._known = False
+
+    def start(self, response: bytes | None) -> None:
+        """Take in the client-first message."""
+        try:
+            self._client_first = (response or b"").decode()
+            fields = self._client_first.split(",")
+            name = next(f[2:] for f in fields[2:] if f.startswith("n="))
+        except (UnicodeDecodeError, StopIteration):
+            raise malformed(self.name, "not a client-first message with a user name") from None
+        self.username = name.replace("=2C", ",").replace("=3D", "=")
+
+    def challenge(self, keys: ScramKeys | None) -> bytes:
+        """The server-first message.
+
+        Without keys the exchange goes on with ones nobody can match, so that an unknown user
+        looks like a wrong password.
+        """
+        self._known = keys is not None
+        if keys is None:
+            keys = ScramKeys.derive(self.name, "", salt=_salt_for(self.username or ""))
+        given = (keys.salt, keys.stored_key, keys.server_key, keys.iterations)
+        try:
+            self._server = ScramMechanism(self.name).make_server(lambda _: given)
+            self._server.set_client_first(self._client_first)
+            first: str = self._server.get_server_first()
+        except (ScramException, ValueError) as error:
+            raise malformed(self.name, str(error)) from None
+        return first.encode()
+
+    def finish(self, response: bytes) -> bytes:
+        """The server-final message. Raises `AuthenticationError` if the proof is wrong."""
+        server = self._server
+        if server is None:
+            raise malformed(self.name, "a response before the challenge")
+        try:
+            server.set_client_final(response.decode())
+            final: str = server.get_server_final()
+        except (ScramException, ValueError) as error:
+            raise AuthenticationError(f"SASL {self.name}: {error}") from None
+        if not self._known:
+            raise AuthenticationError(f"SASL {self.name}: authentication failed")
+        return final.encode()
+
+
+def _salt_for(username: str) -> bytes:
+    """A salt that stays the same for a name, as a real user's would."""
+    return sha256(_SECRET + username.encode()).digest()[:16]
