@@ -9,8 +9,6 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
-import structlog
-
 from ferrymq.engine.settings import ConnectionSettings
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.clock import Clock
@@ -18,13 +16,12 @@ from ferrymq_broker.config.model import Config
 from ferrymq_broker.config.url import ListenAddress
 from ferrymq_broker.connections.authentication import Authenticator
 from ferrymq_broker.connections.handler import ConnectionHandler
+from ferrymq_broker.journal import log
 from ferrymq_broker.server.protocol import AmqpProtocol
 from ferrymq_types.transport import Error
 
 # Connections the kernel completes before we accept them.
 BACKLOG = 1024
-
-_log = structlog.get_logger("ferrymq.broker")
 
 
 class BrokerServer:
@@ -155,7 +152,7 @@ class BrokerServer:
         for server in self._servers:
             server.close()
         if self.connections:
-            _log.info("closing connections", count=len(self.connections))
+            log.info("closing connections", count=len(self.connections))
             self._empty.clear()
             error = Error(
                 condition="amqp:connection:forced", description="the broker is shutting down"
