@@ -96,8 +96,12 @@ class BrokerServer:
             backlog=BACKLOG,
         )
         self._servers.append(server)
-        port = server.sockets[0].getsockname()[1]
-        self.addresses.append(ListenAddress(address.host, port))
+        names = [sock.getsockname() for sock in server.sockets]
+        if len({name[1] for name in names}) == 1:
+            self.addresses.append(ListenAddress(address.host, names[0][1]))
+        else:
+            # A host with several addresses got a free port for each of them.
+            self.addresses += [ListenAddress(name[0], name[1]) for name in names]
 
     def new_handler(
         self,
