@@ -46,8 +46,9 @@ class BrokerServer:
         security = self.config.security
         users = {name: secret.get_secret_value() for name, secret in security.users.items()}
         anonymous = security.anonymous
-        # Access that was not configured ends at this machine.
-        self._local = Authenticator(users, not users, anonymous is not False)
+        # Access that was not configured ends at this machine, and with the first user named.
+        nameless = not users if anonymous is None else anonymous
+        self._local = Authenticator(users, not users, nameless)
         self._remote = Authenticator(users, False, anonymous is True)
 
     @property
