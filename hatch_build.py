@@ -227,7 +227,6 @@ def _compile(config: Config, target: Path) -> None:
                 opt_level=config.opt_level,
                 debug_level=config.debug_level,
                 multi_file=config.multi_file,
-                strict_dunder_typing=True,
                 target_dir=str(work.relative_to(config.root) / "c"),
             )
         except SystemExit as stopped:  # mypyc's way to say that it has printed the errors

@@ -152,6 +152,9 @@ def measure(arguments: argparse.Namespace, console: Console) -> dict[str, Any]:
             reports.append(brokers(trees, extent, arguments))
         else:
             reports.append(latency(trees, extent))
+    if trees.pure:
+        for report in reports:
+            report.drop_demands()
     where["load after"] = load()
     return {
         "format": FORMAT,

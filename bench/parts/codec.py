@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from bench import samples
 from bench.loops import transfer as loop
-from bench.machine import build
+from bench.machine import build, variant
 from bench.measure import Contender, Effort, Run, take_turns
 from bench.peers import ours
 from bench.results import Figure, Report
@@ -45,7 +45,7 @@ def measure(effort: Effort) -> Report:
     for case in (ENCODE_FRAME, DECODE_FRAME, ENCODE, BUILD_ENCODE, DECODE, DECODE_READ):
         contenders = [Contender(side.NAME, _run(case, side)) for side in sides]
         compiled = _compiled(case)
-        if compiled is not None:
+        if compiled is not None and variant("bench.loops.transfer") == "compiled":
             contenders.insert(0, Contender(COMPILED_LOOP, compiled))
         rates = take_turns(contenders, effort)
         report.figures += [Figure(case, name, OPERATIONS, rates[name]) for name in rates]

@@ -50,6 +50,12 @@ def test_ratios_are_taken_inside_a_round() -> None:
     assert times.met is True
 
 
+def test_nothing_is_demanded_of_the_interpreted_build() -> None:
+    made = report()
+    made.drop_demands()
+    assert {row.met for row in [*made.figures, *made.comparisons]} == {None}
+
+
 def test_json_round_trip() -> None:
     assert Report.from_json(json.loads(json.dumps(report().to_json()))) == report()
 

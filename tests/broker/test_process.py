@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from proton import Message
+from proton import Message, ProtonException
 from proton.utils import BlockingConnection, ConnectionClosed
 
 COMMAND = [sys.executable, "-m", "ferrymq_broker"]
@@ -114,7 +114,7 @@ def test_the_configuration_file_counts(tmp_path: Path) -> None:
     config = tmp_path / "ferrymq.toml"
     config.write_text(
         '[[listener]]\nurl = "amqp://127.0.0.1:0"\n'
-        '[security.users]\nalice = "sesame"\n[security]\nanonymous = false\n'
+        '[security.users]\nalice = "sesame"\n'
         '[log]\nformat = "json"\n'
     )
     with serve("--config", str(config)) as (process, lines):
@@ -122,6 +122,10 @@ def test_the_configuration_file_counts(tmp_path: Path) -> None:
         url = f"amqp://alice:sesame@127.0.0.1:{port}"
         connection = BlockingConnection(url, timeout=10, allowed_mechs="PLAIN")
         connection.close()
+        with pytest.raises(ProtonException):
+            BlockingConnection(
+                f"amqp://127.0.0.1:{port}", timeout=10, allowed_mechs="ANONYMOUS"
+            ).close()
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=10)
         events = [json.loads(line)["event"] for line in errors.splitlines()]

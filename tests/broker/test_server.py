@@ -99,6 +99,15 @@ async def test_several_listeners_serve_the_same_queues() -> None:
             await two.until(lambda: len(two.deliveries) == 1)
 
 
+async def test_every_address_of_a_host_is_told() -> None:
+    config = Config(listener=[Listener(url="amqp://localhost:0")])
+    async with BrokerServer(config) as server:
+        for address in server.addresses:
+            assert address.port != 0 and address.is_loopback
+            _, writer = await asyncio.open_connection(address.host, address.port)
+            writer.close()
+
+
 async def test_configured_queues_are_there_from_the_start() -> None:
     config = Config(
         listener=[LOCAL], nodes=Nodes(auto_create=False), queue=[Queue(name="a"), Queue(name="b")]

@@ -12,7 +12,7 @@ import asyncio
 import ssl
 from collections import defaultdict, deque
 from collections.abc import Callable
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 
 from ferrymq.engine import Connection, ConnectionSettings, events
 from ferrymq.engine.link import ReceiverLink, SenderLink
@@ -35,8 +35,7 @@ class PeerConnection(asyncio.Protocol):
         self._unread: list[bytes] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast(asyncio.Transport, transport)
         self.loop = asyncio.get_running_loop()
         self.engine = Connection(self.peer.settings(), self.loop.time())
         self.peer.connections.append(self)

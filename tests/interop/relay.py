@@ -91,11 +91,14 @@ class Relay:
         self._break(other)
 
     def _break_all(self) -> None:
-        for one in list(self._peers):
-            self._break(one)
+        # The broker first: what a client does about it then comes after.
+        for client in list(self._clients):
+            self._break(self._peers[client])
+        for client in list(self._clients):
+            self._break(client)
 
     def _break(self, one: socket.socket) -> None:
-        del self._peers[one]
+        self._peers.pop(one, None)
         self._clients.discard(one)
         if one in self._selector.get_map():
             self._selector.unregister(one)

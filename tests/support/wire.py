@@ -23,6 +23,8 @@ class Wire:
         self.now = 0.0
         self._on_event = on_event
         self._in_flight: tuple[bytearray, bytearray] = (bytearray(), bytearray())
+        # Everything each engine has written, for whoever wants to look into it afterwards.
+        self.written: tuple[bytearray, bytearray] = (bytearray(), bytearray())
 
     def settle_events(self, side: int) -> None:
         """Answer everything that one engine has reported."""
@@ -33,7 +35,9 @@ class Wire:
 
     def collect(self, side: int) -> None:
         """Put what one engine has to say on the wire."""
-        self._in_flight[side].extend(self.ends[side].data_to_send())
+        data = self.ends[side].data_to_send()
+        self._in_flight[side].extend(data)
+        self.written[side].extend(data)
 
     def deliver(self, side: int, limit: int) -> int:
         """Hand up to `limit` bytes from one engine to the other; how many there were."""

@@ -86,8 +86,9 @@ class Queue(Section):
 class Security(Section):
     """``[security]``: who may connect.
 
-    Without users every name and password is good; `anonymous` lets in clients that give none.
-    Both then hold for loopback listeners only: beyond them, one of the two must be stated.
+    Without users every name and password is good on loopback listeners, and so is giving none:
+    beyond loopback, one of the two must be stated. With users only they get in, unless
+    `anonymous` lets in clients that give no name as well.
     """
 
     anonymous: bool | None = None

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import final
 
-import structlog
 from mypy_extensions import i64
 
 from ferrymq.engine.connection import Connection
@@ -43,10 +42,9 @@ from ferrymq_broker.connections.incoming import IncomingEndpoint
 from ferrymq_broker.connections.outgoing import OutgoingEndpoint
 from ferrymq_broker.connections.termini import attach_incoming, attach_outgoing
 from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.journal import log
 from ferrymq_broker.nodes.node import Node
 from ferrymq_types.transport import Error
-
-_log = structlog.get_logger("ferrymq.broker")
 
 
 @final
@@ -263,9 +261,7 @@ class ConnectionHandler:
             self._close_link(event.link, False)
             event.link.detach(closed=event.closed)
         elif isinstance(event, LinkFailed):
-            _log.warning(
-                "link failed", peer=self.peer, link=event.link.name, error=str(event.error)
-            )
+            log.warning("link failed", peer=self.peer, link=event.link.name, error=str(event.error))
             self._close_link(event.link, False)
         elif isinstance(event, BeginReceived):
             event.session.context = SessionLinks()
@@ -279,7 +275,7 @@ class ConnectionHandler:
         elif isinstance(event, OpenReceived):
             self.connection.open()
             self.deadline_moved = True
-            _log.info("connection opened", peer=self.peer, container=event.open.container_id)
+            log.info("connection opened", peer=self.peer, container=event.open.container_id)
         elif isinstance(event, CloseReceived):
             self.connection.close()
         elif isinstance(event, Terminated):
@@ -289,7 +285,7 @@ class ConnectionHandler:
         if self.authenticator.check(event.mechanism, event.username, event.password):
             self.connection.accept_authentication()
         else:
-            _log.warning("login refused", peer=self.peer, user=event.username)
+            log.warning("login refused", peer=self.peer, user=event.username)
             self.connection.reject_authentication()
 
     def _on_attach(self, link: Link) -> None:
@@ -307,9 +303,9 @@ class ConnectionHandler:
                     incoming = attach_incoming(self, link)
                     link.context = incoming
                     links.incoming[link] = incoming
-                _log.debug("link attached", peer=self.peer, link=link.name, sends=link.is_sender)
+                log.debug("link attached", peer=self.peer, link=link.name, sends=link.is_sender)
             except BrokerError as refusal:
-                _log.info("link refused", peer=self.peer, link=link.name, reason=str(refusal))
+                log.info("link refused", peer=self.peer, link=link.name, reason=str(refusal))
                 link.refuse(Error(condition=refusal.condition, description=refusal.description))
         except LocalProtocolError as error:
             # The client has no handle left for our answer.
@@ -354,9 +350,9 @@ class ConnectionHandler:
     def _on_terminated(self, event: Terminated) -> None:
         error = event.error
         if error is None:
-            _log.info("connection closed", peer=self.peer)
+            log.info("connection closed", peer=self.peer)
         else:
-            _log.info("connection lost", peer=self.peer, reason=str(error))
+            log.info("connection lost", peer=self.peer, reason=str(error))
         self.broker.handlers.pop(self, None)
         self.stalled = []
         self.windowed = []

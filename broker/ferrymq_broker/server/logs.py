@@ -1,4 +1,4 @@
-"""Logs: one event with its facts a line, on standard error, for people or for machines."""
+"""The log of a broker process: a line for each event on standard error, for people or machines."""
 
 from __future__ import annotations
 
@@ -8,25 +8,21 @@ import sys
 import structlog
 
 from ferrymq_broker.config.model import Log
+from ferrymq_broker.journal import SHARED_PROCESSORS
 
 
 def configure_logging(log: Log) -> None:
-    """Set up structlog for this process."""
+    """Set up logging for this process, whoever logs."""
     renderer: structlog.types.Processor
     if log.format == "json":
         renderer = structlog.processors.JSONRenderer()
     else:
         renderer = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso"),
-            structlog.processors.format_exc_info,
-            renderer,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(
-            logging.getLevelNamesMapping()[log.level.upper()]
-        ),
-        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
-        cache_logger_on_first_use=True,
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=SHARED_PROCESSORS,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+        )
     )
+    logging.basicConfig(handlers=[handler], level=log.level.upper(), force=True)

@@ -9,12 +9,9 @@ import importlib.util
 import signal
 from collections.abc import Callable
 
-import structlog
-
 from ferrymq_broker.config.model import Config
+from ferrymq_broker.journal import log
 from ferrymq_broker.server.server import BrokerServer
-
-_log = structlog.get_logger("ferrymq.broker")
 
 
 def run_broker(config: Config, announce: Callable[[str], None]) -> None:
@@ -49,7 +46,7 @@ async def _serve(config: Config, announce: Callable[[str], None]) -> None:
         announce("ready")
         _tune_garbage_collector()
         await stop.wait()
-        _log.info("stopping")
+        log.info("stopping")
 
 
 def _tune_garbage_collector() -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-import structlog
-
 from ferrymq_broker.connections.handler import ConnectionHandler
+from ferrymq_broker.journal import log
 from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
@@ -19,8 +18,6 @@ WRITE_HIGH_WATER: Final = 1024 * 1024
 WRITE_LIMIT: Final = 8 * 1024 * 1024
 # How long, in seconds, a client may take to read the last bytes of a connection that is over.
 LINGER: Final = 5.0
-
-_log = structlog.get_logger("ferrymq.broker")
 
 
 class AmqpProtocol(asyncio.Protocol):
@@ -75,7 +72,7 @@ class AmqpProtocol(asyncio.Protocol):
         try:
             self.handler.receive_eof(self._clock.now())
         except Exception:
-            _log.exception("internal error", peer=self.handler.peer)
+            log.exception("internal error", peer=self.handler.peer)
         self._server.connection_gone(self)
 
     def pause_writing(self) -> None:
@@ -116,14 +113,14 @@ class AmqpProtocol(asyncio.Protocol):
 
     def _failed(self) -> None:
         """A mistake of ours: it costs this connection and no other."""
-        _log.exception("internal error", peer=self.handler.peer)
+        log.exception("internal error", peer=self.handler.peer)
         try:
             self.handler.close(
                 Error(condition="amqp:internal-error", description="the broker made a mistake"),
                 self._clock.now(),
             )
         except Exception:
-            _log.exception("internal error", peer=self.handler.peer)
+            log.exception("internal error", peer=self.handler.peer)
         self._hang_up()
 
     def _hang_up(self) -> None:

@@ -9,8 +9,6 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
-import structlog
-
 from ferrymq.engine.settings import ConnectionSettings
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.clock import Clock
@@ -18,13 +16,12 @@ from ferrymq_broker.config.model import Config
 from ferrymq_broker.config.url import ListenAddress
 from ferrymq_broker.connections.authentication import Authenticator
 from ferrymq_broker.connections.handler import ConnectionHandler
+from ferrymq_broker.journal import log
 from ferrymq_broker.server.protocol import AmqpProtocol
 from ferrymq_types.transport import Error
 
 # Connections the kernel completes before we accept them.
 BACKLOG = 1024
-
-_log = structlog.get_logger("ferrymq.broker")
 
 
 class BrokerServer:
@@ -49,8 +46,9 @@ class BrokerServer:
         security = self.config.security
         users = {name: secret.get_secret_value() for name, secret in security.users.items()}
         anonymous = security.anonymous
-        # Access that was not configured ends at this machine.
-        self._local = Authenticator(users, not users, anonymous is not False)
+        # Access that was not configured ends at this machine, and with the first user named.
+        nameless = not users if anonymous is None else anonymous
+        self._local = Authenticator(users, not users, nameless)
         self._remote = Authenticator(users, False, anonymous is True)
 
     @property
@@ -99,8 +97,12 @@ class BrokerServer:
             backlog=BACKLOG,
         )
         self._servers.append(server)
-        port = server.sockets[0].getsockname()[1]
-        self.addresses.append(ListenAddress(address.host, port))
+        names = [sock.getsockname() for sock in server.sockets]
+        if len({name[1] for name in names}) == 1:
+            self.addresses.append(ListenAddress(address.host, names[0][1]))
+        else:
+            # A host with several addresses got a free port for each of them.
+            self.addresses += [ListenAddress(name[0], name[1]) for name in names]
 
     def new_handler(
         self,
@@ -155,7 +157,7 @@ class BrokerServer:
         for server in self._servers:
             server.close()
         if self.connections:
-            _log.info("closing connections", count=len(self.connections))
+            log.info("closing connections", count=len(self.connections))
             self._empty.clear()
             error = Error(
                 condition="amqp:connection:forced", description="the broker is shutting down"

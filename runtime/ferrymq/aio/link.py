@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ferrymq.aio.waiting import Signal, fresh, resolve
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 L = TypeVar("L", bound=EngineLink)
 
 
-class Link(Generic[L]):
+class Link(ABC, Generic[L]):
     """One link of a session. `name` is its name; `session` the session it belongs to."""
 
     def __init__(self, session: Session, name: str, timeout: Timeout) -> None:
@@ -68,8 +69,6 @@ class Link(Generic[L]):
         self._end(LinkDetached(f"link {self.name!r} was closed"))
         if engine.local_detached or not engine.session.mapped:
             return
-        # What was handed back must reach the peer before the link is gone.
-        self._connection.transport.flush()
         engine.detach(closed=True, error=error)
         self._detaching = asyncio.get_running_loop().create_future()
         self._connection.soon()
@@ -83,13 +82,13 @@ class Link(Generic[L]):
 
     # ── For the client ─────────────────────────────────────────────────────────────────────────
 
+    @abstractmethod
     def _create(self, session: EngineSession) -> L:
         """Attach an engine link for this one."""
-        raise AssertionError("each role creates its own")
 
+    @abstractmethod
     def _refused(self) -> bool:
         """Whether the peer's attach has no terminus: its detach will tell why (§2.6.3)."""
-        raise AssertionError("each role knows its terminus")
 
     def _before_close(self) -> None:
         """Hand back what the user did not take."""

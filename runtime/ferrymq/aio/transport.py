@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from typing import cast
 
 from ferrymq.aio.trace import FrameTrace
 from ferrymq.engine.connection import Connection as Engine
@@ -53,8 +54,8 @@ class EngineTransport(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start with our header."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports are not asyncio's, but do the same.
+        self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("socket")
         if peer is not None and peer.family in (socket.AF_INET, socket.AF_INET6):
             # A message that waits for the next one to fill a packet arrives late.

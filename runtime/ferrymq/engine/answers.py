@@ -1,8 +1,11 @@
-"""The error that answers a peer's mistake, in a form that every peer can take."""
+"""The error of a close, end or detach, in a form that the peer can take."""
 
 from __future__ import annotations
 
 from typing import Final
+
+from librt.strings import BytesWriter
+from mypy_extensions import i64
 
 from ferrymq.errors import RemoteProtocolError
 from ferrymq_types.transport import Error
@@ -11,11 +14,35 @@ from ferrymq_types.transport import Error
 # bytes. Descriptions quote what the peer sent, which may be as long as the peer likes.
 MAX_DESCRIPTION: Final = 300
 
+# What a close, end or detach takes at most beside its error.
+FRAME_ROOM: Final = 32
+
+
+def _cut(description: str) -> str:
+    encoded = description.encode("utf-8", "replace")
+    if len(encoded) <= MAX_DESCRIPTION:
+        return description
+    return encoded[:MAX_DESCRIPTION].decode("utf-8", "ignore")
+
 
 def answer_to(error: RemoteProtocolError) -> Error:
-    """The error of a close, end or detach, its description cut to `MAX_DESCRIPTION` bytes."""
+    """What the peer did wrong, its description cut to `MAX_DESCRIPTION` bytes."""
+    return Error(condition=error.condition, description=_cut(error.description))
+
+
+def fitting(error: Error | None, max_frame_size: i64) -> Error | None:
+    """The user's error, or if no frame of the peer's size holds it, what matters of it.
+
+    Ending something must not fail for want of room. Raises `EncodeError` for a
+    value that cannot be encoded.
+    """
+    if error is None:
+        return None
+    w = BytesWriter()
+    error.encode(w)
+    if len(w) + FRAME_ROOM <= max_frame_size:
+        return error
     description = error.description
-    encoded = description.encode("utf-8", "replace")
-    if len(encoded) > MAX_DESCRIPTION:
-        description = encoded[:MAX_DESCRIPTION].decode("utf-8", "ignore")
-    return Error(condition=error.condition, description=description)
+    return Error(
+        condition=error.condition, description=None if description is None else _cut(description)
+    )

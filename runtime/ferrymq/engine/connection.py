@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final, final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from ferrymq.engine.answers import answer_to
+from ferrymq.engine.answers import answer_to, fitting
 from ferrymq.engine.channels import Channels
 from ferrymq.engine.dispatch import dispatch
 from ferrymq.engine.events import (
@@ -262,7 +262,7 @@ class Connection:
             self._terminate(self.failure)
             return
         self._flush_sessions()
-        self._send(0, Close(error=error))
+        self._send(0, Close(error=fitting(error, self.remote_max_frame_size)))
         self._transition(event)
         timeout = self.settings.close_timeout
         self._timers.close_due = None if timeout is None else self._now + timeout

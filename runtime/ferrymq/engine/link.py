@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64
 
+from ferrymq.engine.answers import fitting
 from ferrymq.engine.delivery import IncomingDelivery, OutgoingDelivery
 from ferrymq.engine.resumption import (
     ReceiverResumption,
@@ -258,7 +259,8 @@ class Link:
         if session.open_for_output:
             # The peer forgets the deliveries with the detach: settlements come before it.
             session._flush_dispositions()
-            session._send(Detach(handle=self.handle, closed=closed, error=error))
+            fits = fitting(error, session.connection.remote_max_frame_size)
+            session._send(Detach(handle=self.handle, closed=closed, error=fits))
         self.local_detached = True
         self.local_closed = closed
         self._transition(LinkInput.SEND_DETACH)

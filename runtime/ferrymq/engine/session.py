@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
-from ferrymq.engine.answers import answer_to
+from ferrymq.engine.answers import answer_to, fitting
 from ferrymq.engine.events import (
     AttachReceived,
     BeginReceived,
@@ -174,7 +174,7 @@ class Session:
         if (self.state, event) not in SESSION_TABLE:
             return
         self._flush_dispositions()
-        self._send(End(error=error))
+        self._send(End(error=fitting(error, self.connection.remote_max_frame_size)))
         self._transition(event)
         self._lose_links()
         if self.state is SessionState.UNMAPPED:

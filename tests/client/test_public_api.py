@@ -1,0 +1,110 @@
+"""The façade: its names, its types as a user's type checker sees them, and what it costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ferrymq
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = sorted((ROOT / "examples").glob("client*.py"))
+
+
+def test_every_public_name_is_there() -> None:
+    for name in ferrymq.__all__:
+        assert getattr(ferrymq, name) is not None
+    assert set(ferrymq.__all__) <= set(dir(ferrymq))
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = ferrymq.nonsense  # type: ignore[attr-defined]
+
+
+def test_all_errors_descend_from_one() -> None:
+    errors = [getattr(ferrymq, name) for name in ferrymq.errors.__all__ if name != "Scope"]
+    assert all(issubclass(error, ferrymq.AmqpError) for error in errors)
+    assert {error.__name__ for error in errors} <= set(ferrymq.__all__)
+
+
+def test_importing_is_lazy() -> None:
+    code = (
+        "import sys, ferrymq; "
+        "assert 'asyncio' not in sys.modules and 'ferrymq.engine' not in sys.modules; "
+        "ferrymq.connect; assert 'ferrymq.engine.connection' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+USER_CODE = """
+from __future__ import annotations
+
+import asyncio
+from typing import assert_type
+
+import ferrymq
+from ferrymq import Message, blocking
+from ferrymq_types.messaging import Source
+from ferrymq_types.transport import Error, SenderSettleMode
+
+
+async def main() -> None:
+    async with ferrymq.connect(
+        "amqp://localhost", container_id="me", idle_time_out=None, reconnect=True
+    ) as connection:
+        assert_type(connection, ferrymq.Connection)
+        sender = await connection.sender("orders", snd_settle_mode=SenderSettleMode.UNSETTLED)
+        assert_type(sender, ferrymq.Sender)
+        message = Message(b"...", subject="s", application_properties={"a": 1})
+        await sender.send(message, timeout=5)
+        assert_type(sender.send_nowait(message), asyncio.Future[None])
+        await sender.send_many([message])
+        async for delivery in connection.receiver("orders", credit=10, mode="copy"):
+            assert_type(delivery, ferrymq.Delivery)
+            assert_type(delivery.message, Message)
+            assert_type(delivery.message.subject, str | None)
+            await delivery.reject(Error(condition="x:y"))
+        async with connection.receiver(None, dynamic=True) as receiver:
+            assert_type(receiver, ferrymq.Receiver)
+            assert_type(await receiver.receive(timeout=1), ferrymq.Delivery)
+            assert_type(receiver.source, Source | None)
+        async with connection.session() as session:
+            assert_type(session, ferrymq.Session)
+            assert_type(await session.sender(None), ferrymq.Sender)
+
+
+def threads() -> None:
+    with blocking.connect("amqps://localhost", timeout=3) as connection:
+        assert_type(connection, blocking.Connection)
+        connection.sender("orders").send(Message({"a": [1]}), timeout=1)
+        for delivery in connection.receiver("orders"):
+            assert_type(delivery, blocking.Delivery)
+            delivery.accept()
+
+
+async def wrong(connection: ferrymq.Connection) -> None:
+    connection.sender("orders", colour="red")  # type: ignore[call-arg]
+    connection.receiver("orders", mode="move it")  # type: ignore[arg-type]
+    await connection.sender(5)  # type: ignore[arg-type]
+    ferrymq.connect(timeout="soon")  # type: ignore[arg-type]
+    Message(b"", ttl="long")  # type: ignore[arg-type]
+"""
+
+
+@pytest.mark.slow
+def test_user_code_type_checks_strictly(tmp_path: Path) -> None:
+    path = tmp_path / "user_code.py"
+    path.write_text(USER_CODE)
+    checked = subprocess.run(
+        [
+            *(sys.executable, "-m", "mypy", "--strict", "--warn-unused-ignores"),
+            *("--config-file", str(ROOT / "pyproject.toml"), str(path), *map(str, EXAMPLES)),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert EXAMPLES
