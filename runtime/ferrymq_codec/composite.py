@@ -18,6 +18,15 @@ class Composite:
 
     __slots__ = ()
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """How to copy and pickle: a compiled class cannot be made without its arguments."""
+        names = getattr(type(self), "__dataclass_fields__", {})
+        return _rebuild, (type(self), {name: getattr(self, name) for name in names})
+
     def encode(self, w: BytesWriter) -> None:
         """Append the value with its descriptor to `w`; raises EncodeError if a field is illegal."""
         raise EncodeError(type(self).__name__, "has no encoding")
+
+
+def _rebuild(cls: type[Composite], fields: dict[str, object]) -> Composite:
+    return cls(**fields)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
+import pickle
 
 import pytest
 from hypothesis import given, settings
@@ -59,3 +61,15 @@ def test_symbolic_descriptor_is_as_good_as_the_numeric_one(name: str, data: st.D
         decode = getattr(unions, f"decode_{snake_name(word)}")
         assert decode(Reader(symbolic, 0, len(symbolic)), "value") == value
         assert decode(Reader(encoded, 0, len(encoded)), "value") == value
+
+
+@pytest.mark.parametrize("name", described_types())
+@settings(max_examples=10)
+@given(st.data())
+def test_copies_and_pickles(name: str, data: st.DataObject) -> None:
+    """Also when compiled, where an object cannot be made without its arguments."""
+    value = data.draw(composites(name))
+    for again in (copy.copy(value), copy.deepcopy(value), pickle.loads(pickle.dumps(value))):
+        assert again == value
+        assert type(again) is type(value)
+        assert again is not value
