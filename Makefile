@@ -27,7 +27,7 @@ PYTEST  := $(PY) -m pytest -q -n $(JOBS) --hypothesis-profile=ci
 
 .DEFAULT_GOAL := help
 .PHONY: help install build run test test-pure test-compiled regen check-generated lint type \
-        bench interop fuzz docs clean distclean
+        bench interop conformance fuzz docs clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -96,6 +96,9 @@ node-modules:
 
 interop: $(READY_DEV) node-modules build ## exchange messages with Proton and rhea
 	@$(BUILT) $(PY) -m pytest tests/interop $(ARGS)
+
+conformance: $(READY_DEV) node-modules build ## run the tests of every rule of the specification, write docs/conformance.md
+	@$(BUILT) $(PY) -m tests.conformance run $(ARGS)
 
 fuzz: $(READY_DEV) build ## look for new failures with fresh random input; SECONDS=60
 	@end=$$(( $$(date +%s) + $(SECONDS) )); round=1; \

@@ -25,8 +25,9 @@ from ferrymq.engine.events import (
     SessionTerminated,
     Terminated,
 )
-from ferrymq.engine.link import ReceiverLink, SenderLink
+from ferrymq.engine.receiver import ReceiverLink
 from ferrymq.engine.sasl import Anonymous
+from ferrymq.engine.sender import SenderLink
 from ferrymq.engine.session import Session
 from ferrymq.engine.settings import ConnectionSettings
 from ferrymq_types.messaging import Accepted, Source, Target

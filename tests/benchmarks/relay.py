@@ -14,7 +14,8 @@ from ferrymq.engine.events import (
     CreditReceived,
     DeliveryReceived,
 )
-from ferrymq.engine.link import ReceiverLink, SenderLink
+from ferrymq.engine.receiver import ReceiverLink
+from ferrymq.engine.sender import SenderLink
 from ferrymq.engine.settings import ConnectionSettings
 from ferrymq_types.messaging import Accepted, Rejected
 

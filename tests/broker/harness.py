@@ -30,8 +30,10 @@ from ferrymq.engine.events import (
     Event,
     Terminated,
 )
-from ferrymq.engine.link import Link, ReceiverLink, SenderLink
+from ferrymq.engine.link import Link
+from ferrymq.engine.receiver import ReceiverLink
 from ferrymq.engine.sasl import SaslMechanism
+from ferrymq.engine.sender import SenderLink
 from ferrymq.engine.session import Session
 from ferrymq.engine.settings import ConnectionSettings
 from ferrymq_broker.broker import Broker

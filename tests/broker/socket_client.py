@@ -10,7 +10,7 @@ from typing import Self
 from ferrymq.engine.connection import Connection
 from ferrymq.engine.delivery import IncomingDelivery
 from ferrymq.engine.events import CloseReceived, DeliveryReceived, DetachReceived, Event
-from ferrymq.engine.link import SenderLink
+from ferrymq.engine.sender import SenderLink
 from ferrymq.engine.settings import ConnectionSettings
 from ferrymq_types.transport import Error
 

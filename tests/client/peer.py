@@ -15,7 +15,8 @@ from collections.abc import Callable
 from typing import Any, Self, TypeVar, cast
 
 from ferrymq.engine import Connection, ConnectionSettings, events
-from ferrymq.engine.link import ReceiverLink, SenderLink
+from ferrymq.engine.receiver import ReceiverLink
+from ferrymq.engine.sender import SenderLink
 from ferrymq.message import Message
 from ferrymq_types.messaging import Accepted, Source, Target
 

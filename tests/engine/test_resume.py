@@ -1,4 +1,4 @@
-"""Resuming a link: what both sides know of their deliveries is brought together (§2.6.13, §3.4.6)."""
+"""Resuming a link: what both sides know of their deliveries comes together (§2.6.13, §3.4.6)."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ EXPLAINED = dict(re.findall(r"^([a-z-]+):.*?## (.+)$", MAKEFILE, re.MULTILINE))
 PROMISED = {"help", "run", "test", "build", "regen", "check-generated", "lint", "type"} | {
     "bench",
     "interop",
+    "conformance",
     "fuzz",
     "docs",
     "clean",

@@ -33,7 +33,9 @@ from ferrymq.engine.events import (
     SessionTerminated,
     Terminated,
 )
-from ferrymq.engine.link import Link, ReceiverLink, SenderLink
+from ferrymq.engine.link import Link
+from ferrymq.engine.receiver import ReceiverLink
+from ferrymq.engine.sender import SenderLink
 from ferrymq.engine.settings import ConnectionSettings
 from ferrymq.errors import LocalProtocolError
 from ferrymq_broker.broker import Broker

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 from mypy_extensions import i64
 
 from ferrymq.engine.delivery import IncomingDelivery
-from ferrymq.engine.link import ReceiverLink
+from ferrymq.engine.receiver import ReceiverLink
 from ferrymq_broker.connections.outcomes import ACCEPTED
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.message import Message, admit

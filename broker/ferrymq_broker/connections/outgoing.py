@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 from ferrymq.engine.delivery import OutgoingDelivery
-from ferrymq.engine.link import SenderLink
+from ferrymq.engine.sender import SenderLink
 from ferrymq_broker.connections.outcomes import (
     FAILED,
     REJECTED,

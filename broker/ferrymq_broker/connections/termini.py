@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ferrymq.engine.link import ReceiverLink, SenderLink
+from ferrymq.engine.receiver import ReceiverLink
+from ferrymq.engine.sender import SenderLink
 from ferrymq_broker.connections.incoming import IncomingEndpoint
 from ferrymq_broker.connections.outcomes import SUPPORTED_OUTCOMES, is_terminal
 from ferrymq_broker.connections.outgoing import OutgoingEndpoint

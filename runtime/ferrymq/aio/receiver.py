@@ -13,7 +13,7 @@ from ferrymq.aio.opening import Opening
 from ferrymq.aio.termini import receiver_source
 from ferrymq.aio.waiting import resolve
 from ferrymq.engine.delivery import IncomingDelivery
-from ferrymq.engine.link import ReceiverLink
+from ferrymq.engine.receiver import ReceiverLink
 from ferrymq.engine.session import Session as EngineSession
 from ferrymq.errors import LinkDetached, PeerError
 from ferrymq.options import ReceiverOptions

@@ -11,7 +11,7 @@ from ferrymq.aio.outcomes import error_of, is_outcome
 from ferrymq.aio.termini import sender_target
 from ferrymq.aio.waiting import resolve
 from ferrymq.engine.delivery import OutgoingDelivery
-from ferrymq.engine.link import SenderLink
+from ferrymq.engine.sender import SenderLink
 from ferrymq.engine.session import Session as EngineSession
 from ferrymq.errors import DeliveryError, PeerError
 from ferrymq.message import Message

@@ -2,7 +2,8 @@
 
 The modules follow the specification: `frames` and `input` (§2.3), `connection`,
 `channels` and `timers` (§2.4), `session` with its halves `incoming` and
-`outgoing` (§2.5), `link` (§2.6), `delivery` and `dispositions` (§2.6.12), `sasl`
+`outgoing` (§2.5), `link` with its roles `sender` and `receiver` (§2.6), `delivery`
+and `dispositions` (§2.6.12), `resumption` and `positions` (§2.6.13, §3.4.6), `sasl`
 and `sasl_exchange` (§5.3). `states` holds the state tables, `events` what the
 engine tells its user. Start reading at `connection`.
 """
@@ -11,8 +12,10 @@ from __future__ import annotations
 
 from ferrymq.engine.connection import Connection
 from ferrymq.engine.delivery import IncomingDelivery, OutgoingDelivery
-from ferrymq.engine.link import Link, ReceiverLink, SenderLink
+from ferrymq.engine.link import Link
+from ferrymq.engine.receiver import ReceiverLink
 from ferrymq.engine.sasl import Anonymous, Plain, SaslMechanism
+from ferrymq.engine.sender import SenderLink
 from ferrymq.engine.session import Session
 from ferrymq.engine.settings import ConnectionSettings
 

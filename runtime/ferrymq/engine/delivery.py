@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, final
 from mypy_extensions import i64
 
 if TYPE_CHECKING:
-    from ferrymq.engine.link import ReceiverLink, SenderLink
+    from ferrymq.engine.receiver import ReceiverLink
+    from ferrymq.engine.sender import SenderLink
     from ferrymq_types.unions import DeliveryState
 
 

@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ferrymq.engine.delivery import IncomingDelivery, OutgoingDelivery
-    from ferrymq.engine.link import Link, ReceiverLink, SenderLink
+    from ferrymq.engine.link import Link
+    from ferrymq.engine.receiver import ReceiverLink
+    from ferrymq.engine.sender import SenderLink
     from ferrymq.engine.session import Session
     from ferrymq.errors import AmqpError
     from ferrymq_types.transport import Error, Open

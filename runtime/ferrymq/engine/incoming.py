@@ -23,7 +23,8 @@ from ferrymq.errors import RemoteProtocolError, Scope
 from ferrymq_types.transport import Disposition, ReceiverSettleMode, Role, Transfer
 
 if TYPE_CHECKING:
-    from ferrymq.engine.link import Link, ReceiverLink
+    from ferrymq.engine.link import Link
+    from ferrymq.engine.receiver import ReceiverLink
     from ferrymq.engine.session import Session
     from ferrymq_types.unions import DeliveryState
 

@@ -27,7 +27,8 @@ from ferrymq_types.registry import typed
 from ferrymq_types.transactions import Declared, TransactionalState
 
 if TYPE_CHECKING:
-    from ferrymq.engine.link import ReceiverLink, SenderLink
+    from ferrymq.engine.receiver import ReceiverLink
+    from ferrymq.engine.sender import SenderLink
     from ferrymq_types.transport import Attach
     from ferrymq_types.unions import DeliveryState
 

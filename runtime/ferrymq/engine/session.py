@@ -24,8 +24,10 @@ from ferrymq.engine.events import (
     SettlementReceived,
 )
 from ferrymq.engine.incoming import IncomingHalf
-from ferrymq.engine.link import Link, ReceiverLink, SenderLink
+from ferrymq.engine.link import Link
 from ferrymq.engine.outgoing import OutgoingHalf
+from ferrymq.engine.receiver import ReceiverLink
+from ferrymq.engine.sender import SenderLink
 from ferrymq.engine.states import SESSION_TABLE, ConnectionState, SessionInput, SessionState
 from ferrymq.errors import (
     AmqpError,

@@ -1,0 +1,126 @@
+"""Receiver links: credit given, deliveries in (AMQP 1.0 §2.6.7, §2.6.12)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from mypy_extensions import i64
+
+from ferrymq.engine.delivery import IncomingDelivery
+from ferrymq.engine.link import Link, illegal
+from ferrymq.engine.resumption import ReceiverResumption, is_outcome
+from ferrymq.engine.serial import serial_diff
+from ferrymq.engine.states import LinkState
+from ferrymq_types.transport import Flow
+
+if TYPE_CHECKING:
+    from ferrymq.engine.session import Session
+    from ferrymq_types.unions import DeliveryState
+
+
+@final
+class ReceiverLink(Link):
+    """The end of a link that receives. No message comes until credit is given."""
+
+    __slots__ = ("available", "partial", "allowance", "unsettled", "resumption")
+
+    def __init__(self, session: Session, name: str, initiated: bool) -> None:
+        super().__init__(session, name, initiated, False)
+        # What the sender said it holds beyond the credit, as of its latest flow.
+        self.available: i64 = 0
+        self.partial: IncomingDelivery | None = None
+        # Deliveries the sender may take for allowed: it learns late of credit taken back.
+        self.allowance: i64 = 0
+        # What was unsettled when the link was suspended or lost, by tag: for `resume_from`.
+        self.unsettled: dict[bytes, IncomingDelivery] = {}
+        self.resumption: ReceiverResumption | None = None
+
+    def resume_from(self, unsettled: dict[bytes, IncomingDelivery]) -> list[IncomingDelivery]:
+        """Resume with these unsettled deliveries: to be called before `accept`.
+
+        They are those of the earlier link (`link.unsettled`), or made from what was stored.
+        Those the sender has settled meanwhile are returned; the sender resumes the rest.
+        """
+        self.resumption = ReceiverResumption(self, unsettled)
+        remote = self.remote_attach
+        return [] if remote is None else self.resumption.on_attach(remote)
+
+    def _unsettled_states(self) -> dict[object, object] | None:
+        return None if self.resumption is None else self.resumption.states()
+
+    def _mark_incomplete(self) -> None:
+        if self.resumption is not None:
+            self.resumption.complete = False
+
+    def set_credit(self, credit: int) -> None:
+        """Allow the sender `credit` deliveries from now on, and end a drain.
+
+        May follow our own attach at once. Does nothing when the link is detached.
+        Raises `LocalProtocolError` for a credit that is no 32-bit number.
+        """
+        if not 0 <= credit <= 0xFFFFFFFF:
+            raise illegal(f"credit {credit}: it must be 0 … 4294967295")
+        if self.usable or self.state is LinkState.ATTACH_SENT:
+            self.credit = credit
+            if self.allowance < credit:
+                self.allowance = credit
+            self.drain = False
+            self.session._send_link_flow(self)
+
+    def drain_credit(self) -> None:
+        """Ask the sender to use up or give back its credit; `DrainCompleted` follows."""
+        if self.usable:
+            self.drain = True
+            self.session._send_link_flow(self)
+
+    def settle(self, delivery: IncomingDelivery, state: DeliveryState | None) -> None:
+        """See `IncomingDelivery.settle`. In receiver-settle-mode second the outcome is sent
+        unsettled and the delivery ends when the sender settles (AMQP 1.0 §2.6.12)."""
+        if delivery.settled:
+            return
+        incoming = self.session.incoming
+        # Once the sender has stated its outcome there is nothing left to wait for.
+        settles = not delivery.second or is_outcome(delivery.remote_state)
+        if not delivery.remote_settled and delivery.id in incoming.unsettled:
+            incoming.queue_disposition(delivery.id, state, settles)
+            if settles:
+                del incoming.unsettled[delivery.id]
+        delivery.state = state
+        delivery.settled = settles or delivery.remote_settled
+
+    def update(self, delivery: IncomingDelivery, state: DeliveryState) -> None:
+        """See `IncomingDelivery.update`."""
+        if delivery.settled or delivery.remote_settled:
+            return
+        incoming = self.session.incoming
+        if delivery.id in incoming.unsettled:
+            incoming.queue_disposition(delivery.id, state, False)
+        delivery.state = state
+
+    def _count_delivery(self) -> None:
+        self.delivery_count = (self.delivery_count + 1) & 0xFFFFFFFF
+        if self.credit > 0:
+            self.credit -= 1
+        self.allowance -= 1
+
+    def _fill_flow(self, flow: Flow) -> None:
+        # Until the sender's attach came, its count is not known (AMQP 1.0 §2.7.4).
+        flow.delivery_count = None if self.remote_attach is None else self.delivery_count
+        flow.link_credit = self.credit
+        flow.drain = self.drain
+
+    def _on_flow(self, flow: Flow) -> bool:
+        """Take over the sender's count; true when that ended a drain."""
+        count = flow.delivery_count
+        if count is not None:
+            advanced = serial_diff(count, self.delivery_count)
+            if advanced > 0:
+                self.delivery_count = count
+                self.credit = self.credit - advanced if advanced < self.credit else 0
+                self.allowance = self.allowance - advanced if advanced < self.allowance else 0
+        available = flow.available
+        self.available = 0 if available is None else available
+        if self.drain and self.credit == 0:
+            self.drain = False
+            return True
+        return False

@@ -1,0 +1,199 @@
+"""Sender links: credit taken, deliveries out (AMQP 1.0 §2.6.7, §2.6.12)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from mypy_extensions import i64
+
+from ferrymq.engine.delivery import OutgoingDelivery
+from ferrymq.engine.link import Link, illegal
+from ferrymq.engine.resumption import Resolution, SenderResumption
+from ferrymq.engine.serial import serial_add, serial_diff
+from ferrymq.errors import EncodeError, LocalProtocolError, Scope
+from ferrymq_types.transport import Flow
+
+if TYPE_CHECKING:
+    from ferrymq.engine.session import Session
+    from ferrymq_types.unions import DeliveryState
+
+
+@final
+class SenderLink(Link):
+    """The end of a link that sends.
+
+    `credit` is how many deliveries the receiver allows now; `available` is what
+    the user says it could send beyond that, for the receiver to know.
+    """
+
+    __slots__ = ("available", "flow_properties", "parked", "unsettled", "resumption", "_next_tag")
+
+    def __init__(self, session: Session, name: str, initiated: bool) -> None:
+        super().__init__(session, name, initiated, True)
+        self.available: i64 = 0
+        # `properties` of the latest flow of the receiver (AMQP 1.0 §2.7.4).
+        self.flow_properties: dict[str, object] | None = None
+        # Deliveries sent by the user that the session window still holds back.
+        self.parked: i64 = 0
+        # What was unsettled when the link was suspended or lost, by tag: for `resume_from`.
+        self.unsettled: dict[bytes, OutgoingDelivery] = {}
+        self.resumption: SenderResumption | None = None
+        self._next_tag: i64 = 0
+
+    def send(
+        self,
+        payload: bytes,
+        *,
+        tag: bytes | None = None,
+        settled: bool = False,
+        message_format: int = 0,
+        state: DeliveryState | None = None,
+    ) -> OutgoingDelivery:
+        """Send one encoded message, in as many frames as it takes.
+
+        `settled` is forced by the settle mode agreed at attach. A tag left out
+        is made unique on the link. Frames the session window does not admit
+        wait in the session and follow by themselves.
+
+        Raises `LocalProtocolError` when the link is not attached or has no
+        credit, or when the message is larger than the receiver takes;
+        `EncodeError` for a tag of more than 32 bytes or a format of more than 32 bits.
+        """
+        self._expect_credit()
+        if self.resumption is not None and not self.resumption.whole:
+            raise illegal(
+                f"link {self.name!r} has resumed with an incomplete unsettled map: "
+                f"no new delivery may be sent"
+            )
+        limit = self.remote_max_message_size
+        if limit != 0 and len(payload) > limit:
+            raise LocalProtocolError(
+                "amqp:link:message-size-exceeded",
+                f"message of {len(payload)} bytes; the receiver on link {self.name!r} "
+                f"takes at most {limit}",
+                Scope.LINK,
+            )
+        if tag is None:
+            self._next_tag += 1
+            tag = int(self._next_tag & 0xFFFFFFFF).to_bytes(4, "big")
+        elif len(tag) > 32:
+            raise EncodeError("transfer.delivery-tag", f"{len(tag)} bytes; at most 32 are allowed")
+        if not 0 <= message_format <= 0xFFFFFFFF:
+            raise EncodeError("transfer.message-format", f"{message_format} is not a uint")
+        if state is not None:
+            self.session.outgoing.expect_room(state)
+        if self.always_settled:
+            settled = True
+        elif self.never_settled:
+            settled = False
+        delivery = OutgoingDelivery(self, tag, settled)
+        delivery.state = state
+        self.credit -= 1
+        self.delivery_count = serial_add(self.delivery_count, 1)
+        self.session.outgoing.send(delivery, payload, 0, message_format, state, False, False)
+        return delivery
+
+    def _expect_credit(self) -> None:
+        if not self.usable:
+            raise illegal(f"link {self.name!r} is not attached")
+        if self.credit <= 0:
+            raise LocalProtocolError(
+                "amqp:link:transfer-limit-exceeded",
+                f"link {self.name!r} has no credit",
+                Scope.LINK,
+            )
+
+    def resume_from(self, unsettled: dict[bytes, OutgoingDelivery]) -> None:
+        """Resume with these unsettled deliveries: to be called before `accept`.
+
+        They are those of the earlier link (`link.unsettled`), or made from what was stored.
+        The map may be empty; without this call the attach says that nothing is resumed.
+        """
+        self.resumption = SenderResumption(self, unsettled)
+        remote = self.remote_attach
+        if remote is not None:
+            self.resumption.on_attach(remote)
+
+    def resume(
+        self, delivery: OutgoingDelivery, payload: bytes = b"", *, message_format: int = 0
+    ) -> Resolution:
+        """Do what the states of both sides call for with a delivery of `resume_from`.
+
+        `payload` is the whole encoded message, for the case that it has to be sent again or
+        in part. When the receiver has come to an outcome (`delivery.remote_state`), apply it
+        first: the delivery is settled by this call. Returns what was done.
+
+        Raises `LocalProtocolError` when the link is not attached, has no credit though a frame
+        is to be sent, or the delivery is not to be resumed.
+        """
+        resumption = self.resumption
+        if resumption is None or delivery.tag not in resumption.unsettled:
+            raise illegal(f"delivery {delivery.tag!r} on link {self.name!r} is not to be resumed")
+        if resumption.resolution(delivery) in (Resolution.FORGET, Resolution.WAIT):
+            if not self.usable:
+                raise illegal(f"link {self.name!r} is not attached")
+        else:
+            self._expect_credit()
+        return resumption.resume(delivery, payload, message_format)
+
+    def _dispatch(
+        self,
+        delivery: OutgoingDelivery,
+        payload: bytes,
+        offset: i64,
+        message_format: int,
+        state: DeliveryState | None,
+        resume: bool,
+        aborted: bool,
+    ) -> None:
+        self.credit -= 1
+        self.delivery_count = serial_add(self.delivery_count, 1)
+        self.session.outgoing.send(
+            delivery, payload, offset, message_format, state, resume, aborted
+        )
+
+    def _unsettled_states(self) -> dict[object, object] | None:
+        return None if self.resumption is None else self.resumption.states()
+
+    def _mark_incomplete(self) -> None:
+        if self.resumption is not None:
+            self.resumption.complete = False
+
+    def settle(self, delivery: OutgoingDelivery, state: DeliveryState | None = None) -> None:
+        """See `OutgoingDelivery.settle`."""
+        if delivery.settled:
+            return
+        if state is None:
+            state = delivery.state if delivery.remote_state is None else delivery.remote_state
+        outgoing = self.session.outgoing
+        if not delivery.remote_settled and delivery.id in outgoing.unsettled:
+            outgoing.queue_disposition(delivery.id, state, True)
+            del outgoing.unsettled[delivery.id]
+        delivery.state = state
+        delivery.settled = True
+
+    def drained(self) -> None:
+        """Give back all credit that is left: the answer to `drain` (AMQP 1.0 §2.6.7)."""
+        if not self.drain or not self.usable:
+            return
+        self.delivery_count = serial_add(self.delivery_count, self.credit)
+        self.credit = 0
+        self.session._send_link_flow(self)
+
+    def _on_flow(self, flow: Flow) -> None:
+        """Take over the credit: what the receiver allows less what it has not seen yet."""
+        seen = flow.delivery_count
+        credit = flow.link_credit
+        limit: i64 = 0 if credit is None else credit
+        # A receiver that has not seen our attach yet counts from our initial count, which is 0.
+        limit += serial_diff(0 if seen is None else seen, self.delivery_count)
+        self.credit = limit if limit > 0 else 0
+        self.drain = flow.drain
+        self.flow_properties = flow.properties
+
+    def _fill_flow(self, flow: Flow) -> None:
+        # What waits for the session window has not been sent, as far as the peer knows.
+        flow.delivery_count = serial_add(self.delivery_count, -self.parked)
+        flow.link_credit = self.credit + self.parked
+        flow.available = self.available
+        flow.drain = self.drain
