@@ -322,7 +322,7 @@ def test_the_terms_of_the_source_come_back(net: Network) -> None:
         "q",
         source=Source(
             address="q",
-            outcomes=["amqp:accepted:list", "example:shredded:list"],
+            outcomes=["amqp:accepted:list"],
             default_outcome=Modified(delivery_failed=True),
         ),
     )

@@ -32,6 +32,19 @@ def is_terminal(state: DeliveryState | None) -> bool:
     return isinstance(state, Accepted | Released | Rejected | Modified)
 
 
+def symbol(state: DeliveryState | None) -> str:
+    """The symbol of an outcome as sources list it; empty for what is none."""
+    if isinstance(state, Accepted):
+        return "amqp:accepted:list"
+    if isinstance(state, Rejected):
+        return "amqp:rejected:list"
+    if isinstance(state, Released):
+        return "amqp:released:list"
+    if isinstance(state, Modified):
+        return "amqp:modified:list"
+    return ""
+
+
 def apply_outcome(
     queue: Queue, consumer: Consumer, entry: Entry, state: DeliveryState | None
 ) -> bool:

@@ -14,11 +14,13 @@ from ferrymq_broker.connections.outcomes import (
     RELEASED,
     apply_outcome,
     is_terminal,
+    symbol,
 )
 from ferrymq_broker.nodes.consumer import IDLE, SETTLED, TAKEN, UNFIT, Consumer
 from ferrymq_broker.nodes.entry import Entry
 from ferrymq_broker.nodes.queue import Queue
 from ferrymq_types.messaging import Rejected
+from ferrymq_types.transactions import TransactionalState
 from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
@@ -32,9 +34,12 @@ OUTPUT_LIMIT: Final = 262_144
 
 @final
 class OutgoingEndpoint(Consumer):
-    """The broker's end of a link whose source is a queue."""
+    """The broker's end of a link whose source is a queue.
 
-    __slots__ = ("link", "handler", "queue", "default_outcome", "closed")
+    `outcomes` are those that the client may use, by their symbols, or None for all there are.
+    """
+
+    __slots__ = ("link", "handler", "queue", "default_outcome", "outcomes", "closed")
 
     def __init__(
         self,
@@ -43,12 +48,14 @@ class OutgoingEndpoint(Consumer):
         queue: Queue,
         copies: bool,
         default_outcome: Outcome | None,
+        outcomes: list[str] | None = None,
     ) -> None:
         super().__init__(handler.broker.new_consumer_id(), copies)
         self.link = link
         self.handler = handler
         self.queue = queue
         self.default_outcome = default_outcome
+        self.outcomes = outcomes
         self.closed = False
 
     def deliver(self, entry: Entry) -> i64:
@@ -103,6 +110,9 @@ class OutgoingEndpoint(Consumer):
 
     def on_outcome(self, delivery: OutgoingDelivery) -> None:
         """The receiver told the state of a delivery, settled it, or both (AMQP 1.0 §3.4)."""
+        if self.closed:
+            # What the link held has gone back already.
+            return
         entry = delivery.context
         state = delivery.remote_state
         if entry is None:
@@ -111,6 +121,12 @@ class OutgoingEndpoint(Consumer):
                 self._settle(delivery)
             return
         assert isinstance(entry, Entry)
+        if self.outcomes is not None and is_terminal(state) and symbol(state) not in self.outcomes:
+            self._refuse("amqp:not-allowed", f"{symbol(state)} is no agreed outcome")
+            return
+        if isinstance(state, TransactionalState):
+            self._refuse("amqp:transaction:unknown-id", "no transaction has been declared")
+            return
         if apply_outcome(self.queue, self, entry, state):
             delivery.context = None
             if not delivery.remote_settled:
@@ -131,6 +147,10 @@ class OutgoingEndpoint(Consumer):
         self.link.detach(closed=True, error=error)
         self.handler.touch()
         self.close(False)
+
+    def _refuse(self, condition: str, description: str) -> None:
+        """The client states what it may not: the link ends, and what it held goes back."""
+        self.evict(Error(condition=condition, description=description))
 
     def close(self, lost: bool) -> None:
         """The link is gone: settle what it held by the default outcome (AMQP 1.0 §3.5.3).

@@ -13,6 +13,7 @@ from ferrymq.engine.sender import SenderLink
 from ferrymq_broker.connections.incoming import IncomingEndpoint
 from ferrymq_broker.connections.outcomes import SUPPORTED_OUTCOMES, is_terminal
 from ferrymq_broker.connections.outgoing import OutgoingEndpoint
+from ferrymq_broker.connections.terms import check_source, check_target
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.node import Node
 from ferrymq_broker.nodes.queue import Queue
@@ -28,6 +29,7 @@ def attach_outgoing(handler: ConnectionHandler, link: SenderLink) -> OutgoingEnd
     asked = None if attach is None else attach.source
     if attach is None or asked is None:
         raise BrokerError("amqp:invalid-field", "attach of a receiver without a source")
+    check_source(asked)
     copies = asked.distribution_mode == "copy"
     if not copies and asked.distribution_mode not in (None, "move"):
         raise BrokerError(
@@ -53,7 +55,7 @@ def attach_outgoing(handler: ConnectionHandler, link: SenderLink) -> OutgoingEnd
         dynamic_node_properties=_lifetime() if asked.dynamic else None,
         distribution_mode="copy" if copies else "move",
         default_outcome=default_outcome,
-        outcomes=_outcomes(asked.outcomes),
+        outcomes=asked.outcomes or list(SUPPORTED_OUTCOMES),
         capabilities=_capabilities(asked.capabilities, node),
     )
     target = attach.target
@@ -61,7 +63,8 @@ def attach_outgoing(handler: ConnectionHandler, link: SenderLink) -> OutgoingEnd
         # Clients look for a target in the answer even if they sent none.
         target = Target(address=link.name)
     link.accept(source=source, target=target, max_message_size=handler.max_message_size)
-    endpoint = OutgoingEndpoint(link, handler, node, copies, default_outcome)
+    agreed = asked.outcomes or None
+    endpoint = OutgoingEndpoint(link, handler, node, copies, default_outcome, agreed)
     node.subscribe(endpoint)
     return endpoint
 
@@ -74,6 +77,7 @@ def attach_incoming(handler: ConnectionHandler, link: ReceiverLink) -> IncomingE
         raise BrokerError("amqp:invalid-field", "attach of a sender without a target")
     if not isinstance(asked, Target):
         raise BrokerError("amqp:not-implemented", "there is no transaction coordinator")
+    check_target(asked)
     broker = handler.broker
     node: Node | None = None
     if asked.dynamic:
@@ -98,13 +102,6 @@ def attach_incoming(handler: ConnectionHandler, link: ReceiverLink) -> IncomingE
         node.producers.append(endpoint)
     link.set_credit(handler.credit_window)
     return endpoint
-
-
-def _outcomes(asked: list[str] | None) -> list[str]:
-    """The outcomes the receiver may use: those it named, as far as they exist, or all."""
-    if not asked:
-        return list(SUPPORTED_OUTCOMES)
-    return [outcome for outcome in SUPPORTED_OUTCOMES if outcome in asked]
 
 
 def _capabilities(asked: list[str] | None, node: Node | None) -> list[str] | None:

@@ -1,0 +1,296 @@
+"""What a client cannot have on a link is refused; what was agreed binds (AMQP 1.0 §3.5)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ferrymq_codec.containers import Array
+from ferrymq_codec.scalars import Described, Symbol
+from ferrymq_types.filters import NoLocalFilter
+from ferrymq_types.messaging import (
+    Accepted,
+    Data,
+    DeleteOnClose,
+    DeleteOnNoLinks,
+    DeleteOnNoLinksOrMessages,
+    DeleteOnNoMessages,
+    DeliveryAnnotations,
+    Footer,
+    Header,
+    MessageAnnotations,
+    Modified,
+    Received,
+    Rejected,
+    Released,
+    Source,
+    Target,
+    TerminusDurability,
+)
+from ferrymq_types.transactions import Coordinator, TransactionalState
+from tests.broker.harness import Endpoint, Network, decode, header
+from tests.broker.test_termini import OUTCOMES, refused
+
+LIFETIMES = [
+    DeleteOnClose(),
+    DeleteOnNoLinks(),
+    DeleteOnNoMessages(),
+    DeleteOnNoLinksOrMessages(),
+]
+
+
+# -- outcomes --------------------------------------------------------------------------
+
+
+@pytest.mark.spec("3.5.3")
+@pytest.mark.parametrize("asked", [OUTCOMES, OUTCOMES[::-1], OUTCOMES[:1]])
+def test_the_outcomes_asked_for_come_back(net: Network, asked: list[str]) -> None:
+    receiver = net.connect().receiver("q", source=Source(address="q", outcomes=asked))
+    assert receiver.remote_source.outcomes == asked
+
+
+@pytest.mark.spec("3.5.3")
+def test_outcomes_that_do_not_exist_are_refused(net: Network) -> None:
+    outcomes = ["amqp:accepted:list", "example:shredded:list"]
+    receiver = net.connect().receiver("q", source=Source(address="q", outcomes=outcomes))
+    assert refused(receiver, "amqp:not-implemented")
+    assert receiver.error is not None and "shredded" in str(receiver.error.description)
+
+
+@pytest.mark.spec("3.5.3")
+@pytest.mark.parametrize("state", [Rejected(), Released(), Modified(delivery_failed=True)])
+def test_an_outcome_that_was_not_agreed_costs_the_link(net: Network, state: Any) -> None:
+    client = net.connect()
+    client.sender("q").send(b"a", b"b", b"c")
+    source = Source(address="q", outcomes=["amqp:accepted:list"])
+    receiver = client.receiver("q", source=source, credit=2)
+    # The next outcomes of the same read find the link gone.
+    receiver.settle(state)
+    assert receiver.detached
+    assert receiver.error is not None and receiver.error.condition == "amqp:not-allowed"
+    queue = net.queue("q")
+    assert (queue.available, queue.acquired, queue.rejected) == (3, 0, 0)
+    other = client.receiver("q", credit=10)
+    assert other.bodies() == [b"a", b"b", b"c"]
+    assert header(other.deliveries[0].payload).delivery_count == 0
+
+
+def test_the_agreed_outcome_is_applied(net: Network) -> None:
+    client = net.connect()
+    client.sender("q").send(b"a")
+    source = Source(address="q", outcomes=["amqp:released:list"])
+    receiver = client.receiver("q", source=source, credit=1)
+    receiver.settle(Released())
+    assert not receiver.detached
+    assert net.queue("q").available == 1
+
+
+@pytest.mark.spec("3.5.3")
+def test_without_outcomes_the_default_outcome_decides(net: Network) -> None:
+    client = net.connect()
+    client.sender("q").send(b"a")
+    receiver = client.receiver("q", credit=1, default_outcome=Accepted())
+    assert receiver.remote_source.default_outcome == Accepted()
+    receiver.settle(None)
+    assert (net.queue("q").available, net.queue("q").acquired) == (0, 0)
+
+
+@pytest.mark.spec("3.5.3")
+def test_a_default_outcome_that_is_none_is_malformed(net: Network) -> None:
+    client = net.connect()
+    received: Any = Received(section_number=0, section_offset=0)
+    client.receiver("q", source=Source(address="q", default_outcome=received))
+    assert client.closed_with is not None
+    assert client.closed_with.condition == "amqp:decode-error"
+
+
+def test_a_transactional_outcome_costs_the_link(net: Network) -> None:
+    client = net.connect()
+    client.sender("q").send(b"a")
+    receiver = client.receiver("q", credit=1)
+    receiver.settle(TransactionalState(txn_id=b"t", outcome=Accepted()))
+    assert receiver.error is not None
+    assert receiver.error.condition == "amqp:transaction:unknown-id"
+    assert (net.queue("q").available, net.queue("q").acquired) == (1, 0)
+
+
+# -- transactions ----------------------------------------------------------------------
+
+
+@pytest.mark.spec("4.2")
+def test_a_coordinator_is_answered_with_a_null_target_and_a_closing_detach(net: Network) -> None:
+    client = net.connect()
+    link = client.session.attach_sender("tx", target=Coordinator(), source=Source())
+    client.links[link] = endpoint = Endpoint(client, link)
+    net.run()
+    assert refused(endpoint, "amqp:not-implemented")
+    assert link.remote_attach is not None and link.remote_attach.target is None
+    # Nothing else has suffered.
+    client.sender("q").send(b"a")
+    assert net.queue("q").available == 1
+
+
+@pytest.mark.spec("4.4.1")
+def test_a_message_of_a_transaction_that_does_not_exist_is_rejected(net: Network) -> None:
+    client = net.connect()
+    sender = client.sender("q")
+    delivery = sender.send_encoded(b"\x00\x53\x77\x40", state=TransactionalState(txn_id=b"t"))
+    assert isinstance(delivery.remote_state, Rejected)
+    assert delivery.remote_state.error is not None
+    assert delivery.remote_state.error.condition == "amqp:transaction:unknown-id"
+    assert net.queue("q").available == 0
+
+
+# -- properties of dynamic nodes -------------------------------------------------------
+
+
+@pytest.mark.spec("3.5.9")
+@pytest.mark.parametrize("policy", LIFETIMES)
+def test_every_lifetime_policy_is_understood(net: Network, policy: object) -> None:
+    client = net.connect()
+    properties: dict[str, object] = {
+        "lifetime-policy": policy,
+        "supported-dist-modes": Array("symbol", ["move", "copy"]),
+        "other": 5,
+    }
+    source = Source(dynamic=True, dynamic_node_properties=properties)
+    assert client.receiver(None, source=source).remote_source.address is not None
+    target = Target(dynamic=True, dynamic_node_properties=properties)
+    assert client.sender(None, target=target).remote_target.address is not None
+
+
+@pytest.mark.spec("3.5.9")
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"lifetime-policy": "delete-on-close"},
+        {"lifetime-policy": Accepted()},
+        {"lifetime-policy": Described(Symbol("example:for-ever:list"), [])},
+        {"lifetime-policy": Described(Symbol("amqp:delete-on-close:list"), 5)},
+        {"supported-dist-modes": Symbol("throw")},
+        {"supported-dist-modes": 1},
+        {"supported-dist-modes": Array("symbol", ["move", "throw"])},
+        {"supported-dist-modes": ["move"]},
+    ],
+    ids=str,
+)
+def test_other_values_of_node_properties_are_refused(
+    net: Network, properties: dict[str, object]
+) -> None:
+    client = net.connect()
+    source = Source(dynamic=True, dynamic_node_properties=properties)
+    assert refused(client.receiver(None, source=source), "amqp:invalid-field")
+    target = Target(dynamic=True, dynamic_node_properties=properties)
+    assert refused(client.sender(None, target=target), "amqp:invalid-field")
+    assert net.broker.nodes == {}
+
+
+@pytest.mark.spec("3.5.9")
+@pytest.mark.parametrize("mode", ["move", "copy"])
+def test_one_distribution_mode_needs_no_array(net: Network, mode: str) -> None:
+    source = Source(dynamic=True, dynamic_node_properties={"supported-dist-modes": Symbol(mode)})
+    receiver = net.connect().receiver(None, source=source)
+    assert receiver.attached and not receiver.detached
+
+
+@pytest.mark.spec("3.5.3")
+def test_node_properties_of_a_source_that_is_not_dynamic_are_refused(net: Network) -> None:
+    source = Source(address="q", dynamic_node_properties={"lifetime-policy": DeleteOnClose()})
+    assert refused(net.connect().receiver("q", source=source), "amqp:invalid-field")
+
+
+@pytest.mark.spec("3.5.4")
+def test_node_properties_of_a_target_that_is_not_dynamic_are_refused(net: Network) -> None:
+    target = Target(address="q", dynamic_node_properties={"lifetime-policy": DeleteOnClose()})
+    assert refused(net.connect().sender("q", target=target), "amqp:invalid-field")
+
+
+# -- filters and durability ------------------------------------------------------------
+
+
+@pytest.mark.spec("3.5.8")
+@pytest.mark.parametrize("filter", ["a = 1", Symbol("all"), {"a": 1}, 5])
+def test_a_filter_that_is_not_described_is_refused(net: Network, filter: object) -> None:
+    source = Source(address="q", filter={"selector": filter})
+    assert refused(net.connect().receiver("q", source=source), "amqp:invalid-field")
+
+
+@pytest.mark.spec("3.5.8")
+def test_filters_that_are_well_formed_are_not_claimed_to_work(net: Network) -> None:
+    filters: dict[str, object] = {
+        "local": NoLocalFilter(),
+        "selector": Described(Symbol("apache.org:selector-filter:string"), "a = 1"),
+        "nothing": None,
+    }
+    client = net.connect()
+    client.sender("q").send(b"a")
+    receiver = client.receiver("q", source=Source(address="q", filter=filters), credit=1)
+    assert receiver.remote_source.filter is None
+    assert receiver.bodies() == [b"a"]
+
+
+@pytest.mark.spec("3.5.5")
+def test_durability_is_not_claimed(net: Network) -> None:
+    client = net.connect()
+    target = Target(address="q", durable=TerminusDurability.UNSETTLED_STATE)
+    sender = client.sender("q", target=target)
+    assert sender.remote_target.durable is TerminusDurability.NONE
+    source = Source(address="q", durable=TerminusDurability.CONFIGURATION)
+    receiver = client.receiver("q", source=source)
+    assert receiver.remote_source.durable is TerminusDurability.NONE
+
+
+# -- what is handed on as it came ------------------------------------------------------
+
+
+@pytest.mark.spec("3.2.1")
+def test_a_header_is_handed_on_and_decides_nothing(net: Network) -> None:
+    client = net.connect()
+    sender = client.sender("q")
+    for priority in (0, 9, 4):
+        sender.send_sections(
+            Header(durable=True, priority=priority, ttl=1), Data(value=bytes([priority]))
+        )
+    # Nothing expires and nothing overtakes.
+    net.advance(60)
+    receiver = client.receiver("q", credit=10)
+    headers = [header(delivery.payload) for delivery in receiver.deliveries]
+    assert [h.priority for h in headers] == [0, 9, 4]
+    assert all(h.durable and h.ttl == 1 for h in headers)
+
+
+@pytest.mark.spec("2.2.3")
+def test_messages_of_one_priority_keep_their_order(net: Network) -> None:
+    client = net.connect()
+    sender = client.sender("q")
+    for number in range(20):
+        sender.send_sections(Header(priority=number % 2), Data(value=bytes([number])))
+    bodies = [body[0] for body in client.receiver("q", credit=20).bodies()]
+    assert [n for n in bodies if n % 2] == list(range(1, 20, 2))
+    assert [n for n in bodies if not n % 2] == list(range(0, 20, 2))
+
+
+@pytest.mark.spec("3.2.10")
+def test_annotations_nobody_knows_are_handed_on(net: Network) -> None:
+    client = net.connect()
+    client.sender("q").send_sections(
+        DeliveryAnnotations(value={"example-hop": 1}),
+        MessageAnnotations(value={"example-route": 2, 7: "number"}),
+        Data(value=b"a"),
+        Footer(value={"example-sum": 3}),
+    )
+    (delivery,) = client.receiver("q", credit=1).take()
+    sections = decode(delivery.payload)
+    # Delivery-annotations are for one hop alone.
+    assert [type(s) for s in sections] == [MessageAnnotations, Data, Footer]
+    assert sections[0] == MessageAnnotations(value={"example-route": 2, 7: "number"})
+
+
+@pytest.mark.spec("3.4.3")
+def test_a_rejected_message_is_gone_and_counted(net: Network) -> None:
+    client = net.connect()
+    client.sender("q").send(b"a")
+    client.receiver("q", credit=1).settle(Rejected())
+    assert client.receiver("q", credit=1).bodies() == []
+    assert net.queue("q").rejected == 1
