@@ -139,6 +139,8 @@ class IncomingHalf:
         resumption = link.resumption
         if resumption is None:
             return fresh
+        # The delivery before may have ended early: aborted, or known already.
+        resumption.skip = 0
         if not transfer.resume:
             if not resumption.complete:
                 raise RemoteProtocolError(
@@ -155,19 +157,9 @@ class IncomingHalf:
         return known
 
     def _check_settled(self, link: ReceiverLink, delivery: IncomingDelivery) -> None:
-        """Raise `RemoteProtocolError` if the sender broke the settle mode it announced."""
-        if delivery.remote_settled:
-            broken = link.never_settled
-        else:
-            broken = link.always_settled
-        if broken:
-            settled = "settled" if delivery.remote_settled else "unsettled"
-            raise RemoteProtocolError(
-                "amqp:not-allowed",
-                f"delivery {delivery.id} on link {link.name!r} is {settled}; the sender's settle "
-                f"mode is {link.snd_settle_mode.name.lower()}",
-                Scope.LINK,
-            )
+        """Raise `RemoteProtocolError` if a delivery on a link of mode settled is not."""
+        if link.always_settled and not delivery.remote_settled:
+            raise _mode_broken(link, delivery, "unsettled")
 
     def _check_drained(self, link: ReceiverLink) -> None:
         """A drain is over as soon as deliveries have used up the credit."""
@@ -205,6 +197,9 @@ class IncomingHalf:
             )
         message_format = transfer.message_format
         delivery = IncomingDelivery(link, id, tag, 0 if message_format is None else message_format)
+        if link.never_settled and transfer.settled and not transfer.resume:
+            # The mode is about how deliveries begin, not how they end (AMQP 1.0 §2.8.2).
+            raise _mode_broken(link, delivery, "settled")
         delivery.second = link.settles_second
         mode = transfer.rcv_settle_mode
         if mode is not None and not transfer.settled:
@@ -303,3 +298,12 @@ class IncomingHalf:
             delivery.link.unsettled[delivery.tag] = delivery
         self.unsettled.clear()
         self._pending.empty = True
+
+
+def _mode_broken(link: ReceiverLink, delivery: IncomingDelivery, how: str) -> RemoteProtocolError:
+    return RemoteProtocolError(
+        "amqp:not-allowed",
+        f"delivery {delivery.id} on link {link.name!r} is {how}; the sender's settle "
+        f"mode is {link.snd_settle_mode.name.lower()}",
+        Scope.LINK,
+    )
