@@ -99,8 +99,14 @@ def test_sasl_frame_in_the_amqp_layer(server):
 
 @pytest.mark.spec("2.4.5")
 def test_empty_frame_on_any_channel(server):
-    server >> EMPTY_FRAME >> frame(b"", channel=0xFFFF)
+    server >> EMPTY_FRAME >> frame(b"", channel=2047)
     assert server.engine.opened and server.events() == []
+
+
+@pytest.mark.spec("2.7.1")
+def test_empty_frame_above_the_highest_channel(server):
+    server >> frame(b"", channel=2048)
+    closes(server, "amqp:connection:framing-error")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ from enum import Enum
 
 import pytest
 
-from ferrymq.engine.events import AttachReceived, BeginReceived
+from ferrymq.engine.events import AttachReceived, BeginReceived, Terminated
+from ferrymq.engine.frames import EMPTY_FRAME
 from ferrymq.engine.link import Link
 from ferrymq.engine.session import Session
 from ferrymq.engine.states import (
@@ -24,28 +25,30 @@ from ferrymq.engine.states import (
     SessionInput,
     SessionState,
 )
+from ferrymq.errors import LocalProtocolError, TransportError
 from ferrymq_types.messaging import Source
 from ferrymq_types.transport import Begin, Close, Detach, End, Error, Open, Role
 from tests.support.scenes import begin_script, open_script, peer_attach, peer_begin
-from tests.support.script import AMQP_HEADER, Script, condition, like
+from tests.support.script import AMQP_HEADER, TLS_HEADER, Script, condition, like
 
+# Columns: the header that both ends speak, then one that differs from the other end's.
 CONNECTION_GRID = """
-               SEND_HEADER RECV_HEADER SEND_OPEN  RECV_OPEN  SEND_CLOSE SEND_CLOSE_ERROR RECV_CLOSE
-    START      HDR_SENT    HDR_RCVD    .          .          .          .                .
-    HDR_RCVD   HDR_EXCH    .           .          .          .          .                .
-    HDR_SENT   .           HDR_EXCH    OPEN_PIPE  .          .          .                .
-    HDR_EXCH   .           .           OPEN_SENT  OPEN_RCVD  .          .                .
-    OPEN_PIPE  .           OPEN_SENT   .          .          OC_PIPE    OC_PIPE          .
-    OC_PIPE    .           CLOSE_PIPE  .          .          .          .                .
-    OPEN_RCVD  .           .           OPENED     .          .          .                OPEN_RCVD
-    OPEN_SENT  .           .           .          OPENED     CLOSE_PIPE CLOSE_PIPE       .
-    CLOSE_PIPE .           .           .          CLOSE_SENT .          .                .
-    OPENED     .           .           .          .          CLOSE_SENT DISCARDING       CLOSE_RCVD
-    CLOSE_RCVD .           .           .          .          END        END              .
-    CLOSE_SENT .           .           .          .          .          .                END
-    DISCARDING .           .           .          .          .          .                END
-    END        .           .           .          .          .          .                .
-"""
+               SEND_HEADER RECV_HEADER SEND_OTHER_HEADER RECV_OTHER_HEADER SEND_OPEN  RECV_OPEN  SEND_CLOSE SEND_CLOSE_ERROR RECV_CLOSE
+    START      HDR_SENT    HDR_RCVD    .                 .                 .          .          .          .                .
+    HDR_RCVD   HDR_EXCH    .           END               .                 .          .          .          .                .
+    HDR_SENT   .           HDR_EXCH    .                 END               OPEN_PIPE  .          .          .                .
+    HDR_EXCH   .           .           .                 .                 OPEN_SENT  OPEN_RCVD  .          .                .
+    OPEN_PIPE  .           OPEN_SENT   .                 END               .          .          OC_PIPE    OC_PIPE          .
+    OC_PIPE    .           CLOSE_PIPE  .                 END               .          .          .          .                .
+    OPEN_RCVD  .           .           .                 .                 OPENED     .          .          .                OPEN_RCVD
+    OPEN_SENT  .           .           .                 .                 .          OPENED     CLOSE_PIPE CLOSE_PIPE       .
+    CLOSE_PIPE .           .           .                 .                 .          CLOSE_SENT .          .                .
+    OPENED     .           .           .                 .                 .          .          CLOSE_SENT DISCARDING       CLOSE_RCVD
+    CLOSE_RCVD .           .           .                 .                 .          .          END        END              .
+    CLOSE_SENT .           .           .                 .                 .          .          .          .                END
+    DISCARDING .           .           .                 .                 .          .          .          .                END
+    END        .           .           .                 .                 .          .          .          .                .
+"""  # noqa: E501
 
 SESSION_GRID = """
                SEND_BEGIN RECV_BEGIN SEND_END SEND_END_ERROR RECV_END
@@ -205,6 +208,73 @@ def test_connection_takes_what_its_table_has_and_nothing_else(script, state, giv
         assert output == []
     else:
         assert output[-1].body.error == condition("amqp:illegal-state")
+
+
+# What may be sent and received in each state, as Figure 2.24 has it: a header, an open, any frame
+# or nothing. Where it says that everything may be sent, a begin stands for it.
+LEGAL = {
+    "START": ("header", "header"),
+    "HDR_SENT": ("open", "header"),
+    "HDR_EXCH": ("open", "open"),
+    "OPEN_RCVD": ("open", "any"),
+    "OPEN_SENT": ("any", "open"),
+    "OPEN_PIPE": ("any", "header"),
+    "CLOSE_PIPE": ("-", "open"),
+    "OC_PIPE": ("-", "header"),
+    "OPENED": ("any", "any"),
+    "CLOSE_RCVD": ("close", "-"),
+    "CLOSE_SENT": ("-", "any"),
+    "DISCARDING": ("-", "any"),
+    "END": ("-", "-"),
+}
+
+
+@pytest.mark.spec("2.4.7")
+@pytest.mark.parametrize("state", RESTING, ids=names)
+@pytest.mark.parametrize("given", ["header", "open", "begin", "empty"])
+def test_what_a_state_admits_from_the_peer(script, state, given):
+    play = connection_in(script, state)
+    items = {"header": AMQP_HEADER, "open": THEIRS, "begin": peer_begin(), "empty": EMPTY_FRAME}
+    play >> items[given]
+    play.take()
+    legal = LEGAL[state.name][1]
+    if state is ConnectionState.END:
+        assert play.events() == []
+    elif given == "header":
+        # Read as a frame, a header is far too long.
+        assert (play.engine.failure is None and not play.engine.finished) is (legal == "header")
+    elif state.name in ("CLOSE_SENT", "DISCARDING"):
+        assert play.engine.state is state and play.engine.failure is None
+    else:
+        # A second open is the one frame that is no frame like any other.
+        admitted = legal == given or (legal == "any" and given != "open")
+        assert (play.engine.failure is None and not play.engine.finished) is admitted
+
+
+@pytest.mark.spec("2.4.7")
+@pytest.mark.parametrize("state", RESTING, ids=names)
+def test_what_a_state_admits_from_us(script, state):
+    play = connection_in(script, state)
+    legal = LEGAL[state.name][0]
+    try:
+        play.engine.begin()
+        begun = True
+    except LocalProtocolError:
+        begun = False
+    assert [type(item.body) for item in play.take()] == ([Begin] if begun else [])
+    assert begun is (legal == "any")
+    assert ((state, ConnectionInput.SEND_OPEN) in CONNECTION_TABLE) is (legal == "open")
+    assert ((state, ConnectionInput.SEND_HEADER) in CONNECTION_TABLE) is (legal == "header")
+
+
+@pytest.mark.spec("2.4.7")
+@pytest.mark.parametrize("state", ["HDR_SENT", "OPEN_PIPE", "OC_PIPE"])
+def test_header_that_differs_from_ours_ends(script, state):
+    play = connection_in(script, ConnectionState[state])
+    play >> TLS_HEADER
+    play.quiet()
+    assert play.engine.state is ConnectionState.END
+    assert isinstance(play.event(Terminated).error, TransportError)
 
 
 @pytest.mark.parametrize("state", RESTING, ids=names)

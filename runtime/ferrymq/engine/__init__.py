@@ -1,10 +1,10 @@
 """The sans-IO AMQP 1.0 engine: protocol without sockets, clocks or tasks.
 
 The modules follow the specification: `frames` and `input` (§2.3), `connection`,
-`channels` and `timers` (§2.4), `session` with its halves `incoming` and
+`opening`, `channels` and `timers` (§2.4), `session` with its halves `incoming` and
 `outgoing` (§2.5), `link` with its roles `sender` and `receiver` (§2.6), `delivery`
-and `dispositions` (§2.6.12), `resumption` and `positions` (§2.6.13, §3.4.6), `sasl`
-and `sasl_exchange` (§5.3). `states` holds the state tables, `events` what the
+and `dispositions` (§2.6.12), `resumption` and `positions` (§2.6.13, §3.4.6), `layers`
+(§2.2, §5.1), `sasl`, `scram` and `sasl_exchange` (§5.3). `states` holds the state tables, `events` what the
 engine tells its user. Start reading at `connection`.
 """
 
@@ -14,7 +14,8 @@ from ferrymq.engine.connection import Connection
 from ferrymq.engine.delivery import IncomingDelivery, OutgoingDelivery
 from ferrymq.engine.link import Link
 from ferrymq.engine.receiver import ReceiverLink
-from ferrymq.engine.sasl import Anonymous, Plain, SaslMechanism
+from ferrymq.engine.sasl import Anonymous, External, Plain, SaslMechanism
+from ferrymq.engine.scram import Scram
 from ferrymq.engine.sender import SenderLink
 from ferrymq.engine.session import Session
 from ferrymq.engine.settings import ConnectionSettings
@@ -23,12 +24,14 @@ __all__ = [
     "Anonymous",
     "Connection",
     "ConnectionSettings",
+    "External",
     "IncomingDelivery",
     "Link",
     "OutgoingDelivery",
     "Plain",
     "ReceiverLink",
     "SaslMechanism",
+    "Scram",
     "SenderLink",
     "Session",
 ]

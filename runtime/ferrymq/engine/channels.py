@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64
 
+from ferrymq.engine.session import Session
 from ferrymq.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
-    from ferrymq.engine.session import Session
+    from ferrymq.engine.connection import Connection
+    from ferrymq_types.transport import Begin
 
 
 @final
@@ -37,6 +39,27 @@ class Channels:
         """The peer uses `channel` for the session."""
         session.remote_channel = channel
         self.by_remote[channel] = session
+
+    def begun(self, connection: Connection, begin: Begin, channel: i64) -> Session:
+        """The session that the peer begins or answers on `channel`, mapped to it.
+
+        Raises `RemoteProtocolError` if the channel is taken, or there is none of ours to answer.
+        """
+        if channel in self.by_remote:
+            raise RemoteProtocolError(
+                "amqp:illegal-state", f"begin on channel {channel}, which has a session"
+            )
+        answered = begin.remote_channel
+        if answered is None:
+            session = Session(connection, False)
+            if not self.allocate(session, connection._channel_limit()):
+                raise RemoteProtocolError(
+                    "amqp:resource-limit-exceeded", "no channel is left to answer the begin on"
+                )
+        else:
+            session = self.answered(answered)
+        self.map_remote(session, channel)
+        return session
 
     def answered(self, channel: i64) -> Session:
         """The session of ours that the peer's begin answers. Raises `RemoteProtocolError`."""

@@ -13,10 +13,10 @@ the scope the specification gives it - the link is detached, the session ended
 or the connection closed, with the condition and a description - and told by an
 event. What the user does wrong raises `LocalProtocolError` and changes nothing.
 
-A transport carries *layers*, each opened by an 8-byte header: SASL if it is
-used, then AMQP. `_stage` says which is being read. Output is collected in one
-buffer; dispositions and window updates are held back until it is taken, so
-that neighbours share a frame.
+A transport carries *layers*, each opened by an 8-byte header: TLS and SASL if
+they are used, then AMQP (`layers`). `_stage` says which is being read. Output is
+collected in one buffer; dispositions and window updates are held back until it
+is taken, so that neighbours share a frame.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from mypy_extensions import i64
 
 from ferrymq.engine.answers import answer_to, fitting
 from ferrymq.engine.channels import Channels
-from ferrymq.engine.dispatch import dispatch
+from ferrymq.engine.dispatch import dispatch, empty_frame
 from ferrymq.engine.events import (
     Authenticated,
     CloseReceived,
     Event,
-    HeaderReceived,
     OpenReceived,
     Terminated,
+    TlsAgreed,
 )
 from ferrymq.engine.frames import (
     AMQP_FRAME,
@@ -43,15 +43,11 @@ from ferrymq.engine.frames import (
     SASL_FRAME,
     begin_frame,
     end_frame,
-    protocol_header,
 )
 from ferrymq.engine.input import FrameInput
-from ferrymq.engine.sasl_exchange import (
-    AMQP_PROTOCOL,
-    SASL_PROTOCOL,
-    SaslExchange,
-    choose_protocol,
-)
+from ferrymq.engine.layers import Layers
+from ferrymq.engine.opening import check_open
+from ferrymq.engine.sasl_exchange import SaslExchange
 from ferrymq.engine.session import Session
 from ferrymq.engine.settings import ConnectionSettings
 from ferrymq.engine.states import CONNECTION_TABLE, ConnectionInput, ConnectionState
@@ -68,17 +64,19 @@ from ferrymq.errors import (
     TransportError,
 )
 from ferrymq_types.security import SaslCode
-from ferrymq_types.transport import Begin, Close, Error, Open
+from ferrymq_types.transport import MIN_MAX_FRAME_SIZE, Begin, Close, Error, Open
 
 if TYPE_CHECKING:
     from ferrymq.engine.scram import ScramKeys
     from ferrymq_codec.composite import Composite
 
-# What is being read: the header of a layer, SASL frames, AMQP frames, nothing more.
+# What is being read: the header of a layer, SASL frames, AMQP frames, nothing more, or what
+# belongs to TLS and is not ours.
 _HEADER: Final = 0
 _SASL: Final = 1
 _AMQP: Final = 2
 _DONE: Final = 3
+_TLS: Final = 4
 
 # One side has closed in due form, so the end of the transport is no surprise.
 _CLOSE_SEEN: Final = (
@@ -109,6 +107,7 @@ class Connection:
         "opened",
         "_receiving",
         "finished",
+        "lingering",
         "failure",
         "remote_open",
         "remote_max_frame_size",
@@ -120,7 +119,7 @@ class Connection:
         "_events",
         "_touched",
         "_stage",
-        "_header_sent",
+        "_layers",
         "_sasl",
         "_open_called",
         "_open_wanted",
@@ -137,10 +136,14 @@ class Connection:
         self._receiving = False
         # True once `Terminated` has been emitted: write the output, then drop the transport.
         self.finished = False
+        # True if the end came before the layers were through: shut the transport for writing
+        # and read it to its end, so that the peer gets our last word (AMQP 1.0 §2.2, §5.1).
+        self.lingering = False
         # What the peer did wrong, while its close is still awaited.
         self.failure: AmqpError | None = None
         self.remote_open: Open | None = None
-        self.remote_max_frame_size: i64 = 512
+        # Until the peer's open is known nothing may be larger (AMQP 1.0 §2.4.1).
+        self.remote_max_frame_size: i64 = MIN_MAX_FRAME_SIZE
         self.channels = Channels()
         self.output = BytesWriter()
         self.context: object = None
@@ -149,15 +152,14 @@ class Connection:
         self._events: list[Event] = []
         self._touched: list[Session] = []
         self._stage: i64 = _HEADER
-        self._header_sent: int = -1
+        self._layers = Layers(self)
         self._sasl = SaslExchange(self)
         self._open_called = False
         self._open_wanted = False
         # The peer's close followed its open before we had answered that.
         self._closed_early = False
         self._input = FrameInput()
-        if settings.initiator:
-            self._send_header(SASL_PROTOCOL if settings.sasl else AMQP_PROTOCOL)
+        self._layers.proceed()
 
     # -- what the user calls ---------------------------------------------------
 
@@ -209,6 +211,11 @@ class Connection:
                     f"nothing received for the idle time-out of {self.settings.idle_time_out} s",
                 )
             )
+        elif self.opened and timers.overslept(now):
+            timers.keepalive_interval = None
+            late = "this end was busy and sent nothing for twice the idle time-out of its peer"
+            self.failure = TransportError(late)
+            self.close(Error(condition="amqp:resource-limit-exceeded", description=late), now)
         elif timers.keepalive(now) and (self.opened or self.state is ConnectionState.CLOSE_RCVD):
             # Nothing may come before our open or after our close, not even an empty frame.
             self.output.write(EMPTY_FRAME)
@@ -243,14 +250,17 @@ class Connection:
         session._begin()
         return session
 
-    def close(self, error: Error | None = None) -> None:
+    def close(self, error: Error | None = None, now: float | None = None) -> None:
         """Close the connection, or answer the peer's close. Nothing else is sent after it.
 
         All sessions are over with it. Does nothing when it is closed already;
-        before the opens are exchanged it ends the transport.
+        before the opens are exchanged it ends the transport. The time that the peer
+        has for its answer counts from `now`; without it, from the last input.
         """
         if self.finished:
             return
+        if now is not None:
+            self._now = now
         event = ConnectionInput.SEND_CLOSE if error is None else ConnectionInput.SEND_CLOSE_ERROR
         if self.state in _CLOSING:
             return
@@ -302,6 +312,36 @@ class Connection:
                 self._violated(error)
             self._read()
 
+    def take_tls_data(self) -> bytes:
+        """What the peer sent after its TLS header: the first bytes of its TLS, to be handed to it.
+
+        For use at `TlsAgreed` and until `tls_established`. Raises
+        `LocalProtocolError` at any other time, except when the connection is over.
+        """
+        if self.finished:
+            return b""
+        if self._stage != _TLS:
+            raise _illegal("no TLS handshake is under way")
+        return self._input.take()
+
+    def tls_established(self, now: float) -> None:
+        """The TLS handshake that `TlsAgreed` asked for has succeeded: the next layer begins.
+
+        From here on all input is what TLS has decrypted, all output what it is to encrypt.
+        Does nothing when the connection is over. Raises `LocalProtocolError` if no handshake was
+        asked for, or if bytes from before it were not taken with `take_tls_data`: read as if
+        they had come through TLS, they would be an attacker's way in.
+        """
+        self._now = now
+        if self.finished:
+            return
+        if self._stage != _TLS:
+            raise _illegal("no TLS handshake is under way")
+        if self._input.held():
+            raise _illegal("input from before the TLS handshake has not been taken")
+        self._layers.secured = True
+        self._next_layer()
+
     def receive_eof(self, now: float) -> None:
         """The transport has ended; nothing more will arrive."""
         self._now = now
@@ -309,10 +349,14 @@ class Connection:
             return
         if self.failure is not None or self.state in _CLOSE_SEEN:
             self._terminate(self.failure)
+        elif self._stage == _TLS:
+            self._terminate(TransportError("the transport ended during the TLS handshake"))
         elif self._stage == _SASL and self.settings.initiator:
             self._terminate(AuthenticationError("the server ended the transport during SASL"))
         else:
             self._terminate(ConnectionClosed("the peer ended the transport without a close"))
+        # There is nothing left to read.
+        self.lingering = False
 
     def receive_data(self, data: bytes, now: float) -> None:
         """Bytes arrived. Never raises for their content."""
@@ -320,10 +364,10 @@ class Connection:
         self._timers.last_received = now
         if self._stage == _DONE or not self._input.feed(data):
             return
-        if not self._sasl.waiting:
+        if self._stage != _TLS and not self._sasl.waiting:
             self._read()
         elif self._input.held() > MAX_EARLY_INPUT:
-            self._terminate(TransportError("too much input before the SASL outcome"))
+            self._terminate(TransportError("too much input before a security layer was through"))
 
     # -- input -----------------------------------------------------------------
 
@@ -359,11 +403,13 @@ class Connection:
                     return
                 if input.reader.pos < input.reader.end:
                     dispatch(self, input.reader, input.channel)
+                else:
+                    empty_frame(self, input.channel)
             elif stage == _HEADER:
                 header = input.next_header()
                 if header is None:
                     return
-                self._on_header(header)
+                self._layers.on_header(header)
             elif stage == _SASL:
                 if self._sasl.waiting:
                     input.hold()
@@ -372,51 +418,32 @@ class Connection:
                     return
                 self._sasl.on_frame(input.reader)
             else:
+                # What follows is kept: for TLS, if anything follows at all.
+                input.hold()
                 return
 
     # -- layers ------------------------------------------------------------------
 
-    def _send_header(self, protocol_id: int) -> None:
-        self._header_sent = protocol_id
-        self.output.write(protocol_header(protocol_id))
-        if protocol_id == AMQP_PROTOCOL:
-            self._transition(ConnectionInput.SEND_HEADER)
+    def _next_layer(self) -> None:
+        """A security layer is through."""
+        self._stage = _HEADER
+        self._layers.proceed()
 
-    def _on_header(self, header: bytes) -> None:
-        settings = self.settings
-        wanted = (
-            self._header_sent
-            if settings.initiator
-            else choose_protocol(header, settings, self._sasl.done)
-        )
-        if header != protocol_header(wanted):
-            if not settings.initiator:
-                # What we would speak, then the end (AMQP 1.0 §2.2).
-                self.output.write(protocol_header(wanted))
-            self._terminate(
-                TransportError(
-                    f"the peer sent protocol header {header!r}; "
-                    f"{protocol_header(wanted)!r} was expected"
-                )
-            )
-            return
-        if not settings.initiator:
-            self._send_header(wanted)
-        self._emit(HeaderReceived(wanted))
-        if wanted == SASL_PROTOCOL:
-            self._stage = _SASL
-            self._sasl.start()
-        else:
-            self._stage = _AMQP
-            self._transition(ConnectionInput.RECV_HEADER)
-            self._try_open()
+    def _tls_agreed(self) -> None:
+        self._stage = _TLS
+        self._emit(TlsAgreed())
+
+    def _sasl_agreed(self) -> None:
+        self._stage = _SASL
+        self._sasl.start()
+
+    def _amqp_agreed(self) -> None:
+        self._stage = _AMQP
+        self._try_open()
 
     def _authenticated(self, mechanism: str, username: str | None) -> None:
-        """The SASL layer is through; the AMQP header is next."""
-        self._stage = _HEADER
         self._emit(Authenticated(mechanism, username))
-        if self.settings.initiator:
-            self._send_header(AMQP_PROTOCOL)
+        self._next_layer()
 
     # -- open and close ------------------------------------------------------------
 
@@ -432,47 +459,41 @@ class Connection:
     def _try_open(self) -> None:
         if not self._open_wanted or (self.state, ConnectionInput.SEND_OPEN) not in CONNECTION_TABLE:
             return
-        settings = self.settings
-        idle = settings.idle_time_out
-        self._send(
-            0,
-            Open(
-                container_id=settings.container_id,
-                hostname=settings.hostname,
-                max_frame_size=settings.max_frame_size,
-                channel_max=settings.channel_max,
-                idle_time_out=None if idle is None else int(idle * 500),
-                offered_capabilities=settings.offered_capabilities,
-                desired_capabilities=settings.desired_capabilities,
-                properties=settings.properties,
-            ),
-        )
+        self._send(0, self.settings.opening)
         self._transition(ConnectionInput.SEND_OPEN)
         if self._closed_early:
             self._transition(ConnectionInput.RECV_CLOSE)
         self._handshaken()
 
-    def _on_open(self, open: Open) -> None:
+    def _on_open(self, open: Open, channel: i64) -> None:
         if not self._transition(ConnectionInput.RECV_OPEN):
             raise RemoteProtocolError("amqp:illegal-state", f"open in state {self.state.name}")
         self.remote_open = open
-        if open.max_frame_size < 512:
-            raise RemoteProtocolError(
-                "amqp:invalid-field", f"open with max-frame-size {open.max_frame_size}, below 512"
-            )
+        closed = self.state is ConnectionState.CLOSE_SENT
+        if not closed:
+            check_open(open, channel, self.settings)
         self.remote_max_frame_size = open.max_frame_size
         idle = open.idle_time_out
         if idle is not None and idle > 0:
             self._timers.peer_time_out(idle / 1000, self._now)
         self._handshaken()
-        if self.state is not ConnectionState.CLOSE_SENT:
+        if not closed:
             self._emit(OpenReceived(open))
+
+    def _check_channel(self, channel: i64) -> None:
+        if channel > self.settings.channel_max:
+            raise RemoteProtocolError(
+                "amqp:connection:framing-error",
+                f"frame on channel {channel}; the highest allowed is {self.settings.channel_max}",
+            )
 
     def _handshaken(self) -> None:
         if self.opened:
             self._timers.handshake_due = None
 
-    def _on_close(self, close: Close) -> None:
+    def _on_close(self, close: Close, channel: i64) -> None:
+        if self._receiving:
+            self._check_channel(channel)
         if self._closed_early or not self._transition(ConnectionInput.RECV_CLOSE):
             raise RemoteProtocolError("amqp:illegal-state", f"close in state {self.state.name}")
         if self.state is ConnectionState.OPEN_RCVD:
@@ -502,6 +523,7 @@ class Connection:
         if self.finished:
             return
         self._flush_sessions()
+        self.lingering = self._stage != _AMQP
         self._stage = _DONE
         self.state = ConnectionState.END
         self.opened = False
@@ -514,33 +536,16 @@ class Connection:
     # -- sessions --------------------------------------------------------------------
 
     def _on_begin(self, begin: Begin, channel: i64) -> None:
-        if channel > self.settings.channel_max:
-            raise RemoteProtocolError(
-                "amqp:connection:framing-error",
-                f"begin on channel {channel}; the highest allowed is {self.settings.channel_max}",
-            )
-        if channel in self.channels.by_remote:
-            raise RemoteProtocolError(
-                "amqp:illegal-state", f"begin on channel {channel}, which has a session"
-            )
-        answered = begin.remote_channel
-        if answered is None:
-            session = Session(self, False)
-            if not self.channels.allocate(session, self._channel_limit()):
-                raise RemoteProtocolError(
-                    "amqp:resource-limit-exceeded", "no channel is left to answer the begin on"
-                )
-        else:
-            session = self.channels.answered(answered)
-        self.channels.map_remote(session, channel)
-        session._on_begin(begin)
+        self._check_channel(channel)
+        self.channels.begun(self, begin, channel)._on_begin(begin)
 
     def _channel_limit(self) -> i64:
-        limit: i64 = self.settings.channel_max
+        """The highest channel we may use: 0 while the peer's open is unknown (§2.4.1)."""
         remote = self.remote_open
-        if remote is not None and remote.channel_max < limit:
-            limit = remote.channel_max
-        return limit
+        if remote is None:
+            return 0
+        limit: i64 = self.settings.channel_max
+        return limit if limit < remote.channel_max else remote.channel_max
 
     def _release_session(self, session: Session) -> None:
         self.channels.release(session)
@@ -579,7 +584,7 @@ class Connection:
             output.truncate(mark)
             raise
         size = end_frame(output, mark)
-        if size > self.remote_max_frame_size and self.remote_open is not None:
+        if size > self.remote_max_frame_size:
             output.truncate(mark)
             raise LocalProtocolError(
                 "amqp:frame-size-too-small",

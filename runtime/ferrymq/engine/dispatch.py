@@ -75,9 +75,9 @@ def dispatch(connection: Connection, reader: Reader, channel: i64) -> None:
     frame = decode_frame(reader, "frame")
     _expect_end(reader)
     if isinstance(frame, Close):
-        connection._on_close(frame)
+        connection._on_close(frame, channel)
     elif isinstance(frame, Open):
-        connection._on_open(frame)
+        connection._on_open(frame, channel)
     elif isinstance(frame, Begin):
         connection._on_begin(frame, channel)
     else:
@@ -90,6 +90,16 @@ def dispatch(connection: Connection, reader: Reader, channel: i64) -> None:
             session._on_attach(frame)
         elif isinstance(frame, Detach):
             session._on_detach(frame)
+
+
+def empty_frame(connection: Connection, channel: i64) -> None:
+    """A sign of life, wherever a frame may come (AMQP 1.0 §2.4.5). Raises as `dispatch` does."""
+    if connection._receiving:
+        connection._check_channel(channel)
+        return
+    state = connection.state
+    if state is not ConnectionState.CLOSE_SENT and state is not ConnectionState.DISCARDING:
+        raise RemoteProtocolError("amqp:illegal-state", f"empty frame in state {state.name}")
 
 
 def _expect_end(reader: Reader) -> None:

@@ -41,6 +41,18 @@ class HeaderReceived(Event):
         self.protocol_id = protocol_id
 
 
+class TlsAgreed(Event):
+    """Both headers have named TLS: the handshake has to start now (AMQP 1.0 §5.2).
+
+    The initiator of the transport is the TLS client. Write what `data_to_send` returns, which
+    is the last in the clear; hand `Connection.take_tls_data` to TLS and run its handshake over
+    the transport; then call `Connection.tls_established`. Until then nothing is processed. If
+    the handshake fails, end the transport and call `receive_eof`.
+    """
+
+    __slots__ = ()
+
+
 class AuthenticationRequested(Event):
     """A client chose a mechanism and gave its credentials (server only; AMQP 1.0 §5.3.2).
 

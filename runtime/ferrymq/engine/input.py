@@ -58,6 +58,12 @@ class FrameInput:
         """Reading pauses: join whatever comes, for nobody says how much will be needed."""
         self._needed = 0
 
+    def take(self) -> bytes:
+        """Everything that is unread; nothing is left."""
+        unread = b"".join(self._chunks) if self._chunks else self.data[self._pos :]
+        self.clear()
+        return unread
+
     def clear(self) -> None:
         """Forget everything that is unread."""
         self.data = b""

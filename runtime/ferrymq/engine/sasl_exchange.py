@@ -1,4 +1,4 @@
-"""The SASL layer of a connection: its header and its frames (AMQP 1.0 §2.2, §5.3).
+"""The SASL layer of a connection: its frames (AMQP 1.0 §5.3).
 
 The initiator follows the mechanism of its settings. The other side offers
 mechanisms, turns the client's choice into `AuthenticationRequested`, and waits
@@ -7,10 +7,10 @@ for the user's verdict.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, final
 
 from ferrymq.engine.events import AuthenticationRequested, ScramKeysRequested
-from ferrymq.engine.frames import SASL_FRAME, begin_frame, end_frame, protocol_header
+from ferrymq.engine.frames import SASL_FRAME, begin_frame, end_frame
 from ferrymq.engine.sasl import (
     AnonymousServer,
     ExternalServer,
@@ -33,20 +33,7 @@ from ferrymq_types.unions import decode_sasl_frame
 
 if TYPE_CHECKING:
     from ferrymq.engine.connection import Connection
-    from ferrymq.engine.settings import ConnectionSettings
     from ferrymq_codec.composite import Composite
-
-AMQP_PROTOCOL: Final = 0
-SASL_PROTOCOL: Final = 3
-
-
-def choose_protocol(header: bytes, settings: ConnectionSettings, authenticated: bool) -> int:
-    """The protocol id a server answers a client's header with; another one refuses it."""
-    if settings.sasl_required and not authenticated:
-        return SASL_PROTOCOL
-    if header == protocol_header(SASL_PROTOCOL) and settings.sasl_mechanisms and not authenticated:
-        return SASL_PROTOCOL
-    return AMQP_PROTOCOL
 
 
 @final

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from ferrymq.engine.opening import make_open
 from ferrymq.engine.sasl import SaslMechanism
+from ferrymq_types.transport import Open
 
 # 64 KiB carries a batch of small messages in one frame and bounds what a frame can cost.
 DEFAULT_MAX_FRAME_SIZE: Final = 65536
@@ -26,7 +28,17 @@ class ConnectionSettings:
 
     SASL: the initiator gives the `sasl` mechanisms it would use, in order of
     preference, or none for no SASL layer; the other side lists the
-    `sasl_mechanisms` it offers, and whether a connection without a SASL layer is refused (`sasl_required`).
+    `sasl_mechanisms` it offers, and whether a connection without a SASL layer is
+    refused (`sasl_required`).
+
+    TLS inside AMQP (§5.2): with `tls` the initiator asks for it, and the other side
+    agrees when asked; with `tls_required` that takes nothing else to begin with. A
+    transport that is TLS from its first byte needs neither.
+
+    `required_capabilities` are desired ones whose absence ends the connection
+    (§2.7.1). `opening` is the open that all of this makes. Raises ValueError for a
+    value that no open can hold, or if the open is too large for a peer whose limits
+    are unknown.
     """
 
     __slots__ = (
@@ -46,6 +58,10 @@ class ConnectionSettings:
         "sasl",
         "sasl_mechanisms",
         "sasl_required",
+        "tls",
+        "tls_required",
+        "required_capabilities",
+        "opening",
     )
 
     def __init__(
@@ -67,6 +83,9 @@ class ConnectionSettings:
         sasl: SaslMechanism | list[SaslMechanism] | None = None,
         sasl_mechanisms: list[str] | None = None,
         sasl_required: bool = False,
+        tls: bool = False,
+        tls_required: bool = False,
+        required_capabilities: list[str] | None = None,
     ) -> None:
         if not 512 <= max_frame_size <= 0xFFFFFFFF:
             raise ValueError(f"max_frame_size {max_frame_size}: it must be 512 … 4294967295")
@@ -90,3 +109,9 @@ class ConnectionSettings:
             self.sasl = [sasl]
         self.sasl_mechanisms: list[str] = [] if sasl_mechanisms is None else sasl_mechanisms
         self.sasl_required = sasl_required
+        self.tls = tls
+        self.tls_required = tls_required
+        self.required_capabilities: list[str] = (
+            [] if required_capabilities is None else required_capabilities
+        )
+        self.opening: Open = make_open(self)

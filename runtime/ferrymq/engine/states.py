@@ -32,10 +32,16 @@ class ConnectionState(Enum):
 
 
 class ConnectionInput(Enum):
-    """What moves a connection: a header, open or close, sent or received."""
+    """What moves a connection: a header, open or close, sent or received.
+
+    The other header is one that differs from the header in the other direction; after it nothing
+    more can be understood.
+    """
 
     SEND_HEADER = auto()
     RECV_HEADER = auto()
+    SEND_OTHER_HEADER = auto()
+    RECV_OTHER_HEADER = auto()
     SEND_OPEN = auto()
     RECV_OPEN = auto()
     SEND_CLOSE = auto()
@@ -47,14 +53,18 @@ CONNECTION_TABLE: Final[dict[tuple[ConnectionState, ConnectionInput], Connection
     (ConnectionState.START, ConnectionInput.RECV_HEADER): ConnectionState.HDR_RCVD,
     (ConnectionState.START, ConnectionInput.SEND_HEADER): ConnectionState.HDR_SENT,
     (ConnectionState.HDR_RCVD, ConnectionInput.SEND_HEADER): ConnectionState.HDR_EXCH,
+    (ConnectionState.HDR_RCVD, ConnectionInput.SEND_OTHER_HEADER): ConnectionState.END,
     (ConnectionState.HDR_SENT, ConnectionInput.RECV_HEADER): ConnectionState.HDR_EXCH,
+    (ConnectionState.HDR_SENT, ConnectionInput.RECV_OTHER_HEADER): ConnectionState.END,
     (ConnectionState.HDR_SENT, ConnectionInput.SEND_OPEN): ConnectionState.OPEN_PIPE,
     (ConnectionState.HDR_EXCH, ConnectionInput.SEND_OPEN): ConnectionState.OPEN_SENT,
     (ConnectionState.HDR_EXCH, ConnectionInput.RECV_OPEN): ConnectionState.OPEN_RCVD,
     (ConnectionState.OPEN_PIPE, ConnectionInput.RECV_HEADER): ConnectionState.OPEN_SENT,
+    (ConnectionState.OPEN_PIPE, ConnectionInput.RECV_OTHER_HEADER): ConnectionState.END,
     (ConnectionState.OPEN_PIPE, ConnectionInput.SEND_CLOSE): ConnectionState.OC_PIPE,
     (ConnectionState.OPEN_PIPE, ConnectionInput.SEND_CLOSE_ERROR): ConnectionState.OC_PIPE,
     (ConnectionState.OC_PIPE, ConnectionInput.RECV_HEADER): ConnectionState.CLOSE_PIPE,
+    (ConnectionState.OC_PIPE, ConnectionInput.RECV_OTHER_HEADER): ConnectionState.END,
     (ConnectionState.OPEN_RCVD, ConnectionInput.SEND_OPEN): ConnectionState.OPENED,
     # A peer may pipeline its close on its open before we have answered that; the
     # connection then stays answerable, and both answers are owed.

@@ -70,6 +70,16 @@ class Timers:
         due = self.close_due
         return due is not None and now >= due
 
+    def overslept(self, now: float) -> bool:
+        """Whether we were away for so long that the peer must take us for lost.
+
+        It asked for half of what it really allows (§2.4.5).
+        """
+        interval = self.keepalive_interval
+        if interval is None or self.sent_since:
+            return False
+        return now - (self.keepalive_due - interval) >= 8 * interval
+
     def keepalive(self, now: float) -> bool:
         """Whether an empty frame is due; asking starts the next interval."""
         interval = self.keepalive_interval
