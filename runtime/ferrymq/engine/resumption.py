@@ -264,8 +264,7 @@ class ReceiverResumption:
                 )
         self.skip = len(data) - start
         delivery._received = len(data)
-        if not delivery.complete:
-            delivery._chunks = [data]
+        delivery._chunks = [data]
         return delivery
 
     def unseen(self, delivery: IncomingDelivery, payload: bytes) -> bytes:
