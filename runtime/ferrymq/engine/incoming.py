@@ -19,6 +19,7 @@ from ferrymq.engine.events import (
     DrainCompleted,
     SettlementReceived,
 )
+from ferrymq.engine.resumption import is_outcome
 from ferrymq.errors import RemoteProtocolError, Scope
 from ferrymq_types.transport import Disposition, ReceiverSettleMode, Role, Transfer
 
@@ -101,16 +102,31 @@ class IncomingHalf:
         link._count_delivery()
         if not partial.ignored:
             self._check_settled(link, partial)
-            if not partial.remote_settled:
-                self.unsettled[partial.id] = partial
             if partial.complete:
-                # It had arrived before the link was lost: only its state is news.
-                self.session.connection._emit(SettlementReceived(partial))
+                self._taken_up(link, partial)
             else:
+                if not partial.remote_settled:
+                    self.unsettled[partial.id] = partial
                 partial.complete = True
                 self.session.connection._emit(DeliveryReceived(link, partial))
         if link.drain:
             self._check_drained(link)
+
+    def _taken_up(self, link: ReceiverLink, delivery: IncomingDelivery) -> None:
+        """The sender has resumed a delivery that had arrived before: only its state is news.
+
+        Its user may have decided on it between the attach and now, when there was no delivery-id
+        to say it with.
+        """
+        state = delivery.state
+        if not delivery.remote_settled:
+            if delivery.settled:
+                self.queue_disposition(delivery.id, state, True)
+                return
+            self.unsettled[delivery.id] = delivery
+            if state is not None and not is_outcome(delivery.remote_state):
+                self.queue_disposition(delivery.id, state, False)
+        self.session.connection._emit(SettlementReceived(delivery))
 
     def _expect_continuation(
         self, transfer: Transfer, link: ReceiverLink, partial: IncomingDelivery
