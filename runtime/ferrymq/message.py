@@ -22,7 +22,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from ferrymq.message_body import BodySection, check_body, to_sections
+from ferrymq.message_body import (
+    BodySection,
+    check_body,
+    check_encoding,
+    check_rejected,
+    to_sections,
+)
 from ferrymq.message_fields import MessageFields
 from ferrymq_codec.reader import Reader
 from ferrymq_types.messaging import (
@@ -79,6 +85,7 @@ class Message(MessageFields):
         "_message_annotations",
         "_application_properties",
         "_footer",
+        "_received",
     )
 
     def __init__(
@@ -114,6 +121,8 @@ class Message(MessageFields):
         self._message_annotations: dict[str | int, object] | None = None
         self._application_properties: dict[str, object] | None = None
         self._footer: dict[str | int, object] | None = None
+        # Somebody else's message is passed on even where it says what ours may not.
+        self._received = False
         self.body_sections: list[BodySection] = to_sections(body)
         if durable or priority != 4 or ttl is not None or first_acquirer or delivery_count != 0:
             self.header = Header(
@@ -242,7 +251,10 @@ class Message(MessageFields):
     def encode(self) -> bytes:
         """The bytes of all sections, in their order. Without a body a null value is written.
 
-        Raises `EncodeError` for a field whose AMQP type cannot hold its value.
+        Raises `EncodeError` for a field whose AMQP type cannot hold its value, and for those that
+        mean nothing: a content-encoding of a body that is not data or the encoding "identity"
+        (AMQP 1.0 §3.2.4), a delivery annotation `rejected` that is no error (§3.2.2). A message
+        that was decoded is encoded as it came.
         """
         w = BytesWriter()
         header = self.header
@@ -250,12 +262,16 @@ class Message(MessageFields):
             encode_header(w, header)
         delivery_annotations = self._delivery_annotations
         if delivery_annotations:
+            if "rejected" in delivery_annotations and not self._received:
+                check_rejected(delivery_annotations["rejected"])
             encode_delivery_annotations(w, DeliveryAnnotations(delivery_annotations))
         message_annotations = self._message_annotations
         if message_annotations:
             encode_message_annotations(w, MessageAnnotations(message_annotations))
         properties = self.properties
         if properties is not None:
+            if properties.content_encoding is not None and not self._received:
+                check_encoding(properties.content_encoding, self.body_sections)
             encode_properties(w, properties)
         application_properties = self._application_properties
         if application_properties:
@@ -287,6 +303,7 @@ class Message(MessageFields):
         """
         reader = Reader(data if isinstance(data, bytes) else bytes(data))
         message = Message()
+        message._received = True
         body: list[BodySection] = []
         message.body_sections = body
         latest: i64 = 0

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from ferrymq_codec.errors import EncodeError
+from ferrymq_codec.errors import DecodeError, EncodeError
+from ferrymq_codec.scalars import Described
 from ferrymq_types.messaging import AmqpSequence, AmqpValue, Data
+from ferrymq_types.registry import typed
+from ferrymq_types.transport import Error
 
 BodySection: TypeAlias = Data | AmqpSequence | AmqpValue
 """A section of a body."""
@@ -44,3 +47,23 @@ def check_body(sections: Sequence[BodySection]) -> None:
             sequences += 1
     if data != len(sections) and sequences != len(sections):
         raise EncodeError("message.body", "several sections must be all data or all amqp-sequence")
+
+
+def check_encoding(encoding: str, sections: Sequence[BodySection]) -> None:
+    """Raise `EncodeError` unless the content-encoding may go with this body (§3.2.4)."""
+    if encoding == "identity":
+        raise EncodeError("properties.content-encoding", "identity is said by leaving it out")
+    for section in sections:
+        if not isinstance(section, Data):
+            raise EncodeError("properties.content-encoding", "only data can have an encoding")
+
+
+def check_rejected(value: object) -> None:
+    """Raise `EncodeError` unless the delivery annotation `rejected` is an error (§3.2.2)."""
+    if isinstance(value, Described):
+        try:
+            value = typed(value)
+        except DecodeError:
+            value = None
+    if not isinstance(value, Error):
+        raise EncodeError("delivery-annotations.rejected", "not an error")

@@ -121,7 +121,8 @@ async def test_what_the_opens_say(peer: Peer) -> None:
         assert sent.idle_time_out == 4000
         assert sent.max_frame_size == 4096
         assert sent.properties == {"product": "test"}
-        assert sent.desired_capabilities == ["a"]
+        # The client itself makes use of one, where it is offered.
+        assert sent.desired_capabilities == ["a", "ANONYMOUS-RELAY"]
         assert sent.offered_capabilities == ["b"]
         assert connection.remote_container_id == "peer"
         assert connection.remote_properties == {}

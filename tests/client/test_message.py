@@ -8,9 +8,19 @@ from hypothesis import strategies as st
 
 from ferrymq.errors import DecodeError, EncodeError
 from ferrymq.message import Message
-from ferrymq_codec import ULong
-from ferrymq_types.messaging import AmqpSequence, AmqpValue, Data, Header, Properties
+from ferrymq_codec import Described, Symbol, ULong
+from ferrymq_types.messaging import (
+    Accepted,
+    AmqpSequence,
+    AmqpValue,
+    Data,
+    DeliveryAnnotations,
+    Header,
+    Properties,
+)
+from ferrymq_types.transport import Error
 from tests.client.message_strategies import messages
+from tests.support.script import encode
 
 HEADER = b"\x00\x53\x70\x45"
 DELIVERY_ANNOTATIONS = b"\x00\x53\x71\xc1\x01\x00"
@@ -215,6 +225,50 @@ class TestBodies:
     def test_application_properties_hold_simple_values_only(self) -> None:
         with pytest.raises(EncodeError, match="not simple"):
             Message(b"", application_properties={"a": [1]}).encode()
+
+
+class TestRules:
+    """What the types allow and the specification does not."""
+
+    @pytest.mark.spec("3.2.4")
+    @pytest.mark.parametrize("body", ["text", None, AmqpSequence([1]), AmqpValue(b"x"), {"a": 1}])
+    def test_only_data_can_have_a_content_encoding(self, body: object) -> None:
+        with pytest.raises(EncodeError, match="only data") as caught:
+            Message(body, content_encoding="gzip").encode()
+        assert caught.value.field == "properties.content-encoding"
+        message = Message(b"data")
+        message.content_encoding = "gzip"
+        assert Message.decode(message.encode()).content_encoding == "gzip"
+        message.body = body
+        with pytest.raises(EncodeError, match="only data"):
+            message.encode()
+
+    @pytest.mark.spec("3.2.4")
+    def test_identity_is_no_content_encoding(self) -> None:
+        with pytest.raises(EncodeError, match="leaving it out"):
+            Message(b"data", content_encoding="identity").encode()
+
+    @pytest.mark.spec("3.2.2")
+    @pytest.mark.parametrize("value", ["no", None, Accepted(), Described(Symbol("a:b"), 1)])
+    def test_the_annotation_rejected_is_an_error(self, value: object) -> None:
+        with pytest.raises(EncodeError, match="not an error") as caught:
+            Message(b"", delivery_annotations={"rejected": value}).encode()
+        assert caught.value.field == "delivery-annotations.rejected"
+        good = Message(b"", delivery_annotations={"rejected": Error(condition="amqp:not-found")})
+        again = Message.decode(good.encode())
+        # What was read can be written again.
+        assert again.encode() == good.encode()
+
+    def test_what_others_wrote_is_passed_on(self) -> None:
+        theirs = b"".join(
+            encode(section)
+            for section in (
+                DeliveryAnnotations({"rejected": 5}),
+                Properties(content_encoding="identity"),
+                AmqpValue("text"),
+            )
+        )
+        assert Message.decode(theirs).encode() == theirs
 
 
 @pytest.mark.spec("3.2")

@@ -88,8 +88,5 @@ def _is_lifetime(policy: object) -> bool:
 
 def _are_modes(modes: object) -> bool:
     if isinstance(modes, Array):
-        for mode in modes.items:
-            if mode not in _DIST_MODES:
-                return False
-        return True
+        return all(mode in _DIST_MODES for mode in modes.items)
     return modes in _DIST_MODES

@@ -10,6 +10,7 @@ from typing import Unpack
 from ferrymq.aio.connection import LOGGER, Connection
 from ferrymq.aio.opening import Opening
 from ferrymq.aio.recovery import Recovery
+from ferrymq.aio.termini import ANONYMOUS_RELAY
 from ferrymq.aio.trace import FrameTrace
 from ferrymq.aio.transport import EngineTransport
 from ferrymq.engine.sasl import Anonymous, Plain, SaslMechanism
@@ -94,6 +95,14 @@ def _is_local(host: str) -> bool:
         return False
 
 
+def _desired(capabilities: list[str] | None) -> list[str]:
+    """What the user desires, and what the client itself makes use of where it is offered."""
+    desired = list(capabilities or ())
+    if ANONYMOUS_RELAY not in desired:
+        desired.append(ANONYMOUS_RELAY)
+    return desired
+
+
 async def open_transport(connection: Connection) -> None:
     """Give the connection a transport and open it. Raises as `connect` does."""
     url, options = connection.url, connection.options
@@ -108,7 +117,7 @@ async def open_transport(connection: Connection) -> None:
         handshake_timeout=None,
         close_timeout=options.close_timeout,
         offered_capabilities=options.offered_capabilities,
-        desired_capabilities=options.desired_capabilities,
+        desired_capabilities=_desired(options.desired_capabilities),
         properties=options.properties,
         sasl=mechanism(url, options),
     )

@@ -90,6 +90,10 @@ class Link(ABC, Generic[L]):
     def _refused(self) -> bool:
         """Whether the peer's attach has no terminus: its detach will tell why (§2.6.3)."""
 
+    @abstractmethod
+    def _lack(self) -> str | None:
+        """What the peer's terminus lacks, None if it will do: that is for us to check (§2.6.3)."""
+
     def _before_close(self) -> None:
         """Hand back what the user did not take."""
 
@@ -102,8 +106,8 @@ class Link(ABC, Generic[L]):
     async def _attach(self) -> None:
         """Attach, and wait until the peer has done so too.
 
-        Raises `LinkDetached` if the peer refuses, `TimeoutError` if it does not answer; then and
-        when cancelled, the link is detached again.
+        Raises `LinkDetached` if the peer refuses or has not what was asked for, `TimeoutError` if
+        it does not answer; then and when cancelled, the link is detached again.
         """
         engine = self._create(self.session.engine)
         engine.context = self
@@ -114,6 +118,10 @@ class Link(ABC, Generic[L]):
             async with asyncio.timeout(self._timeout):
                 await self._attaching
             self._check()
+            lack = self._lack()
+            if lack is not None:
+                reason = Error(condition="amqp:precondition-failed", description=lack)
+                raise LinkDetached(f"link {self.name!r} was closed again: {lack}", reason, True)
         except BaseException as error:
             self._give_up(engine, error)
             raise
@@ -123,9 +131,12 @@ class Link(ABC, Generic[L]):
 
     def _give_up(self, engine: L, error: BaseException) -> None:
         if not engine.local_detached and engine.session.mapped:
-            engine.detach(closed=True)
+            reason = error.error if isinstance(error, LinkDetached) else None
+            engine.detach(closed=True, error=reason)
             self._connection.soon()
-        if not isinstance(error, ConnectionClosed):
+        if isinstance(error, LinkDetached):
+            self._end(error)
+        elif not isinstance(error, ConnectionClosed):
             self._end(LinkDetached(f"link {self.name!r} was never attached"))
 
     def _check(self) -> None:

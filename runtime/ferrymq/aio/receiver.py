@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ferrymq.aio.delivery import Delivery, lost
 from ferrymq.aio.link import Link
 from ferrymq.aio.opening import Opening
-from ferrymq.aio.termini import receiver_source
+from ferrymq.aio.termini import receiver_source, source_lack
 from ferrymq.aio.waiting import resolve
 from ferrymq.engine.delivery import IncomingDelivery
 from ferrymq.engine.receiver import ReceiverLink
@@ -59,7 +59,8 @@ class Receiver(Link[ReceiverLink]):
     def source(self) -> Source | None:
         """The source as the peer has it, with the filters it applies; None before it is attached.
 
-        A filter that is not in `source.filter` is not applied (AMQP 1.0 §3.5.3).
+        A peer that leaves out a filter that was asked for does not apply it: such a link is not
+        opened, `LinkDetached` is raised (AMQP 1.0 §3.5.3).
         """
         attach = None if self._engine is None else self._engine.remote_attach
         return None if attach is None else attach.source
@@ -156,6 +157,9 @@ class Receiver(Link[ReceiverLink]):
     def _refused(self) -> bool:
         attach = None if self._engine is None else self._engine.remote_attach
         return attach is not None and attach.source is None
+
+    def _lack(self) -> str | None:
+        return source_lack(self._source, self.source)
 
     def _before_close(self) -> None:
         self.closed_here = True

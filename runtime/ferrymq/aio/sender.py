@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 from ferrymq.aio.link import Link
 from ferrymq.aio.outcomes import error_of, is_outcome
-from ferrymq.aio.termini import sender_target
+from ferrymq.aio.termini import ANONYMOUS_RELAY, sender_target, target_lack
 from ferrymq.aio.waiting import resolve
 from ferrymq.engine.delivery import OutgoingDelivery
 from ferrymq.engine.sender import SenderLink
 from ferrymq.engine.session import Session as EngineSession
-from ferrymq.errors import DeliveryError, PeerError
+from ferrymq.errors import DeliveryError, LinkDetached, PeerError
 from ferrymq.message import Message
 from ferrymq.options import SenderOptions
 from ferrymq_types.messaging import Source, Target
@@ -150,10 +150,17 @@ class Sender(Link[SenderLink]):
 
     def _create(self, session: EngineSession) -> SenderLink:
         options = self._options
+        target = self._target
+        if target.address is None and not target.dynamic:
+            # An extension is used only with a peer that offers it (AMQP 1.0 §2.7.1).
+            if ANONYMOUS_RELAY not in self._connection.remote_offered_capabilities:
+                error = LinkDetached("the peer offers no ANONYMOUS-RELAY: give an address")
+                self._end(error)
+                raise error
         return session.attach_sender(
             self.name,
             source=Source(),
-            target=self._target,
+            target=target,
             snd_settle_mode=options.snd_settle_mode,
             rcv_settle_mode=options.rcv_settle_mode,
             properties=options.properties,
@@ -163,6 +170,10 @@ class Sender(Link[SenderLink]):
     def _refused(self) -> bool:
         attach = None if self._engine is None else self._engine.remote_attach
         return attach is not None and attach.target is None
+
+    def _lack(self) -> str | None:
+        attach = None if self._engine is None else self._engine.remote_attach
+        return target_lack(self._target, None if attach is None else attach.target)
 
     def _lost(self, error: PeerError) -> None:
         self._drain_wanted = False
