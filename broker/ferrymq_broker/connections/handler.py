@@ -169,9 +169,7 @@ class ConnectionHandler:
 
     def close(self, error: Error | None, now: float) -> None:
         """Close the connection from our side; the client has `close_timeout` to answer."""
-        # The engine's idea of the time is that of the last read, which may be long ago.
-        self.connection.handle_timeout(now)
-        self.connection.close(error)
+        self.connection.close(error, now)
         self.deadline_moved = True
         self._process()
         self.touch()

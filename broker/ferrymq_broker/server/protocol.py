@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import TYPE_CHECKING, Final
 
 from ferrymq_broker.connections.handler import ConnectionHandler
@@ -39,6 +40,10 @@ class AmqpProtocol(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
         self._transport: asyncio.Transport = transport  # type: ignore[assignment]
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER)
+        connected = transport.get_extra_info("socket")
+        if connected is not None and connected.family in (socket.AF_INET, socket.AF_INET6):
+            # In addition to AMQP's own idle time-out (AMQP 1.0 §2.4.5).
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self.handler: ConnectionHandler = self._server.new_handler(
             peer=_name(transport.get_extra_info("peername")),
             loopback=self._loopback,
@@ -125,9 +130,15 @@ class AmqpProtocol(asyncio.Protocol):
 
     def _hang_up(self) -> None:
         """The connection is over: write what is left, for a while, then drop the transport."""
-        if not self._transport.is_closing():
-            self._transport.close()
-            self._loop.call_later(LINGER, self._transport.abort)
+        transport = self._transport
+        if transport.is_closing():
+            return
+        if self.handler.connection.lingering and transport.can_write_eof():
+            # The client is to read our last word: what it still sends is read and dropped.
+            transport.write_eof()
+        else:
+            transport.close()
+        self._loop.call_later(LINGER, transport.abort)
 
     def _arm(self) -> None:
         """See to it that the handler is called when something is due."""

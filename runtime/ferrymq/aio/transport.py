@@ -60,6 +60,8 @@ class EngineTransport(asyncio.Protocol):
         if peer is not None and peer.family in (socket.AF_INET, socket.AF_INET6):
             # A message that waits for the next one to fill a packet arrives late.
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            # In addition to AMQP's own idle time-out (AMQP 1.0 §2.4.5).
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self.engine.open()
         self.flush()
 
@@ -120,9 +122,7 @@ class EngineTransport(asyncio.Protocol):
         if self._transport is None:
             self.abort()
             return
-        # The engine's notion of now is that of its last input, which may be long ago.
-        self.engine.handle_timeout(self._loop.time())
-        self.engine.close(error)
+        self.engine.close(error, self._loop.time())
         self.process()
 
     def abort(self) -> None:
@@ -146,7 +146,11 @@ class EngineTransport(asyncio.Protocol):
         if not self.engine.finished:
             self._watch()
         elif self._abort is None:
-            transport.close()
+            if self.engine.lingering and transport.can_write_eof():
+                # The peer is to read our last word: what it still sends is read and dropped.
+                transport.write_eof()
+            else:
+                transport.close()
             # A peer that reads nothing must not keep us.
             self._abort = self._loop.call_later(self._close_timeout or 0.0, transport.abort)
 

@@ -21,7 +21,10 @@ class SaslMechanism:
         self.username = username
 
     def initial_response(self) -> bytes | None:
-        """What goes into the sasl-init, or None for nothing."""
+        """What goes into the sasl-init, or None for nothing. An exchange begins with it.
+
+        Raises `AuthenticationError` if the mechanism cannot be used with what it was given.
+        """
         return None
 
     def respond(self, challenge: bytes) -> bytes:

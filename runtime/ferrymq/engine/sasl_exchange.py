@@ -184,12 +184,15 @@ class SaslExchange:
                 AuthenticationError(f"the server offers SASL {', '.join(offered)}, not {wanted}")
             )
             return
+        try:
+            response = mechanism.initial_response()
+        except AuthenticationError as error:
+            self.connection._terminate(error)
+            return
         self.mechanism = mechanism.name
         self._send(
             SaslInit(
-                mechanism=mechanism.name,
-                initial_response=mechanism.initial_response(),
-                hostname=settings.hostname,
+                mechanism=mechanism.name, initial_response=response, hostname=settings.hostname
             )
         )
 

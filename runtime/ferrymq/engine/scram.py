@@ -6,19 +6,26 @@ they should. Channel binding is not offered.
 
 from __future__ import annotations
 
-from hashlib import sha256
+import hmac
 from secrets import token_bytes
 from typing import Any, Final
 
 from scramp import ScramClient, ScramException, ScramMechanism
 
-from ferrymq.engine.sasl import SaslMechanism, SaslServerMechanism, malformed
+from ferrymq.engine.sasl import Plain, SaslMechanism, SaslServerMechanism, malformed
 from ferrymq.errors import AuthenticationError
 
 # The strongest first.
 SCRAM_MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256", "SCRAM-SHA-1")
 
-_SECRET: Final = token_bytes(16)
+# Of the keys that are made up for unknown users, and what a real user's look like.
+_SECRET: Final = token_bytes(32)
+_SALT_SIZE: Final = 32
+_KEY_SIZES: Final = {"SCRAM-SHA-512": 64, "SCRAM-SHA-256": 32, "SCRAM-SHA-1": 20}
+DEFAULT_ITERATIONS: Final = 4096
+
+# What scramp may raise for bytes of the peer that are not what they should be.
+_FAULTS: Final = (ScramException, ValueError)
 
 # A client that obeys a greater count could be kept busy by a server for minutes.
 MAX_ITERATIONS: Final = 1_000_000
@@ -31,6 +38,8 @@ class ScramKeys:
     password. `ScramKeys.derive` makes them.
     """
 
+    __slots__ = ("salt", "stored_key", "server_key", "iterations")
+
     def __init__(self, salt: bytes, stored_key: bytes, server_key: bytes, iterations: int) -> None:
         self.salt = salt
         self.stored_key = stored_key
@@ -41,10 +50,15 @@ class ScramKeys:
     def derive(
         cls, mechanism: str, password: str, iterations: int | None = None, salt: bytes | None = None
     ) -> ScramKeys:
-        """The keys of a password. Raises ValueError for an unknown mechanism or too few rounds."""
+        """The keys of a password, with a random salt of 32 bytes and 4096 iterations by default.
+
+        Raises ValueError for an unknown mechanism, too few iterations or too short a salt.
+        """
         try:
             salt, stored_key, server_key, rounds = ScramMechanism(mechanism).make_auth_info(
-                password, iteration_count=iterations, salt=salt
+                password,
+                iteration_count=DEFAULT_ITERATIONS if iterations is None else iterations,
+                salt=token_bytes(_SALT_SIZE) if salt is None else salt,
             )
         except ScramException as error:
             raise ValueError(str(error)) from None
@@ -58,13 +72,21 @@ class Scram(SaslMechanism):
         if name not in SCRAM_MECHANISMS:
             raise ValueError(f"SASL {name}: the mechanisms are {', '.join(SCRAM_MECHANISMS)}")
         super().__init__(name, username)
-        self._client: Any = ScramClient([name], username, password)
+        self._password = password
+        self._client: Any = None
         self._steps = 0
         self._verified = False
 
     def initial_response(self) -> bytes | None:
-        """The client-first message."""
-        first: str = self._client.get_client_first()
+        """The client-first message. It begins an exchange: an object may serve several, in turn."""
+        try:
+            self._client = ScramClient([self.name], self.username, self._password)
+            first: str = self._client.get_client_first()
+        except ScramException as error:
+            # SASLprep (RFC 4013) does not allow everything in a name or a password.
+            raise AuthenticationError(f"SASL {self.name}: {error}") from None
+        self._steps = 0
+        self._verified = False
         return first.encode()
 
     def respond(self, challenge: bytes) -> bytes:
@@ -82,7 +104,7 @@ class Scram(SaslMechanism):
                 return final.encode()
             self._verify(challenge)
             return b""
-        except (ScramException, ValueError) as error:
+        except _FAULTS as error:
             raise AuthenticationError(f"SASL {self.name}: {error}") from None
 
     def finish(self, additional_data: bytes | None) -> None:
@@ -90,7 +112,7 @@ class Scram(SaslMechanism):
         if not self._verified:
             try:
                 self._verify(additional_data or b"")
-            except (ScramException, ValueError) as error:
+            except _FAULTS as error:
                 raise AuthenticationError(
                     f"SASL {self.name}: the server has not proved that it knows the user: {error}"
                 ) from None
@@ -128,13 +150,13 @@ class ScramServerMechanism(SaslServerMechanism):
         """
         self._known = keys is not None
         if keys is None:
-            keys = ScramKeys.derive(self.name, "", salt=_salt_for(self.username or ""))
+            keys = _made_up(self.name, self.username or "")
         given = (keys.salt, keys.stored_key, keys.server_key, keys.iterations)
         try:
             self._server = ScramMechanism(self.name).make_server(lambda _: given)
             self._server.set_client_first(self._client_first)
             first: str = self._server.get_server_first()
-        except (ScramException, ValueError) as error:
+        except _FAULTS as error:
             raise malformed(self.name, str(error)) from None
         return first.encode()
 
@@ -146,13 +168,29 @@ class ScramServerMechanism(SaslServerMechanism):
         try:
             server.set_client_final(response.decode())
             final: str = server.get_server_final()
-        except (ScramException, ValueError) as error:
+        except _FAULTS as error:
             raise AuthenticationError(f"SASL {self.name}: {error}") from None
         if not self._known:
             raise AuthenticationError(f"SASL {self.name}: authentication failed")
         return final.encode()
 
 
-def _salt_for(username: str) -> bytes:
-    """A salt that stays the same for a name, as a real user's would."""
-    return sha256(_SECRET + username.encode()).digest()[:16]
+def _made_up(mechanism: str, username: str) -> ScramKeys:
+    """Keys that no password has. The salt stays the same for a name, as a real user's would.
+
+    Nothing is derived: for a real user the server does not do it either, and the time would tell.
+    """
+    size = _KEY_SIZES[mechanism]
+    salt = hmac.digest(_SECRET, f"{mechanism} {username}".encode(), "sha256")[:_SALT_SIZE]
+    return ScramKeys(salt, token_bytes(size), token_bytes(size), DEFAULT_ITERATIONS)
+
+
+def password_mechanisms(username: str, password: str, plain: bool = True) -> list[SaslMechanism]:
+    """The mechanisms by which a password can be proved, the strongest first (AMQP 1.0 §5.3.3.2).
+
+    `plain` says whether PLAIN, which tells the server the password itself, may come last.
+    """
+    mechanisms: list[SaslMechanism] = [Scram(name, username, password) for name in SCRAM_MECHANISMS]
+    if plain:
+        mechanisms.append(Plain(username, password))
+    return mechanisms
