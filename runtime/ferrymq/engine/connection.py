@@ -346,6 +346,7 @@ class Connection:
         """The transport has ended; nothing more will arrive."""
         self._now = now
         if self.finished:
+            self.lingering = False
             return
         if self.failure is not None or self.state in _CLOSE_SEEN:
             self._terminate(self.failure)
