@@ -131,21 +131,23 @@ def encoded(item: object) -> bytes:
 def parse(data: bytes) -> list[On | Raw]:
     """The headers and frames in the engine's output, read by the test's own reading of §2.3."""
     found: list[On | Raw] = []
-    while data:
-        if data.startswith(b"AMQP"):
-            found.append(Raw(data[:8]))
-            data = data[8:]
+    at = 0
+    while at < len(data):
+        if data.startswith(b"AMQP", at):
+            found.append(Raw(data[at : at + 8]))
+            at += 8
             continue
-        size, doff, kind, channel = struct.unpack_from(">IBBH", data)
-        assert 8 <= size <= len(data) and doff == 2 and kind in (0, 1), data
+        size, doff, kind, channel = struct.unpack_from(">IBBH", data, at)
+        end = at + size
+        assert size >= 8 and end <= len(data) and doff == 2 and kind in (0, 1), data[at:]
         if size == 8:
-            found.append(Raw(data[:8]))
+            found.append(Raw(data[at:end]))
         else:
-            reader = Reader(data, 8, size)
+            reader = Reader(data, at + 8, end)
             decode = decode_sasl_frame if kind else decode_frame
             body = decode(reader, "frame")
-            found.append(On(channel, body, data[reader.pos : size]))
-        data = data[size:]
+            found.append(On(channel, body, data[reader.pos : end]))
+        at = end
     return found
 
 
