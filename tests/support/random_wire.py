@@ -328,7 +328,10 @@ def _compare(session: Session, other: Session) -> None:
     """The sending half of one session against the receiving half of the other."""
     assert session.state is SessionState.MAPPED, session
     assert {(name, not sends) for name, sends in session.links} == set(other.links)
-    assert session.outgoing.unsettled.keys() == other.incoming.unsettled.keys()
+    sent = {id for id, delivery in session.outgoing.unsettled.items() if delivery.link.usable}
+    arrived = {id for id, delivery in other.incoming.unsettled.items() if delivery.link.usable}
+    # Of a link that is detached, the receiver may never have seen the last ones.
+    assert sent == arrived, f"{session}: unsettled {sent} and {arrived}"
     assert session.outgoing.next_id == other.incoming.next_id
     assert session.outgoing.remote_window == other.incoming.window
 
