@@ -11,6 +11,7 @@ from ferrymq.engine.events import (
     SessionTerminated,
     Terminated,
 )
+from ferrymq.engine.frames import EMPTY_FRAME
 from ferrymq.engine.states import ConnectionState
 from ferrymq.errors import ConnectionClosed, LocalProtocolError, RemoteProtocolError, TransportError
 from ferrymq_types.transport import Begin, Close, End, Error, Open, Role
@@ -349,3 +350,74 @@ def test_handshake_that_fails_is_no_close(script):
     play = script()
     play >> b"HELLO WO" << AMQP_HEADER
     assert isinstance(play.find(Terminated).error, TransportError)
+
+
+# -- capabilities that one side cannot do without ----------------------------------------------
+
+
+@pytest.mark.spec("2.7.1")
+def test_required_capabilities_are_desired(script):
+    play = script(initiator=True, desired_capabilities=["a"], required_capabilities=["b", "a"])
+    play.engine.open()
+    play << AMQP_HEADER << like(Open, desired_capabilities=["a", "b"])
+    play >> AMQP_HEADER >> Open(container_id="peer", offered_capabilities=["b", "a", "c"])
+    play.find(OpenReceived)
+    assert play.engine.opened
+
+
+@pytest.mark.spec("2.7.1")
+@pytest.mark.parametrize("offered", [None, [], ["a"]])
+@pytest.mark.parametrize("initiator", [False, True])
+def test_peer_without_a_required_capability_is_closed(script, initiator, offered):
+    play = script(initiator=initiator, required_capabilities=["a", "b"])
+    play.engine.open()
+    if initiator:
+        play << AMQP_HEADER << Open
+        play >> AMQP_HEADER
+    else:
+        play >> AMQP_HEADER << AMQP_HEADER << Open
+    play >> Open(container_id="peer", offered_capabilities=offered)
+    play << like(Close, error=condition("amqp:not-implemented"))
+    assert "OpenReceived" not in play.names()
+    play >> Close()
+    error = play.find(Terminated).error
+    assert isinstance(error, RemoteProtocolError) and error.condition == "amqp:not-implemented"
+
+
+@pytest.mark.parametrize("idle", [None, 1])
+def test_open_that_comes_after_our_close_is_not_judged(script, idle):
+    play = script(initiator=True, required_capabilities=["a"])
+    play.engine.open()
+    play.engine.close()
+    play << AMQP_HEADER << Open << Close
+    play >> AMQP_HEADER >> Open(container_id="peer", idle_time_out=idle) >> Close()
+    assert play.find(Terminated).error is None
+
+
+@pytest.mark.spec("2.4.5")
+@pytest.mark.parametrize("opened", [False, True])
+def test_empty_frame_before_the_peers_open(script, opened):
+    play = script()
+    play >> AMQP_HEADER << AMQP_HEADER
+    if opened:
+        play.engine.open()
+        play << Open
+    play >> EMPTY_FRAME
+    if not opened:
+        play << Open
+    play << like(Close, error=condition("amqp:illegal-state"))
+
+
+@pytest.mark.spec("2.4.5")
+def test_empty_frame_after_the_peers_close(script):
+    play = open_script(script())
+    play.send(Close(), EMPTY_FRAME)
+    play << like(Close, error=condition("amqp:illegal-state"))
+
+
+def test_empty_frame_after_our_close_is_dropped(script):
+    play = open_script(script())
+    play.engine.close()
+    play << Close
+    play >> EMPTY_FRAME
+    assert play.engine.state is ConnectionState.CLOSE_SENT

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from ferrymq.engine import SenderLink
+from ferrymq.engine import ConnectionSettings, SenderLink
 from ferrymq.engine.events import AttachReceived, BeginReceived, DetachReceived, EndReceived
 from ferrymq.engine.states import SessionState
 from ferrymq.errors import LocalProtocolError
+from ferrymq_types.messaging import Source, Target
 from ferrymq_types.transport import (
+    MIN_MAX_FRAME_SIZE,
     Attach,
     Begin,
     Close,
@@ -21,7 +23,7 @@ from ferrymq_types.transport import (
     Transfer,
 )
 from tests.support.scenes import open_script, peer_attach, peer_begin, peer_flow, transfer
-from tests.support.script import AMQP_HEADER, condition, like, on
+from tests.support.script import AMQP_HEADER, condition, encoded, like, on
 
 THEIRS = Open(container_id="peer")
 
@@ -268,3 +270,135 @@ def test_we_attach_and_detach_before_the_answer(script):
     play >> Detach(handle=0, closed=True)
     assert play.names() == ["DetachReceived"]
     assert session.links == {}
+
+
+# -- what we send before the peer's limits are known (§2.4.1) -------------------------------
+
+
+@pytest.fixture
+def early(script):
+    """A client that has opened and heard nothing yet."""
+    play = script(initiator=True)
+    play.engine.open()
+    play << AMQP_HEADER << on(0, Open)
+    return play
+
+
+@pytest.mark.spec("2.4.1")
+def test_one_channel_until_the_peers_open_is_known(early):
+    early.engine.begin()
+    with pytest.raises(LocalProtocolError, match="channels up to 0"):
+        early.engine.begin()
+    early << on(0, Begin)
+    early >> AMQP_HEADER
+    with pytest.raises(LocalProtocolError):
+        early.engine.begin()
+    early >> Open(container_id="peer", channel_max=1)
+    early.engine.begin()
+    early << on(1, Begin)
+    with pytest.raises(LocalProtocolError):
+        early.engine.begin()
+
+
+@pytest.mark.spec("2.4.1")
+def test_no_frame_above_512_bytes_until_the_peers_open_is_known(early):
+    session = early.engine.begin()
+    with pytest.raises(LocalProtocolError) as caught:
+        session.attach_receiver("a", source=Source(address="x" * 512))
+    assert caught.value.condition == "amqp:frame-size-too-small"
+    early << Begin
+    early.quiet()
+    early >> AMQP_HEADER >> Open(container_id="peer", max_frame_size=4096)
+    session.attach_receiver("a", source=Source(address="x" * 512))
+    early << Attach
+
+
+@pytest.mark.spec("2.4.1")
+def test_largest_early_frame_has_512_bytes(early):
+    session = early.engine.begin()
+    early << Begin
+    wrapped = len(encoded(Attach(name="a", handle=0, role=Role.RECEIVER)))
+    sent = 0
+    for size in range(512 - wrapped - 120, 513):
+        try:
+            session.attach_receiver(f"a{size}", source=Source(address="x" * size))
+        except LocalProtocolError:
+            break
+        (item,) = early.take()
+        sent = max(sent, len(encoded(item.body)))
+    else:
+        raise AssertionError("no frame was too large")
+    assert 508 <= sent <= MIN_MAX_FRAME_SIZE
+
+
+@pytest.mark.spec("2.4.1")
+@pytest.mark.parametrize("initiator", [False, True])
+def test_open_is_never_larger_than_every_peer_takes(script, initiator):
+    fits = {"container_id": "c", "initiator": initiator, "properties": {"a": "x" * 400}}
+    play = script(**fits)
+    play.engine.open()
+    if not initiator:
+        play >> AMQP_HEADER
+    *_, item = play.take()
+    assert isinstance(item.body, Open) and len(encoded(item.body)) <= MIN_MAX_FRAME_SIZE
+    with pytest.raises(ValueError, match="512"):
+        ConnectionSettings(**{**fits, "properties": {"a": "x" * 512}})
+
+
+def test_open_that_cannot_be_encoded():
+    with pytest.raises(ValueError, match="cannot be encoded"):
+        ConnectionSettings(container_id="c", initiator=True, channel_max=65536)
+
+
+@pytest.mark.spec("2.4.2")
+def test_early_transfers_are_cut_to_512_bytes(script):
+    # A link of the peer's that it pipelined: its open is known, and so is its limit.
+    play = script()
+    play >> AMQP_HEADER << AMQP_HEADER
+    play.send(
+        Open(container_id="peer", max_frame_size=512),
+        peer_begin(),
+        peer_attach("out", 0, Role.RECEIVER),
+        peer_flow(handle=0, link_credit=1),
+    )
+    play.engine.open()
+    play.find(BeginReceived).session.accept()
+    link = play.event(AttachReceived).link
+    link.accept(target=Target(address="to"))
+    play << Open << Begin << Attach
+    link.send(b"x" * 1000)
+    frames = play.take()
+    assert len(frames) == 3
+    assert all(len(encoded(item)) <= 512 for item in frames)
+
+
+# -- what the peer may send ------------------------------------------------------------------
+
+
+@pytest.mark.spec("2.4.1")
+@pytest.mark.parametrize("channel", [1, 2047, 65535])
+def test_open_on_a_channel_other_than_0(server, channel):
+    server >> on(channel, THEIRS)
+    server << Open << like(Close, error=condition("amqp:connection:framing-error"))
+    assert server.events() == []
+
+
+@pytest.mark.spec("2.4.3")
+def test_close_on_any_channel_there_is(script):
+    play = open_script(script(channel_max=5))
+    play >> on(5, Close())
+    play.engine.close()
+    play << on(0, Close())
+    assert play.engine.finished
+    play = open_script(script(channel_max=5))
+    play >> on(6, Close())
+    play << like(Close, error=condition("amqp:connection:framing-error"))
+
+
+@pytest.mark.spec("2.4.3")
+def test_close_after_ours_is_taken_on_any_channel(script):
+    play = open_script(script(channel_max=5))
+    play.engine.close()
+    play << Close
+    play >> on(6, Close())
+    assert play.engine.finished and play.engine.failure is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ferrymq.engine import Anonymous, Plain
+from ferrymq.engine import Anonymous, External, Plain
 from ferrymq.engine.events import Authenticated, Terminated
 from ferrymq.errors import AuthenticationError, RemoteProtocolError
 from ferrymq_types.security import (
@@ -15,7 +15,7 @@ from ferrymq_types.security import (
     SaslOutcome,
 )
 from ferrymq_types.transport import Open
-from tests.support.script import AMQP_HEADER, SASL_HEADER
+from tests.support.script import AMQP_HEADER, SASL_HEADER, like
 
 OFFER = SaslMechanisms(sasl_server_mechanisms=["PLAIN", "ANONYMOUS"])
 OK = SaslOutcome(code=SaslCode.OK)
@@ -112,3 +112,30 @@ def test_the_transport_ends_before_the_outcome(client):
 def test_plain_cannot_carry_a_nul(user, password):
     with pytest.raises(ValueError, match="NUL"):
         Plain(user, password)
+
+
+@pytest.mark.parametrize(("username", "response"), [(None, b""), ("ann", b"ann")])
+def test_external(script, username, response):
+    play = script(initiator=True, sasl=External(username))
+    play << SASL_HEADER
+    play >> SASL_HEADER >> SaslMechanisms(sasl_server_mechanisms=["PLAIN", "EXTERNAL"])
+    play << SaslInit(mechanism="EXTERNAL", initial_response=response)
+    play >> OK << AMQP_HEADER
+    assert play.find(Authenticated).mechanism == "EXTERNAL"
+
+
+@pytest.mark.spec("5.3.3.2")
+def test_first_of_ours_that_the_server_has(script):
+    play = script(initiator=True, sasl=[External(), Plain("ann", "secret"), Anonymous()])
+    play << SASL_HEADER
+    # The order in which the server lists them does not matter.
+    play >> SASL_HEADER >> SaslMechanisms(sasl_server_mechanisms=["ANONYMOUS", "X", "PLAIN"])
+    play << SaslInit(mechanism="PLAIN", initial_response=b"\0ann\0secret")
+
+
+@pytest.mark.spec("5.3.3.2")
+def test_hostname_of_the_init_is_that_of_the_open(client):
+    client.engine.open()
+    client >> OFFER << like(SaslInit, hostname="host")
+    client >> OK << AMQP_HEADER
+    client >> AMQP_HEADER << like(Open, hostname="host")

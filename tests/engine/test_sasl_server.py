@@ -211,3 +211,56 @@ def test_the_transport_ends_in_the_middle(server, size):
     server >> encoded(PLAIN)[:size]
     server.eof()
     assert server.names() == ["Terminated"]
+
+
+# -- EXTERNAL (RFC 4422, Appendix A) -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("response", "identity"), [(None, None), (b"", None), (b"ann", "ann"), ("é".encode(), "é")]
+)
+def test_external(script, response, identity):
+    play = script(sasl_mechanisms=["EXTERNAL"])
+    play >> SASL_HEADER
+    play.take()
+    play >> SaslInit(mechanism="EXTERNAL", initial_response=response)
+    # Whether the certificate may act as this identity is for the user to say.
+    asked = play.find(AuthenticationRequested)
+    assert (asked.mechanism, asked.username, asked.password) == ("EXTERNAL", identity, None)
+    play.engine.accept_authentication()
+    play << SaslOutcome(code=SaslCode.OK)
+    assert play.event(Authenticated).username == identity
+
+
+def test_external_that_is_not_utf_8(script):
+    play = script(sasl_mechanisms=["EXTERNAL"])
+    play >> SASL_HEADER
+    play.take()
+    play >> SaslInit(mechanism="EXTERNAL", initial_response=b"\xff")
+    refused(play, SaslCode.SYS_PERM)
+
+
+# -- frames ------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("5.3.1")
+def test_what_a_sasl_frame_ignores(server):
+    init = encoded(PLAIN)[8:]
+    server >> frame(b"\xff" * 8 + init, type=1, doff=4, channel=0xABCD)
+    assert server.event(AuthenticationRequested).username == "ann"
+
+
+@pytest.mark.spec("5.3.1")
+def test_token_in_place_of_a_password(server):
+    # More than 512 bytes: servers and clients of today exchange such things, and so do we.
+    token = b"t" * 2000
+    server >> SaslInit(mechanism="PLAIN", initial_response=b"\0ann\0" + token)
+    assert server.event(AuthenticationRequested).password == token.decode()
+
+
+@pytest.mark.spec("5.3.1")
+def test_frames_of_ours_have_a_bare_header(script):
+    play = script(sasl_mechanisms=["PLAIN"])
+    play.engine.receive_data(SASL_HEADER, play.now)
+    output = play.engine.data_to_send()
+    assert output[8 + 4 : 8 + 8] == b"\x02\x01\x00\x00"

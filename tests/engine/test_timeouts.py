@@ -99,6 +99,17 @@ def test_no_keepalive_for_a_peer_without_a_time_out(script, idle):
 
 
 @pytest.mark.spec("2.4.1")
+def test_no_keepalive_before_the_peers_open(script):
+    # We have opened; until the peer says so, nobody knows of a time-out.
+    play = script(initiator=True)
+    play.engine.open()
+    play << AMQP_HEADER << Open
+    play >> AMQP_HEADER
+    assert play.engine.next_deadline() == play.now + 10.0
+    play.tick(9.9).quiet()
+
+
+@pytest.mark.spec("2.4.1")
 def test_no_keepalive_before_our_open(script):
     play = script()
     play >> AMQP_HEADER << AMQP_HEADER
@@ -216,3 +227,95 @@ def test_peer_that_speaks_is_not_silent(script):
         play.tick(0.9)
         play >> on(channel, peer_begin())
     assert session.mapped and play.engine.opened
+
+
+# -- time-outs that cannot be kept ------------------------------------------------------------
+
+
+@pytest.mark.spec("2.7.1")
+@pytest.mark.parametrize("idle", [1, 49])
+@pytest.mark.parametrize("initiator", [False, True])
+def test_idle_time_out_that_is_far_too_short(script, initiator, idle):
+    play = script(initiator=initiator)
+    if initiator:
+        play.engine.open()
+        play << AMQP_HEADER << Open
+        play >> AMQP_HEADER
+    else:
+        play >> AMQP_HEADER << AMQP_HEADER
+    play >> Open(container_id="peer", idle_time_out=idle)
+    *before, close = play.take()
+    assert [type(item.body) for item in before] == ([] if initiator else [Open])
+    assert close.body.error == condition("amqp:invalid-field")
+    assert f"{idle} ms" in close.body.error.description
+    assert "OpenReceived" not in play.names()
+    # Nothing is due but the end of the peer's time to answer.
+    assert play.engine.next_deadline() == play.now + 10.0
+
+
+@pytest.mark.spec("2.4.5")
+def test_shortest_idle_time_out_is_kept(script):
+    play = open_script(script(), idle_time_out=50)
+    last = play.now
+    looks = 0
+    while play.now < 1001.0:
+        due = play.engine.next_deadline()
+        assert due is not None
+        play.tick(due - play.now)
+        looks += 1
+        if play.take():
+            assert play.now - last <= 0.0251
+            last = play.now
+    # The timer never fires more often than 80 times a second, whatever the peer asks for.
+    assert looks <= 81
+
+
+@pytest.mark.spec("2.7.1")
+def test_announced_time_out_is_never_none_by_rounding(script):
+    play = script(idle_time_out=0.0001)
+    play >> AMQP_HEADER << AMQP_HEADER
+    play.engine.open()
+    play << like(Open, idle_time_out=1)
+
+
+@pytest.mark.spec("2.4.5")
+def test_end_that_was_away_too_long_says_so(script):
+    play = open_script(script(), idle_time_out=4000).tick(1.0)
+    # Nobody has called for twice what the peer asked for, which is all that it allows.
+    play.now += 8.0
+    play.engine.handle_timeout(play.now)
+    play << like(Close, error=condition("amqp:resource-limit-exceeded"))
+    play >> Close()
+    error = play.find(Terminated).error
+    assert isinstance(error, TransportError) and "busy" in str(error)
+
+
+@pytest.mark.spec("2.4.5")
+@pytest.mark.parametrize("sent", [False, True])
+def test_end_that_comes_back_in_time(script, sent):
+    play = open_script(script(), idle_time_out=4000).tick(1.0)
+    if sent:
+        play.engine.begin()
+        play << Begin
+    play.now += 100.0 if sent else 7.9
+    play.engine.handle_timeout(play.now)
+    play.take()
+    assert play.engine.opened
+
+
+# -- the time of our close --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_time_to_answer_a_close_counts_from_now(script, told):
+    play = open_script(script(close_timeout=3.0))
+    read = play.now
+    play.now += 60.0
+    if told:
+        play.engine.close(now=play.now)
+        assert play.engine.next_deadline() == play.now + 3.0
+    else:
+        # Without a clock the engine knows of no later time than that of its input.
+        play.engine.close()
+        assert play.engine.next_deadline() == read + 3.0
+    play << Close
