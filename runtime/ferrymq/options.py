@@ -34,9 +34,10 @@ class ConnectionOptions:
     hostname: str | None = None
     """The host we ask for; by default the one in the URL (AMQP 1.0 §2.7.1, §5.3.3.2)."""
 
-    sasl: SaslMechanism | Literal["auto"] | None = "auto"
-    """How to authenticate. ``"auto"``: PLAIN with the user name of the URL, ANONYMOUS without one.
-    None: no SASL layer."""
+    sasl: SaslMechanism | list[SaslMechanism] | Literal["auto"] | None = "auto"
+    """How to authenticate: a mechanism, or several in order of preference, of which the first that
+    the server offers is used and none but these. ``"auto"``: SCRAM, then PLAIN, with the user name
+    and password of the URL; ANONYMOUS without. None: no SASL layer."""
 
     ssl: _ssl.SSLContext | None = None
     """For amqps; by default a context that verifies the server with the system's authorities."""
@@ -59,7 +60,10 @@ class ConnectionOptions:
     properties: dict[str, object] | None = None
     offered_capabilities: list[str] | None = None
     desired_capabilities: list[str] | None = None
-    """Fields of our open (AMQP 1.0 §2.7.1)."""
+    """Fields of our open (AMQP 1.0 §2.7.1), for which it has 512 bytes in all."""
+
+    required_capabilities: list[str] | None = None
+    """Desired capabilities without which the connection is closed again."""
 
     reconnect: bool | ReconnectPolicy = False
     """Whether to connect again when the connection is lost; see `ReconnectPolicy`."""
@@ -70,7 +74,7 @@ class ConnectionArguments(TypedDict, total=False):
 
     container_id: str
     hostname: str | None
-    sasl: SaslMechanism | Literal["auto"] | None
+    sasl: SaslMechanism | list[SaslMechanism] | Literal["auto"] | None
     ssl: _ssl.SSLContext | None
     idle_time_out: float | None
     max_frame_size: int
@@ -80,6 +84,7 @@ class ConnectionArguments(TypedDict, total=False):
     properties: dict[str, object] | None
     offered_capabilities: list[str] | None
     desired_capabilities: list[str] | None
+    required_capabilities: list[str] | None
     reconnect: bool | ReconnectPolicy
 
 

@@ -12,7 +12,8 @@ import pytest
 
 import ferrymq
 from ferrymq import Message
-from ferrymq.engine import Plain, events
+from ferrymq.engine import Plain, Scram, events
+from ferrymq.engine.scram import ScramKeys
 from ferrymq_types.security import SaslCode
 from ferrymq_types.transport import Error
 from tests.client.peer import Peer
@@ -42,6 +43,71 @@ async def test_a_mechanism_can_be_given_or_left_out(peer: Peer) -> None:
     async with ferrymq.connect(peer.url, sasl=None):
         await peer.seen(events.OpenReceived, 2)
         assert peer.count(events.AuthenticationRequested) == 1
+
+
+@pytest.mark.spec("5.3.3.2")
+async def test_a_password_is_proved_where_the_server_can_check_proofs() -> None:
+    url_user = "user:pencil@localhost"
+    async with Peer(sasl_mechanisms=["PLAIN", "SCRAM-SHA-1", "SCRAM-SHA-256"]) as peer:
+        peer.on[events.ScramKeysRequested] = lambda c, e: c.engine.provide_scram_keys(
+            ScramKeys.derive(e.mechanism, "pencil")
+        )
+        async with ferrymq.connect(peer.url.replace("localhost", url_user)):
+            request = await peer.seen(events.AuthenticationRequested)
+            assert (request.mechanism, request.username) == ("SCRAM-SHA-256", "user")
+            assert request.password is None
+
+
+async def test_a_server_that_would_rather_have_the_password_does_not_get_it() -> None:
+    async with Peer(sasl_mechanisms=["PLAIN"]) as peer:
+        sasl = [Scram("SCRAM-SHA-256", "user", "pencil"), Scram("SCRAM-SHA-1", "user", "pencil")]
+        with pytest.raises(ferrymq.AuthenticationError, match="offers SASL PLAIN"):
+            await ferrymq.connect(peer.url, sasl=sasl)
+        assert peer.count(events.AuthenticationRequested) == 0
+
+
+@pytest.mark.spec("2.7.1")
+async def test_a_capability_that_cannot_be_done_without(peer: Peer) -> None:
+    with pytest.raises(ferrymq.AmqpError, match="flying, which is required"):
+        await ferrymq.connect(peer.url, required_capabilities=["flying"])
+
+
+@pytest.mark.spec("2.4.1")
+async def test_an_open_that_is_too_large(peer: Peer) -> None:
+    with pytest.raises(ValueError, match="512"):
+        await ferrymq.connect(peer.url, properties={"a": "x" * 512})
+
+
+@pytest.mark.spec("2.4.5")
+async def test_tcp_keeps_alive_too(peer: Peer) -> None:
+    async with ferrymq.connect(peer.url) as connection:
+        transport = connection._transport
+        assert transport is not None and transport._transport is not None
+        connected = transport._transport.get_extra_info("socket")
+        assert connected.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+
+
+@pytest.mark.spec("5.1")
+async def test_the_end_of_a_layer_is_read_to_the_end() -> None:
+    """A peer that still writes when we give up gets our last word, not a reset."""
+    received = asyncio.get_running_loop().create_future()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        header = await reader.readexactly(8)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n")
+        rest = await reader.read()
+        # We have been told that nothing more comes, and can still speak.
+        writer.write(b"x" * 100_000)
+        await writer.drain()
+        writer.close()
+        received.set_result(header + rest)
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(ferrymq.TransportError, match="protocol header"):
+            await ferrymq.connect(f"amqp://127.0.0.1:{port}", sasl=None)
+        assert (await received)[:8] == b"AMQP\x00\x01\x00\x00"
 
 
 async def test_wrong_credentials(peer: Peer) -> None:
@@ -213,12 +279,12 @@ class TestLogging:
     def test_a_password_in_the_clear_is_worth_a_warning(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
-        from ferrymq.aio.connect import mechanism
+        from ferrymq.aio.connect import mechanisms
         from ferrymq.options import ConnectionOptions
         from ferrymq.url import parse_url
 
         for host, warned in (("broker.example", True), ("127.0.0.1", False), ("[::1]", False)):
             caplog.clear()
-            mechanism(parse_url(f"amqp://me:secret@{host}"), ConnectionOptions())
+            mechanisms(parse_url(f"amqp://me:secret@{host}"), ConnectionOptions())
             assert ("unencrypted" in caplog.text) == warned
             assert "secret" not in caplog.text

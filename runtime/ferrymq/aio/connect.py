@@ -14,6 +14,7 @@ from ferrymq.aio.termini import ANONYMOUS_RELAY
 from ferrymq.aio.trace import FrameTrace
 from ferrymq.aio.transport import EngineTransport
 from ferrymq.engine.sasl import Anonymous, Plain, SaslMechanism
+from ferrymq.engine.scram import password_mechanisms
 from ferrymq.engine.settings import ConnectionSettings
 from ferrymq.errors import TransportError
 from ferrymq.options import ConnectionArguments, ConnectionOptions
@@ -75,15 +76,30 @@ def _merge(url: Url, arguments: ConnectionArguments) -> ConnectionOptions:
     return ConnectionOptions(**merged)
 
 
-def mechanism(url: Url, options: ConnectionOptions) -> SaslMechanism | None:
-    """The SASL mechanism to use; PLAIN in the clear to a distant host is worth a warning."""
-    if options.sasl != "auto":
-        return options.sasl
+def mechanisms(url: Url, options: ConnectionOptions) -> list[SaslMechanism]:
+    """The SASL mechanisms to use, in order of preference; none for no SASL layer.
+
+    For the user of a URL: SCRAM, by which the server learns no password, and PLAIN with a server
+    that has no SCRAM. Where anybody could listen that is worth a warning.
+    """
+    chosen = options.sasl
+    if chosen is None:
+        return []
+    if isinstance(chosen, SaslMechanism):
+        return [chosen]
+    if chosen != "auto":
+        return list(chosen)
     if url.username is None:
-        return Anonymous()
+        return [Anonymous()]
     if not url.secure and not _is_local(url.host):
-        LOGGER.warning("%s: the password is sent unencrypted; amqps:// would protect it", url)
-    return Plain(url.username, url.password or "")
+        LOGGER.warning(
+            "%s: a server without SCRAM gets the password unencrypted; amqps:// would protect it",
+            url,
+        )
+    if not url.password:
+        # There is nothing to prove.
+        return [Plain(url.username, "")]
+    return password_mechanisms(url.username, url.password)
 
 
 def _is_local(host: str) -> bool:
@@ -118,8 +134,9 @@ async def open_transport(connection: Connection) -> None:
         close_timeout=options.close_timeout,
         offered_capabilities=options.offered_capabilities,
         desired_capabilities=_desired(options.desired_capabilities),
+        required_capabilities=options.required_capabilities,
         properties=options.properties,
-        sasl=mechanism(url, options),
+        sasl=mechanisms(url, options),
     )
     transport = EngineTransport(
         settings, connection.on_event, connection.on_pass, FrameTrace.if_enabled(str(url))
