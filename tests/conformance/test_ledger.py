@@ -1,0 +1,315 @@
+"""The ledger is in order, its loader refuses mistakes, and no MUST is left without an answer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from tests.conformance import page, report, results
+from tests.conformance.__main__ import main
+from tests.conformance.ledger import (
+    CLAUSES,
+    ROOT,
+    Clause,
+    Ledger,
+    LedgerError,
+    Part,
+    Standing,
+    load,
+)
+from tests.conformance.results import Result
+
+GOOD = {
+    "id": '"core-2.4.1-1"',
+    "section": '"2.4.1"',
+    "level": '"MUST"',
+    "binds": '"both ends"',
+    "text": '"open comes first."',
+}
+
+
+def write(directory: Path, *entries: dict[str, str], head: str = 'title = "A part"') -> Path:
+    blocks = ["\n".join(f"{key} = {value}" for key, value in entry.items()) for entry in entries]
+    text = "\n".join([head, *(f"[[clause]]\n{block}" for block in blocks)])
+    (directory / "part.toml").write_text(text, "utf-8")
+    tests = directory / "tests" / "engine"
+    tests.mkdir(parents=True, exist_ok=True)
+    (tests / "test_open.py").write_text(
+        "def test_first(): pass\n"
+        "class TestOpen:\n    async def test_inside(self): pass\n"
+        "TestMachine = object\n",
+        "utf-8",
+    )
+    return directory
+
+
+def load_one(directory: Path, **changes: str) -> Clause:
+    [clause] = load(write(directory, GOOD | changes), directory).clauses
+    return clause
+
+
+# ── The ledger of this repository ────────────────────────────────────────────────────────────────
+
+
+def test_every_must_has_tests_or_a_reason() -> None:
+    missing = [c.id for c in load().clauses if c.binding and c.standing is Standing.OPEN]
+    assert missing == []
+
+
+def test_clauses_of_a_section_are_numbered_from_one_without_gaps() -> None:
+    numbers: dict[tuple[str, str], list[int]] = {}
+    for clause in load().clauses:
+        key = (clause.document, clause.section)
+        numbers.setdefault(key, []).append(int(clause.id.rpartition("-")[2]))
+    assert {key: found for key, found in numbers.items() if sorted(found) != found} == {}
+    assert {key for key, found in numbers.items() if found != [*range(1, len(found) + 1)]} == set()
+
+
+def test_the_page_is_that_of_the_ledger() -> None:
+    # The committed page is one of a run in which every test passed.
+    ledger = load()
+    written = (ROOT / "docs" / "conformance.md").read_text("utf-8")
+    assert written == page.render(
+        ledger, dict.fromkeys(ledger.tests, Result.PASSED)
+    ), "run `make conformance`"
+
+
+def test_no_must_is_deferred_without_a_word_on_what_happens_instead() -> None:
+    # A reason is a sentence, not a label.
+    short = [c.id for c in load().clauses if c.reason and len(c.reason.split()) < 5]
+    assert short == []
+
+
+def test_every_document_is_there() -> None:
+    assert {clause.document for clause in load().clauses} == {"core", "pairing", "broker"}
+    assert len(list(CLAUSES.glob("*.toml"))) == len(load().parts)
+
+
+# ── The loader ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_clause_is_read_whole(tmp_path: Path) -> None:
+    tests = '["tests/engine/test_open.py::test_first"]'
+    assert load_one(tmp_path, tests=tests) == Clause(
+        id="core-2.4.1-1",
+        section="2.4.1",
+        level="MUST",
+        binds="both ends",
+        text="open comes first.",
+        tests=("tests/engine/test_open.py::test_first",),
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "standing"),
+    [
+        ({}, Standing.OPEN),
+        ({"why_not": '"never"'}, Standing.NOT_APPLICABLE),
+        ({"not_yet": '"later"'}, Standing.NOT_YET),
+        (
+            {"not_yet": '"later"', "instead": '["tests/engine/test_open.py::test_first"]'},
+            Standing.NOT_YET,
+        ),
+        ({"tests": '["tests/engine/test_open.py::test_first"]'}, Standing.TESTED),
+        ({"tests": '["tests/engine/test_open.py::TestOpen::test_inside"]'}, Standing.TESTED),
+        ({"tests": '["tests/engine/test_open.py::TestMachine::runTest"]'}, Standing.TESTED),
+    ],
+)
+def test_standing(tmp_path: Path, changes: dict[str, str], standing: Standing) -> None:
+    assert load_one(tmp_path, **changes).standing is standing
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"test": '"x"'}, "test is not a key"),
+        ({"level": '"OUGHT"'}, "'OUGHT' is none of MUST"),
+        ({"binds": '"everybody"'}, "'everybody' is nobody"),
+        ({"id": '"core-2.4.1-0"'}, "the id has to be"),
+        ({"id": '"core-2.4.2-1"'}, "the id has to be <document>-2.4.1-<n>"),
+        ({"id": '"http-2.4.1-1"'}, "the id has to be"),
+        ({"text": '" padded"'}, "text has to be one line"),
+        ({"text": '""'}, "text has to be one line"),
+        ({"text": "1"}, "text has to be one line"),
+        ({"text": '"""two\nlines"""'}, "text has to be one line"),
+        ({"why_not": '""'}, "why_not has to be one line"),
+        ({"tests": "[]"}, "tests has to list one test"),
+        ({"tests": '"tests/engine/test_open.py::test_first"'}, "tests has to list one test"),
+        ({"tests": '["tests/engine/test_open.py"]'}, "is not tests/"),
+        ({"tests": '["tests/engine/test_open.py::test_first[x]"]'}, "is not tests/"),
+        ({"tests": '["tests/engine/test_open.py::test_second"]'}, "there is no test"),
+        ({"tests": '["tests/engine/test_open.py::TestOpen::test_first"]'}, "there is no test"),
+        ({"tests": '["tests/engine/test_gone.py::test_first"]'}, "there is no test"),
+        ({"tests": '["tests/engine/test_open.py::test_first"]*2'}, "part.toml"),
+        (
+            {"tests": '["tests/engine/test_open.py::test_first"]', "why_not": '"never"'},
+            "there can be tests or why_not, not both",
+        ),
+        ({"not_yet": '"later"', "why_not": '"never"'}, "why_not or not_yet, not both"),
+        (
+            {"instead": '["tests/engine/test_open.py::test_first"]'},
+            "instead goes with why_not or not_yet",
+        ),
+        ({"not_yet": '"later"', "instead": "[]"}, "instead has to list one test"),
+    ],
+)
+def test_mistakes_are_named(tmp_path: Path, changes: dict[str, str], message: str) -> None:
+    with pytest.raises(LedgerError) as caught:
+        load_one(tmp_path, **changes)
+    assert "part.toml" in str(caught.value)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("key", sorted(GOOD))
+def test_every_key_but_the_proof_is_required(tmp_path: Path, key: str) -> None:
+    entry = {name: value for name, value in GOOD.items() if name != key}
+    with pytest.raises(LedgerError, match=f"{key} is missing"):
+        load(write(tmp_path, entry), tmp_path)
+
+
+def test_a_test_named_twice_is_a_mistake(tmp_path: Path) -> None:
+    test = '"tests/engine/test_open.py::test_first"'
+    with pytest.raises(LedgerError, match="a test is named twice"):
+        load_one(tmp_path, tests=f"[{test}, {test}]")
+
+
+def test_an_id_is_used_once(tmp_path: Path) -> None:
+    with pytest.raises(LedgerError, match=r"core-2\.4\.1-1: there are two clauses"):
+        load(write(tmp_path, GOOD, GOOD), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("head", "message"),
+    [
+        ("", "title is missing"),
+        ('title = "A"\nauthor = "B"', "author is not a key"),
+        ('title = ""', "the title is empty"),
+    ],
+)
+def test_the_head_of_a_file_is_checked(tmp_path: Path, head: str, message: str) -> None:
+    with pytest.raises(LedgerError, match=message):
+        load(write(tmp_path, GOOD, head=head), tmp_path)
+
+
+def test_no_files_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(LedgerError, match="no clauses"):
+        load(tmp_path)
+
+
+# ── Results and the page ─────────────────────────────────────────────────────────────────────────
+
+
+def sample() -> Ledger:
+    def clause(n: int, level: str, **proof: object) -> Clause:
+        text = f"Rule {n} | or so."
+        return Clause(f"core-1.4-{n}", "1.4", level, "sender", text, **proof)  # type: ignore[arg-type]
+
+    clauses = (
+        clause(1, "MUST", tests=("t.py::test_a", "t.py::test_b")),
+        clause(2, "MUST", why_not="There is none."),
+        clause(3, "MAY"),
+    )
+    return Ledger((Part("part", "A part", clauses),))
+
+
+def test_parameters_are_folded_and_the_worst_counts() -> None:
+    recorded = {
+        "t.py::test_a[1]": "passed",
+        "t.py::test_a[2]": "failed",
+        "t.py::test_b": "passed",
+        "t.py::test_other": "failed",
+    }
+    assert results.gather(["t.py::test_a", "t.py::test_b", "t.py::test_c"], recorded) == {
+        "t.py::test_a": Result.FAILED,
+        "t.py::test_b": Result.PASSED,
+        "t.py::test_c": Result.SKIPPED,
+    }
+
+
+@pytest.mark.parametrize(
+    ("second", "expected"),
+    [
+        (Result.PASSED, Result.PASSED),
+        (Result.SKIPPED, Result.SKIPPED),
+        (Result.FAILED, Result.FAILED),
+    ],
+)
+def test_a_clause_passes_when_all_its_tests_do(second: Result, expected: Result) -> None:
+    found = {"t.py::test_a": Result.PASSED, "t.py::test_b": second}
+    states = [results.result_of(clause, found) for clause in sample().clauses]
+    assert states == [expected, Result.NOT_APPLICABLE, Result.OPEN]
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [(Result.PASSED, Result.NOT_YET), (Result.FAILED, Result.FAILED), (None, Result.SKIPPED)],
+)
+def test_what_is_said_to_happen_instead_has_to_happen(
+    found: Result | None, expected: Result
+) -> None:
+    test = "t.py::test_a"
+    clause = Clause(
+        "core-1.4-1", "1.4", "MUST", "sender", "A rule.", not_yet="Later.", instead=(test,)
+    )
+    assert results.result_of(clause, {} if found is None else {test: found}) is expected
+
+
+def test_a_clause_whose_test_never_ran_has_not_passed() -> None:
+    assert results.result_of(sample().clauses[0], {}) is Result.SKIPPED
+
+
+def test_pytest_outcomes_are_recorded(tmp_path: Path) -> None:
+    # The ledger's own runner on tests of this very file: one function, several parameters.
+    this = "tests/conformance/test_ledger.py"
+    names = [f"{this}::test_standing", f"{this}::test_no_files_is_a_mistake"]
+    assert results.run(names) == dict.fromkeys(names, Result.PASSED)
+
+
+def test_a_test_that_pytest_does_not_find_stops_the_run() -> None:
+    with pytest.raises(RuntimeError, match="could not run"):
+        results.run(["tests/conformance/test_ledger.py::test_that_nobody_wrote"])
+
+
+def test_the_page_shows_rule_proof_and_result() -> None:
+    text = page.render(sample(), {"t.py::test_a": Result.PASSED, "t.py::test_b": Result.PASSED})
+    assert (
+        "| core-1.4-1 | MUST | sender | Rule 1 \\| or so. "
+        "| `t.py::test_a`<br>`t.py::test_b` | passed |"
+    ) in text
+    assert "| There is none. | not applicable |" in text
+    assert "|  | **open** |" in text
+    assert "| A part | MUST | 2 | 1 | 1 | 0 | 0 | 0 |" in text
+    assert page.headline(sample(), {}).startswith(
+        "AMQP 1.0: 3 clauses: 1 skipped, 1 open, 1 not applicable"
+    )
+
+
+# ── The report ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_report_lists_what_is_open() -> None:
+    ledger = sample()
+    chosen = report.select(ledger, everything=False, levels=[], section="")
+    assert [clause.id for clause in chosen] == ["core-1.4-3"]
+    content = json.loads(report.as_json(ledger, chosen))
+    assert content["counts"]["MUST"] == {"not applicable": 1, "tested": 1}
+    assert content["clauses"][0]["standing"] == "open"
+    console = Console(record=True, width=120)
+    report.show(console, ledger, chosen)
+    assert "Rule 3" in console.export_text()
+
+
+def test_the_report_can_be_narrowed() -> None:
+    ledger = sample()
+    chosen = report.select(ledger, everything=True, levels=["MUST"], section="1")
+    assert [clause.id for clause in chosen] == ["core-1.4-1", "core-1.4-2"]
+    assert report.select(ledger, everything=True, levels=[], section="1.40") == []
+
+
+def test_the_command_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "--json", "--all", "--section", "2.6.13"]) == 0
+    clauses = json.loads(capsys.readouterr().out)["clauses"]
+    assert {clause["id"].rpartition("-")[0] for clause in clauses} == {"core-2.6.13"}
