@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from ferrymq.engine.events import DeliveryReceived, OutcomeReceived, SettlementReceived
+from ferrymq.engine.events import (
+    DeliveryReceived,
+    DetachReceived,
+    OutcomeReceived,
+    SettlementReceived,
+)
 from ferrymq.errors import EncodeError, LocalProtocolError
 from ferrymq_types.messaging import Accepted, Modified, Received, Rejected, Released
-from ferrymq_types.transport import Detach, Disposition, End, Error, Role
+from ferrymq_types.transport import Detach, Disposition, End, Error, Role, Transfer
 from tests.support.scenes import (
     MAX32,
     begin_script,
@@ -17,7 +22,7 @@ from tests.support.scenes import (
     sender_script,
     transfer,
 )
-from tests.support.script import like
+from tests.support.script import condition, like
 
 
 @pytest.fixture
@@ -323,12 +328,186 @@ def test_receiver_may_settle_before_it_has_all_frames(script):
     assert delivery.sent
 
 
-def test_deliveries_of_a_detached_link_are_not_told(play, session, sent):
+@pytest.mark.spec("2.7.6")
+def test_deliveries_of_a_closed_link_are_not_told(play, session, sent):
     link = sent[0].link
     link.detach()
     play << Detach
     play >> Disposition(role=Role.RECEIVER, first=0, last=9, settled=True, state=Accepted())
     assert play.events() == []
+
+
+@pytest.mark.spec("2.6.4", "2.7.6")
+@pytest.mark.parametrize("both", [False, True])
+def test_deliveries_of_a_detached_link_are_live(play, session, sent, both):
+    link = sent[0].link
+    link.detach(closed=False)
+    play << Detach
+    if both:
+        play >> Detach(handle=0)
+        play.event(DetachReceived)
+        assert session.links == {}
+    assert link.unsettled == {delivery.tag: delivery for delivery in sent}
+    play >> Disposition(role=Role.RECEIVER, first=0, last=1, settled=True, state=Accepted())
+    assert [e.delivery for e in play.events()] == sent[:2]
+    assert sent[0].remote_settled and sent[0].remote_state == Accepted()
+    # What is settled is no longer there to be resumed.
+    assert set(link.unsettled) == {delivery.tag for delivery in sent[2:]}
+    sent[2].settle(Released())
+    play << like(Disposition, role=Role.SENDER, first=2, settled=True, state=Released())
+    assert sent[2].tag not in link.unsettled
+
+
+@pytest.mark.spec("2.7.6")
+@pytest.mark.parametrize(
+    "detach",
+    [Detach(handle=0, closed=True), Detach(handle=0, error=Error(condition="amqp:not-found"))],
+    ids=["closed", "error"],
+)
+def test_deliveries_of_a_link_that_the_peer_ended_are_not_live(play, session, sent, detach):
+    link = sent[0].link
+    link.detach(closed=False)
+    play << Detach
+    play >> detach
+    play.event(DetachReceived)
+    if detach.closed:
+        # The close is confirmed (§2.6.6).
+        play.take()
+    assert session.outgoing.unsettled == {}
+    play >> Disposition(role=Role.RECEIVER, first=0, last=9, settled=True, state=Accepted())
+    assert play.events() == []
+
+
+@pytest.mark.spec("2.6.4", "2.7.6")
+def test_what_we_received_on_a_detached_link_is_live(play, session):
+    link = receiver_script(play, session)
+    one, two = receive(play, session, 2)
+    play.send(Detach(handle=0), Disposition(role=Role.SENDER, first=0, settled=True))
+    assert play.event(DetachReceived).closed is False
+    assert play.event(SettlementReceived).delivery is one
+    link.detach(closed=False)
+    play << Detach
+    assert link.unsettled == {two.tag: two}
+    two.settle(Accepted())
+    play << like(Disposition, role=Role.RECEIVER, first=1, settled=True, state=Accepted())
+    assert link.unsettled == {} and session.incoming.unsettled == {}
+
+
+def test_a_terminus_that_expires_forgets_its_deliveries(play, session, sent):
+    link = sent[0].link
+    link.detach(closed=False)
+    play << Detach
+    link.expire()
+    assert link.unsettled == {} and session.outgoing.unsettled == {}
+    play >> Disposition(role=Role.RECEIVER, first=0, last=9, settled=True, state=Accepted())
+    assert play.events() == []
+
+
+@pytest.mark.spec("2.6.5")
+def test_disposition_for_a_delivery_of_a_failed_link(play, session):
+    receiver_script(play, session, credit=1)
+    receive(play, session, 1)
+    play >> transfer(0, 1)
+    play << like(Detach, error=condition("amqp:link:transfer-limit-exceeded"))
+    play >> Disposition(role=Role.SENDER, first=0, settled=True)
+    play << like(End, error=condition("amqp:session:errant-link"))
+
+
+@pytest.mark.spec("2.6.5")
+def test_delivery_ids_of_a_failed_link_mean_nothing_once_it_is_gone(play, session):
+    receiver_script(play, session, credit=1)
+    receive(play, session, 1)
+    play >> transfer(0, 1)
+    play << Detach
+    play >> Detach(handle=0, closed=True)
+    play >> Disposition(role=Role.SENDER, first=0, settled=True)
+    play.quiet()
+    assert session.mapped
+
+
+# -- states of the sender -----------------------------------------------------------
+
+
+@pytest.mark.spec("2.6.12")
+def test_sender_states_an_outcome_and_settles_when_it_is_confirmed(play, session, sent):
+    sent[0].update(Released())
+    play << Disposition(role=Role.SENDER, first=0, last=0, settled=False, state=Released())
+    assert session.outgoing.unsettled[0] is sent[0] and not sent[0].settled
+    play >> Disposition(role=Role.RECEIVER, first=0, settled=False, state=Accepted())
+    assert play.event(OutcomeReceived).delivery.remote_state == Accepted()
+    # The outcome takes effect at the sender: its own counts.
+    sent[0].settle()
+    play << like(Disposition, role=Role.SENDER, first=0, settled=True, state=Released())
+
+
+@pytest.mark.spec("2.7.5")
+def test_our_final_state_cannot_be_altered(play, session, sent):
+    sent[0].update(Accepted())
+    play << Disposition
+    sent[0].update(Accepted())
+    play.quiet()
+    with pytest.raises(LocalProtocolError, match="outcome"):
+        sent[0].update(Released())
+    with pytest.raises(LocalProtocolError, match="outcome"):
+        sent[0].settle(Released())
+    play.quiet()
+    assert sent[0].state == Accepted() and not sent[0].settled
+
+
+def test_state_of_a_delivery_that_waits_for_the_window_goes_with_it(script):
+    play = open_script(script())
+    session = begin_script(play, incoming_window=0)
+    link = sender_script(play, session, credit=0)
+    play >> peer_flow(incoming_window=0, handle=0, delivery_count=0, link_credit=5)
+    play.events()
+    delivery = link.send(b"x")
+    delivery.update(Released())
+    play.quiet()
+    play >> peer_flow(incoming_window=5)
+    play << like(Transfer, state=Released(), settled=False)
+
+
+def test_nothing_is_told_of_what_is_settled(play, session, sent):
+    sent[0].settle(Accepted())
+    play << Disposition
+    sent[0].update(Released())
+    play >> Disposition(role=Role.RECEIVER, first=1, settled=True, state=Accepted())
+    sent[1].update(Released())
+    play.quiet()
+
+
+@pytest.mark.spec("2.7.5")
+def test_state_on_any_frame_counts(play, session):
+    receiver_script(play, session)
+    play >> transfer(0, 0, more=True, state=Modified(delivery_failed=True))
+    play >> transfer(0, None, None)
+    delivery = play.event(DeliveryReceived).delivery
+    assert delivery.remote_state == Modified(delivery_failed=True)
+
+
+@pytest.mark.spec("2.7.5")
+def test_the_peers_final_state_is_not_altered(play, session):
+    receiver_script(play, session)
+    play >> transfer(0, 0, more=True, state=Released())
+    play >> transfer(0, None, None, state=Accepted())
+    delivery = play.event(DeliveryReceived).delivery
+    assert delivery.remote_state == Released()
+    play >> Disposition(role=Role.SENDER, first=0, settled=False, state=Accepted())
+    assert play.event(SettlementReceived).delivery.remote_state == Released()
+
+
+@pytest.mark.spec("2.7.6")
+def test_disposition_for_a_delivery_that_is_still_coming(play, session):
+    receiver_script(play, session)
+    play >> transfer(0, 0, more=True)
+    play >> Disposition(role=Role.SENDER, first=0, settled=True, state=Released())
+    assert play.events() == []
+    play >> transfer(0, None, None)
+    delivery = play.event(DeliveryReceived).delivery
+    assert delivery.remote_settled and delivery.remote_state == Released()
+    assert session.incoming.unsettled == {}
+    delivery.settle(Accepted())
+    play.quiet()
 
 
 def test_dispositions_wait_for_the_output_to_be_taken(play, session):

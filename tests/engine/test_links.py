@@ -106,12 +106,81 @@ def test_one_name_in_both_directions(play, session):
     assert len(session.links) == 2
 
 
-@pytest.mark.spec("2.6.1")
-def test_one_name_on_two_sessions(play, session):
+@pytest.mark.spec("2.6.1", "2.5")
+def test_one_name_on_two_sessions_is_one_link(play, session):
     other = begin_script(play, 1)
     first = receiver_script(play, session, "same")
-    second = receiver_script(play, other, "same")
+    play >> on(1, peer_attach("same", 3, Role.SENDER))
+    # Names belong to the two containers: the link has moved.
+    play << like(Detach, handle=0, error=condition("amqp:link:stolen"))
+    assert play.event(LinkFailed).link is first
+    second = play.event(AttachReceived).link
+    second.accept()
+    play << on(1, like(Attach, name="same"))
+    assert second.usable and not first.usable
+    play >> transfer(0, 0) >> Detach(handle=0)
+    assert play.event(DetachReceived).link is first
+    assert (session.links, other.links) == ({}, {("same", False): second})
+    assert play.engine.channels.links == {("same", False): second}
+
+
+@pytest.mark.spec("2.6.1")
+def test_names_of_the_other_direction_are_others(play, session):
+    other = begin_script(play, 1)
+    first = receiver_script(play, session, "same")
+    second = sender_script(play, other, "same")
     assert first.usable and second.usable
+
+
+@pytest.mark.spec("2.5")
+def test_we_attach_no_name_twice_either(play, session):
+    other = begin_script(play, 1)
+    sender_script(play, session, "same")
+    with pytest.raises(LocalProtocolError, match="attached already"):
+        other.attach_sender("same", target=None)
+    play.quiet()
+
+
+@pytest.mark.spec("2.6.1")
+def test_a_name_is_free_when_its_session_is_gone(play, session):
+    other = begin_script(play, 1)
+    receiver_script(play, session, "same")
+    play >> End()
+    session.end()
+    play << End
+    play.events()
+    play >> on(1, peer_attach("same", 0, Role.SENDER))
+    play.event(AttachReceived).link.accept()
+    play << on(1, Attach)
+    assert len(other.links) == 1
+
+
+@pytest.mark.spec("2.6.1")
+def test_a_stolen_link_that_cannot_be_answered_costs_its_own_session(script):
+    play = open_script(script())
+    session = begin_script(play, handle_max=0)
+    other = begin_script(play, 1)
+    receiver_script(play, session, "a")
+    play >> peer_attach("b", 1, Role.SENDER)
+    play.event(AttachReceived)
+    play >> on(1, peer_attach("b", 0, Role.SENDER))
+    play << like(End, error=condition("amqp:resource-limit-exceeded"))
+    play.find(AttachReceived).link.accept()
+    play << on(1, Attach)
+    assert other.mapped and not session.mapped
+
+
+@pytest.mark.spec("2.6.4")
+def test_we_detach_and_attach_again_without_waiting(play, session):
+    old = sender_script(play, session, "a")
+    old.detach(closed=False)
+    new = session.attach_sender("a", target=Target(address="other"))
+    play << Detach << like(Attach, name="a", handle=1)
+    play >> Detach(handle=0)
+    assert play.event(DetachReceived).link is old
+    play >> peer_attach("a", 0, Role.RECEIVER, target=Target(address="other"))
+    assert play.event(AttachReceived).link is new
+    assert new.usable and session.links == {("a", True): new}
 
 
 def test_links_of_both_sides_with_one_name_are_one_link(play, session):

@@ -7,6 +7,7 @@ import pytest
 from ferrymq.engine.events import DetachReceived
 from ferrymq.errors import EncodeError, LocalProtocolError, Scope
 from ferrymq_types.messaging import Modified, Received
+from ferrymq_types.transactions import TransactionalState
 from ferrymq_types.transport import Detach, Transfer
 from tests.support.scenes import begin_script, open_script, peer_flow, sender_script
 from tests.support.script import encoded, like, on
@@ -81,8 +82,20 @@ def test_delivery_ids_run_through_all_links_of_a_session(play, session):
 
 def test_state_goes_with_the_transfer(play, session):
     link = sender_script(play, session)
-    link.send(b"", state=Received(section_number=1, section_offset=2))
-    play << like(Transfer, state=Received(section_number=1, section_offset=2))
+    link.send(b"", state=TransactionalState(txn_id=b"t"))
+    play << like(Transfer, state=TransactionalState(txn_id=b"t"))
+
+
+@pytest.mark.spec("3.4.1")
+def test_received_is_stated_only_where_a_delivery_is_resumed(play, session):
+    link = sender_script(play, session)
+    with pytest.raises(LocalProtocolError, match="received"):
+        link.send(b"", state=Received(section_number=1, section_offset=2))
+    delivery = link.send(b"")
+    play << Transfer
+    with pytest.raises(LocalProtocolError, match="received"):
+        delivery.update(Received(section_number=0, section_offset=0))
+    play.quiet()
 
 
 # -- refused, with nothing sent and nothing changed -----------------------------------

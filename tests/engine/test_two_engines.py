@@ -109,9 +109,11 @@ class TwoEngines(RuleBasedStateMachine):
         engines[0].open()
         self.wire.drain(Random(0))
         # Where most things happen; more of everything may follow.
-        for engine in engines:
+        for side, engine in enumerate(engines):
             session = engine.begin()
-            for name, mode in (("a", ReceiverSettleMode.FIRST), ("b", ReceiverSettleMode.SECOND)):
+            for letter, mode in (("a", ReceiverSettleMode.FIRST), ("b", ReceiverSettleMode.SECOND)):
+                # Names are unique between the containers: each side has its own.
+                name = f"{letter}{side}"
                 session.attach_sender(name, target=Target(address="q"), rcv_settle_mode=mode)
                 session.attach_receiver(
                     name, source=Source(address="q"), rcv_settle_mode=mode
@@ -205,7 +207,8 @@ class TwoEngines(RuleBasedStateMachine):
         rcv: ReceiverSettleMode,
     ) -> None:
         session = self.session(side, pick)
-        if session is None or (name, sends) in session.links:
+        name = f"{name}{side}"
+        if session is None or (name, sends) in session.connection.channels.links:
             return
         if sends:
             session.attach_sender(

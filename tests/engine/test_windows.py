@@ -283,13 +283,31 @@ def test_an_acknowledgement_of_what_was_never_sent_opens_no_endless_window(scrip
 def test_echo_of_a_session_flow(script):
     play = open_script(script(incoming_window=10))
     session = begin_script(play, next_outgoing_id=7)
-    play >> peer_flow(echo=True)
+    play >> peer_flow(next_outgoing_id=7, echo=True)
     play << Flow(
         next_incoming_id=7, incoming_window=10, next_outgoing_id=0, outgoing_window=0x7FFFFFFF
     )
-    play >> peer_flow()
+    play >> peer_flow(next_outgoing_id=7)
     play.quiet()
     assert session.mapped
+
+
+@pytest.mark.spec("2.5.6")
+def test_a_flow_tells_what_the_peer_will_send_next_and_how_much(script):
+    play = open_script(script())
+    session = begin_script(play, next_outgoing_id=7, outgoing_window=50)
+    incoming = session.incoming
+    assert (incoming.next_id, incoming.remote_outgoing_window) == (7, 50)
+    receiver_script(play, session)
+    play >> transfer(0, 0) >> transfer(0, 1)
+    assert (incoming.next_id, incoming.remote_outgoing_window) == (9, 48)
+    # Whatever we had reckoned, the flow counts, past the wrap too.
+    play >> peer_flow(next_outgoing_id=MAX32, outgoing_window=3)
+    assert (incoming.next_id, incoming.remote_outgoing_window) == (MAX32, 3)
+    play >> transfer(0, 2)
+    assert (incoming.next_id, incoming.remote_outgoing_window) == (0, 2)
+    play >> peer_flow(next_outgoing_id=0, outgoing_window=3, echo=True)
+    play << like(Flow, next_incoming_id=0)
 
 
 def test_session_flow_is_no_news(script):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import EllipsisType
 from typing import Any
 
 from ferrymq.engine import ReceiverLink, SenderLink, Session
@@ -59,9 +60,11 @@ def peer_flow(**fields: Any) -> Flow:
 
 
 def transfer(
-    handle: int, delivery_id: int | None, tag: bytes | None = b"tag", **fields: Any
+    handle: int, delivery_id: int | None, tag: bytes | EllipsisType | None = ..., **fields: Any
 ) -> Transfer:
-    """A transfer of the peer, unsettled unless it is said otherwise."""
+    """A transfer of the peer, unsettled unless it is said otherwise, with a tag of its own."""
+    if isinstance(tag, EllipsisType):
+        tag = b"tag" if not delivery_id else b"tag%d" % delivery_id
     return Transfer(handle=handle, delivery_id=delivery_id, delivery_tag=tag, **fields)
 
 

@@ -7,7 +7,7 @@ from typing import Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from ferrymq.errors import RemoteProtocolError
+from ferrymq.errors import RemoteProtocolError, Scope
 from ferrymq_types.transport import Error
 
 # With its condition and the frame around it this fits the smallest maximum frame size, 512
@@ -28,6 +28,15 @@ def _cut(description: str) -> str:
 def answer_to(error: RemoteProtocolError) -> Error:
     """What the peer did wrong, its description cut to `MAX_DESCRIPTION` bytes."""
     return Error(condition=error.condition, description=_cut(error.description))
+
+
+def errant_link(name: str, what: str) -> RemoteProtocolError:
+    """The error for input that concerns a link which failed (AMQP 1.0 §2.6.5)."""
+    return RemoteProtocolError(
+        "amqp:session:errant-link",
+        f"{what} on link {name!r}, which was detached for an error",
+        Scope.SESSION,
+    )
 
 
 def fitting(error: Error | None, max_frame_size: i64) -> Error | None:

@@ -11,6 +11,7 @@ from ferrymq.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
     from ferrymq.engine.connection import Connection
+    from ferrymq.engine.link import Link
     from ferrymq_types.transport import Begin
 
 
@@ -18,11 +19,14 @@ if TYPE_CHECKING:
 class Channels:
     """Two maps, for the two directions number their channels independently."""
 
-    __slots__ = ("by_remote", "by_local")
+    __slots__ = ("by_remote", "by_local", "links")
 
     def __init__(self) -> None:
         self.by_remote: dict[int, Session] = {}
         self.by_local: dict[int, Session] = {}
+        # Every link that is not detached on both sides, by (name, we are the sender): a name
+        # stands for one link, whatever the session (AMQP 1.0 §2.6.1).
+        self.links: dict[tuple[str, bool], Link] = {}
 
     def allocate(self, session: Session, limit: i64) -> bool:
         """Give the session the lowest free channel; false when all up to `limit` are in use."""
@@ -95,4 +99,5 @@ class Channels:
         sessions = list(self.by_local.values())
         self.by_local.clear()
         self.by_remote.clear()
+        self.links.clear()
         return sessions

@@ -45,6 +45,15 @@ class OutgoingDelivery:
         self.sent = False
         self.context: object = None
 
+    def update(self, state: DeliveryState) -> None:
+        """Tell the receiver the state of the delivery without settling it.
+
+        A sender that comes to an outcome of its own accord states it so, and settles when the
+        receiver has confirmed it (AMQP 1.0 §2.6.12). Does nothing when the delivery is settled
+        at either end. Raises `LocalProtocolError` if another outcome has been stated before.
+        """
+        self.link.update(self, state)
+
     def settle(self, state: DeliveryState | None = None) -> None:
         """Settle the delivery, telling the receiver `state` (by default what it told us).
 
@@ -76,6 +85,7 @@ class IncomingDelivery:
         "complete",
         "second",
         "ignored",
+        "resumed",
         "_chunks",
         "_received",
     )
@@ -97,6 +107,8 @@ class IncomingDelivery:
         self.second = False
         # A resumed delivery that we do not know: it is passed over.
         self.ignored = False
+        # Whether the sender has resumed it on the link as it is now.
+        self.resumed = False
         self._chunks: list[bytes] | None = None
         self._received: i64 = 0
 
@@ -104,6 +116,17 @@ class IncomingDelivery:
         """The bytes of the message that have arrived so far."""
         chunks = self._chunks
         return self.payload if chunks is None else b"".join(chunks)
+
+    def _add(self, payload: bytes) -> None:
+        chunks = self._chunks
+        if chunks is None:
+            self._chunks = [payload]
+        else:
+            chunks.append(payload)
+
+    def _join(self) -> None:
+        self.payload = self.data()
+        self._chunks = None
 
     def settle(self, state: DeliveryState | None) -> None:
         """Give the delivery its outcome and settle it.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64
 
+from ferrymq.engine.answers import errant_link
 from ferrymq.engine.delivery import IncomingDelivery
 from ferrymq.engine.dispositions import PendingDisposition, joinable, live_ids
 from ferrymq.engine.events import (
@@ -21,7 +22,7 @@ from ferrymq.engine.events import (
 )
 from ferrymq.engine.resumption import is_outcome
 from ferrymq.errors import RemoteProtocolError, Scope
-from ferrymq_types.transport import Disposition, ReceiverSettleMode, Role, Transfer
+from ferrymq_types.transport import Disposition, Flow, ReceiverSettleMode, Role, Transfer
 
 if TYPE_CHECKING:
     from ferrymq.engine.link import Link
@@ -34,7 +35,16 @@ if TYPE_CHECKING:
 class IncomingHalf:
     """What a session receives. `unsettled`: the peer's unsettled deliveries, by delivery-id."""
 
-    __slots__ = ("session", "unsettled", "next_id", "window", "_max_window", "_pending")
+    __slots__ = (
+        "session",
+        "unsettled",
+        "next_id",
+        "window",
+        "remote_outgoing_window",
+        "_max_window",
+        "_pending",
+        "_errant",
+    )
 
     def __init__(self, session: Session, window: i64) -> None:
         self.session = session
@@ -42,8 +52,12 @@ class IncomingHalf:
         # next-incoming-id: the transfer-id expected next.
         self.next_id: i64 = 0
         self.window: i64 = window
+        # What the peer says it can send; it shrinks with what it has sent (AMQP 1.0 §2.5.6).
+        self.remote_outgoing_window: i64 = 0
         self._max_window: i64 = window
         self._pending = PendingDisposition()
+        # Unsettled deliveries of links that failed: to refer to them is an error.
+        self._errant: dict[int, ReceiverLink] = {}
 
     # -- transfers -----------------------------------------------------------
 
@@ -52,25 +66,23 @@ class IncomingHalf:
         partial = link.partial
         if partial is None:
             partial = self._first_frame(transfer, link)
-            if link.resumption is not None:
-                partial = self._resumed(transfer, link, partial)
         else:
             self._expect_continuation(transfer, link, partial)
+        state = transfer.state
+        if state is not None and not is_outcome(partial.remote_state):
+            # What is final stays (AMQP 1.0 §2.7.5).
+            partial.remote_state = state
         if transfer.aborted:
-            link.partial = None
-            link._count_delivery()
-            if not partial.ignored:
-                partial.remote_settled = True
-                self.session.connection._emit(DeliveryAborted(link, partial))
-            if link.drain:
-                self._check_drained(link)
+            self._on_abort(link, partial)
             return
         if transfer.settled:
+            if link.never_settled and not partial.resumed:
+                raise _mode_broken(link, partial, "settled")
             # Settled on any frame settles the whole delivery (AMQP 1.0 §2.7.5).
             partial.remote_settled = True
-        resumption = link.resumption
-        if resumption is not None:
-            payload = resumption.unseen(partial, payload)
+        if partial.resumed:
+            resumption = link.resumption
+            payload = b"" if resumption is None else resumption.unseen(partial, payload)
         limit: i64 = link.max_message_size
         partial._received += len(payload)
         if limit != 0 and partial._received > limit:
@@ -81,52 +93,71 @@ class IncomingHalf:
                 Scope.LINK,
             )
         if transfer.more:
-            link.partial = partial
-            chunks = partial._chunks
-            if chunks is None:
-                partial._chunks = [payload]
-            else:
-                chunks.append(payload)
+            if link.partial is None:
+                link.partial = partial
+                if not partial.remote_settled and not partial.ignored:
+                    # The sender may tell the state of a delivery that is not complete (§2.7.6).
+                    self.unsettled[partial.id] = partial
+            if not partial.complete:
+                partial._add(payload)
             return
-        chunks = partial._chunks
-        if chunks is None:
-            partial.payload = payload
-        else:
-            chunks.append(payload)
-            partial.payload = b"".join(chunks)
-            partial._chunks = None
-            link.partial = None
-        state = transfer.state
-        if state is not None:
-            partial.remote_state = state
+        link.partial = None
+        if not partial.complete:
+            if partial._chunks is None:
+                partial.payload = payload
+            else:
+                partial._add(payload)
+                partial._join()
         link._count_delivery()
         if not partial.ignored:
-            self._check_settled(link, partial)
-            if partial.complete:
-                self._taken_up(link, partial)
-            else:
-                if not partial.remote_settled:
-                    self.unsettled[partial.id] = partial
-                partial.complete = True
-                self.session.connection._emit(DeliveryReceived(link, partial))
+            self._on_last_frame(link, partial)
         if link.drain:
             self._check_drained(link)
 
-    def _taken_up(self, link: ReceiverLink, delivery: IncomingDelivery) -> None:
+    def _on_last_frame(self, link: ReceiverLink, delivery: IncomingDelivery) -> None:
+        if delivery.remote_settled:
+            self.unsettled.pop(delivery.id, None)
+            link._forget_tag(delivery.tag)
+        elif link.always_settled:
+            raise _mode_broken(link, delivery, "unsettled")
+        else:
+            self.unsettled[delivery.id] = delivery
+        if delivery.complete:
+            self._on_taken_up(delivery)
+        else:
+            delivery.complete = True
+            self.session.connection._emit(DeliveryReceived(link, delivery))
+
+    def _on_taken_up(self, delivery: IncomingDelivery) -> None:
         """The sender has resumed a delivery that had arrived before: only its state is news.
 
         Its user may have decided on it between the attach and now, when there was no delivery-id
         to say it with.
         """
         state = delivery.state
-        if not delivery.remote_settled:
-            if delivery.settled:
-                self.queue_disposition(delivery.id, state, True)
-                return
-            self.unsettled[delivery.id] = delivery
-            if state is not None and not is_outcome(delivery.remote_state):
-                self.queue_disposition(delivery.id, state, False)
+        if delivery.remote_settled:
+            delivery.settled = True
+        elif delivery.settled:
+            del self.unsettled[delivery.id]
+            delivery.link._forget(delivery)
+            self.queue_disposition(delivery.id, state, True)
+            return
+        elif state is not None and not is_outcome(delivery.remote_state):
+            self.queue_disposition(delivery.id, state, False)
         self.session.connection._emit(SettlementReceived(delivery))
+
+    def _on_abort(self, link: ReceiverLink, delivery: IncomingDelivery) -> None:
+        """The sender gave the delivery up, which settles it at both ends (AMQP 1.0 §2.7.5)."""
+        link.partial = None
+        link._count_delivery()
+        if not delivery.ignored:
+            self.unsettled.pop(delivery.id, None)
+            link._forget_tag(delivery.tag)
+            delivery.remote_settled = True
+            delivery.settled = True
+            self.session.connection._emit(DeliveryAborted(link, delivery))
+        if link.drain:
+            self._check_drained(link)
 
     def _expect_continuation(
         self, transfer: Transfer, link: ReceiverLink, partial: IncomingDelivery
@@ -151,31 +182,19 @@ class IncomingHalf:
     def _resumed(
         self, transfer: Transfer, link: ReceiverLink, fresh: IncomingDelivery
     ) -> IncomingDelivery:
-        """The delivery a first frame on a resumed link belongs to (AMQP 1.0 §2.6.13)."""
+        """The delivery that the sender resumes (AMQP 1.0 §2.6.13)."""
         resumption = link.resumption
-        if resumption is None:
-            return fresh
-        # The delivery before may have ended early: aborted, or known already.
-        resumption.skip = 0
-        if not transfer.resume:
-            if not resumption.complete:
-                raise RemoteProtocolError(
-                    "amqp:not-allowed",
-                    f"new delivery {fresh.id} on link {link.name!r}, whose unsettled map was "
-                    f"incomplete",
-                    Scope.LINK,
-                )
-            return fresh
-        known = resumption.take_up(fresh.tag, fresh.id, transfer.state)
+        known: IncomingDelivery | None = None
+        if resumption is not None:
+            known = resumption.take_up(fresh.tag, fresh.id, transfer.state)
         if known is None:
+            fresh.resumed = True
             fresh.ignored = True
             return fresh
+        # The settle mode is that of this transfer, not of the one before (AMQP 1.0 §2.7.5).
+        known.second = fresh.second
+        known.resumed = True
         return known
-
-    def _check_settled(self, link: ReceiverLink, delivery: IncomingDelivery) -> None:
-        """Raise `RemoteProtocolError` if a delivery on a link of mode settled is not."""
-        if link.always_settled and not delivery.remote_settled:
-            raise _mode_broken(link, delivery, "unsettled")
 
     def _check_drained(self, link: ReceiverLink) -> None:
         """A drain is over as soon as deliveries have used up the credit."""
@@ -213,9 +232,6 @@ class IncomingHalf:
             )
         message_format = transfer.message_format
         delivery = IncomingDelivery(link, id, tag, 0 if message_format is None else message_format)
-        if link.never_settled and transfer.settled and not transfer.resume:
-            # The mode is about how deliveries begin, not how they end (AMQP 1.0 §2.8.2).
-            raise _mode_broken(link, delivery, "settled")
         delivery.second = link.settles_second
         mode = transfer.rcv_settle_mode
         if mode is not None and not transfer.settled:
@@ -227,6 +243,22 @@ class IncomingHalf:
                     f"which has first",
                     Scope.LINK,
                 )
+        if transfer.resume:
+            return self._resumed(transfer, link, delivery)
+        resumption = link.resumption
+        if resumption is not None and not resumption.complete:
+            raise RemoteProtocolError(
+                "amqp:not-allowed",
+                f"new delivery {id} on link {link.name!r}, whose unsettled map was incomplete",
+                Scope.LINK,
+            )
+        if not transfer.settled and not link._claim_tag(tag):
+            raise RemoteProtocolError(
+                "amqp:not-allowed",
+                f"delivery {id} on link {link.name!r} has the tag {tag!r} of another delivery "
+                f"that is not settled",
+                Scope.LINK,
+            )
         return delivery
 
     def count_frame(self) -> None:
@@ -238,9 +270,15 @@ class IncomingHalf:
                 Scope.SESSION,
             )
         self.window -= 1
+        self.remote_outgoing_window -= 1
         self.next_id = (self.next_id + 1) & 0xFFFFFFFF
         if self.window * 2 <= self._max_window:
             self.session.connection._touch(self.session)
+
+    def on_flow(self, flow: Flow) -> None:
+        """Take over what the peer says of its sending half (AMQP 1.0 §2.5.6)."""
+        self.next_id = flow.next_outgoing_id
+        self.remote_outgoing_window = flow.outgoing_window
 
     def flush_window(self) -> None:
         """Open the window again when it is half used."""
@@ -289,30 +327,60 @@ class IncomingHalf:
         """The sender told us the state of a range of its deliveries."""
         first = disposition.first
         last = disposition.last
-        for id in live_ids(self.unsettled, first, first if last is None else last):
+        if last is None:
+            last = first
+        if self._errant:
+            for id in live_ids(self._errant, first, last):
+                raise errant_link(self._errant[id].name, f"disposition of delivery {id}")
+        for id in live_ids(self.unsettled, first, last):
             delivery = self.unsettled[id]
             state = disposition.state
-            if state is not None:
+            if state is not None and not is_outcome(delivery.remote_state):
                 delivery.remote_state = state
             if disposition.settled:
                 delivery.remote_settled = True
-                delivery.settled = True
+                # What is still arriving the receiver has yet to deal with.
+                delivery.settled = delivery.complete
                 del self.unsettled[id]
-            self.session.connection._emit(SettlementReceived(delivery))
+                delivery.link._forget(delivery)
+            if delivery.complete:
+                self.session.connection._emit(SettlementReceived(delivery))
 
     # -- endings ---------------------------------------------------------------
 
-    def forget(self, link: Link) -> None:
-        """The link is going: its deliveries are no longer ours to settle."""
-        for delivery in [d for d in self.unsettled.values() if d.link is link]:
+    def drop(self, delivery: IncomingDelivery) -> None:
+        """The delivery is resumed elsewhere and has no delivery-id here any more."""
+        if self.unsettled.get(delivery.id) is delivery:
             del self.unsettled[delivery.id]
-            delivery.link.unsettled[delivery.tag] = delivery
+
+    def suspend(self, link: Link, live: bool) -> None:
+        """The link is going and keeps what it has unsettled.
+
+        While its session lasts, dispositions still reach these deliveries if they are `live`:
+        the link was neither closed nor detached with an error (AMQP 1.0 §2.7.6).
+        """
+        for delivery in [d for d in self.unsettled.values() if d.link is link]:
+            delivery.link._keep(delivery)
+            if not live:
+                del self.unsettled[delivery.id]
+
+    def disown(self, link: ReceiverLink) -> None:
+        """The link failed: from now on nothing may refer to its deliveries (AMQP 1.0 §2.6.5)."""
+        for delivery in self.unsettled.values():
+            if delivery.link is link:
+                self._errant[delivery.id] = link
+
+    def release(self, link: Link) -> None:
+        """The link is detached on both sides: its delivery-ids mean nothing any more."""
+        if self._errant:
+            self._errant = {id: k for id, k in self._errant.items() if k is not link}
 
     def clear(self) -> None:
         """The session is gone; each link keeps what it had unsettled."""
         for delivery in self.unsettled.values():
-            delivery.link.unsettled[delivery.tag] = delivery
+            delivery.link._keep(delivery)
         self.unsettled.clear()
+        self._errant.clear()
         self._pending.empty = True
 
 

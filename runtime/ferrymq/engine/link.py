@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
 
-from ferrymq.engine.answers import fitting
+from ferrymq.engine.answers import answer_to, fitting
+from ferrymq.engine.events import LinkFailed
+from ferrymq.engine.pairing import disagreement, is_paired
 from ferrymq.engine.states import LINK_TABLE, LinkInput, LinkState
-from ferrymq.errors import LocalProtocolError, Scope
+from ferrymq.errors import LocalProtocolError, RemoteProtocolError, Scope
 from ferrymq_types.transport import (
     Attach,
     Detach,
@@ -70,6 +72,8 @@ class Link:
         "failed",
         "remote_closed",
         "local_closed",
+        "paired",
+        "_live",
         "context",
     )
 
@@ -107,6 +111,10 @@ class Link:
         # Whether each side has closed the link, and not only detached it.
         self.local_closed = False
         self.remote_closed = False
+        # Whether our attach made it half of a pair (Link Pairing 1.0 §2.2.1).
+        self.paired = False
+        # Whether dispositions still reach its deliveries after a detach (AMQP 1.0 §2.7.6).
+        self._live = True
         self.context: object = None
 
     def __repr__(self) -> str:
@@ -126,7 +134,9 @@ class Link:
     ) -> None:
         """Answer the peer's attach. Termini left out are echoed as the peer gave them.
 
-        Does nothing when the link or its session is over. Raises
+        Does nothing when the link or its session is over. Unless it agrees with
+        the peer's attach about the property `paired`, the link is detached again
+        (Link Pairing 1.0 §2.2.1) and `LinkFailed` tells why. Raises
         `LocalProtocolError` if the link was answered already or its session was not.
         """
         remote = self.remote_attach
@@ -138,6 +148,11 @@ class Link:
         self.target = target if target is not None else remote.target
         self.max_message_size = max_message_size
         self._send_attach(properties, offered_capabilities, None)
+        problem = disagreement(self, remote)
+        if problem is not None:
+            error = RemoteProtocolError("amqp:precondition-failed", problem, Scope.LINK)
+            self.detach(closed=True, error=answer_to(error))
+            self.session.connection._emit(LinkFailed(self, error))
 
     def refuse(self, error: Error) -> None:
         """Refuse the peer's attach: a null terminus, then a closing detach (AMQP 1.0 §2.6.3).
@@ -218,6 +233,7 @@ class Link:
         )
         self._send_fitting(attach)
         session._take_handle(handle, self)
+        self.paired = is_paired(properties)
         self._transition(LinkInput.SEND_ATTACH)
         if self.state is LinkState.ATTACHED and self.remote_detached:
             # The peer's detach came before our attach; only our answer is missing.
@@ -256,9 +272,7 @@ class Link:
         self.local_detached = True
         self.local_closed = closed
         self._transition(LinkInput.SEND_DETACH)
-        session._forget_deliveries(self)
-        if self.state is LinkState.DETACHED:
-            session._release_link(self)
+        self._suspend(closed or error is not None)
 
     def _on_attach(self, attach: Attach) -> None:
         self.remote_attach = attach
@@ -278,13 +292,35 @@ class Link:
             self.delivery_count = attach.initial_delivery_count
         self._transition(LinkInput.RECV_ATTACH)
 
-    def _on_detach(self, closed: bool) -> None:
+    def _on_detach(self, closed: bool, failed: bool) -> None:
         self.remote_detached = True
         self.remote_closed = closed
         self._transition(LinkInput.RECV_DETACH)
-        self.session._forget_deliveries(self)
+        self._suspend(closed or failed)
+
+    def _suspend(self, over: bool) -> None:
+        """One side has detached; if the link is not `over`, its deliveries stay live."""
+        if over:
+            self._live = False
+        self.session._suspend_deliveries(self, self._live)
         if self.state is LinkState.DETACHED:
             self.session._release_link(self)
+
+    def expire(self) -> None:
+        """The local terminus is gone with the link, by its expiry policy (AMQP 1.0 §3.5.6).
+
+        What was unsettled when the link was detached is forgotten; without this call it can
+        still be settled while the session lasts, and be resumed.
+        """
+        self._live = False
+        self.session._suspend_deliveries(self, False)
+        self._clear_unsettled()
+
+    def _clear_unsettled(self) -> None:
+        """Forget what could be resumed."""
+
+    def _keep_unresumed(self) -> None:
+        """The link is going before all that it was to resume has been."""
 
     def _fill_flow(self, flow: Flow) -> None:
         """Put the state of the link into a flow; each role has its own."""
@@ -293,3 +329,4 @@ class Link:
         """The session is gone, and the link with it."""
         self.state = LinkState.DETACHED
         self.usable = False
+        self._keep_unresumed()

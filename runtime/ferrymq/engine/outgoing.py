@@ -58,6 +58,13 @@ class _Parked:
         self.resume = resume
         self.aborted = aborted
 
+    def release(self) -> None:
+        """It will not be sent: the link keeps it, unless it was settled."""
+        delivery = self.delivery
+        delivery.link.parked -= 1
+        if not delivery.settled:
+            delivery.link.unsettled[delivery.tag] = delivery
+
 
 @final
 class OutgoingHalf:
@@ -121,6 +128,7 @@ class OutgoingHalf:
         limit: i64 = connection.remote_max_frame_size
         total: i64 = len(payload)
         channel = self.session.channel
+        late = False
         while self.remote_window > 0:
             self.remote_window -= 1
             self.next_id = (self.next_id + 1) & 0xFFFFFFFF
@@ -132,14 +140,19 @@ class OutgoingHalf:
                 id = self._next_delivery_id
                 self._next_delivery_id = serial_add(id, 1)
                 delivery.id = id
-                if not delivery.settled:
+                settled = delivery.settled
+                if not settled:
                     self.unsettled[id] = delivery
+                elif delivery.link.never_settled and not resume:
+                    # Settled while it waited; in this mode that is said afterwards.
+                    settled = False
+                    late = True
                 transfer = Transfer(
                     handle=delivery.link.handle,
                     delivery_id=id,
                     delivery_tag=delivery.tag,
                     message_format=message_format,
-                    settled=delivery.settled,
+                    settled=settled,
                     state=state,
                     resume=resume,
                     aborted=aborted,
@@ -153,7 +166,11 @@ class OutgoingHalf:
             if rest <= room:
                 w.write(payload if offset == 0 else payload[offset:])
                 end_frame(w, mark)
+                if late:
+                    self.queue_disposition(delivery.id, delivery.state, True)
                 return -1
+            # Further frames say themselves that the delivery is settled.
+            late = False
             w.truncate(mark + 8)
             transfer.more = True
             encode_transfer(w, transfer)
@@ -162,6 +179,26 @@ class OutgoingHalf:
             end_frame(w, mark)
             offset += room
         return offset
+
+    def holds(self, link: Link, tag: bytes) -> bool:
+        """Whether an unsettled delivery of the link has the tag. Walks all of them."""
+        for delivery in self.unsettled.values():
+            if delivery.link is link and delivery.tag == tag:
+                return True
+        for parked in self._backlog:
+            delivery = parked.delivery
+            if delivery.link is link and delivery.tag == tag and not delivery.settled:
+                return True
+        return False
+
+    def restate(self, delivery: OutgoingDelivery, state: DeliveryState) -> None:
+        """Tell the receiver a new state of a delivery: with its first frame, if that waits yet."""
+        if delivery.id in self.unsettled and self.unsettled[delivery.id] is delivery:
+            self.queue_disposition(delivery.id, state, False)
+            return
+        for parked in self._backlog:
+            if parked.delivery is delivery:
+                parked.state = state
 
     def expect_room(self, state: DeliveryState) -> None:
         """Raise `LocalProtocolError` unless a transfer with the state fits into one frame."""
@@ -258,24 +295,34 @@ class OutgoingHalf:
         if disposition.settled:
             delivery.remote_settled = True
             del self.unsettled[delivery.id]
+            link = delivery.link
+            if link.own_tags is not None or not link.usable:
+                link._forget(delivery)
         self.session.connection._emit(OutcomeReceived(delivery))
 
     # -- endings ---------------------------------------------------------------
 
-    def forget(self, link: Link) -> None:
-        """The link is going: its deliveries are no longer ours to track.
+    def drop(self, delivery: OutgoingDelivery) -> None:
+        """The delivery is resumed elsewhere and has no delivery-id here any more."""
+        if self.unsettled.get(delivery.id) is delivery:
+            del self.unsettled[delivery.id]
 
-        A delivery of which only some frames have gone out is cut short by the
-        detach itself (AMQP 1.0 §2.6.14).
+    def suspend(self, link: Link, live: bool) -> None:
+        """The link is going and keeps what it has unsettled.
+
+        While its session lasts, dispositions still reach these deliveries if they are `live`:
+        the link was neither closed nor detached with an error (AMQP 1.0 §2.7.6). A delivery of
+        which only some frames have gone out is cut short by the detach itself (§2.6.14).
         """
         for delivery in [d for d in self.unsettled.values() if d.link is link]:
-            del self.unsettled[delivery.id]
             delivery.link.unsettled[delivery.tag] = delivery
+            if not live:
+                del self.unsettled[delivery.id]
         if self._backlog:
             for parked in self._backlog:
                 delivery = parked.delivery
-                if delivery.link is link and not delivery.settled:
-                    delivery.link.unsettled[delivery.tag] = delivery
+                if delivery.link is link:
+                    parked.release()
             self._backlog = deque([p for p in self._backlog if p.delivery.link is not link])
 
     def clear(self) -> None:
@@ -283,9 +330,7 @@ class OutgoingHalf:
         for delivery in self.unsettled.values():
             delivery.link.unsettled[delivery.tag] = delivery
         for parked in self._backlog:
-            delivery = parked.delivery
-            if not delivery.settled:
-                delivery.link.unsettled[delivery.tag] = delivery
+            parked.release()
         self.unsettled.clear()
         self._backlog.clear()
         self._pending.empty = True

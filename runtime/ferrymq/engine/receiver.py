@@ -11,7 +11,7 @@ from ferrymq.engine.link import Link, illegal
 from ferrymq.engine.resumption import ReceiverResumption, is_outcome
 from ferrymq.engine.serial import serial_diff
 from ferrymq.engine.states import LinkState
-from ferrymq_types.transport import Flow
+from ferrymq_types.transport import Attach, Flow
 
 if TYPE_CHECKING:
     from ferrymq.engine.session import Session
@@ -22,7 +22,15 @@ if TYPE_CHECKING:
 class ReceiverLink(Link):
     """The end of a link that receives. No message comes until credit is given."""
 
-    __slots__ = ("available", "partial", "allowance", "unsettled", "resumption")
+    __slots__ = (
+        "available",
+        "partial",
+        "allowance",
+        "unsettled",
+        "resumption",
+        "_tags",
+        "_highest_tag",
+    )
 
     def __init__(self, session: Session, name: str, initiated: bool) -> None:
         super().__init__(session, name, initiated, False)
@@ -34,6 +42,10 @@ class ReceiverLink(Link):
         # What was unsettled when the link was suspended or lost, by tag: for `resume_from`.
         self.unsettled: dict[bytes, IncomingDelivery] = {}
         self.resumption: ReceiverResumption | None = None
+        # Tags of unsettled deliveries; None as long as they come in rising order, which
+        # those of nearly all senders do: then none can come twice.
+        self._tags: set[bytes] | None = None
+        self._highest_tag: bytes = b""
 
     def resume_from(self, unsettled: dict[bytes, IncomingDelivery]) -> list[IncomingDelivery]:
         """Resume with these unsettled deliveries: to be called before `accept`.
@@ -43,7 +55,56 @@ class ReceiverLink(Link):
         """
         self.resumption = ReceiverResumption(self, unsettled)
         remote = self.remote_attach
-        return [] if remote is None else self.resumption.on_attach(remote)
+        return [] if remote is None else self._compare(remote)
+
+    def _compare(self, remote: Attach) -> list[IncomingDelivery]:
+        """Compare the sender's unsettled map with ours; what it has settled is returned."""
+        resumption = self.resumption
+        if resumption is None:
+            return []
+        settled = resumption.on_attach(remote)
+        self._tags = set(resumption.unsettled)
+        return settled
+
+    def _claim_tag(self, tag: bytes) -> bool:
+        """Take the tag for a new delivery; false if an unsettled one has it (§2.6.12)."""
+        tags = self._tags
+        if tags is None:
+            highest = self._highest_tag
+            size: i64 = len(tag)
+            highest_size: i64 = len(highest)
+            if size > highest_size or (size == highest_size and tag > highest):
+                self._highest_tag = tag
+                return True
+            tags = {d.tag for d in self.session.incoming.unsettled.values() if d.link is self}
+            self._tags = tags
+        if tag in tags:
+            return False
+        tags.add(tag)
+        return True
+
+    def _forget_tag(self, tag: bytes) -> None:
+        if self._tags is not None:
+            self._tags.discard(tag)
+
+    def _forget(self, delivery: IncomingDelivery) -> None:
+        """The delivery is settled: its tag is free, and there is nothing left to resume."""
+        self._forget_tag(delivery.tag)
+        self.unsettled.pop(delivery.tag, None)
+
+    def _keep(self, delivery: IncomingDelivery) -> None:
+        """The link is going: keep what there is to resume (AMQP 1.0 §3.4.6)."""
+        self.partial = None
+        if delivery.complete or delivery._received > 0:
+            self.unsettled[delivery.tag] = delivery
+
+    def _clear_unsettled(self) -> None:
+        self.unsettled.clear()
+
+    def _keep_unresumed(self) -> None:
+        self.partial = None
+        if self.resumption is not None:
+            self.unsettled.update(self.resumption.unsettled)
 
     def _unsettled_states(self) -> dict[object, object] | None:
         return None if self.resumption is None else self.resumption.states()
@@ -85,6 +146,8 @@ class ReceiverLink(Link):
             incoming.queue_disposition(delivery.id, state, settles)
             if settles:
                 del incoming.unsettled[delivery.id]
+        if settles and (self._tags is not None or not self.usable):
+            self._forget(delivery)
         delivery.state = state
         delivery.settled = settles or delivery.remote_settled
 

@@ -135,8 +135,11 @@ class SenderResumption:
         self.unsettled: dict[bytes, OutgoingDelivery] = {}
         for tag, delivery in unsettled.items():
             if not delivery.settled:
+                # Its old delivery-id means nothing to the new endpoint (AMQP 1.0 §2.6.13).
+                delivery.link.session.outgoing.drop(delivery)
                 delivery.link = link
                 delivery.id = -1
+                delivery.sent = False
                 self.unsettled[tag] = delivery
         self.complete = True
         self.remote: dict[bytes, DeliveryState | None] = {}
@@ -198,6 +201,8 @@ class SenderResumption:
             link._dispatch(delivery, b"", 0, message_format, None, True, True)
         if resolution is not Resolution.WAIT:
             del self.unsettled[delivery.tag]
+        if delivery.settled:
+            link._forget(delivery)
         return resolution
 
 
@@ -212,8 +217,11 @@ class ReceiverResumption:
         self.unsettled: dict[bytes, IncomingDelivery] = {}
         for tag, delivery in unsettled.items():
             if not delivery.settled:
+                # Its old delivery-id means nothing to the new endpoint (AMQP 1.0 §2.6.13).
+                delivery.link.session.incoming.drop(delivery)
                 delivery.link = link
                 delivery.id = -1
+                delivery.resumed = False
                 self.unsettled[tag] = delivery
         self.complete = True
         # Bytes of the delivery being resumed that are still to be passed over: we have them.
@@ -238,6 +246,7 @@ class ReceiverResumption:
             elif not attach.incomplete_unsettled:
                 # What only the receiver considers unsettled is settled.
                 delivery.remote_settled = True
+                delivery.settled = True
                 settled.append(delivery)
                 del self.unsettled[tag]
         return settled
@@ -264,7 +273,8 @@ class ReceiverResumption:
                 )
         self.skip = len(data) - start
         delivery._received = len(data)
-        delivery._chunks = [data]
+        if not delivery.complete:
+            delivery._chunks = [data]
         return delivery
 
     def unseen(self, delivery: IncomingDelivery, payload: bytes) -> bytes:

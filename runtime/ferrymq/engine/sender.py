@@ -8,9 +8,10 @@ from mypy_extensions import i64
 
 from ferrymq.engine.delivery import OutgoingDelivery
 from ferrymq.engine.link import Link, illegal
-from ferrymq.engine.resumption import Resolution, SenderResumption
+from ferrymq.engine.resumption import Resolution, SenderResumption, is_outcome
 from ferrymq.engine.serial import serial_add, serial_diff
 from ferrymq.errors import EncodeError, LocalProtocolError, Scope
+from ferrymq_types.messaging import Received
 from ferrymq_types.transport import Flow
 
 if TYPE_CHECKING:
@@ -26,7 +27,15 @@ class SenderLink(Link):
     the user says it could send beyond that, for the receiver to know.
     """
 
-    __slots__ = ("available", "flow_properties", "parked", "unsettled", "resumption", "_next_tag")
+    __slots__ = (
+        "available",
+        "flow_properties",
+        "parked",
+        "unsettled",
+        "resumption",
+        "own_tags",
+        "_next_tag",
+    )
 
     def __init__(self, session: Session, name: str, initiated: bool) -> None:
         super().__init__(session, name, initiated, True)
@@ -38,6 +47,8 @@ class SenderLink(Link):
         # What was unsettled when the link was suspended or lost, by tag: for `resume_from`.
         self.unsettled: dict[bytes, OutgoingDelivery] = {}
         self.resumption: SenderResumption | None = None
+        # Tags of unsettled deliveries that the engine did not make; most links have none.
+        self.own_tags: set[bytes] | None = None
         self._next_tag: i64 = 0
 
     def send(
@@ -56,7 +67,8 @@ class SenderLink(Link):
         wait in the session and follow by themselves.
 
         Raises `LocalProtocolError` when the link is not attached or has no
-        credit, or when the message is larger than the receiver takes;
+        credit, when an unsettled delivery has the tag (AMQP 1.0 §2.6.12) or
+        when the message is larger than the receiver takes;
         `EncodeError` for a tag of more than 32 bytes or a format of more than 32 bits.
         """
         self._expect_credit()
@@ -73,25 +85,67 @@ class SenderLink(Link):
                 f"takes at most {limit}",
                 Scope.LINK,
             )
-        if tag is None:
-            self._next_tag += 1
-            tag = int(self._next_tag & 0xFFFFFFFF).to_bytes(4, "big")
-        elif len(tag) > 32:
-            raise EncodeError("transfer.delivery-tag", f"{len(tag)} bytes; at most 32 are allowed")
+        if tag is not None:
+            self._expect_tag(tag)
         if not 0 <= message_format <= 0xFFFFFFFF:
             raise EncodeError("transfer.message-format", f"{message_format} is not a uint")
         if state is not None:
-            self.session.outgoing.expect_room(state)
+            self._expect_state(state)
         if self.always_settled:
             settled = True
         elif self.never_settled:
             settled = False
+        if tag is None:
+            tag = self._new_tag()
+        elif not settled:
+            self._own(tag)
         delivery = OutgoingDelivery(self, tag, settled)
         delivery.state = state
         self.credit -= 1
         self.delivery_count = serial_add(self.delivery_count, 1)
         self.session.outgoing.send(delivery, payload, 0, message_format, state, False, False)
         return delivery
+
+    def _expect_tag(self, tag: bytes) -> None:
+        if len(tag) > 32:
+            raise EncodeError("transfer.delivery-tag", f"{len(tag)} bytes; at most 32 are allowed")
+        own = self.own_tags
+        if (own is not None and tag in own) or (
+            # Perhaps one that the engine has made.
+            len(tag) == 4
+            and int.from_bytes(tag, "big") <= self._next_tag
+            and self.session.outgoing.holds(self, tag)
+        ):
+            raise LocalProtocolError(
+                "amqp:not-allowed",
+                f"delivery-tag {tag!r} on link {self.name!r} belongs to an unsettled delivery",
+                Scope.LINK,
+            )
+
+    def _own(self, tag: bytes) -> None:
+        if self.own_tags is None:
+            self.own_tags = {tag}
+        else:
+            self.own_tags.add(tag)
+
+    def _new_tag(self) -> bytes:
+        while True:
+            self._next_tag += 1
+            number: int = self._next_tag
+            tag = number.to_bytes(4 if number <= 0xFFFFFFFF else 8, "big")
+            if self.own_tags is None or tag not in self.own_tags:
+                return tag
+
+    def _forget(self, delivery: OutgoingDelivery) -> None:
+        """The delivery is settled: its tag is free, and there is nothing left to resume."""
+        if self.own_tags is not None:
+            self.own_tags.discard(delivery.tag)
+        self.unsettled.pop(delivery.tag, None)
+
+    def _expect_state(self, state: DeliveryState) -> None:
+        if isinstance(state, Received):
+            raise illegal("a sender states received only where it resumes a delivery")
+        self.session.outgoing.expect_room(state)
 
     def _expect_credit(self) -> None:
         if not self.usable:
@@ -110,6 +164,8 @@ class SenderLink(Link):
         The map may be empty; without this call the attach says that nothing is resumed.
         """
         self.resumption = SenderResumption(self, unsettled)
+        for tag in self.resumption.unsettled:
+            self._own(tag)
         remote = self.remote_attach
         if remote is not None:
             self.resumption.on_attach(remote)
@@ -164,13 +220,38 @@ class SenderLink(Link):
         if delivery.settled:
             return
         if state is None:
-            state = delivery.state if delivery.remote_state is None else delivery.remote_state
+            state = delivery.remote_state
+            if state is None or is_outcome(delivery.state):
+                state = delivery.state
+        if is_outcome(delivery.state) and state != delivery.state:
+            raise illegal(f"delivery {delivery.id} has the outcome {delivery.state} already")
         outgoing = self.session.outgoing
         if not delivery.remote_settled and delivery.id in outgoing.unsettled:
             outgoing.queue_disposition(delivery.id, state, True)
             del outgoing.unsettled[delivery.id]
+        if self.own_tags is not None or not self.usable:
+            self._forget(delivery)
         delivery.state = state
         delivery.settled = True
+
+    def update(self, delivery: OutgoingDelivery, state: DeliveryState) -> None:
+        """See `OutgoingDelivery.update`."""
+        if delivery.settled or delivery.remote_settled:
+            return
+        if is_outcome(delivery.state):
+            if state != delivery.state:
+                raise illegal(f"delivery {delivery.id} has the outcome {delivery.state} already")
+            return
+        self._expect_state(state)
+        self.session.outgoing.restate(delivery, state)
+        delivery.state = state
+
+    def _clear_unsettled(self) -> None:
+        self.unsettled.clear()
+
+    def _keep_unresumed(self) -> None:
+        if self.resumption is not None:
+            self.unsettled.update(self.resumption.unsettled)
 
     def drained(self) -> None:
         """Give back all credit that is left: the answer to `drain` (AMQP 1.0 §2.6.7)."""

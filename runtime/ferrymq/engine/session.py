@@ -12,16 +12,13 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 from ferrymq.engine.answers import answer_to, fitting
+from ferrymq.engine.attachment import check_errant, fail_link, on_attach, on_detach, release_link
 from ferrymq.engine.events import (
-    AttachReceived,
     BeginReceived,
     CreditReceived,
-    DetachReceived,
     DrainCompleted,
     EndReceived,
-    LinkFailed,
     SessionTerminated,
-    SettlementReceived,
 )
 from ferrymq.engine.incoming import IncomingHalf
 from ferrymq.engine.link import Link
@@ -185,6 +182,7 @@ class Session:
     def _on_begin(self, begin: Begin) -> None:
         self.remote_begin = begin
         self.incoming.next_id = begin.next_outgoing_id
+        self.incoming.remote_outgoing_window = begin.outgoing_window
         self.outgoing.remote_window = begin.incoming_window
         self._remote_handle_max = begin.handle_max
         if not self._transition(SessionInput.RECV_BEGIN):
@@ -235,8 +233,11 @@ class Session:
             self.connection._emit(SessionTerminated(self, error))
 
     def _lose_links(self) -> None:
-        for link in list(self.links.values()):
+        names = self.connection.channels.links
+        for key, link in self.links.items():
             link._lost()
+            if names.get(key) is link:
+                del names[key]
         self.links.clear()
         self._handles.clear()
         self._remote_handles.clear()
@@ -315,7 +316,10 @@ class Session:
             raise LocalProtocolError(
                 "amqp:illegal-state", "the session is not begun", Scope.SESSION
             )
-        if key in self.links:
+        names = self.connection.channels.links
+        other = names.get(key)
+        # What we have detached may be attached again at once (AMQP 1.0 §2.6.4).
+        if other is not None and not (other.local_detached and other.remote_attach is not None):
             raise LocalProtocolError(
                 "amqp:illegal-state", f"a link {link.name!r} is attached already", Scope.LINK
             )
@@ -325,6 +329,7 @@ class Session:
         link.max_message_size = max_message_size
         link._send_attach(properties, None, desired_capabilities)
         self.links[key] = link
+        names[key] = link
 
     def _free_handle(self) -> i64:
         handle: i64 = 0
@@ -342,99 +347,6 @@ class Session:
         link.handle = handle
         self._handles[handle] = link
 
-    def _release_link(self, link: Link) -> None:
-        """Both sides have detached: name and handles are free again."""
-        key = (link.name, link.is_sender)
-        if self.links.get(key) is link:
-            del self.links[key]
-        self._handles.pop(link.handle, None)
-        if self._remote_handles.get(link.remote_handle) is link:
-            del self._remote_handles[link.remote_handle]
-        if self._last_link is link:
-            self._last_link = None
-
-    def _forget_deliveries(self, link: Link) -> None:
-        """Drop the deliveries of a link that is going; their owner knows them."""
-        self._flush_dispositions()
-        self.outgoing.forget(link)
-        self.incoming.forget(link)
-
-    def _on_attach(self, attach: Attach) -> None:
-        handle: i64 = attach.handle
-        if handle > self._handle_max:
-            raise RemoteProtocolError(
-                "amqp:connection:framing-error",
-                f"attach of link {attach.name!r} with handle {handle}; "
-                f"the highest allowed is {self._handle_max}",
-            )
-        if handle in self._remote_handles:
-            raise RemoteProtocolError(
-                "amqp:session:handle-in-use",
-                f"attach of link {attach.name!r} with handle {handle}, which link "
-                f"{self._remote_handles[handle].name!r} holds",
-                Scope.SESSION,
-            )
-        # The peer's role is the opposite of ours.
-        is_sender = attach.role is Role.RECEIVER
-        key = (attach.name, is_sender)
-        link = self.links.get(key)
-        if link is None or link.remote_attach is not None:
-            if link is not None:
-                if attach.unsettled is None:
-                    self._check_errant(link, "attach")
-                self._steal(link)
-            link = (
-                SenderLink(self, attach.name, False)
-                if is_sender
-                else ReceiverLink(self, attach.name, False)
-            )
-            self.links[key] = link
-        if not is_sender and attach.initial_delivery_count is None:
-            raise RemoteProtocolError(
-                "amqp:invalid-field",
-                f"attach of sender {attach.name!r} without initial-delivery-count",
-                Scope.SESSION,
-            )
-        self._remote_handles[handle] = link
-        link._on_attach(attach)
-        if link.local_detached:
-            return
-        settled: list[IncomingDelivery] = []
-        if isinstance(link, SenderLink):
-            if link.resumption is not None:
-                link.resumption.on_attach(attach)
-        elif isinstance(link, ReceiverLink):
-            if link.resumption is not None:
-                settled = link.resumption.on_attach(attach)
-        self.connection._emit(AttachReceived(link))
-        for delivery in settled:
-            self.connection._emit(SettlementReceived(delivery))
-
-    def _on_detach(self, detach: Detach) -> None:
-        link = self._remote_link(detach.handle, "detach")
-        del self._remote_handles[detach.handle]
-        if self._last_link is link:
-            self._last_link = None
-        link._on_detach(detach.closed)
-        if not link.ghost:
-            self.connection._emit(DetachReceived(link, detach.closed, detach.error))
-        if detach.closed and link.local_detached and not link.local_closed:
-            # Unless a newer link has taken the name over.
-            if (link.name, link.is_sender) not in self.links:
-                self._confirm_close(link)
-
-    def _confirm_close(self, link: Link) -> None:
-        """The peer closed while we only detached: attach once more, to close (§2.6.6)."""
-        ghost = (
-            SenderLink(self, link.name, True)
-            if link.is_sender
-            else ReceiverLink(self, link.name, True)
-        )
-        ghost.ghost = True
-        self._attach(ghost, link.source, link.target, link.snd_settle_mode, link.rcv_settle_mode,
-                     0, None, None)  # fmt: skip
-        ghost.detach(closed=True)
-
     def _remote_link(self, handle: i64, frame: str) -> Link:
         link = self._remote_handles.get(handle)
         if link is None:
@@ -445,35 +357,15 @@ class Session:
             )
         return link
 
-    def _steal(self, link: Link) -> None:
-        """The peer attaches a name that it has attached already (AMQP 1.0 §2.6.1)."""
-        if link.local_detached:
-            return
-        error: RemoteProtocolError | None = None
-        if not link.remote_detached:
-            description = f"link {link.name!r} was attached again"
-            error = RemoteProtocolError("amqp:link:stolen", description, Scope.LINK)
-        try:
-            link.detach(closed=error is None, error=None if error is None else answer_to(error))
-        except LocalProtocolError as local:
-            # The link had no answer yet, and there is no way left to give it one.
-            raise RemoteProtocolError(local.condition, local.description, Scope.SESSION) from None
-        if error is not None:
-            self.connection._emit(LinkFailed(link, error))
+    def _release_link(self, link: Link) -> None:
+        release_link(link)
 
-    def _fail_link(self, link: Link, error: RemoteProtocolError) -> None:
-        link.detach(closed=True, error=answer_to(error))
-        link.failed = True
-        self.connection._emit(LinkFailed(link, error))
-
-    def _check_errant(self, link: Link, frame: str) -> None:
-        """Raise if we failed the link: then only its detach may come (AMQP 1.0 §2.6.5)."""
-        if link.failed:
-            raise RemoteProtocolError(
-                "amqp:session:errant-link",
-                f"{frame} on link {link.name!r}, which was detached for an error",
-                Scope.SESSION,
-            )
+    def _suspend_deliveries(self, link: Link, live: bool) -> None:
+        """The link is going; while they are `live`, dispositions reach its deliveries."""
+        self._flush_dispositions()
+        link._keep_unresumed()
+        self.outgoing.suspend(link, live)
+        self.incoming.suspend(link, live)
 
     # -- frames --------------------------------------------------------------
 
@@ -491,7 +383,7 @@ class Session:
             receiver = link
             self._last_link = link
         if not receiver.usable:
-            self._check_errant(receiver, "transfer")
+            check_errant(receiver, "transfer")
             if receiver.local_detached:
                 # Sent before the peer saw our detach.
                 return
@@ -505,7 +397,13 @@ class Session:
         except RemoteProtocolError as error:
             if error.scope is not Scope.LINK:
                 raise
-            self._fail_link(receiver, error)
+            fail_link(receiver, error)
+
+    def _on_attach(self, attach: Attach) -> None:
+        on_attach(self, attach)
+
+    def _on_detach(self, detach: Detach) -> None:
+        on_detach(self, detach)
 
     def _on_disposition(self, disposition: Disposition) -> None:
         if disposition.role is Role.RECEIVER:
@@ -514,6 +412,7 @@ class Session:
             self.incoming.on_disposition(disposition)
 
     def _on_flow(self, flow: Flow) -> None:
+        self.incoming.on_flow(flow)
         self.outgoing.on_flow(flow)
         handle = flow.handle
         if handle is None:
@@ -523,7 +422,7 @@ class Session:
             return
         link = self._remote_link(handle, "flow")
         if link.local_detached:
-            self._check_errant(link, "flow")
+            check_errant(link, "flow")
             return
         # Credit may come before our attach has answered the receiver's.
         if isinstance(link, SenderLink):
