@@ -167,5 +167,7 @@ async def open_transport(connection: Connection) -> None:
         if not opened.cancel() and not opened.cancelled():
             # Looked at, so that asyncio does not report it as overlooked.
             opened.exception()
-        transport.abort()
+        if not transport.engine.finished:
+            # One that has finished sees to its own end (AMQP 1.0 §5.1).
+            transport.abort()
         raise
