@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ferrymq.engine.sasl import Anonymous, Plain
+from ferrymq.engine.scram import SCRAM_MECHANISMS, Scram
 from ferrymq.errors import AuthenticationError, RemoteProtocolError, TransportError
 from ferrymq_broker.connections.authentication import Authenticator
 from ferrymq_types.messaging import Accepted
@@ -29,12 +30,15 @@ def test_a_broker_without_users_lets_everybody_in(sasl: Anonymous | Plain | None
         (Plain("alice", "wrong"), False),
         (Plain("alice", ""), False),
         (Plain("nobody", "sésame"), False),
+        *((Scram(name, "alice", "sésame"), True) for name in SCRAM_MECHANISMS),
+        (Scram("SCRAM-SHA-256", "alice", "wrong"), False),
+        (Scram("SCRAM-SHA-256", "nobody", "sésame"), False),
         (Anonymous(), False),
         (None, False),
     ],
 )
 def test_a_broker_with_users_lets_in_those_alone(
-    sasl: Anonymous | Plain | None, welcome: bool
+    sasl: Anonymous | Plain | Scram | None, welcome: bool
 ) -> None:
     client = Network(authenticator=USERS).connect(sasl=sasl)
     assert client.engine.opened is welcome
@@ -45,18 +49,27 @@ def test_a_broker_with_users_lets_in_those_alone(
 
 def test_unknown_user_and_wrong_password_are_told_the_same() -> None:
     errors = []
-    for sasl in (Plain("nobody", "x"), Plain("alice", "x")):
+    attempts: list[Plain | Scram] = [Plain("nobody", "x"), Plain("alice", "x")]
+    attempts += [Scram("SCRAM-SHA-1", name, "x") for name in ("nobody", "alice")]
+    for sasl in attempts:
         client = Network(authenticator=USERS).connect(sasl=sasl)
         assert client.terminated is not None
         errors.append(str(client.terminated.error))
     assert errors[0] == errors[1]
+    assert errors[2] == errors[3]
 
 
 def test_anonymous_is_offered_only_where_it_is_allowed() -> None:
-    assert USERS.mechanisms() == ["PLAIN"]
+    assert USERS.mechanisms() == [*SCRAM_MECHANISMS, "PLAIN"]
     assert Authenticator({}, False, True).mechanisms() == ["ANONYMOUS"]
     assert Authenticator({}, True, True).mechanisms() == ["ANONYMOUS", "PLAIN"]
     assert not Authenticator({}, True, True).check("EXTERNAL", "a", "b")
+
+
+def test_a_password_that_scram_does_not_allow_is_good_for_plain() -> None:
+    bell = Authenticator({"carol": "\a"}, False, False)
+    assert Network(authenticator=bell).connect(sasl=Plain("carol", "\a")).engine.opened
+    assert bell.scram_keys("SCRAM-SHA-256", "carol") is None
 
 
 @pytest.mark.spec("2.4.5")

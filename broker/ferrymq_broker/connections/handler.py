@@ -30,6 +30,7 @@ from ferrymq.engine.events import (
     LinkFailed,
     OpenReceived,
     OutcomeReceived,
+    ScramKeysRequested,
     SessionTerminated,
     Terminated,
 )
@@ -272,6 +273,9 @@ class ConnectionHandler:
             self._on_session_terminated(event)
         elif isinstance(event, AuthenticationRequested):
             self._authenticate(event)
+        elif isinstance(event, ScramKeysRequested):
+            keys = self.authenticator.scram_keys(event.mechanism, event.username)
+            self.connection.provide_scram_keys(keys)
         elif isinstance(event, OpenReceived):
             self.connection.open()
             self.deadline_moved = True

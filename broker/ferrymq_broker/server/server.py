@@ -14,7 +14,7 @@ from ferrymq_broker.broker import Broker
 from ferrymq_broker.clock import Clock
 from ferrymq_broker.config.model import Config
 from ferrymq_broker.config.url import ListenAddress
-from ferrymq_broker.connections.authentication import Authenticator
+from ferrymq_broker.connections.authentication import Authenticator, derive_keys
 from ferrymq_broker.connections.handler import ConnectionHandler
 from ferrymq_broker.journal import log
 from ferrymq_broker.server.protocol import AmqpProtocol
@@ -48,8 +48,9 @@ class BrokerServer:
         anonymous = security.anonymous
         # Access that was not configured ends at this machine, and with the first user named.
         nameless = not users if anonymous is None else anonymous
-        self._local = Authenticator(users, not users, nameless)
-        self._remote = Authenticator(users, False, anonymous is True)
+        keys = derive_keys(users)
+        self._local = Authenticator(users, not users, nameless, keys)
+        self._remote = Authenticator(users, False, anonymous is True, keys)
 
     @property
     def port(self) -> int:
