@@ -320,6 +320,29 @@ def test_with_the_receivers_map_incomplete_only_resumed_deliveries_are_sent(play
     play << on(0, like(Transfer, delivery_tag=b"new"))
 
 
+@pytest.mark.spec("3.4.6")
+def test_an_outcome_that_only_the_receiver_has_named_is_not_claimed_in_our_map(play, session):
+    play >> peer_attach("link", 0, Role.RECEIVER)
+    link = play.event(AttachReceived).link
+    assert isinstance(link, SenderLink)
+    link.accept()
+    play << Attach
+    play >> peer_flow(handle=0, delivery_count=0, link_credit=5)
+    link.send(MESSAGE, tag=b"told")
+    reached = link.send(MESSAGE, tag=b"reached")
+    play << Transfer << Transfer
+    play >> Disposition(role=Role.RECEIVER, first=0, last=1, state=Accepted())
+    # Only what this end has come to itself is final.
+    reached.update(Accepted())
+    play << Disposition
+    link.detach(closed=False)
+    play << Detach
+    play >> Detach(handle=0)
+    play.events()
+    session.attach_sender("link", target=link.target, unsettled=link.unsettled)
+    expect_map(play, {b"told": None, b"reached": Accepted()})
+
+
 # ── The receiver ────────────────────────────────────────────────────────────────────────────
 
 
