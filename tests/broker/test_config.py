@@ -178,3 +178,7 @@ def test_listener_urls_that_are_none(url: str) -> None:
     assert "secret" not in str(caught.value)
     with pytest.raises(ValidationError):
         Listener(url=url)
+
+
+def test_a_container_id_that_no_open_has_room_for(tmp_path: Path) -> None:
+    assert "300 bytes" in complaint(tmp_path, f'container-id = "{"é" * 151}"\n')

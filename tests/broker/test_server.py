@@ -60,6 +60,31 @@ async def test_the_open_says_what_it_is(server: BrokerServer) -> None:
         assert remote.properties is not None and remote.properties["product"] == "ferrymq"
 
 
+@pytest.mark.spec("2.4.5")
+async def test_tcp_keeps_alive_too(server: BrokerServer) -> None:
+    async with SocketClient(server.port):
+        (protocol,) = server.connections
+        connected = protocol._transport.get_extra_info("socket")
+        assert connected.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+
+
+@pytest.mark.spec("2.2")
+@pytest.mark.parametrize("opening", [b"GET / HTTP/1.1\r\n", b"AMQP\x02\x01\x00\x00"])
+async def test_a_client_with_another_protocol_gets_our_header_whatever_it_goes_on_to_write(
+    server: BrokerServer, opening: bytes
+) -> None:
+    """Closing the socket on input that nobody reads would reset it, and our header be lost."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(opening)
+    assert await reader.read() == b"AMQP\x00\x01\x00\x00"
+    # Our header and the end of our stream are there; the client has not finished yet.
+    for _ in range(64):
+        writer.write(b"x" * 65536)
+        await writer.drain()
+    writer.close()
+    await writer.wait_closed()
+
+
 async def test_closing_the_server_closes_connections_with_a_reason(server: BrokerServer) -> None:
     async with SocketClient(server.port) as client:
         await asyncio.gather(server.close(), client.ended.wait())

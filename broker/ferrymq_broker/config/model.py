@@ -123,6 +123,14 @@ class Config(Section):
     security: Security = Field(default_factory=Security)
     log: Log = Field(default_factory=Log)
 
+    @field_validator("container_id")
+    @classmethod
+    def _check_container_id(cls, name: str) -> str:
+        # Every open carries it, and an open has 512 bytes (AMQP 1.0 §2.4.1).
+        if len(name.encode()) > 300:
+            raise ValueError("at most 300 bytes of UTF-8")
+        return name
+
     @model_validator(mode="after")
     def _check_access(self) -> Config:
         security = self.security
