@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
+from ferrymq_broker.connections.names import LinkNames
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.node import Agenda, Node
 from ferrymq_broker.nodes.queue import Queue
@@ -45,6 +46,7 @@ class Broker:
         "agenda",
         "dirty_handlers",
         "handlers",
+        "link_names",
         "_congested",
         "_schedule",
         "_next_consumer_id",
@@ -63,6 +65,7 @@ class Broker:
         self.dirty_handlers: list[ConnectionHandler] = []
         # Every connection, in the order they came.
         self.handlers: dict[ConnectionHandler, None] = {}
+        self.link_names = LinkNames()
         self._congested: list[ConnectionHandler] = []
         self._schedule = schedule
         self._next_consumer_id: i64 = 0

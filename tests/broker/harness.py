@@ -167,11 +167,12 @@ class Client:
         incoming_window: int = 2048,
         handle_max: int = 1023,
         max_frame_size: int = 65536,
+        container_id: str | None = None,
     ) -> None:
         self.net = net
         self.engine = Connection(
             ConnectionSettings(
-                container_id=f"client-{next(_names)}",
+                container_id=container_id or f"client-{next(_names)}",
                 initiator=True,
                 sasl=sasl,
                 idle_time_out=idle_time_out,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from itertools import count
 from types import TracebackType
 from typing import Self
 
@@ -14,13 +15,17 @@ from ferrymq.engine.sender import SenderLink
 from ferrymq.engine.settings import ConnectionSettings
 from ferrymq_types.transport import Error
 
+_numbers = count(1)
+
 
 class SocketClient(asyncio.Protocol):
     """``async with SocketClient(port) as client``: connected and opened on entry."""
 
     def __init__(self, port: int) -> None:
         self._port = port
-        self.engine = Connection(ConnectionSettings(container_id="test", initiator=True), 0.0)
+        # Containers of one id would take each other's links.
+        settings = ConnectionSettings(container_id=f"test-{next(_numbers)}", initiator=True)
+        self.engine = Connection(settings, 0.0)
         self.deliveries: list[IncomingDelivery] = []
         self.events: list[Event] = []
         self.closed_with: Error | None = None

@@ -163,6 +163,7 @@ def test_a_stolen_link_gives_back_what_it_held(net: Network) -> None:
     assert first.bodies() == [b"a"]
     # The client's engine would not attach the name twice; make it forget.
     client.session.links.clear()
+    client.engine.channels.links.clear()
     second = client.receiver("q", credit=10, name="twice")
     assert second.bodies() == [b"a"]
     assert len(net.queue("q").consumers) == 1

@@ -43,7 +43,7 @@ from ferrymq_broker.broker import Broker
 from ferrymq_broker.connections.authentication import Authenticator
 from ferrymq_broker.connections.incoming import IncomingEndpoint
 from ferrymq_broker.connections.outgoing import OutgoingEndpoint
-from ferrymq_broker.connections.termini import attach_incoming, attach_outgoing
+from ferrymq_broker.connections.termini import attach_incoming, attach_outgoing, expect_unpaired
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.journal import log
 from ferrymq_broker.nodes.node import Node
@@ -74,6 +74,8 @@ class ConnectionHandler:
         "connection",
         "authenticator",
         "peer",
+        "user",
+        "container_id",
         "max_message_size",
         "credit_window",
         "blocked",
@@ -106,6 +108,9 @@ class ConnectionHandler:
         self.connection = Connection(settings, now)
         self.authenticator = authenticator
         self.peer = peer
+        # Who the client has proved to be; None if it is anonymous.
+        self.user: str | None = None
+        self.container_id = ""
         self.max_message_size = max_message_size
         self.credit_window: i64 = credit_window
         self.blocked = False
@@ -177,6 +182,20 @@ class ConnectionHandler:
         self.broker.finish_pass()
 
     # -- what the broker calls -----------------------------------------------------------
+
+    def lose_to_thief(self, link: Link) -> None:
+        """The same container has attached the link on another connection (AMQP 1.0 §2.6.1)."""
+        log.info("link stolen", peer=self.peer, link=link.name)
+        link.detach(
+            closed=False,
+            error=Error(
+                condition="amqp:link:stolen",
+                description=f"link {link.name!r} was attached on another connection",
+            ),
+        )
+        # Its client may be dead already, and may have seen the messages it held.
+        self._close_link(link, True)
+        self.touch()
 
     def touch(self) -> None:
         """There may be something to write at the end of this pass."""
@@ -277,6 +296,7 @@ class ConnectionHandler:
             keys = self.authenticator.scram_keys(event.mechanism, event.username)
             self.connection.provide_scram_keys(keys)
         elif isinstance(event, OpenReceived):
+            self.container_id = event.open.container_id
             self.connection.open()
             self.deadline_moved = True
             log.info("connection opened", peer=self.peer, container=event.open.container_id)
@@ -287,6 +307,7 @@ class ConnectionHandler:
 
     def _authenticate(self, event: AuthenticationRequested) -> None:
         if self.authenticator.check(event.mechanism, event.username, event.password):
+            self.user = event.username
             self.connection.accept_authentication()
         else:
             log.warning("login refused", peer=self.peer, user=event.username)
@@ -299,6 +320,7 @@ class ConnectionHandler:
         self._close_stolen(links, link)
         try:
             try:
+                expect_unpaired(link)
                 if isinstance(link, SenderLink):
                     outgoing = attach_outgoing(self, link)
                     link.context = outgoing
@@ -307,6 +329,7 @@ class ConnectionHandler:
                     incoming = attach_incoming(self, link)
                     link.context = incoming
                     links.incoming[link] = incoming
+                self.broker.link_names.take(self, link)
                 log.debug("link attached", peer=self.peer, link=link.name, sends=link.is_sender)
             except BrokerError as refusal:
                 log.info("link refused", peer=self.peer, link=link.name, reason=str(refusal))
@@ -336,6 +359,9 @@ class ConnectionHandler:
         if incoming is not None:
             incoming.close()
         link.context = None
+        # Whatever the client asked for, termini last as long as their links.
+        link.expire()
+        self.broker.link_names.release(self, link)
         node = self.dynamic_nodes.pop(link, None)
         if node is not None:
             self.broker.delete(node)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ferrymq.engine.link import Link
+from ferrymq.engine.pairing import is_paired
 from ferrymq.engine.receiver import ReceiverLink
 from ferrymq.engine.sender import SenderLink
 from ferrymq_broker.connections.incoming import IncomingEndpoint
@@ -21,6 +23,16 @@ from ferrymq_types.messaging import DeleteOnClose, Source, Target, TerminusExpir
 
 if TYPE_CHECKING:
     from ferrymq_broker.connections.handler import ConnectionHandler
+
+
+def expect_unpaired(link: Link) -> None:
+    """Raise `BrokerError` if the link asks to be half of a pair: no node answers requests.
+
+    Nodes store and forward; none makes responses of its own (Link Pairing 1.0 §2.1.1, §2.2.1).
+    """
+    attach = link.remote_attach
+    if attach is not None and is_paired(attach.properties):
+        raise BrokerError("amqp:not-implemented", "no node here supports link pairing")
 
 
 def attach_outgoing(handler: ConnectionHandler, link: SenderLink) -> OutgoingEndpoint:
