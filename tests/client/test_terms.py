@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ssl
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,8 @@ from ferrymq_codec.scalars import Described, Symbol
 from ferrymq_types.filters import NoLocalFilter, SelectorFilter
 from ferrymq_types.messaging import Data, DeleteOnClose, Properties, Source, Target
 from tests.client.peer import Peer, PeerConnection
+
+CERTIFICATE = Path(__file__).parent / "tls" / "localhost.pem"
 
 
 def answer_with(peer: Peer, **named: Any) -> None:
@@ -98,6 +102,52 @@ async def test_node_properties_are_for_dynamic_nodes(
     attach = (await peer.seen(events.AttachReceived)).link.remote_attach
     assert attach is not None and attach.source is not None
     assert set(attach.source.dynamic_node_properties or {}) == {"lifetime-policy"}
+
+
+@pytest.mark.spec("3.5.3")
+async def test_a_receiver_names_the_outcomes_it_uses(
+    peer: Peer, connection: ferrymq.Connection
+) -> None:
+    await connection.receiver("orders")
+    attach = (await peer.seen(events.AttachReceived)).link.remote_attach
+    assert attach is not None and attach.source is not None
+    assert set(attach.source.outcomes or []) == {
+        "amqp:accepted:list",
+        "amqp:rejected:list",
+        "amqp:released:list",
+        "amqp:modified:list",
+    }
+
+
+@pytest.mark.spec("2.6.3")
+async def test_of_a_source_the_sender_decides_and_of_a_target_the_receiver(
+    peer: Peer, connection: ferrymq.Connection
+) -> None:
+    answer_with(
+        peer,
+        source=Source(address="elsewhere", distribution_mode="copy"),
+        target=Target(address="somewhere", timeout=7),
+    )
+    receiver = await connection.receiver("orders")
+    assert receiver.source == Source(address="elsewhere", distribution_mode="copy")
+    sender = await connection.sender("orders")
+    assert sender.target == Target(address="somewhere", timeout=7)
+
+
+@pytest.mark.spec("5.2.1")
+async def test_tls_from_the_first_octet_names_the_server_that_is_wanted() -> None:
+    asked: list[str | None] = []
+    server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    server.load_cert_chain(CERTIFICATE)
+    server.sni_callback = lambda _, name, __: asked.append(name)
+    trusting = ssl.create_default_context(cafile=str(CERTIFICATE))
+    async with (
+        Peer(tls=server) as other,
+        ferrymq.connect(other.url, ssl=trusting) as connection,
+    ):
+        await connection.session()
+        sent = (await other.seen(events.OpenReceived)).open
+    assert asked == [sent.hostname] == ["localhost"]
 
 
 @pytest.mark.spec("2.7.1")

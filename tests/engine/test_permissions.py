@@ -7,8 +7,11 @@ import pytest
 from ferrymq.engine.events import (
     AttachReceived,
     BeginReceived,
+    CloseReceived,
     DeliveryAborted,
     DeliveryReceived,
+    DetachReceived,
+    EndReceived,
     OutcomeReceived,
 )
 from ferrymq_types.messaging import Accepted
@@ -19,7 +22,9 @@ from ferrymq_types.transport import (
     Detach,
     Disposition,
     End,
+    Error,
     Flow,
+    ReceiverSettleMode,
     Role,
     Transfer,
 )
@@ -34,7 +39,7 @@ from tests.support.scenes import (
     sender_script,
     transfer,
 )
-from tests.support.script import condition, like, on
+from tests.support.script import condition, frame, like, on
 
 
 @pytest.fixture
@@ -171,3 +176,33 @@ def test_the_error_of_an_end_and_of_a_close_says_what_went_wrong(play, session):
     (close,) = play.take()
     assert isinstance(close.body, Close) and "9" in close.body.error.description
     play >> Close()
+
+
+@pytest.mark.spec("2.7.5")
+def test_a_transfer_cannot_ask_for_mode_second_on_a_link_with_first(play, session):
+    receiver_script(play, session)
+    play >> transfer(0, 0, rcv_settle_mode=ReceiverSettleMode.SECOND)
+    play << like(Detach, closed=True, error=condition("amqp:invalid-field"))
+    assert "DeliveryReceived" not in play.names()
+
+
+@pytest.mark.spec("2.8.14")
+def test_conditions_nobody_knows_are_passed_on_as_they_are(play, session):
+    error = Error(condition="example:out-of-tea", description="or coffee", info={"cups": 0})
+    link = sender_script(play, session)
+    play >> Detach(handle=0, error=error)
+    told = play.find(DetachReceived)
+    assert told.link is link and told.error == error
+    play >> End(error=error)
+    assert play.find(EndReceived).error == error
+    session.end()
+    play << End
+    play >> Close(error=error)
+    assert play.find(CloseReceived).error == error
+
+
+@pytest.mark.spec("2.8.14")
+def test_an_error_without_a_condition_is_malformed(play):
+    close = b"\x00\x53\x18\xc0\x05\x01\x00\x53\x1d\x45"
+    play >> frame(close)
+    play << like(Close, error=condition("amqp:decode-error"))
