@@ -82,6 +82,9 @@ class SenderEnd:
         record = delivery.context
         assert isinstance(record, Record)
         self.pending.pop(record.number, None)
+        if record.number in self.waiting:
+            # Its receiver was heard before it could be resumed.
+            self.waiting.remove(record.number)
 
     def lost(self) -> None:
         """The link is gone."""

@@ -361,8 +361,10 @@ class Users:
         if end.link is not None:
             return
         session = self._session_for(end.side, other.link)
-        if session is None or (stream.name, isinstance(end, SenderEnd)) in session.links:
-            # Or the name is still held by a link that was attached only to be closed.
+        if session is None:
+            return
+        if (stream.name, isinstance(end, SenderEnd)) in session.connection.channels.links:
+            # The name is still held by a link that was attached only to be closed.
             return
         self._count("attached" if other.link is None else "attached by both")
         # A link with nothing to resume need not say that it resumes.

@@ -64,6 +64,7 @@ class IncomingHalf:
     def on_transfer(self, transfer: Transfer, link: ReceiverLink, payload: bytes) -> None:
         """One transfer frame for a link (already looked up) arrived."""
         partial = link.partial
+        first = partial is None
         if partial is None:
             partial = self._first_frame(transfer, link)
         else:
@@ -76,7 +77,8 @@ class IncomingHalf:
             self._on_abort(link, partial)
             return
         if transfer.settled:
-            if link.never_settled and not partial.resumed:
+            if first and link.never_settled and not partial.resumed:
+                # The mode is about how deliveries begin, not how they end (AMQP 1.0 §2.8.2).
                 raise _mode_broken(link, partial, "settled")
             # Settled on any frame settles the whole delivery (AMQP 1.0 §2.7.5).
             partial.remote_settled = True
