@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from ferrymq_codec.containers import Array
+from ferrymq_codec.errors import DecodeError
+from ferrymq_codec.reader import Reader
 from ferrymq_codec.scalars import Described, Symbol
 from ferrymq_types.filters import NoLocalFilter
 from ferrymq_types.messaging import (
@@ -21,13 +23,13 @@ from ferrymq_types.messaging import (
     Header,
     MessageAnnotations,
     Modified,
-    Received,
     Rejected,
     Released,
     Source,
     Target,
     TerminusDurability,
 )
+from ferrymq_types.registry import decode_any
 from ferrymq_types.transactions import Coordinator, TransactionalState
 from tests.broker.harness import Endpoint, Network, decode, header
 from tests.broker.test_termini import OUTCOMES, refused
@@ -97,12 +99,17 @@ def test_without_outcomes_the_default_outcome_decides(net: Network) -> None:
 
 
 @pytest.mark.spec("3.5.3")
-def test_a_default_outcome_that_is_none_is_malformed(net: Network) -> None:
-    client = net.connect()
-    received: Any = Received(section_number=0, section_offset=0)
-    client.receiver("q", source=Source(address="q", default_outcome=received))
-    assert client.closed_with is not None
-    assert client.closed_with.condition == "amqp:decode-error"
+def test_a_default_outcome_that_is_none_is_malformed() -> None:
+    def source(default_outcome: bytes) -> Reader:
+        fields = b"\x40" * 8 + default_outcome
+        data = b"\x00\x53\x28\xc0" + bytes([len(fields) + 1, 9]) + fields
+        return Reader(data, 0, len(data))
+
+    assert decode_any(source(b"\x00\x53\x24\x45"), "value") == Source(default_outcome=Accepted())
+    # received is a state of a delivery, and not its end.
+    with pytest.raises(DecodeError) as caught:
+        decode_any(source(b"\x00\x53\x23\xc0\x03\x02\x43\x44"), "value")
+    assert caught.value.field == "source.default-outcome"
 
 
 def test_a_transactional_outcome_costs_the_link(net: Network) -> None:
