@@ -216,6 +216,8 @@ class Link:
         if not session.open_for_output:
             raise illegal(f"link {self.name!r}: the begin of its session has not been answered")
         handle = session._free_handle()
+        # The unsettled map must not be overtaken by what was settled before it.
+        session.connection._flush_sessions()
         attach = Attach(
             name=self.name,
             handle=handle,
