@@ -146,10 +146,13 @@ class TestLoss:
 class TestSessions:
     async def test_sessions_are_apart(self, peer: Peer, connection: ferrymq.Connection) -> None:
         async with connection.session() as first, connection.session() as second:
-            one = await first.sender("a", name="same")
-            two = await second.sender("b", name="same")
+            one = await first.sender("a", name="one")
+            two = await second.sender("b", name="two")
             await one.send(Message(1))
             await two.send(Message(2))
+            # A name stands for one link, whatever the session (AMQP 1.0 §2.6.1).
+            with pytest.raises(ferrymq.LocalProtocolError, match="attached already"):
+                await second.sender("a", name="one")
             await first.close()
             assert first.closed and one.closed
             with pytest.raises(ferrymq.SessionEnded):

@@ -28,6 +28,7 @@ class ReceiverLink(Link):
         "allowance",
         "unsettled",
         "resumption",
+        "cut_short",
         "_tags",
         "_highest_tag",
     )
@@ -42,6 +43,8 @@ class ReceiverLink(Link):
         # What was unsettled when the link was suspended or lost, by tag: for `resume_from`.
         self.unsettled: dict[bytes, IncomingDelivery] = {}
         self.resumption: ReceiverResumption | None = None
+        # The link failed inside a delivery, of which more frames may come.
+        self.cut_short = False
         # Tags of unsettled deliveries; None as long as they come in rising order, which
         # those of nearly all senders do: then none can come twice.
         self._tags: set[bytes] | None = None

@@ -383,6 +383,10 @@ class Session:
             receiver = link
             self._last_link = link
         if not receiver.usable:
+            if receiver.cut_short:
+                # The rest of the delivery on which the link failed was on its way.
+                receiver.cut_short = transfer.more and not transfer.aborted
+                return
             check_errant(receiver, "transfer")
             if receiver.local_detached:
                 # Sent before the peer saw our detach.
@@ -397,6 +401,7 @@ class Session:
         except RemoteProtocolError as error:
             if error.scope is not Scope.LINK:
                 raise
+            receiver.cut_short = transfer.more and not transfer.aborted
             fail_link(receiver, error)
 
     def _on_attach(self, attach: Attach) -> None:
