@@ -10,6 +10,7 @@ import pytest
 
 import ferrymq
 from ferrymq.engine import events
+from ferrymq.engine.pairing import LINK_PAIR
 from ferrymq_codec.scalars import Described, Symbol
 from ferrymq_types.filters import NoLocalFilter, SelectorFilter
 from ferrymq_types.messaging import Data, DeleteOnClose, Properties, Source, Target
@@ -181,6 +182,14 @@ async def test_nothing_is_desired_or_offered_unasked(
     begin = (await peer.seen(events.BeginReceived)).session.remote_begin
     assert begin is not None
     assert begin.offered_capabilities is None and begin.desired_capabilities is None
+
+
+@pytest.mark.spec("pairing-2.1.1")
+async def test_the_client_neither_wants_nor_offers_pairs(
+    peer: Peer, connection: ferrymq.Connection
+) -> None:
+    sent = (await peer.seen(events.OpenReceived)).open
+    assert LINK_PAIR not in [*(sent.offered_capabilities or []), *(sent.desired_capabilities or [])]
 
 
 def test_sections_that_are_missing_are_empty() -> None:
