@@ -40,7 +40,10 @@ class ConnectionOptions:
     and password of the URL; ANONYMOUS without. None: no SASL layer."""
 
     ssl: _ssl.SSLContext | None = None
-    """For amqps; by default a context that verifies the server with the system's authorities."""
+    """For TLS; by default a context that verifies the server with the system's authorities."""
+
+    upgrade_tls: bool = False
+    """For amqp: begin in the clear and agree on TLS before anything else (AMQP 1.0 §5.2)."""
 
     idle_time_out: float | None = 60.0
     """The connection fails when the peer is silent this long (AMQP 1.0 §2.4.5). None: never."""
@@ -76,6 +79,7 @@ class ConnectionArguments(TypedDict, total=False):
     hostname: str | None
     sasl: SaslMechanism | list[SaslMechanism] | Literal["auto"] | None
     ssl: _ssl.SSLContext | None
+    upgrade_tls: bool
     idle_time_out: float | None
     max_frame_size: int
     incoming_window: int

@@ -16,7 +16,7 @@ from ferrymq.engine import Plain, Scram, events
 from ferrymq.engine.scram import ScramKeys
 from ferrymq_types.security import SaslCode
 from ferrymq_types.transport import Error
-from tests.client.peer import Peer
+from tests.client.peer import Peer, PeerConnection
 
 # Signs itself, names localhost, and holds its key: made for these tests and of no use elsewhere.
 CERTIFICATE = Path(__file__).parent / "tls" / "localhost.pem"
@@ -215,6 +215,38 @@ async def test_what_the_peer_says_about_itself() -> None:
         assert connection.remote_offered_capabilities == ["x"]
 
 
+def upgrading(context: ssl.SSLContext) -> Peer:
+    """A peer that takes nothing but TLS inside AMQP."""
+    peer = Peer(tls_required=True, tls=None)
+    peer._settings["tls"] = True
+
+    def agreed(connection: PeerConnection, _: events.TlsAgreed) -> None:
+        connection.transport.write(connection.engine.data_to_send())
+        assert connection.engine.take_tls_data() == b""
+        # What comes with the last of the handshake is decrypted before we hear of its end.
+        connection.reading = False
+        connection.handshake = asyncio.get_running_loop().create_task(secure(connection))
+
+    async def secure(connection: PeerConnection) -> None:
+        loop = asyncio.get_running_loop()
+        plain = connection.transport
+        try:
+            secured = await loop.start_tls(plain, connection, context, server_side=True)
+        except OSError as error:
+            connection.connection_lost(error)
+            return
+        if secured is None:
+            # The client has gone away during the handshake.
+            connection.connection_lost(None)
+            return
+        connection.transport = secured
+        connection.engine.tls_established(loop.time())
+        connection.read_again()
+
+    peer.on[events.TlsAgreed] = agreed
+    return peer
+
+
 class TestTls:
     @pytest.fixture
     def server(self) -> ssl.SSLContext:
@@ -246,6 +278,74 @@ class TestTls:
     async def test_a_server_without_tls_is_refused(self, peer: Peer) -> None:
         with pytest.raises(ferrymq.AmqpError):
             await ferrymq.connect(f"amqps://localhost:{peer.port}", timeout=5)
+
+    @pytest.mark.spec("5.2")
+    @pytest.mark.parametrize("user", ["", "ann:secret@"])
+    async def test_messages_over_tls_inside_amqp(self, server: ssl.SSLContext, user: str) -> None:
+        trusting = ssl.create_default_context(cafile=str(CERTIFICATE))
+        async with upgrading(server) as peer:
+            url = peer.url.replace("localhost", f"{user}localhost")
+            async with ferrymq.connect(url, ssl=trusting, upgrade_tls=True) as connection:
+                sender = await connection.sender("orders")
+                await sender.send(Message(b"x" * 300_000))
+                assert len(peer.received["orders"][0].body) == 300_000
+        assert peer.count(events.TlsAgreed) == 1
+
+    @pytest.mark.spec("5.2")
+    async def test_an_unknown_authority_is_refused_inside_amqp(
+        self, server: ssl.SSLContext
+    ) -> None:
+        async with upgrading(server) as peer:
+            with pytest.raises(ferrymq.TransportError) as caught:
+                await ferrymq.connect(peer.url, upgrade_tls=True)
+            assert "certificate verify failed" in str(caught.value.__cause__)
+            assert peer.count(events.AuthenticationRequested) == 0
+
+    @pytest.mark.spec("5.2")
+    async def test_the_host_name_is_checked_inside_amqp(self, server: ssl.SSLContext) -> None:
+        trusting = ssl.create_default_context(cafile=str(CERTIFICATE))
+        async with upgrading(server) as peer:
+            with pytest.raises(ferrymq.TransportError) as caught:
+                url = f"amqp://127.0.0.1:{peer.port}"
+                await ferrymq.connect(url, ssl=trusting, upgrade_tls=True)
+            assert "127.0.0.1" in str(caught.value.__cause__)
+
+    async def test_a_server_that_does_not_upgrade_is_refused(self, peer: Peer) -> None:
+        with pytest.raises(ferrymq.TransportError, match="protocol header"):
+            await ferrymq.connect(peer.url, upgrade_tls=True)
+
+    async def test_a_server_that_speaks_before_tls_is_refused(self) -> None:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(await reader.readexactly(8) + b"AMQP\x00\x01\x00\x00")
+            await reader.read()
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        async with server:
+            port = server.sockets[0].getsockname()[1]
+            with pytest.raises(ferrymq.TransportError) as caught:
+                await ferrymq.connect(f"amqp://127.0.0.1:{port}", upgrade_tls=True)
+            assert "before the TLS handshake" in str(caught.value.__cause__)
+
+    async def test_giving_up_during_the_handshake(self) -> None:
+        ended = asyncio.get_running_loop().create_future()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(await reader.readexactly(8))
+            await reader.read()
+            writer.close()
+            ended.set_result(None)
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        async with server:
+            port = server.sockets[0].getsockname()[1]
+            with pytest.raises(TimeoutError):
+                await ferrymq.connect(f"amqp://127.0.0.1:{port}", upgrade_tls=True, timeout=0.1)
+            await ended
+
+    def test_an_upgrade_of_tls_is_a_mistake(self) -> None:
+        with pytest.raises(ValueError, match="from the start"):
+            ferrymq.connect("amqps://localhost", upgrade_tls=True)
 
     def test_a_context_without_amqps_is_a_mistake(self) -> None:
         with pytest.raises(ValueError, match="amqps://"):

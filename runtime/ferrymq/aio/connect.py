@@ -36,8 +36,13 @@ def connect(
     """
     parsed = parse_url(url)
     settings = _merge(parsed, options)
-    if settings.ssl is not None and not parsed.secure:
-        raise ValueError("an SSL context is given, but the URL does not start with amqps://")
+    if settings.upgrade_tls and parsed.secure:
+        raise ValueError("amqps:// is TLS from the start: upgrade_tls is for amqp://")
+    if settings.ssl is not None and not (parsed.secure or settings.upgrade_tls):
+        raise ValueError(
+            "an SSL context is given, but the URL does not start with amqps:// and upgrade_tls is "
+            "not set"
+        )
 
     async def open() -> Connection:
         connection = Connection(parsed, settings)
@@ -91,7 +96,7 @@ def mechanisms(url: Url, options: ConnectionOptions) -> list[SaslMechanism]:
         return list(chosen)
     if url.username is None:
         return [Anonymous()]
-    if not url.secure and not _is_local(url.host):
+    if not (url.secure or options.upgrade_tls or _is_local(url.host)):
         LOGGER.warning(
             "%s: a server without SCRAM gets the password unencrypted; amqps:// would protect it",
             url,
@@ -137,14 +142,19 @@ async def open_transport(connection: Connection) -> None:
         required_capabilities=options.required_capabilities,
         properties=options.properties,
         sasl=mechanisms(url, options),
+        tls=options.upgrade_tls,
     )
+    context = None
+    if url.secure or options.upgrade_tls:
+        context = options.ssl or ssl.create_default_context()
     transport = EngineTransport(
-        settings, connection.on_event, connection.on_pass, FrameTrace.if_enabled(str(url))
+        settings,
+        connection.on_event,
+        connection.on_pass,
+        FrameTrace.if_enabled(str(url)),
+        (context, url.host) if context is not None and options.upgrade_tls else None,
     )
     opened = connection.start(transport)
-    context = None
-    if url.secure:
-        context = options.ssl or ssl.create_default_context()
     try:
         async with asyncio.timeout(options.timeout):
             try:
@@ -152,8 +162,8 @@ async def open_transport(connection: Connection) -> None:
                     lambda: transport,
                     url.host,
                     url.port,
-                    ssl=context,
-                    server_hostname=url.host if context is not None else None,
+                    ssl=context if url.secure else None,
+                    server_hostname=url.host if url.secure else None,
                 )
             except OSError as error:
                 # Certificates that do not verify are among them: ssl.SSLError is an OSError.

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Callable
 from typing import cast
 
 from ferrymq.aio.trace import FrameTrace
 from ferrymq.engine.connection import Connection as Engine
-from ferrymq.engine.events import Event
+from ferrymq.engine.events import Event, TlsAgreed
 from ferrymq.engine.settings import ConnectionSettings
 from ferrymq_types.transport import Error
 
@@ -24,7 +25,8 @@ class EngineTransport(asyncio.Protocol):
 
     `on_event` gets every event of the engine in order. `on_pass` is called after each batch of
     them, and when writing becomes possible again. `ended` is done when the transport is gone;
-    `cause` is what the loop said about it, if anything.
+    `cause` is what the loop said about it, if anything. `tls` is for settings that begin TLS
+    inside AMQP: the context, and the name that the server's certificate has to bear.
     """
 
     def __init__(
@@ -33,6 +35,7 @@ class EngineTransport(asyncio.Protocol):
         on_event: Callable[[EngineTransport, Event], None],
         on_pass: Callable[[], None],
         trace: FrameTrace | None = None,
+        tls: tuple[ssl.SSLContext, str] | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -40,6 +43,8 @@ class EngineTransport(asyncio.Protocol):
         self._on_pass = on_pass
         self._trace = trace
         self._close_timeout = settings.close_timeout
+        self._tls = tls
+        self._securing: asyncio.Task[None] | None = None
         self._flush_wanted = False
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
@@ -85,6 +90,8 @@ class EngineTransport(asyncio.Protocol):
             if timer is not None:
                 timer.cancel()
         self._timer = None
+        if self._securing is not None:
+            self._securing.cancel()
         self.engine.receive_eof(self._loop.time())
         self.process()
         if not self.ended.done():
@@ -106,6 +113,8 @@ class EngineTransport(asyncio.Protocol):
         events = self.engine.take_events()
         while events:
             for event in events:
+                if isinstance(event, TlsAgreed):
+                    self._securing = self._loop.create_task(self._secure())
                 self._on_event(self, event)
             events = self.engine.take_events()
         self._on_pass()
@@ -158,6 +167,34 @@ class EngineTransport(asyncio.Protocol):
 
     def _process_wanted(self) -> None:
         self._flush_wanted = False
+        self.process()
+
+    async def _secure(self) -> None:
+        """Do the TLS handshake that both headers have agreed on (AMQP 1.0 §5.2)."""
+        plain = self._transport
+        assert plain is not None and self._tls is not None
+        context, hostname = self._tls
+        failure: Exception | None = None
+        secured: asyncio.Transport | None = None
+        if self.engine.take_tls_data():
+            # Nobody speaks TLS before its client, which we are.
+            failure = ssl.SSLError("the server spoke before the TLS handshake")
+        else:
+            try:
+                secured = await self._loop.start_tls(plain, self, context, server_hostname=hostname)
+            except OSError as error:
+                # Certificates that do not verify are among them: ssl.SSLError is an OSError.
+                failure = error
+        self._securing = None
+        if self._transport is not plain:
+            return
+        if secured is None:
+            # The loop has forgotten whose transport it was.
+            plain.abort()
+            self.connection_lost(failure)
+            return
+        self._transport = secured
+        self.engine.tls_established(self._loop.time())
         self.process()
 
     def _watch(self) -> None:

@@ -46,8 +46,9 @@ class TlsAgreed(Event):
 
     The initiator of the transport is the TLS client. Write what `data_to_send` returns, which
     is the last in the clear; hand `Connection.take_tls_data` to TLS and run its handshake over
-    the transport; then call `Connection.tls_established`. Until then nothing is processed. If
-    the handshake fails, end the transport and call `receive_eof`.
+    the transport; then call `Connection.tls_established`, and only then `receive_data` with what
+    TLS decrypts, be it ever so early. If the handshake fails, end the transport and call
+    `receive_eof`.
     """
 
     __slots__ = ()
