@@ -274,3 +274,17 @@ def test_memory_of_a_delivery_is_its_payload(play, session):
     play >> on(0, transfer(0, 0), b"payload") >> peer_flow()
     delivery = play.event(DeliveryReceived).delivery
     assert type(delivery.payload) is bytes
+
+
+@pytest.mark.spec("2.6.5")
+def test_the_rest_of_the_delivery_on_which_a_link_failed_was_under_way(play, session):
+    """Every sender of several frames is in the middle of them when it learns; Proton is."""
+    receiver_script(play, session, max_message_size=10)
+    play >> on(0, transfer(0, 0, more=True), b"x" * 11)
+    play << like(Detach, error=condition("amqp:link:message-size-exceeded"))
+    play >> on(0, transfer(0, None, None, more=True), b"x") >> on(0, transfer(0, 0), b"x")
+    play.quiet()
+    assert session.mapped
+    # A new delivery is another thing.
+    play >> transfer(0, 1)
+    play << like(End, error=condition("amqp:session:errant-link"))

@@ -234,6 +234,12 @@ class OutgoingHalf:
             parked.delivery.sent = True
             parked.delivery.link.parked -= 1
 
+    def on_begin(self, window: i64) -> None:
+        """The peer has begun, and takes `window` frames. What was sent before goes out now."""
+        self.remote_window = window
+        if self.session.mapped:
+            self._drain_backlog()
+
     def on_flow(self, flow: Flow) -> None:
         """Take over the window the peer announces (AMQP 1.0 §2.5.6)."""
         # Before it has seen our begin, the peer counts from our initial id, which is 0.

@@ -10,9 +10,10 @@ from ferrymq.engine.delivery import OutgoingDelivery
 from ferrymq.engine.link import Link, illegal
 from ferrymq.engine.resumption import Resolution, SenderResumption, is_outcome
 from ferrymq.engine.serial import serial_add, serial_diff
+from ferrymq.engine.states import LinkState
 from ferrymq.errors import EncodeError, LocalProtocolError, Scope
 from ferrymq_types.messaging import Received
-from ferrymq_types.transport import Flow
+from ferrymq_types.transport import Attach, Flow
 
 if TYPE_CHECKING:
     from ferrymq.engine.session import Session
@@ -34,6 +35,7 @@ class SenderLink(Link):
         "unsettled",
         "resumption",
         "own_tags",
+        "assuming",
         "_next_tag",
     )
 
@@ -49,6 +51,8 @@ class SenderLink(Link):
         self.resumption: SenderResumption | None = None
         # Tags of unsettled deliveries that the engine did not make; most links have none.
         self.own_tags: set[bytes] | None = None
+        # Whether credit is taken for granted until the receiver has attached.
+        self.assuming = False
         self._next_tag: i64 = 0
 
     def send(
@@ -106,6 +110,24 @@ class SenderLink(Link):
         self.session.outgoing.send(delivery, payload, 0, message_format, state, False, False)
         return delivery
 
+    def assume_credit(self, credit: int) -> None:
+        """Take `credit` for granted until the receiver attaches, to pipeline on our attach.
+
+        If it was not given, the receiver detaches the link with transfer-limit-exceeded
+        (Link Pairing 1.0 §2.2.2). Raises `LocalProtocolError` once the receiver has attached.
+        """
+        if self.state is not LinkState.ATTACH_SENT:
+            raise illegal(f"link {self.name!r} does not wait for the receiver's attach")
+        self.assuming = True
+        self.credit = credit
+
+    def _on_attach(self, attach: Attach) -> None:
+        super()._on_attach(attach)
+        if self.assuming:
+            # From now on the receiver's flows say what there is.
+            self.assuming = False
+            self.credit = 0
+
     def _expect_tag(self, tag: bytes) -> None:
         if len(tag) > 32:
             raise EncodeError("transfer.delivery-tag", f"{len(tag)} bytes; at most 32 are allowed")
@@ -148,7 +170,7 @@ class SenderLink(Link):
         self.session.outgoing.expect_room(state)
 
     def _expect_credit(self) -> None:
-        if not self.usable:
+        if not self.usable and not (self.assuming and self.state is LinkState.ATTACH_SENT):
             raise illegal(f"link {self.name!r} is not attached")
         if self.credit <= 0:
             raise LocalProtocolError(

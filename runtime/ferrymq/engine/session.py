@@ -183,12 +183,12 @@ class Session:
         self.remote_begin = begin
         self.incoming.next_id = begin.next_outgoing_id
         self.incoming.remote_outgoing_window = begin.outgoing_window
-        self.outgoing.remote_window = begin.incoming_window
         self._remote_handle_max = begin.handle_max
         if not self._transition(SessionInput.RECV_BEGIN):
             raise RemoteProtocolError(
                 "amqp:illegal-state", f"second begin on channel {self.remote_channel}"
             )
+        self.outgoing.on_begin(begin.incoming_window)
         if self.open_for_input:
             self.connection._emit(BeginReceived(self))
 
