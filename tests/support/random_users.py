@@ -173,7 +173,10 @@ class Users:
             return
         if link.state is LinkState.DETACHED:
             return
-        assert end.link is None, f"{link.name} is attached twice"
+        if end.link is not None:
+            # The peer attaches again at once; we had not answered its detach.
+            assert end.link.local_detached, f"{link.name} is attached twice"
+            end.lost()
         if isinstance(end, SenderEnd):
             assert isinstance(link, SenderLink)
             end.link = link
@@ -358,15 +361,20 @@ class Users:
         ends: list[SenderEnd | ReceiverEnd] = [stream.sender, stream.receiver]
         self._random.shuffle(ends)
         end, other = ends
-        if end.link is not None:
+        old = end.link
+        if old is not None and not (old.local_detached and old.remote_attach is not None):
             return
         session = self._session_for(end.side, other.link)
         if session is None:
             return
-        if (stream.name, isinstance(end, SenderEnd)) in session.connection.channels.links:
+        names = session.connection.channels.links
+        if names.get((stream.name, isinstance(end, SenderEnd))) not in (None, old):
             # The name is still held by a link that was attached only to be closed.
             return
         self._count("attached" if other.link is None else "attached by both")
+        if old is not None:
+            self._count("attached again at once")
+            end.lost()
         # A link with nothing to resume need not say that it resumes.
         says = self._random.random() < 0.5
         if isinstance(end, SenderEnd):

@@ -175,7 +175,8 @@ def steal(link: Link) -> None:
         description = f"link {link.name!r} was attached again"
         error = RemoteProtocolError("amqp:link:stolen", description, Scope.LINK)
     try:
-        link.detach(closed=error is None, error=None if error is None else answer_to(error))
+        # Suspended, not closed, unless the peer has closed it: it may come to be resumed.
+        link.detach(closed=False, error=None if error is None else answer_to(error))
     except LocalProtocolError as local:
         # The link had no answer yet, and there is no way left to give it one.
         session._fail(RemoteProtocolError(local.condition, local.description, Scope.SESSION))
