@@ -206,3 +206,25 @@ def test_an_error_without_a_condition_is_malformed(play):
     close = b"\x00\x53\x18\xc0\x05\x01\x00\x53\x1d\x45"
     play >> frame(close)
     play << like(Close, error=condition("amqp:decode-error"))
+
+
+@pytest.mark.spec("2.6.6")
+@pytest.mark.parametrize("sends", [True, False])
+def test_a_detach_of_ours_that_crosses_a_close_is_followed_by_attach_and_close(
+    play, session, sends
+):
+    link = (sender_script if sends else receiver_script)(play, session, "link")
+    link.detach(closed=False)
+    play << like(Detach, handle=link.handle, closed=False)
+    # Written before the peer saw ours.
+    play >> Detach(handle=0, closed=True)
+    role = Role.SENDER if sends else Role.RECEIVER
+    play << like(Attach, name="link", role=role) << like(Detach, closed=True, error=None)
+    # The peer answers both; its user and ours hear nothing of that.
+    play.events()
+    play.send(
+        peer_attach("link", 0, Role.RECEIVER if sends else Role.SENDER),
+        Detach(handle=0, closed=True),
+    )
+    assert play.events() == [] and session.mapped
+    assert session.links == {}
