@@ -42,6 +42,7 @@ HAPPENS = {
 # What is rarer has to happen in some.
 HAPPENS_SOMEWHERE = {
     "aborted",
+    "attached again at once",
     "attached by both",
     "ended",
     "restated",

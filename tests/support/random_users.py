@@ -173,9 +173,15 @@ class Users:
             return
         if link.state is LinkState.DETACHED:
             return
+        if end.link is not None and not end.link.local_detached:
+            # Our attach on another session has crossed one of the peer's that only serves to
+            # close (AMQP 1.0 §2.6.6): its detach is next.
+            assert end.link.session is not link.session, f"{link.name} is attached twice"
+            assert end.link.initiated, f"{link.name} is attached twice"
+            self._count("crossed a close")
+            return
         if end.link is not None:
             # The peer attaches again at once; we had not answered its detach.
-            assert end.link.local_detached, f"{link.name} is attached twice"
             end.lost()
         if isinstance(end, SenderEnd):
             assert isinstance(link, SenderLink)
