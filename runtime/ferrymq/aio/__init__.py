@@ -10,8 +10,9 @@ from __future__ import annotations
 from ferrymq.aio.connect import connect
 from ferrymq.aio.connection import Connection
 from ferrymq.aio.delivery import Delivery
+from ferrymq.aio.pair import Pair
 from ferrymq.aio.receiver import Receiver
 from ferrymq.aio.sender import Sender
 from ferrymq.aio.session import Session
 
-__all__ = ["Connection", "Delivery", "Receiver", "Sender", "Session", "connect"]
+__all__ = ["Connection", "Delivery", "Pair", "Receiver", "Sender", "Session", "connect"]

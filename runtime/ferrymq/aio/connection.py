@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Unpack
 
 from ferrymq.aio.dispatch import dispatch, session_error
 from ferrymq.aio.opening import Opening
+from ferrymq.aio.pair import Pair
 from ferrymq.aio.receiver import OpeningReceiver, Receiver
 from ferrymq.aio.sender import Sender
 from ferrymq.aio.session import Session
@@ -115,6 +116,14 @@ class Connection:
             return await (await self._shared_session()).open_receiver(address, settings)
 
         return OpeningReceiver(open)
+
+    def pair(self, address: str, *, name: str | None = None, credit: int = 10) -> Opening[Pair]:
+        """Attach a pair of links in the session that the connection keeps: `Session.pair`."""
+
+        async def open() -> Pair:
+            return await Pair(await self._shared_session(), address, name, credit).open()
+
+        return Opening(open)
 
     async def close(self, *, error: Error | None = None) -> None:
         """Close the connection, waiting for the peer to do the same for `close_timeout` at most.

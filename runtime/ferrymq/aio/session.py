@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Unpack
 
 from ferrymq.aio.opening import Opening
+from ferrymq.aio.pair import Pair
 from ferrymq.aio.receiver import OpeningReceiver, Receiver
 from ferrymq.aio.sender import Sender
 from ferrymq.aio.waiting import fresh, resolve
@@ -62,6 +63,15 @@ class Session:
         settings = ReceiverOptions(**options)
         return OpeningReceiver(lambda: self.open_receiver(address, settings))
 
+    def pair(self, address: str, *, name: str | None = None, credit: int = 10) -> Opening[Pair]:
+        """Attach a pair of links that carries requests to `address` and the responses back.
+
+        `credit` is how many responses may be under way. Our open has to have desired
+        `LINK_PAIR`, and the peer's to have offered it (Link Pairing 1.0 §2.1.1). Raises
+        `LocalProtocolError` if not, and as `sender` does.
+        """
+        return Opening(lambda: Pair(self, address, name, credit).open())
+
     async def close(self, *, error: Error | None = None, timeout: Timeout = "default") -> None:
         """End the session with its links, and wait for the peer to do the same.
 
@@ -97,16 +107,17 @@ class Session:
     async def open_sender(self, address: str | None, options: SenderOptions) -> Sender:
         """Attach a sender."""
         sender = Sender(self, address, options)
-        await self._open(sender)
+        await self.open_link(sender)
         return sender
 
     async def open_receiver(self, address: str | None, options: ReceiverOptions) -> Receiver:
         """Attach a receiver."""
         receiver = Receiver(self, address, options)
-        await self._open(receiver)
+        await self.open_link(receiver)
         return receiver
 
-    async def _open(self, link: Sender | Receiver) -> None:
+    async def open_link(self, link: Sender | Receiver) -> None:
+        """Attach a link of this session."""
         await self.connection.connected()
         self.links.add(link)
         try:

@@ -9,6 +9,7 @@ from ferrymq.errors import LocalProtocolError, Scope
 from ferrymq_types.messaging import Source, Target
 
 if TYPE_CHECKING:
+    from ferrymq.engine.connection import Connection
     from ferrymq.engine.delivery import OutgoingDelivery
     from ferrymq.engine.receiver import ReceiverLink
     from ferrymq.engine.sender import SenderLink
@@ -69,15 +70,7 @@ def attach_pair(
     Raises `LocalProtocolError` when our open did not desire the capability `LINK_PAIR` or the
     peer's did not offer it (§2.1.1); before the peer's open, only `pipelined` may be used.
     """
-    connection = session.connection
-    if LINK_PAIR not in (connection.settings.desired_capabilities or ()):
-        raise _not_possible(f"our open does not desire {LINK_PAIR}")
-    remote = connection.remote_open
-    if remote is None:
-        if not pipelined:
-            raise _not_possible(f"whether the peer offers {LINK_PAIR} is not known yet")
-    elif LINK_PAIR not in (remote.offered_capabilities or ()):
-        raise _not_possible(f"the peer does not offer {LINK_PAIR}")
+    expect_pairing(session.connection, pipelined)
     ours = paired_properties(properties)
     sender = session.attach_sender(
         name,
@@ -95,6 +88,18 @@ def attach_pair(
     if pipelined:
         sender.assume_credit(credit)
     return LinkPair(sender, receiver)
+
+
+def expect_pairing(connection: Connection, pipelined: bool = False) -> None:
+    """Raise `LocalProtocolError` unless both opens allow us to attach pairs (§2.1.1)."""
+    if LINK_PAIR not in (connection.settings.desired_capabilities or ()):
+        raise _not_possible(f"our open does not desire {LINK_PAIR}")
+    remote = connection.remote_open
+    if remote is None:
+        if not pipelined:
+            raise _not_possible(f"whether the peer offers {LINK_PAIR} is not known yet")
+    elif LINK_PAIR not in (remote.offered_capabilities or ()):
+        raise _not_possible(f"the peer does not offer {LINK_PAIR}")
 
 
 def _not_possible(why: str) -> LocalProtocolError:
