@@ -35,7 +35,7 @@ DOCUMENTS: Final = {
     "broker": "The broker book",
 }
 _REQUIRED: Final = frozenset({"id", "section", "level", "binds", "text"})
-_OPTIONAL: Final = frozenset({"tests", "why_not", "not_yet", "instead"})
+_OPTIONAL: Final = frozenset({"tests", "why_not", "not_kept", "instead"})
 _ID: Final = re.compile(r"(core|pairing|broker)-(\d+(?:\.\d+)*)-([1-9]\d*)")
 _TEST: Final = re.compile(r"(tests/[\w/]+/test_\w+\.py)::(?:(Test\w+)::)?(test_\w+|runTest)")
 
@@ -49,7 +49,7 @@ class Standing(StrEnum):
 
     TESTED = "tested"
     NOT_APPLICABLE = "not applicable"
-    NOT_YET = "not yet"
+    NOT_KEPT = "not kept"
     """The rule does apply and is not kept; the entry says why, and what happens instead."""
     OPEN = "open"
 
@@ -70,7 +70,7 @@ class Clause:
     """`file::test`, relative to the repository; every one has to pass."""
     why_not: str = ""
     """Why the rule does not apply to this project; empty if it does."""
-    not_yet: str = ""
+    not_kept: str = ""
     """Why the rule is not kept although it applies; empty if it is."""
     instead: tuple[str, ...] = ()
     """Tests of what is done instead, where there is a reason; every one has to pass."""
@@ -90,14 +90,14 @@ class Clause:
         """Tested, with one of two kinds of reason, or open."""
         if self.tests:
             return Standing.TESTED
-        if self.not_yet:
-            return Standing.NOT_YET
+        if self.not_kept:
+            return Standing.NOT_KEPT
         return Standing.NOT_APPLICABLE if self.why_not else Standing.OPEN
 
     @property
     def reason(self) -> str:
         """Why nothing proves the rule; empty if there are tests of it."""
-        return self.why_not or self.not_yet
+        return self.why_not or self.not_kept
 
     @property
     def evidence(self) -> tuple[str, ...]:
@@ -178,16 +178,16 @@ def _clause(where: str, entry: dict[str, object], root: Path) -> Clause:
         raise LedgerError(f"{where}: level {text['level']!r} is none of {', '.join(LEVELS)}")
     if text["binds"] not in BINDS:
         raise LedgerError(f"{where}: {text['binds']!r} is nobody a clause can bind")
-    proofs = [key for key in ("tests", "why_not", "not_yet") if key in entry]
+    proofs = [key for key in ("tests", "why_not", "not_kept") if key in entry]
     if len(proofs) > 1:
         raise LedgerError(f"{where}: there can be {proofs[0]} or {proofs[1]}, not both")
-    if "instead" in entry and proofs not in (["why_not"], ["not_yet"]):
-        raise LedgerError(f"{where}: instead goes with why_not or not_yet")
+    if "instead" in entry and proofs not in (["why_not"], ["not_kept"]):
+        raise LedgerError(f"{where}: instead goes with why_not or not_kept")
     why_not = _text(where, "why_not", entry["why_not"]) if "why_not" in entry else ""
-    not_yet = _text(where, "not_yet", entry["not_yet"]) if "not_yet" in entry else ""
+    not_kept = _text(where, "not_kept", entry["not_kept"]) if "not_kept" in entry else ""
     tests = _tests(where, "tests", entry["tests"], root) if "tests" in entry else ()
     instead = _tests(where, "instead", entry["instead"], root) if "instead" in entry else ()
-    return Clause(tests=tests, why_not=why_not, not_yet=not_yet, instead=instead, **text)
+    return Clause(tests=tests, why_not=why_not, not_kept=not_kept, instead=instead, **text)
 
 
 def _keys(

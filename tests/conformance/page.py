@@ -22,15 +22,16 @@ _HEAD: Final = """\
 Every rule of the documents below, in our own words, with the tests that prove it. `RULE` marks
 what a document demands without one of the words of RFC 2119. A clause has *passed* when every
 test it names has passed. *Not applicable* gives the reason why the rule does not concern this
-project, *not yet* says what happens while the rule is not kept, often with tests of that. *Open*
-means that nobody has looked at it; no MUST is.
+project; *not kept* says why a rule that does is not followed, or not yet, and what happens
+instead, with tests of that where there are any. *Open* means that nobody has looked at it; no
+MUST is.
 """
 _MARKS: Final = {
     Result.PASSED: "passed",
     Result.FAILED: "**failed**",
     Result.SKIPPED: "**not run**",
     Result.OPEN: "**open**",
-    Result.NOT_YET: "not yet",
+    Result.NOT_KEPT: "not kept",
     Result.NOT_APPLICABLE: "not applicable",
 }
 
@@ -46,7 +47,7 @@ def render(ledger: Ledger, results: Mapping[str, Result]) -> str:
 
 
 def _summary(ledger: Ledger, results: Mapping[str, Result]) -> str:
-    rows = ["| part | level | clauses | passed | not applicable | not yet | open | failed |"]
+    rows = ["| part | level | clauses | passed | not applicable | not kept | open | failed |"]
     rows.append("|---|---|--:|--:|--:|--:|--:|--:|")
     for part in ledger.parts:
         rows += [_count(part.title, level, part, results) for level in LEVELS if _has(part, level)]
@@ -62,7 +63,7 @@ def _has(part: Part, level: str) -> bool:
 def _count(title: str, level: str, part: Part, results: Mapping[str, Result]) -> str:
     found = Counter(result_of(c, results) for c in part.clauses if c.level == level)
     bad = found[Result.FAILED] + found[Result.SKIPPED]
-    shown = (Result.PASSED, Result.NOT_APPLICABLE, Result.NOT_YET, Result.OPEN)
+    shown = (Result.PASSED, Result.NOT_APPLICABLE, Result.NOT_KEPT, Result.OPEN)
     cells = [found.total(), *(found[result] for result in shown)]
     return f"| {title} | {level} | {' | '.join(map(str, [*cells, bad]))} |"
 

@@ -43,7 +43,7 @@ def as_json(ledger: Ledger, clauses: list[Clause]) -> str:
                     "standing": clause.standing,
                     "tests": list(clause.tests),
                     "why_not": clause.why_not or None,
-                    "not_yet": clause.not_yet or None,
+                    "not_kept": clause.not_kept or None,
                     "instead": list(clause.instead),
                 }
                 for clause in clauses

@@ -27,7 +27,7 @@ class Result(StrEnum):
     SKIPPED = "skipped"
     """A test was left out, for want of an optional peer for example: nothing is proved."""
     OPEN = "open"
-    NOT_YET = "not yet"
+    NOT_KEPT = "not kept"
     NOT_APPLICABLE = "not applicable"
     PASSED = "passed"
 
@@ -114,4 +114,4 @@ def result_of(clause: Clause, results: Mapping[str, Result]) -> Result:
     # What is said to happen instead has to happen.
     if clause.tests or found is not Result.PASSED:
         return found
-    return Result.NOT_YET if clause.not_yet else Result.NOT_APPLICABLE
+    return Result.NOT_KEPT if clause.not_kept else Result.NOT_APPLICABLE

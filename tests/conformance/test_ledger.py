@@ -108,10 +108,10 @@ def test_a_clause_is_read_whole(tmp_path: Path) -> None:
     [
         ({}, Standing.OPEN),
         ({"why_not": '"never"'}, Standing.NOT_APPLICABLE),
-        ({"not_yet": '"later"'}, Standing.NOT_YET),
+        ({"not_kept": '"later"'}, Standing.NOT_KEPT),
         (
-            {"not_yet": '"later"', "instead": '["tests/engine/test_open.py::test_first"]'},
-            Standing.NOT_YET,
+            {"not_kept": '"later"', "instead": '["tests/engine/test_open.py::test_first"]'},
+            Standing.NOT_KEPT,
         ),
         ({"tests": '["tests/engine/test_open.py::test_first"]'}, Standing.TESTED),
         ({"tests": '["tests/engine/test_open.py::TestOpen::test_inside"]'}, Standing.TESTED),
@@ -148,12 +148,12 @@ def test_standing(tmp_path: Path, changes: dict[str, str], standing: Standing) -
             {"tests": '["tests/engine/test_open.py::test_first"]', "why_not": '"never"'},
             "there can be tests or why_not, not both",
         ),
-        ({"not_yet": '"later"', "why_not": '"never"'}, "why_not or not_yet, not both"),
+        ({"not_kept": '"later"', "why_not": '"never"'}, "why_not or not_kept, not both"),
         (
             {"instead": '["tests/engine/test_open.py::test_first"]'},
-            "instead goes with why_not or not_yet",
+            "instead goes with why_not or not_kept",
         ),
-        ({"not_yet": '"later"', "instead": "[]"}, "instead has to list one test"),
+        ({"not_kept": '"later"', "instead": "[]"}, "instead has to list one test"),
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, changes: dict[str, str], message: str) -> None:
@@ -245,14 +245,14 @@ def test_a_clause_passes_when_all_its_tests_do(second: Result, expected: Result)
 
 @pytest.mark.parametrize(
     ("found", "expected"),
-    [(Result.PASSED, Result.NOT_YET), (Result.FAILED, Result.FAILED), (None, Result.SKIPPED)],
+    [(Result.PASSED, Result.NOT_KEPT), (Result.FAILED, Result.FAILED), (None, Result.SKIPPED)],
 )
 def test_what_is_said_to_happen_instead_has_to_happen(
     found: Result | None, expected: Result
 ) -> None:
     test = "t.py::test_a"
     clause = Clause(
-        "core-1.4-1", "1.4", "MUST", "sender", "A rule.", not_yet="Later.", instead=(test,)
+        "core-1.4-1", "1.4", "MUST", "sender", "A rule.", not_kept="Later.", instead=(test,)
     )
     assert results.result_of(clause, {} if found is None else {test: found}) is expected
 
