@@ -98,7 +98,7 @@ interop: $(READY_DEV) node-modules build ## exchange messages with Proton and rh
 	@$(BUILT) $(PY) -m pytest tests/interop $(ARGS)
 
 conformance: $(READY_DEV) node-modules build ## run the tests of every rule of the specification, write docs/conformance.md
-	@$(BUILT) $(PY) -m tests.conformance run $(ARGS)
+	@$(BUILT) $(PY) -m tests.conformance run $(ARGS) -- -n $(JOBS) --hypothesis-profile=ci
 
 fuzz: $(READY_DEV) build ## look for new failures with fresh random input; SECONDS=60
 	@end=$$(( $$(date +%s) + $(SECONDS) )); round=1; \
