@@ -125,7 +125,17 @@ def expect_duplicate(play):
 
 @pytest.mark.spec("2.6.12")
 @pytest.mark.parametrize(
-    "tags", [[b"a", b"a"], [b"", b""], [b"b", b"a", b"c", b"b"], [b"9", b"10", b"11", b"10"]]
+    "tags",
+    [
+        [b"a", b"a"],
+        [b"", b""],
+        [b"b", b"a", b"c", b"b"],
+        [b"9", b"10", b"11", b"10"],
+        [b"\x00\x00\x00\x01", b"\xff\xff\xff\xff", b"\x00\x00\x00\x01"],
+        [b"aaaa", b"aaaaa", b"aaaa"],
+        [b"\x7f\xff\xff\xff", b"\x80\x00\x00\x00", b"\x80\x00\x00\x00"],
+        [b"abc", b"abcd", b"abcd"],
+    ],
 )
 def test_the_peer_uses_a_tag_twice(play, session, tags):
     receiver_script(play, session)

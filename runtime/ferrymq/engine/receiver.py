@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
+from librt.strings import read_i32_be
 from mypy_extensions import i64
 
 from ferrymq.engine.delivery import IncomingDelivery
@@ -31,6 +32,8 @@ class ReceiverLink(Link):
         "cut_short",
         "_tags",
         "_highest_tag",
+        "_highest_size",
+        "_highest_number",
     )
 
     def __init__(self, session: Session, name: str, initiated: bool) -> None:
@@ -49,6 +52,8 @@ class ReceiverLink(Link):
         # those of nearly all senders do: then none can come twice.
         self._tags: set[bytes] | None = None
         self._highest_tag: bytes = b""
+        self._highest_size: i64 = 0
+        self._highest_number: i64 = 0
 
     def resume_from(self, unsettled: dict[bytes, IncomingDelivery]) -> list[IncomingDelivery]:
         """Resume with these unsettled deliveries: to be called before `accept`.
@@ -73,11 +78,20 @@ class ReceiverLink(Link):
         """Take the tag for a new delivery; false if an unsettled one has it (§2.6.12)."""
         tags = self._tags
         if tags is None:
-            highest = self._highest_tag
             size: i64 = len(tag)
-            highest_size: i64 = len(highest)
-            if size > highest_size or (size == highest_size and tag > highest):
+            if size == 4 and self._highest_size == 4:
+                # A counter in four bytes: what our own senders make, and most others.
+                number: i64 = i64(read_i32_be(tag, 0)) & 0xFFFFFFFF
+                if number > self._highest_number:
+                    self._highest_number = number
+                    return True
+            elif size > self._highest_size or (
+                size == self._highest_size and tag > self._highest_tag
+            ):
+                self._highest_size = size
                 self._highest_tag = tag
+                if size == 4:
+                    self._highest_number = i64(read_i32_be(tag, 0)) & 0xFFFFFFFF
                 return True
             tags = {d.tag for d in self.session.incoming.unsettled.values() if d.link is self}
             self._tags = tags
