@@ -15,6 +15,7 @@ from ferrymq.engine.events import AttachReceived, DetachReceived, LinkFailed, Se
 from ferrymq.engine.link import Link
 from ferrymq.engine.pairing import disagreement, is_paired, misfit
 from ferrymq.engine.receiver import ReceiverLink
+from ferrymq.engine.resumption import read_unsettled
 from ferrymq.engine.sender import SenderLink
 from ferrymq.errors import LocalProtocolError, RemoteProtocolError, Scope
 from ferrymq_types.transport import Role
@@ -50,6 +51,9 @@ def on_attach(session: Session, attach: Attach) -> None:
             f"{session._remote_handles[handle].name!r} holds",
             Scope.SESSION,
         )
+    if attach.unsettled is not None:
+        # A map that is none costs the session now, not whoever resumes from it later.
+        read_unsettled(attach)
     # The peer's role is the opposite of ours.
     is_sender = attach.role is Role.RECEIVER
     key = (attach.name, is_sender)
