@@ -168,8 +168,12 @@ class User:
     def use(self) -> None:
         if self.engine.opened:
             session = self.engine.begin()
-            session.attach_receiver("r", source=None).set_credit(5)
-            session.attach_sender("s", target=None)
+            try:
+                session.attach_receiver("r", source=None).set_credit(5)
+                session.attach_sender("s", target=None)
+            except LocalProtocolError as error:
+                # The peer was first to attach the name, on a session of its own (§2.6.1).
+                assert "attached already" in str(error)
 
     def check(self) -> None:
         """The engine is in a state that it has a name for, and ends when everything does."""
