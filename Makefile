@@ -105,7 +105,7 @@ fuzz: $(READY_DEV) build ## look for new failures with fresh random input; SECON
 	while test $$(date +%s) -lt $$end; do \
 	    echo "== round $$round"; \
 	    $(BUILT) $(PY) -m pytest -q -n $(JOBS) -m hypothesis --hypothesis-profile=fuzz \
-	        --hypothesis-seed=$$(date +%s) --timeout=0 $(ARGS) || exit 1; \
+	        --hypothesis-seed=$$(date +%s) --timeout=0 --until $$end -r fE $(ARGS) || exit 1; \
 	    round=$$(( round + 1 )); \
 	done
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import random
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,7 @@ settings.register_profile(
     "ci", deadline=None, suppress_health_check=_QUIET, derandomize=True, print_blob=True
 )
 settings.register_profile(
-    "fuzz", deadline=None, suppress_health_check=_QUIET, max_examples=5000, print_blob=True
+    "fuzz", deadline=None, suppress_health_check=_QUIET, max_examples=1000, print_blob=True
 )
 settings.load_profile("dev")
 
@@ -34,6 +36,28 @@ def running_variant() -> str:
     if spec is None or spec.origin is None:
         raise pytest.UsageError("ferrymq is not installed: run `make install`")
     return "pure" if spec.origin.endswith(".py") else "compiled"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--until",
+        type=float,
+        default=None,
+        metavar="EPOCH",
+        help="start no test after this time (seconds since the epoch); take them in random order",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--until") is not None:
+        # Every process of a run has to find the same order.
+        random.Random(str(config.getoption("--hypothesis-seed", None))).shuffle(items)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    until = item.config.getoption("--until")
+    if until is not None and time.time() > until:
+        pytest.skip("the time for this run is over")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -49,7 +49,8 @@ def parse_url(text: str) -> Url:
     """
     parts = urlsplit(text)
     if parts.scheme not in _PORTS:
-        raise ValueError(f"a URL starts with amqp:// or amqps://, not {parts.scheme or 'this'!r}")
+        found = f"not {parts.scheme}:" if parts.scheme else "and this one has no scheme"
+        raise ValueError(f"a URL starts with amqp:// or amqps://, {found}")
     if not parts.hostname:
         raise ValueError("the URL names no host")
     if parts.path not in ("", "/"):
