@@ -13,8 +13,10 @@ from mypy_extensions import i64
 
 from ferrymq.engine.serial import serial_add, serial_diff
 from ferrymq_types.messaging import Accepted, Released
+from ferrymq_types.transport import Disposition, Role
 
 if TYPE_CHECKING:
+    from ferrymq.engine.session import Session
     from ferrymq_types.unions import DeliveryState
 
 
@@ -37,37 +39,63 @@ def same_state(a: DeliveryState | None, b: DeliveryState | None) -> bool:
 
 
 @final
-class PendingDisposition:
-    """A run of consecutive deliveries that got the same state; not sent yet."""
+class DispositionQueue:
+    """Dispositions of one role on their way out: a run of consecutive deliveries in one state.
 
-    __slots__ = ("first", "last", "state", "settled", "empty")
+    What continues the run joins it; the frame is written when something does not, or when the
+    session is flushed.
+    """
 
-    def __init__(self) -> None:
-        self.first: i64 = 0
-        self.last: i64 = 0
-        self.state: DeliveryState | None = None
-        self.settled = False
-        self.empty = True
+    __slots__ = ("session", "role", "_empty", "_first", "_last", "_state", "_settled")
 
-    def extend(self, delivery_id: i64, state: DeliveryState | None, settled: bool) -> bool:
-        """Take the delivery into the run; false when it does not continue it."""
+    def __init__(self, session: Session, role: Role) -> None:
+        self.session = session
+        self.role = role
+        self._empty = True
+        self._first: i64 = 0
+        self._last: i64 = 0
+        self._state: DeliveryState | None = None
+        self._settled = False
+
+    def add(self, delivery_id: i64, state: DeliveryState | None, settled: bool) -> None:
+        """Tell the peer the state of a delivery, joined with its neighbours where possible.
+
+        Raises `EncodeError` or `LocalProtocolError` for a state that cannot be sent.
+        """
         if not joinable(state):
-            return False
-        if self.empty:
-            self.empty = False
-            self.first = delivery_id
-            self.last = delivery_id
-            self.state = state
-            self.settled = settled
-            return True
-        if (
-            settled == self.settled
-            and serial_add(self.last, 1) == delivery_id
-            and same_state(state, self.state)
-        ):
-            self.last = delivery_id
-            return True
-        return False
+            self.flush()
+            self._send(delivery_id, delivery_id, settled, state)
+            return
+        if not self._empty:
+            if (
+                settled == self._settled
+                and serial_add(self._last, 1) == delivery_id
+                and same_state(state, self._state)
+            ):
+                self._last = delivery_id
+                return
+            self.flush()
+        self._empty = False
+        self._first = delivery_id
+        self._last = delivery_id
+        self._state = state
+        self._settled = settled
+        self.session.connection._touch(self.session)
+
+    def flush(self) -> None:
+        """Write the run, if there is one."""
+        if not self._empty:
+            self._empty = True
+            self._send(self._first, self._last, self._settled, self._state)
+
+    def clear(self) -> None:
+        """Forget the run: there is nobody left to tell."""
+        self._empty = True
+
+    def _send(self, first: i64, last: i64, settled: bool, state: DeliveryState | None) -> None:
+        self.session._send(
+            Disposition(role=self.role, first=first, last=last, settled=settled, state=state)
+        )
 
 
 def live_ids(unsettled: dict[int, Any], first: i64, last: i64) -> list[int]:

@@ -13,7 +13,7 @@ from mypy_extensions import i64
 
 from ferrymq.engine.answers import errant_link
 from ferrymq.engine.delivery import IncomingDelivery
-from ferrymq.engine.dispositions import PendingDisposition, joinable, live_ids
+from ferrymq.engine.dispositions import DispositionQueue, live_ids
 from ferrymq.engine.events import (
     DeliveryAborted,
     DeliveryReceived,
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from ferrymq.engine.link import Link
     from ferrymq.engine.receiver import ReceiverLink
     from ferrymq.engine.session import Session
-    from ferrymq_types.unions import DeliveryState
 
 
 @final
@@ -41,8 +40,8 @@ class IncomingHalf:
         "next_id",
         "window",
         "remote_outgoing_window",
+        "dispositions",
         "_max_window",
-        "_pending",
         "_errant",
     )
 
@@ -55,7 +54,7 @@ class IncomingHalf:
         # What the peer says it can send; it shrinks with what it has sent (AMQP 1.0 §2.5.6).
         self.remote_outgoing_window: i64 = 0
         self._max_window: i64 = window
-        self._pending = PendingDisposition()
+        self.dispositions = DispositionQueue(session, Role.RECEIVER)
         # Unsettled deliveries of links that failed: to refer to them is an error.
         self._errant: dict[int, ReceiverLink] = {}
 
@@ -142,10 +141,10 @@ class IncomingHalf:
         elif delivery.settled:
             del self.unsettled[delivery.id]
             delivery.link._forget(delivery)
-            self.queue_disposition(delivery.id, state, True)
+            self.dispositions.add(delivery.id, state, True)
             return
         elif state is not None and not is_outcome(delivery.remote_state):
-            self.queue_disposition(delivery.id, state, False)
+            self.dispositions.add(delivery.id, state, False)
         self.session.connection._emit(SettlementReceived(delivery))
 
     def _on_abort(self, link: ReceiverLink, delivery: IncomingDelivery) -> None:
@@ -294,37 +293,6 @@ class IncomingHalf:
 
     # -- settlement ------------------------------------------------------------
 
-    def queue_disposition(
-        self, delivery_id: i64, state: DeliveryState | None, settled: bool
-    ) -> None:
-        """Send a disposition for a delivery we received, joined with its neighbours."""
-        if not self._pending.extend(delivery_id, state, settled):
-            self.flush_dispositions()
-            if not joinable(state):
-                self._send(delivery_id, delivery_id, settled, state)
-                return
-            self._pending.extend(delivery_id, state, settled)
-        self.session.connection._touch(self.session)
-
-    def flush_dispositions(self) -> None:
-        """Write the joined disposition, if there is one."""
-        pending = self._pending
-        if pending.empty:
-            return
-        pending.empty = True
-        self._send(pending.first, pending.last, pending.settled, pending.state)
-
-    def _send(self, first: i64, last: i64, settled: bool, state: DeliveryState | None) -> None:
-        self.session._send(
-            Disposition(
-                role=Role.RECEIVER,
-                first=first,
-                last=last,
-                settled=settled,
-                state=state,
-            )
-        )
-
     def on_disposition(self, disposition: Disposition) -> None:
         """The sender told us the state of a range of its deliveries."""
         first = disposition.first
@@ -383,7 +351,7 @@ class IncomingHalf:
             delivery.link._keep(delivery)
         self.unsettled.clear()
         self._errant.clear()
-        self._pending.empty = True
+        self.dispositions.clear()
 
 
 def _mode_broken(link: ReceiverLink, delivery: IncomingDelivery, how: str) -> RemoteProtocolError:

@@ -14,7 +14,7 @@ from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 from ferrymq.engine.delivery import OutgoingDelivery
-from ferrymq.engine.dispositions import PendingDisposition, joinable, live_ids
+from ferrymq.engine.dispositions import DispositionQueue, live_ids
 from ferrymq.engine.events import OutcomeReceived
 from ferrymq.engine.frames import begin_frame, end_frame
 from ferrymq.engine.serial import serial_add, serial_diff
@@ -71,7 +71,7 @@ class OutgoingHalf:
     """What a session sends. `unsettled`: our deliveries that are not settled, by delivery-id."""
 
     __slots__ = ("session", "unsettled", "next_id", "remote_window", "_next_delivery_id",
-                 "_backlog", "_pending")  # fmt: skip
+                 "_backlog", "dispositions")  # fmt: skip
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -82,7 +82,7 @@ class OutgoingHalf:
         self.remote_window: i64 = 0
         self._next_delivery_id: i64 = 0
         self._backlog: deque[_Parked] = deque()
-        self._pending = PendingDisposition()
+        self.dispositions = DispositionQueue(session, Role.SENDER)
 
     # -- transfers -----------------------------------------------------------
 
@@ -167,7 +167,7 @@ class OutgoingHalf:
                 w.write(payload if offset == 0 else payload[offset:])
                 end_frame(w, mark)
                 if late:
-                    self.queue_disposition(delivery.id, delivery.state, True)
+                    self.dispositions.add(delivery.id, delivery.state, True)
                 return -1
             # Further frames say themselves that the delivery is settled.
             late = False
@@ -194,7 +194,7 @@ class OutgoingHalf:
     def restate(self, delivery: OutgoingDelivery, state: DeliveryState) -> None:
         """Tell the receiver a new state of a delivery: with its first frame, if that waits yet."""
         if delivery.id in self.unsettled and self.unsettled[delivery.id] is delivery:
-            self.queue_disposition(delivery.id, state, False)
+            self.dispositions.add(delivery.id, state, False)
             return
         for parked in self._backlog:
             if parked.delivery is delivery:
@@ -250,37 +250,6 @@ class OutgoingHalf:
             self._drain_backlog()
 
     # -- settlement ------------------------------------------------------------
-
-    def queue_disposition(
-        self, delivery_id: i64, state: DeliveryState | None, settled: bool
-    ) -> None:
-        """Send a disposition for one of our deliveries, joined with its neighbours."""
-        if not self._pending.extend(delivery_id, state, settled):
-            self.flush_dispositions()
-            if not joinable(state):
-                self._send(delivery_id, delivery_id, settled, state)
-                return
-            self._pending.extend(delivery_id, state, settled)
-        self.session.connection._touch(self.session)
-
-    def flush_dispositions(self) -> None:
-        """Write the joined disposition, if there is one."""
-        pending = self._pending
-        if pending.empty:
-            return
-        pending.empty = True
-        self._send(pending.first, pending.last, pending.settled, pending.state)
-
-    def _send(self, first: i64, last: i64, settled: bool, state: DeliveryState | None) -> None:
-        self.session._send(
-            Disposition(
-                role=Role.SENDER,
-                first=first,
-                last=last,
-                settled=settled,
-                state=state,
-            )
-        )
 
     def on_disposition(self, disposition: Disposition) -> None:
         """The receiver told us the state of a range of our deliveries."""
@@ -339,4 +308,4 @@ class OutgoingHalf:
             parked.release()
         self.unsettled.clear()
         self._backlog.clear()
-        self._pending.empty = True
+        self.dispositions.clear()

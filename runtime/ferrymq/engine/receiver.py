@@ -160,7 +160,7 @@ class ReceiverLink(Link):
         # Once the sender has stated its outcome there is nothing left to wait for.
         settles = not delivery.second or is_outcome(delivery.remote_state)
         if not delivery.remote_settled and delivery.id in incoming.unsettled:
-            incoming.queue_disposition(delivery.id, state, settles)
+            incoming.dispositions.add(delivery.id, state, settles)
             if settles:
                 del incoming.unsettled[delivery.id]
         if settles and (self._tags is not None or not self.usable):
@@ -174,7 +174,7 @@ class ReceiverLink(Link):
             return
         incoming = self.session.incoming
         if delivery.id in incoming.unsettled:
-            incoming.queue_disposition(delivery.id, state, False)
+            incoming.dispositions.add(delivery.id, state, False)
         delivery.state = state
 
     def _count_delivery(self) -> None:

@@ -249,7 +249,7 @@ class SenderLink(Link):
             raise illegal(f"delivery {delivery.id} has the outcome {delivery.state} already")
         outgoing = self.session.outgoing
         if not delivery.remote_settled and delivery.id in outgoing.unsettled:
-            outgoing.queue_disposition(delivery.id, state, True)
+            outgoing.dispositions.add(delivery.id, state, True)
             del outgoing.unsettled[delivery.id]
         if self.own_tags is not None or not self.usable:
             self._forget(delivery)

@@ -463,8 +463,8 @@ class Session:
         self.connection._send(self.channel, performative)
 
     def _flush_dispositions(self) -> None:
-        self.incoming.flush_dispositions()
-        self.outgoing.flush_dispositions()
+        self.incoming.dispositions.flush()
+        self.outgoing.dispositions.flush()
 
     def _flush(self) -> None:
         """Write what was held back to be joined: dispositions and the window."""
