@@ -17,7 +17,7 @@ from rich.console import Console
 
 import hatch_build
 from bench import markdown, profile
-from bench.machine import load, machine, versions
+from bench.machine import load, machine, two_processors, versions
 from bench.parts.broker import CASES, BrokerBench, Candidate
 from bench.process import Server, broker, echo, proton_broker
 from bench.results import Report
@@ -174,10 +174,16 @@ def codec(trees: Trees, extent: Extent) -> Report:
 
 def latency(trees: Trees, extent: Extent) -> Report:
     """The part `latency`: the servers, and a client in a process of its own."""
+    client_cpu, server_cpu = two_processors()
     with broker(trees) as ours, echo(trees) as other:
+        # Otherwise the scheduler puts client and server together or apart as it likes, and a
+        # ping between them takes one of two very different times.
+        ours.pin(server_cpu)
+        other.pin(server_cpu)
         report = worker(
             trees,
             "latency",
+            f"--cpu={client_cpu}",
             f"--rounds={extent.latency_rounds}",
             f"--count={extent.latency_pings}",
             f"--pause={extent.pause_ms}",

@@ -84,3 +84,9 @@ def build() -> dict[str, str]:
         "loops": variant("bench.loops.transfer"),
         **versions(),
     }
+
+
+def two_processors() -> tuple[int, int]:
+    """Two processors that this process may use; the same one twice where there is but one."""
+    usable = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
+    return usable[0], usable[-1]

@@ -65,6 +65,11 @@ class Server:
         assert self._process is not None
         return self._process.pid
 
+    def pin(self, cpu: int) -> None:
+        """Keep the process on one processor, where the system can."""
+        if hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(self.pid, {cpu})
+
     def stop(self) -> int:
         """End it as a service manager would; its exit status."""
         process = self._process

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 
 from bench.measure import Effort
@@ -24,6 +25,7 @@ def main(argv: list[str] | None = None) -> int:
     of_latency = parts.add_parser("latency")
     of_latency.add_argument("--count", type=int, required=True, help="pings in a round")
     of_latency.add_argument("--pause", type=float, required=True, help="ms, for the slow cases")
+    of_latency.add_argument("--cpu", type=int, required=True, help="the processor to stay on")
     of_latency.add_argument("--echo", type=int, required=True, metavar="PORT")
     of_latency.add_argument("--broker", action="append", required=True, metavar="NAME=PORT")
     for part in (of_codec, of_latency):
@@ -39,6 +41,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _latency(arguments: argparse.Namespace) -> Report:
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {arguments.cpu})
     brokers = {name: int(port) for name, _, port in (b.partition("=") for b in arguments.broker)}
     pause_ms: float = arguments.pause
     return latency.measure(
