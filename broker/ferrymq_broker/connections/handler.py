@@ -317,7 +317,6 @@ class ConnectionHandler:
         links = link.session.context
         if link.initiated or not isinstance(links, SessionLinks):
             return
-        self._close_stolen(links, link)
         try:
             try:
                 expect_unpaired(link)
@@ -338,15 +337,6 @@ class ConnectionHandler:
             # The client has no handle left for our answer.
             self._close_link(link, False)
             link.session.end(Error(condition=error.condition, description=error.description))
-
-    def _close_stolen(self, links: SessionLinks, newcomer: Link) -> None:
-        """The engine has detached a link whose name the newcomer took (AMQP 1.0 §2.6.1)."""
-        if newcomer.is_sender:
-            for link in [link for link in links.outgoing if link.local_detached]:
-                self._close_link(link, False)
-        else:
-            for link in [link for link in links.incoming if link.local_detached]:
-                self._close_link(link, False)
 
     def _close_link(self, link: Link, lost: bool) -> None:
         links = link.session.context
