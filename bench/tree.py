@@ -41,7 +41,7 @@ class Trees:
 
     def broker_variant(self) -> str:
         """`compiled` or `pure`: what the broker under test runs."""
-        return variant_on(self.broker, "ferrymq_broker.nodes.queue")
+        return variant_on(self.broker, "ferrymq_broker.nodes.queues.queue")
 
     def _build(self, name: str, config: hatch_build.Config) -> Path:
         out = ROOT / "build" / name

@@ -1,4 +1,4 @@
-"""The broker: which address is which node, and how a pass over one read ends.
+"""The broker: its virtual hosts, its connections, and how a pass over one read ends.
 
 Everything the broker does is done in *passes*. A pass starts with bytes from one connection, or a
 timer. Handlers call nodes, nodes put themselves on the agenda, consumers put the handlers they
@@ -8,146 +8,85 @@ one dispatch for each queue concerned and one write for each connection.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
+from ferrymq_broker.addresses.space import AddressSpace
 from ferrymq_broker.connections.names import LinkNames
-from ferrymq_broker.errors import BrokerError
-from ferrymq_broker.nodes.node import Agenda, Node
-from ferrymq_broker.nodes.queue import Queue
-from ferrymq_types.transport import Error
+from ferrymq_broker.nodes.node import Agenda
+from ferrymq_broker.timers import Timers
 
 if TYPE_CHECKING:
     from ferrymq_broker.connections.handler import ConnectionHandler
 
-MAX_ADDRESS_LENGTH: Final = 1024
-# The addresses of dynamic nodes begin so. They name their node or, once it is gone, none.
-_DYNAMIC: Final = "dynamic."
-# 144 random bits: nobody guesses the address of another's dynamic node.
-_TOKEN_BYTES: Final = 18
+DEFAULT_SPACE: Final = "default"
 
 
 @final
 class Broker:
-    """All nodes and all connections of one broker.
+    """All virtual hosts and all connections of one broker.
 
-    `auto_create` makes a queue for an address that has none when a link asks for it, as long as
-    there are at most `max_nodes` nodes. `schedule` is called with a function to be called soon, by
-    the event loop, in a pass of its own.
+    `epoch` is what to add to the `now` of a pass (seconds of a clock that never goes back) for the
+    time since the Unix epoch. `schedule` is called with a function to be called soon, by the event
+    loop, in a pass of its own; `wake_at` with the `now` at which `handle_timeout` is due.
     """
 
     __slots__ = (
-        "auto_create",
-        "max_nodes",
-        "nodes",
+        "epoch",
         "agenda",
+        "timers",
+        "spaces",
+        "default",
         "dirty_handlers",
         "handlers",
         "link_names",
         "_congested",
         "_schedule",
-        "_next_consumer_id",
+        "_wake_at",
+        "_awake_at",
+        "_next_id",
     )
 
     def __init__(
         self,
         schedule: Callable[[Callable[[], None]], object],
-        auto_create: bool = True,
+        wake_at: Callable[[float], object],
+        epoch: float,
         max_nodes: int = 100_000,
     ) -> None:
-        self.auto_create = auto_create
-        self.max_nodes = max_nodes
-        self.nodes: dict[str, Node] = {}
+        self.epoch = epoch
         self.agenda = Agenda()
+        self.timers = Timers()
+        self.default = AddressSpace(DEFAULT_SPACE, self.agenda, self.timers, max_nodes)
+        # The virtual hosts by name.
+        self.spaces: dict[str, AddressSpace] = {DEFAULT_SPACE: self.default}
         self.dirty_handlers: list[ConnectionHandler] = []
         # Every connection, in the order they came.
         self.handlers: dict[ConnectionHandler, None] = {}
         self.link_names = LinkNames()
         self._congested: list[ConnectionHandler] = []
         self._schedule = schedule
-        self._next_consumer_id: i64 = 0
+        self._wake_at = wake_at
+        self._awake_at: i64 = 0
+        self._next_id: i64 = 0
 
-    # -- nodes ---------------------------------------------------------------------------
-
-    def declare_queue(self, address: str) -> Queue:
-        """The queue at `address`, made if there is none.
-
-        Raises `BrokerError` when something else has the address or the limit is reached.
-        """
-        node = self.nodes.get(address)
-        if node is None:
-            self._expect_room(address)
-            queue = Queue(address, self.agenda)
-            self.nodes[address] = queue
-            return queue
-        if not isinstance(node, Queue):
-            raise BrokerError("amqp:not-allowed", f"{address!r} is not a queue")
-        return node
-
-    def resolve(self, address: str) -> Node:
-        """The node at `address`, made if that is allowed. Raises `BrokerError` if there is none."""
-        node = self.nodes.get(address)
-        if node is not None:
-            return node
-        if not address:
-            raise BrokerError("amqp:invalid-field", "an empty address names no node")
-        if not self.auto_create or address.startswith(("$", _DYNAMIC)):
-            raise BrokerError("amqp:not-found", f"there is no node {address[:200]!r}")
-        if len(address) > MAX_ADDRESS_LENGTH:
-            raise BrokerError(
-                "amqp:invalid-field",
-                f"address of {len(address)} characters; at most {MAX_ADDRESS_LENGTH} are allowed",
-            )
-        return self.declare_queue(address)
-
-    def find(self, address: str) -> Node:
-        """The node at `address`, never made on the way. Raises `BrokerError` if there is none."""
-        node = self.nodes.get(address)
-        if node is None:
-            raise BrokerError("amqp:not-found", f"there is no node {address[:200]!r}")
-        return node
-
-    def create_dynamic(self) -> Queue:
-        """A queue for one link, with an address nobody can guess (AMQP 1.0 §3.5.3)."""
-        address = f"{_DYNAMIC}{secrets.token_urlsafe(_TOKEN_BYTES)}"
-        self._expect_room(address)
-        queue = Queue(address, self.agenda, True)
-        self.nodes[address] = queue
-        return queue
-
-    def delete(self, node: Node) -> None:
-        """Remove a node; its links are closed with `amqp:resource-deleted`."""
-        if self.nodes.get(node.address) is node:
-            del self.nodes[node.address]
-        if not node.deleted:
-            node.delete(
-                Error(
-                    condition="amqp:resource-deleted",
-                    description=f"the node {node.address!r} has been deleted",
-                )
-            )
+    def new_id(self) -> i64:
+        """A number that no connection, session or consumer of this broker has had."""
+        self._next_id += 1
+        return self._next_id
 
     def clear(self) -> None:
         """Drop all nodes and messages; for the end of the process, when no link is left."""
-        for node in list(self.nodes.values()):
-            self.delete(node)
-
-    def _expect_room(self, address: str) -> None:
-        if len(self.nodes) >= self.max_nodes:
-            raise BrokerError(
-                "amqp:resource-limit-exceeded",
-                f"no room for {address[:200]!r}: there are {self.max_nodes} nodes already",
-            )
-
-    def new_consumer_id(self) -> i64:
-        """An id no consumer has had."""
-        self._next_consumer_id += 1
-        return self._next_consumer_id
+        for space in self.spaces.values():
+            space.clear()
 
     # -- passes --------------------------------------------------------------------------
+
+    def begin_pass(self, now: float) -> None:
+        """It is `now`, for all that happens until `finish_pass`."""
+        self.agenda.now = i64((now + self.epoch) * 1000.0)
 
     def finish_pass(self) -> None:
         """Let nodes dispatch and write what came of it, until there is nothing left to do."""
@@ -157,10 +96,26 @@ class Broker:
                 agenda.run()
             handlers = self.dirty_handlers
             if not handlers:
-                return
+                break
             self.dirty_handlers = []
             for handler in handlers:
                 handler.flush()
+        if self.timers.moved:
+            self._arm()
+
+    def handle_timeout(self, now: float) -> None:
+        """Do what is due: a pass of its own."""
+        self.begin_pass(now)
+        self._awake_at = 0
+        self.timers.run(self.agenda.now)
+        self.finish_pass()
+
+    def _arm(self) -> None:
+        self.timers.moved = False
+        due = self.timers.next_due()
+        if due != 0 and (self._awake_at == 0 or due < self._awake_at):
+            self._awake_at = due
+            self._wake_at(float(due) / 1000.0 - self.epoch)
 
     def continue_later(self, handler: ConnectionHandler) -> None:
         """The connection has had its share of this pass; it goes on in another."""

@@ -11,3 +11,7 @@ class Clock:
     def now(self) -> float:
         """Seconds since some moment; never goes back."""
         return time.monotonic()
+
+    def epoch(self) -> float:
+        """What to add to `now` for seconds since the Unix epoch. Changes when a clock is set."""
+        return time.time() - time.monotonic()

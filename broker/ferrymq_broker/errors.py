@@ -13,13 +13,17 @@ from ferrymq_codec.errors import AmqpError
 class BrokerError(AmqpError):
     """A client asked for what cannot be done.
 
-    `condition` is the AMQP error condition it gets (AMQP 1.0 §2.8.15–18), `description` says why.
+    `condition` is the AMQP error condition it gets (AMQP 1.0 §2.8.15–18), `description` says why,
+    `info` goes into the error.
     """
 
-    def __init__(self, condition: str, description: str) -> None:
+    def __init__(
+        self, condition: str, description: str, info: dict[str, object] | None = None
+    ) -> None:
         super().__init__(f"{condition}: {description}")
         self.condition = condition
         self.description = description
+        self.info = info
 
 
 class ConfigError(Exception):

@@ -39,7 +39,8 @@ from ferrymq.engine.settings import ConnectionSettings
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.connections.authentication import Authenticator
 from ferrymq_broker.connections.handler import ConnectionHandler
-from ferrymq_broker.nodes.queue import Queue
+from ferrymq_broker.nodes.policy import QueuePolicy
+from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_codec.reader import Reader
 from ferrymq_types.messaging import (
     Data,
@@ -52,6 +53,9 @@ from ferrymq_types.transport import Error, ReceiverSettleMode, SenderSettleMode
 from ferrymq_types.unions import DeliveryState, Outcome, Section, decode_section
 
 _names = itertools.count()
+
+# What the clock of the day is ahead of the clock of the passes, in seconds.
+EPOCH = 1_700_000_000.0
 
 
 def encode(*sections: Section) -> bytes:
@@ -102,7 +106,11 @@ class Network:
     ) -> None:
         self.now = 1000.0
         self.later: list[Callable[[], None]] = []
-        self.broker = Broker(self.later.append, auto_create=auto_create, max_nodes=max_nodes)
+        self.wakes: list[float] = []
+        self.broker = Broker(self.later.append, self.wakes.append, EPOCH, max_nodes=max_nodes)
+        self.space = self.broker.default
+        if not auto_create:
+            self.space.auto_create = None
         self.credit = credit
         self.idle_time_out = idle_time_out
         self.max_message_size = max_message_size
@@ -112,9 +120,20 @@ class Network:
 
     def queue(self, address: str) -> Queue:
         """The queue at an address that has one."""
-        queue = self.broker.nodes[address]
+        queue = self.space.nodes[address]
         assert isinstance(queue, Queue)
         return queue
+
+    def declare(self, address: str, policy: QueuePolicy | None = None) -> Queue:
+        """A new queue."""
+        queue = self.space.create(address, policy or QueuePolicy())
+        assert isinstance(queue, Queue)
+        return queue
+
+    @property
+    def wall(self) -> int:
+        """The time of the day: milliseconds since the epoch."""
+        return int((self.now + EPOCH) * 1000)
 
     def connect(self, **options: object) -> Client:
         """A client with an open connection and a session."""
@@ -146,11 +165,15 @@ class Network:
                 for due in (client.handler.next_deadline(), client.next_deadline())
                 if due is not None and due <= end
             ]
+            dues += [due for due in self.wakes if due <= end]
             if not dues:
                 break
             self.now = max(self.now, min(dues))
             for client in list(self.clients):
                 client.tick()
+            if any(due <= self.now for due in self.wakes):
+                self.wakes.clear()
+                self.broker.handle_timeout(self.now)
             self.run()
         self.now = end
 

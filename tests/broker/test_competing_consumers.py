@@ -101,7 +101,7 @@ def test_a_leaving_consumer_leaves_the_turns_intact(net: Network) -> None:
 
 
 def test_a_thousand_queues(net: Network) -> None:
-    net.broker.max_nodes = 1000
+    net.space.max_nodes = 1000
     client = net.connect()
     anywhere = client.sender(None)
     del anywhere

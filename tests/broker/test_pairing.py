@@ -16,7 +16,7 @@ from tests.broker.harness import Network, Receiver, Sender
 @pytest.mark.spec("pairing-2.2.1")
 @pytest.mark.parametrize("sends", [True, False])
 def test_a_paired_attach_is_refused(net: Network, sends: bool) -> None:
-    net.broker.declare_queue("q")
+    net.declare("q")
     client = net.connect()
     mine, node = "mine", "q"
     if sends:

@@ -104,7 +104,7 @@ def test_order_survives_any_mix_of_outcomes(net: Network) -> None:
 
 def test_a_million_entries_go_without_recursion(net: Network) -> None:
     """Entries point at each other; dropping the first must not drop the rest by recursion."""
-    queue = net.broker.declare_queue("long")
+    queue = net.declare("long")
     message = Message(b"x", 0, 0)
     for _ in range(1_000_000):
         queue.publish(message)

@@ -11,7 +11,8 @@ from librt.strings import BytesWriter
 
 from ferrymq.engine.frames import begin_frame, end_frame
 from ferrymq_broker.config import Config, Limits, Listener, Nodes, Queue
-from ferrymq_broker.nodes.queue import Queue as NodeQueue
+from ferrymq_broker.nodes.policy import QueuePolicy
+from ferrymq_broker.nodes.queues.queue import Queue as NodeQueue
 from ferrymq_broker.server import BrokerServer
 from ferrymq_types.messaging import Accepted, Source, Target
 from ferrymq_types.transport import Begin, Close, Open
@@ -29,7 +30,10 @@ async def server() -> AsyncIterator[BrokerServer]:
 
 def queue_of(server: BrokerServer) -> NodeQueue:
     """The queue of these tests."""
-    return server.broker.declare_queue("q")
+    space = server.broker.default
+    queue = space.find("q") or space.create("q", QueuePolicy())
+    assert isinstance(queue, NodeQueue)
+    return queue
 
 
 async def test_messages_go_through(server: BrokerServer) -> None:
@@ -138,7 +142,7 @@ async def test_configured_queues_are_there_from_the_start() -> None:
         listener=[LOCAL], nodes=Nodes(auto_create=False), queue=[Queue(name="a"), Queue(name="b")]
     )
     async with BrokerServer(config) as server:
-        assert list(server.broker.nodes) == ["a", "b"]
+        assert list(server.broker.default.nodes) == ["a", "b"]
 
 
 async def test_a_port_in_use_is_an_error() -> None:

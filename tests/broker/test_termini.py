@@ -107,13 +107,13 @@ def test_transactions_are_refused(net: Network) -> None:
 
 def test_unknown_nodes_are_refused_without_auto_create() -> None:
     net = Network(auto_create=False)
-    net.broker.declare_queue("known")
+    net.declare("known")
     client = net.connect()
     assert refused(client.sender("unknown"), "amqp:not-found")
     assert refused(client.receiver("unknown"), "amqp:not-found")
     client.sender("known").send(b"x")
     assert client.receiver("known", credit=1).bodies() == [b"x"]
-    assert list(net.broker.nodes) == ["known"]
+    assert list(net.space.nodes) == ["known"]
 
 
 @pytest.mark.parametrize("address", ["$management", "$cbs"])
@@ -223,7 +223,7 @@ def test_a_dynamic_node_goes_with_its_link(net: Network, how: str) -> None:
         net.run()
     else:
         owner.lose()
-    assert address not in net.broker.nodes
+    assert address not in net.space.nodes
     for link in (sender, reader):
         assert link.detached
         assert link.error is not None and link.error.condition == "amqp:resource-deleted"

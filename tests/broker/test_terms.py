@@ -190,7 +190,7 @@ def test_other_values_of_node_properties_are_refused(
     assert refused(client.receiver(None, source=source), "amqp:invalid-field")
     target = Target(dynamic=True, dynamic_node_properties=properties)
     assert refused(client.sender(None, target=target), "amqp:invalid-field")
-    assert net.broker.nodes == {}
+    assert net.space.nodes == {}
 
 
 @pytest.mark.spec("3.5.9")

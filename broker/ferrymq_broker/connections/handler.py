@@ -71,6 +71,8 @@ class ConnectionHandler:
 
     __slots__ = (
         "broker",
+        "space",
+        "id",
         "connection",
         "authenticator",
         "peer",
@@ -105,6 +107,9 @@ class ConnectionHandler:
         credit_window: int,
     ) -> None:
         self.broker = broker
+        # The virtual host of the connection.
+        self.space = broker.default
+        self.id: i64 = broker.new_id()
         self.connection = Connection(settings, now)
         self.authenticator = authenticator
         self.peer = peer
@@ -133,6 +138,7 @@ class ConnectionHandler:
     def receive_data(self, data: bytes, now: float) -> None:
         """Bytes arrived: one whole pass."""
         connection = self.connection
+        self.broker.begin_pass(now)
         connection.receive_data(data, now)
         self._process()
         if connection.failure is not None:
@@ -146,6 +152,7 @@ class ConnectionHandler:
 
     def receive_eof(self, now: float) -> None:
         """The transport has ended, in whatever way."""
+        self.broker.begin_pass(now)
         self.connection.receive_eof(now)
         self._process()
         self.broker.finish_pass()
@@ -157,6 +164,7 @@ class ConnectionHandler:
 
     def handle_timeout(self, now: float) -> None:
         """Do what is due."""
+        self.broker.begin_pass(now)
         self.connection.handle_timeout(now)
         self._process()
         self.touch()
@@ -229,7 +237,7 @@ class ConnectionHandler:
             self.stalled = []
             for consumer in stalled:
                 if not consumer.closed:
-                    consumer.queue.wake(consumer)
+                    consumer.node.wake(consumer)
         if self.unsupplied:
             unsupplied = self.unsupplied
             self.unsupplied = []
@@ -247,7 +255,7 @@ class ConnectionHandler:
             if consumer.link.parked > 0:
                 self.windowed.append(consumer)
             else:
-                consumer.queue.wake(consumer)
+                consumer.node.wake(consumer)
 
     # -- events --------------------------------------------------------------------------
 
@@ -354,7 +362,7 @@ class ConnectionHandler:
         self.broker.link_names.release(self, link)
         node = self.dynamic_nodes.pop(link, None)
         if node is not None:
-            self.broker.delete(node)
+            node.space.remove(node)
 
     def _on_session_terminated(self, event: SessionTerminated) -> None:
         links = event.session.context

@@ -8,7 +8,7 @@ from mypy_extensions import i64
 
 from ferrymq.engine.delivery import IncomingDelivery
 from ferrymq.engine.receiver import ReceiverLink
-from ferrymq_broker.connections.outcomes import ACCEPTED
+from ferrymq_broker.connections.outcomes import ACCEPTED, RELEASED
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.message import Message, admit
 from ferrymq_broker.nodes.node import Node, Producer
@@ -51,9 +51,8 @@ class IncomingEndpoint(Producer):
             except DecodeError as error:
                 self._reject(delivery, "amqp:decode-error", str(error))
             else:
-                node.publish(message)
-                if not delivery.remote_settled:
-                    delivery.settle(ACCEPTED)
+                message.origin = self.handler.id
+                self._publish(node, message, delivery)
         link = self.link
         if link.credit * 2 <= self.window:
             self.supply()
@@ -83,9 +82,19 @@ class IncomingEndpoint(Producer):
         except BrokerError as error:
             self._reject(delivery, error.condition, error.description)
         else:
-            node.publish(message)
+            message.origin = self.handler.id
+            self._publish(node, message, delivery)
+
+    def _publish(self, node: Node, message: Message, delivery: IncomingDelivery) -> None:
+        refusal = node.publish(message)
+        if refusal is None:
             if not delivery.remote_settled:
                 delivery.settle(ACCEPTED)
+        elif refusal.released:
+            if not delivery.remote_settled:
+                delivery.settle(RELEASED)
+        else:
+            self._reject(delivery, refusal.condition, refusal.description)
 
     def _route(self, message: Message) -> Node:
         to = message.to()
@@ -93,7 +102,7 @@ class IncomingEndpoint(Producer):
             raise BrokerError(
                 "amqp:not-found", "the message has no properties.to, and the link no address"
             )
-        return self.handler.broker.resolve(to)
+        return self.handler.space.target(to)
 
     def _reject(self, delivery: IncomingDelivery, condition: str, description: str) -> None:
         error = Error(condition=condition, description=description)
@@ -117,3 +126,4 @@ class IncomingEndpoint(Producer):
         node = self.node
         if node is not None and self in node.producers:
             node.producers.remove(self)
+            node.link_closed()

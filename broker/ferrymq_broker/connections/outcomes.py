@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from ferrymq_broker.nodes.consumer import Consumer
 from ferrymq_broker.nodes.entry import Entry
-from ferrymq_broker.nodes.queue import Queue
+from ferrymq_broker.nodes.node import Node
 from ferrymq_codec.errors import CodecError
 from ferrymq_types.messaging import Accepted, Modified, Rejected, Released
 
@@ -46,13 +46,13 @@ def symbol(state: DeliveryState | None) -> str:
 
 
 def apply_outcome(
-    queue: Queue, consumer: Consumer, entry: Entry, state: DeliveryState | None
+    node: Node, consumer: Consumer, entry: Entry, state: DeliveryState | None
 ) -> bool:
     """Do to an entry that the consumer holds what the state says; false if it is no outcome."""
     if isinstance(state, Accepted):
-        queue.remove(consumer, entry)
+        node.remove(consumer, entry)
     elif isinstance(state, Released):
-        queue.give_back(consumer, entry, False, False)
+        node.give_back(consumer, entry, False, False)
     elif isinstance(state, Modified):
         annotations = state.message_annotations
         if annotations:
@@ -61,11 +61,11 @@ def apply_outcome(
             except CodecError:
                 # What cannot be merged is left alone; the message matters more.
                 pass
-        queue.give_back(
+        node.give_back(
             consumer, entry, state.delivery_failed is True, state.undeliverable_here is True
         )
     elif isinstance(state, Rejected):
-        queue.reject(consumer, entry)
+        node.reject(consumer, entry, state.error)
     else:
         return False
     return True

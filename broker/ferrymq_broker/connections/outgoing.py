@@ -18,7 +18,8 @@ from ferrymq_broker.connections.outcomes import (
 )
 from ferrymq_broker.nodes.consumer import IDLE, SETTLED, TAKEN, UNFIT, Consumer
 from ferrymq_broker.nodes.entry import Entry
-from ferrymq_broker.nodes.queue import Queue
+from ferrymq_broker.nodes.node import Node
+from ferrymq_broker.nodes.terms import SourceTerms
 from ferrymq_types.messaging import Rejected
 from ferrymq_types.transactions import TransactionalState
 from ferrymq_types.transport import Error
@@ -34,26 +35,41 @@ OUTPUT_LIMIT: Final = 262_144
 
 @final
 class OutgoingEndpoint(Consumer):
-    """The broker's end of a link whose source is a queue.
+    """The broker's end of a link whose source is a node.
 
-    `outcomes` are those that the client may use, by their symbols, or None for all there are.
+    `asked` is the node the client named, `node` the one it consumes from: the same, or a part of
+    it. `outcomes` are those that the client may use, by their symbols, or None for all there are.
     """
 
-    __slots__ = ("link", "handler", "queue", "default_outcome", "outcomes", "closed")
+    __slots__ = (
+        "link",
+        "handler",
+        "asked",
+        "node",
+        "terms",
+        "default_outcome",
+        "outcomes",
+        "closed",
+    )
 
     def __init__(
         self,
         link: SenderLink,
         handler: ConnectionHandler,
-        queue: Queue,
-        copies: bool,
+        asked: Node,
+        node: Node,
+        terms: SourceTerms,
         default_outcome: Outcome | None,
         outcomes: list[str] | None = None,
     ) -> None:
-        super().__init__(handler.broker.new_consumer_id(), copies)
+        super().__init__(handler.broker.new_id(), terms.granted_mode == "copy")
+        self.priority = terms.priority
+        self.filter = terms.filters.predicate
         self.link = link
         self.handler = handler
-        self.queue = queue
+        self.asked = asked
+        self.node = node
+        self.terms = terms
         self.default_outcome = default_outcome
         self.outcomes = outcomes
         self.closed = False
@@ -93,9 +109,9 @@ class OutgoingEndpoint(Consumer):
         if self.closed:
             return
         if link.credit > 0:
-            self.queue.wake(self)
+            self.node.wake(self)
         if link.drain:
-            self.queue.want_drained(self)
+            self.node.want_drained(self)
 
     def nothing_left(self) -> bool:
         """Answer a drain, unless messages still wait for the connection to take them."""
@@ -127,7 +143,7 @@ class OutgoingEndpoint(Consumer):
         if isinstance(state, TransactionalState):
             self._refuse("amqp:transaction:unknown-id", "no transaction has been declared")
             return
-        if apply_outcome(self.queue, self, entry, state):
+        if apply_outcome(self.node, self, entry, state):
             delivery.context = None
             if not delivery.remote_settled:
                 self._settle(delivery)
@@ -135,7 +151,7 @@ class OutgoingEndpoint(Consumer):
             # Settled without a decision: the source's default decides (AMQP 1.0 §3.5.3).
             delivery.context = None
             outcome = self.default_outcome
-            apply_outcome(self.queue, self, entry, RELEASED if outcome is None else outcome)
+            apply_outcome(self.node, self, entry, RELEASED if outcome is None else outcome)
 
     def _settle(self, delivery: OutgoingDelivery) -> None:
         # A confirmation repeats the outcome, but not the receiver's own words.
@@ -164,9 +180,11 @@ class OutgoingEndpoint(Consumer):
         outcome = self.default_outcome
         if outcome is None:
             outcome = FAILED if lost else RELEASED
-        queue = self.queue
+        node = self.node
         entry = self.first_held()
         while entry is not None:
-            apply_outcome(queue, self, entry, outcome)
+            apply_outcome(node, self, entry, outcome)
             entry = self.first_held()
-        queue.unsubscribe(self)
+        node.unsubscribe(self)
+        self.asked.close_source(self.terms, not lost)
+        self.asked.link_closed()

@@ -17,8 +17,11 @@ from ferrymq_broker.connections.outcomes import SUPPORTED_OUTCOMES, is_terminal
 from ferrymq_broker.connections.outgoing import OutgoingEndpoint
 from ferrymq_broker.connections.terms import check_source, check_target
 from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.filters.filter_set import FilterSet
 from ferrymq_broker.nodes.node import Node
-from ferrymq_broker.nodes.queue import Queue
+from ferrymq_broker.nodes.policy import QueuePolicy
+from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_broker.nodes.terms import Party, SourceTerms, TargetTerms
 from ferrymq_types.messaging import DeleteOnClose, Source, Target, TerminusExpiryPolicy
 
 if TYPE_CHECKING:
@@ -48,27 +51,30 @@ def attach_outgoing(handler: ConnectionHandler, link: SenderLink) -> OutgoingEnd
             "amqp:not-implemented",
             f"distribution mode {asked.distribution_mode!r}; there are move and copy",
         )
-    broker = handler.broker
+    part = ""
     node: Node
     if asked.dynamic:
-        node = broker.create_dynamic()
+        node = handler.space.create_dynamic(QueuePolicy())
         handler.dynamic_nodes[link] = node
     elif asked.address is None:
         raise BrokerError("amqp:invalid-field", "the source has no address and is not dynamic")
     else:
-        node = broker.resolve(asked.address)
-    if not isinstance(node, Queue):
-        raise BrokerError("amqp:not-allowed", f"{node.address!r} cannot be consumed from")
+        node, part = handler.space.resolve(asked.address)
+    party = Party(handler.id, 0, handler.container_id, handler.user, handler.peer)
+    terms = SourceTerms(party, link.name, part, FilterSet())
+    terms.distribution_mode = asked.distribution_mode
+    terms.capabilities = list(asked.capabilities or [])
+    source_node = node.open_source(terms)
     default_outcome = asked.default_outcome if is_terminal(asked.default_outcome) else None
     source = Source(
         address=node.address if asked.dynamic else asked.address,
         expiry_policy=TerminusExpiryPolicy.LINK_DETACH,
         dynamic=asked.dynamic,
         dynamic_node_properties=_lifetime() if asked.dynamic else None,
-        distribution_mode="copy" if copies else "move",
+        distribution_mode=terms.granted_mode,
         default_outcome=default_outcome,
         outcomes=asked.outcomes or list(SUPPORTED_OUTCOMES),
-        capabilities=_capabilities(asked.capabilities, node),
+        capabilities=terms.granted_capabilities or None,
     )
     target = attach.target
     if target is None:
@@ -76,8 +82,9 @@ def attach_outgoing(handler: ConnectionHandler, link: SenderLink) -> OutgoingEnd
         target = Target(address=link.name)
     link.accept(source=source, target=target, max_message_size=handler.max_message_size)
     agreed = asked.outcomes or None
-    endpoint = OutgoingEndpoint(link, handler, node, copies, default_outcome, agreed)
-    node.subscribe(endpoint)
+    endpoint = OutgoingEndpoint(link, handler, node, source_node, terms, default_outcome, agreed)
+    node.link_opened()
+    source_node.subscribe(endpoint)
     return endpoint
 
 
@@ -90,13 +97,14 @@ def attach_incoming(handler: ConnectionHandler, link: ReceiverLink) -> IncomingE
     if not isinstance(asked, Target):
         raise BrokerError("amqp:not-implemented", "there is no transaction coordinator")
     check_target(asked)
-    broker = handler.broker
     node: Node | None = None
     if asked.dynamic:
-        node = broker.create_dynamic()
+        node = handler.space.create_dynamic(QueuePolicy())
         handler.dynamic_nodes[link] = node
     elif asked.address is not None:
-        node = broker.resolve(asked.address)
+        node, part = handler.space.resolve(asked.address)
+        party = Party(handler.id, 0, handler.container_id, handler.user, handler.peer)
+        node = node.open_target(TargetTerms(party, link.name, part))
     # Without an address each message names its own (Anonymous Terminus for Message Routing 1.0).
     target = Target(
         address=node.address if asked.dynamic and node is not None else asked.address,
@@ -112,6 +120,7 @@ def attach_incoming(handler: ConnectionHandler, link: ReceiverLink) -> IncomingE
     endpoint = IncomingEndpoint(link, handler, node, handler.credit_window)
     if node is not None:
         node.producers.append(endpoint)
+        node.link_opened()
     link.set_credit(handler.credit_window)
     return endpoint
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import i64
 
 if TYPE_CHECKING:
+    from ferrymq_broker.filters.filter import Filter
     from ferrymq_broker.nodes.entry import Entry
     from ferrymq_types.transport import Error
 
@@ -20,16 +21,30 @@ UNFIT: Final = 3  # never this one
 class Consumer:
     """Takes messages as the queue offers them. Its `id` is unique in the broker.
 
-    `copies` marks a browser: it is shown messages but does not take them. `ready` and `position`
+    `copies` marks a browser: it is shown messages but does not take them. Of those with the highest
+    `priority` that can take a message one gets it. `filter` is what its messages pass, None if all
+    do. `ready` and `position`
     are the queue's: whether it is among those that may be offered messages, and (of a browser) the
     last entry it has passed, None before the first.
     """
 
-    __slots__ = ("id", "copies", "ready", "position", "held", "_held_first", "_held_last")
+    __slots__ = (
+        "id",
+        "copies",
+        "priority",
+        "filter",
+        "ready",
+        "position",
+        "held",
+        "_held_first",
+        "_held_last",
+    )
 
     def __init__(self, id: i64, copies: bool) -> None:
         self.id: i64 = id
         self.copies = copies
+        self.priority: i64 = 0
+        self.filter: Filter | None = None
         self.ready = False
         self.position: Entry | None = None
         # How many entries it holds: delivered, without an outcome so far.

@@ -21,7 +21,8 @@ class Entry:
 
     Entries form a list in order of publication, `prev` and `next`; those a consumer holds form
     another, `held_prev` and `held_next`. `sequence` grows by one with every publication. `attempts`
-    counts acquisitions, `failures` those that ended as failed deliveries. `excluded` has the ids of
+    counts acquisitions, `failures` those that ended as failed deliveries. `expires` is when the
+    message's time is over, in milliseconds since the epoch, 0 for never. `excluded` has the ids of
     the consumers that must not get the message (again).
     """
 
@@ -31,6 +32,7 @@ class Entry:
         "state",
         "attempts",
         "failures",
+        "expires",
         "excluded",
         "prev",
         "next",
@@ -44,6 +46,7 @@ class Entry:
         self.state: i64 = AVAILABLE
         self.attempts: i64 = 0
         self.failures: i64 = 0
+        self.expires: i64 = 0
         self.excluded: set[int] | None = None
         self.prev: Entry | None = None
         self.next: Entry | None = None

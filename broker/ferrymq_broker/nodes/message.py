@@ -3,8 +3,9 @@
     header | delivery-annotations | message-annotations | bare message
 
 The bare message (properties, application-properties, body) is the sender's and is never
-touched, nor even read. Of what stands before it, the broker reads as little as it needs: where the
-header ends when the message arrives, the rest when a delivery differs from the one before.
+touched. Of all sections the broker reads as little as it needs: the header when the message
+arrives, the length of the properties, whether annotations mention a schedule; `facts` reads the
+rest for those who filter and route.
 """
 
 from __future__ import annotations
@@ -30,8 +31,19 @@ DELIVERY_ANNOTATIONS: Final = 0x71
 MESSAGE_ANNOTATIONS: Final = 0x72
 PROPERTIES: Final = 0x73
 
+DEFAULT_PRIORITY: Final = 4
+
 _NOTHING: Final = -1
 _OTHER: Final = -2
+# How annotations that the broker acts upon begin.
+_OURS: Final = b"x-opt-"
+# Fields of the properties up to absolute-expiry-time, the ninth.
+_UP_TO_EXPIRY: Final = 9
+
+# Decoded headers by their bytes; how many, and how long those bytes may be.
+_headers: Final[dict[bytes, Header]] = {}
+_HEADERS: Final = 256
+_SHORT: Final = 64
 
 _SYMBOLS: Final[dict[str, int]] = {
     "amqp:header:list": HEADER,
@@ -47,15 +59,36 @@ class Message:
 
     `header_end` is the length of the header section in bytes, 0 without one. `format` is the
     sender's message-format (AMQP 1.0 §2.8.11); the payload of a format other than AMQP's own is
-    opaque and always sent unchanged.
+    opaque and always sent unchanged. `priority` and `durable` are those of the header, `ttl` is in
+    milliseconds, −1 without one.
+
+    `special` is whether there may be anything a plain queue would have to look at: a ttl, an
+    absolute-expiry-time or annotations of ours; false for most. `origin` is the number of the
+    connection that brought it, 0 for the broker's own. `holders` is how many entries it has.
     """
 
-    __slots__ = ("payload", "format", "header_end")
+    __slots__ = (
+        "payload",
+        "format",
+        "header_end",
+        "durable",
+        "priority",
+        "ttl",
+        "special",
+        "origin",
+        "holders",
+    )
 
     def __init__(self, payload: bytes, format: i64, header_end: i64) -> None:
         self.payload = payload
         self.format: i64 = format
         self.header_end: i64 = header_end
+        self.durable = False
+        self.priority: i64 = DEFAULT_PRIORITY
+        self.ttl: i64 = -1
+        self.special = False
+        self.origin: i64 = 0
+        self.holders: i64 = 0
 
     @property
     def opaque(self) -> bool:
@@ -130,14 +163,14 @@ class Message:
         w.write(payload[:pos])
         encode_message_annotations(w, MessageAnnotations(value=merged))
         w.write(payload[rest:])
-        return Message(w.getvalue(), self.format, pos)
+        return derive(self, w.getvalue(), pos)
 
 
 def admit(payload: bytes, format: i64) -> Message:
     """Take in what a sender transferred.
 
     Its delivery-annotations were meant for us and end here (AMQP 1.0 §3.2.2). Raises `DecodeError`
-    if the header or they are malformed.
+    if the header or any annotations are malformed.
     """
     if (format >> 8) != 0:
         return Message(payload, format, 0)
@@ -148,7 +181,59 @@ def admit(payload: bytes, format: i64) -> Message:
         code = section_at(payload, header_end)
     if code == DELIVERY_ANNOTATIONS:
         payload = payload[:header_end] + payload[section_end(payload, header_end) :]
-    return Message(payload, format, header_end)
+        code = section_at(payload, header_end)
+    message = Message(payload, format, header_end)
+    if header_end != 0:
+        _read_header(message)
+    pos = header_end
+    if code == MESSAGE_ANNOTATIONS:
+        pos = section_end(payload, header_end)
+        if payload.find(_OURS, header_end, pos) >= 0:
+            message.special = True
+        code = section_at(payload, pos)
+    if code == PROPERTIES and not message.special and _field_count(payload, pos) >= _UP_TO_EXPIRY:
+        message.special = True
+    return message
+
+
+def derive(message: Message, payload: bytes, header_end: i64) -> Message:
+    """Another form of the same message, with other bytes before the bare message."""
+    other = Message(payload, message.format, header_end)
+    other.durable = message.durable
+    other.priority = message.priority
+    other.ttl = message.ttl
+    other.special = message.special
+    other.origin = message.origin
+    return other
+
+
+def _read_header(message: Message) -> None:
+    """Take durable, priority and ttl out of the header. Few headers differ from each other."""
+    encoded = message.payload[: message.header_end]
+    known = _headers.get(encoded)
+    if known is None:
+        known = message.header()
+        if len(_headers) >= _HEADERS:
+            _headers.clear()
+        if len(encoded) <= _SHORT:
+            _headers[encoded] = known
+    message.durable = known.durable
+    message.priority = known.priority
+    ttl = known.ttl
+    if ttl is not None:
+        message.ttl = ttl
+        message.special = True
+
+
+def _field_count(payload: bytes, pos: i64) -> i64:
+    """How many fields the properties at `pos` have; many if that takes a closer look."""
+    if pos + 5 < len(payload) and payload[pos + 1] == 0x53:
+        code = payload[pos + 3]
+        if code == 0xC0:
+            return i64(payload[pos + 5])
+        if code == 0x45:
+            return 0
+    return _UP_TO_EXPIRY
 
 
 def section_at(payload: bytes, pos: i64) -> i64:

@@ -2,12 +2,53 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
+
+from mypy_extensions import i64
+
+from ferrymq_broker.errors import BrokerError
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.consumer import Consumer
+    from ferrymq_broker.nodes.entry import Entry
     from ferrymq_broker.nodes.message import Message
+    from ferrymq_broker.nodes.terms import SourceTerms, TargetTerms
+    from ferrymq_broker.timers import Timers
     from ferrymq_types.transport import Error
+
+# How long a node lives (AMQP 1.0 §3.5.10–13). Plain numbers: asked for every message.
+PERMANENT: Final = 0
+DELETE_ON_CLOSE: Final = 1
+DELETE_ON_NO_LINKS: Final = 2
+DELETE_ON_NO_MESSAGES: Final = 3
+DELETE_ON_NO_LINKS_OR_MESSAGES: Final = 4
+
+# What `Node.room` answers when it never runs out.
+BOUNDLESS: Final = 0x7FFF_FFFF_FFFF_FFFF
+
+
+@final
+class Refusal:
+    """Why a node did not take in a message.
+
+    `released` says that the message is good but went nowhere, and is the sender's again
+    (AMQP 1.0 §3.4.4); otherwise it is rejected with the condition and the description. `info` goes
+    into the error.
+    """
+
+    __slots__ = ("condition", "description", "released", "info")
+
+    def __init__(
+        self,
+        condition: str,
+        description: str,
+        released: bool = False,
+        info: dict[str, object] | None = None,
+    ) -> None:
+        self.condition = condition
+        self.description = description
+        self.released = released
+        self.info = info
 
 
 class Producer:
@@ -15,29 +56,107 @@ class Producer:
 
     __slots__ = ()
 
+    def supply(self) -> None:
+        """There is room again: give the sender credit."""
+
     def evict(self, error: Error) -> None:
         """The node is going away: end the link with `error`."""
 
 
-class Node:
-    """Something an address names (AMQP 1.0 §2.1.2). `address` is unique in the broker.
+class Space:
+    """What a node sees of the virtual host it lives in."""
 
-    `dynamic` nodes were made for one link and go with it. `producers` are the links that publish.
+    __slots__ = ("name", "agenda", "timers")
+
+    def __init__(self, name: str, agenda: Agenda, timers: Timers) -> None:
+        self.name = name
+        self.agenda = agenda
+        self.timers = timers
+
+    def find(self, address: str) -> Node | None:
+        """The node that an address names now, aliases followed; never makes one."""
+        return None
+
+    def remove(self, node: Node) -> None:
+        """The node has come to its end: forget it and end its links."""
+
+
+class Node:
+    """Something an address names (AMQP 1.0 §2.1.2). `address` is unique in its `space`.
+
+    `lifetime` is one of the five above. `producers` are the links that publish, `links` counts all
+    that are attached, whichever way they go. `starved` are producers without all the credit they
+    would have if there were room.
     """
 
-    __slots__ = ("address", "dynamic", "deleted", "dirty", "agenda", "producers")
+    __slots__ = (
+        "address",
+        "space",
+        "agenda",
+        "lifetime",
+        "deleted",
+        "dirty",
+        "links",
+        "producers",
+        "starved",
+    )
 
-    def __init__(self, address: str, agenda: Agenda, dynamic: bool) -> None:
+    def __init__(self, address: str, space: Space, lifetime: i64 = PERMANENT) -> None:
         self.address = address
-        self.agenda = agenda
-        self.dynamic = dynamic
+        self.space = space
+        self.agenda = space.agenda
+        self.lifetime: i64 = lifetime
         self.deleted = False
         # True while the node is on the agenda.
         self.dirty = False
+        self.links: i64 = 0
         self.producers: list[Producer] = []
+        self.starved: list[Producer] = []
 
-    def publish(self, message: Message) -> None:
-        """Take in a message."""
+    @property
+    def kind(self) -> str:
+        """What it is, as configuration, management and capabilities call it: ``queue`` …"""
+        return "node"
+
+    # -- links ---------------------------------------------------------------------------
+
+    def open_source(self, terms: SourceTerms) -> Node:
+        """The node a link with these terms is to consume from: itself, or a part of it.
+
+        Fills in what `terms` grants. Raises `BrokerError` for what it cannot do.
+        """
+        raise BrokerError("amqp:not-allowed", f"{self.address!r} cannot be consumed from")
+
+    def close_source(self, terms: SourceTerms, closed: bool) -> None:
+        """A link that `open_source` let in is gone: `closed`, or only detached or lost.
+
+        Called on the node that was asked, after `unsubscribe` on the one it answered with.
+        """
+
+    def open_target(self, terms: TargetTerms) -> Node:
+        """The node a link with these terms is to publish to. Raises `BrokerError`."""
+        return self.target(terms.part)
+
+    def target(self, part: str) -> Node:
+        """What takes messages sent to the part of this node, ``ADDRESS::PART``.
+
+        Raises `BrokerError` when there is no such part, or none that takes messages.
+        """
+        if part:
+            raise BrokerError("amqp:not-found", f"{self.address!r} has no part {part[:200]!r}")
+        return self
+
+    # -- messages in ---------------------------------------------------------------------
+
+    def publish(self, message: Message) -> Refusal | None:
+        """Take in a message; None if that was done."""
+        return Refusal("amqp:not-allowed", f"{self.address!r} takes no messages")
+
+    def room(self) -> i64:
+        """How many more messages it can promise to take in at this moment."""
+        return BOUNDLESS
+
+    # -- consumers -----------------------------------------------------------------------
 
     def subscribe(self, consumer: Consumer) -> None:
         """Let the consumer have messages from now on, once it is awake."""
@@ -54,8 +173,62 @@ class Node:
     def dispatch(self) -> None:
         """Offer messages to consumers until one of the two runs out."""
 
+    # -- outcomes of what a consumer holds -------------------------------------------------
+
+    def remove(self, consumer: Consumer, entry: Entry) -> None:
+        """The message is done with: accepted."""
+
+    def reject(self, consumer: Consumer, entry: Entry, error: Error | None) -> None:
+        """The consumer found the message invalid (AMQP 1.0 §3.4.3)."""
+
+    def give_back(self, consumer: Consumer, entry: Entry, failed: bool, elsewhere: bool) -> None:
+        """The message returns to its place (AMQP 1.0 §3.4.4–5)."""
+
+    # -- what there is to know -------------------------------------------------------------
+
+    def message_count(self) -> i64:
+        """Messages in it, held ones included."""
+        return 0
+
+    def describe(self) -> dict[str, object]:
+        """Its settings and figures by their public names, for management and metrics."""
+        return {"name": self.address, "type": self.kind}
+
+    # -- turns and the end -----------------------------------------------------------------
+
     def delete(self, error: Error) -> None:
         """End every link with `error` and drop everything."""
+        self.deleted = True
+        for producer in list(self.producers):
+            producer.evict(error)
+        self.producers.clear()
+        self.starved.clear()
+
+    def link_opened(self) -> None:
+        """A link has been attached to it."""
+        self.links += 1
+
+    def link_closed(self) -> None:
+        """One of its links is gone; perhaps it was what the node lived for."""
+        self.links -= 1
+        if self.lifetime != PERMANENT:
+            self.reconsider_life()
+
+    def reconsider_life(self) -> None:
+        """Go, if the lifetime policy says so now; the creating link's end is told otherwise."""
+        lifetime = self.lifetime
+        if self.deleted or lifetime in (PERMANENT, DELETE_ON_CLOSE):
+            return
+        linked = self.links > 0
+        filled = self.message_count() > 0
+        if lifetime == DELETE_ON_NO_LINKS:
+            keep = linked
+        elif lifetime == DELETE_ON_NO_MESSAGES:
+            keep = filled
+        else:
+            keep = linked or filled
+        if not keep:
+            self.space.remove(self)
 
     def touch(self) -> None:
         """Ask for a turn to dispatch at the end of this pass."""
@@ -66,12 +239,18 @@ class Node:
 
 @final
 class Agenda:
-    """The nodes that are to dispatch at the end of the current pass."""
+    """The nodes that are to dispatch at the end of the current pass, and the time of the pass.
 
-    __slots__ = ("nodes",)
+    `now` is in milliseconds since the Unix epoch: what TTLs, schedules and timestamps count in.
+    `held` is how many bytes of messages all nodes hold, each message counted once.
+    """
+
+    __slots__ = ("nodes", "now", "held")
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
+        self.now: i64 = 0
+        self.held: i64 = 0
 
     def run(self) -> None:
         """Give every node on the agenda its turn; those it puts on meanwhile too."""

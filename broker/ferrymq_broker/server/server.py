@@ -17,6 +17,7 @@ from ferrymq_broker.config.url import ListenAddress
 from ferrymq_broker.connections.authentication import Authenticator, derive_keys
 from ferrymq_broker.connections.handler import ConnectionHandler
 from ferrymq_broker.journal import log
+from ferrymq_broker.nodes.policy import QueuePolicy
 from ferrymq_broker.server.protocol import AmqpProtocol
 from ferrymq_types.transport import Error
 
@@ -39,6 +40,7 @@ class BrokerServer:
         self._servers: list[asyncio.Server] = []
         self._empty = asyncio.Event()
         self._closing = False
+        self._timer: asyncio.TimerHandle | None = None
         self._product: dict[str, object] = {
             "product": "ferrymq",
             "version": importlib.metadata.version("ferrymq"),
@@ -79,10 +81,13 @@ class BrokerServer:
         loop = asyncio.get_running_loop()
         config = self.config
         self.broker = Broker(
-            loop.call_soon, auto_create=config.nodes.auto_create, max_nodes=config.nodes.limit
+            loop.call_soon, self._wake_at, self.clock.epoch(), max_nodes=config.nodes.limit
         )
+        space = self.broker.default
+        if not config.nodes.auto_create:
+            space.auto_create = None
         for queue in config.queue:
-            self.broker.declare_queue(queue.name)
+            space.create(queue.name, QueuePolicy())
         try:
             for listener in config.listener:
                 await self._listen(loop, listener.address)
@@ -104,6 +109,18 @@ class BrokerServer:
         else:
             # A host with several addresses got a free port for each of them.
             self.addresses += [ListenAddress(name[0], name[1]) for name in names]
+
+    def _wake_at(self, due: float) -> None:
+        """The broker's own timers: the first is due at `due`."""
+        if self._timer is not None:
+            self._timer.cancel()
+        delay = max(0.0, due - self.clock.now())
+        self._timer = asyncio.get_running_loop().call_later(delay, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self.broker.epoch = self.clock.epoch()
+        self.broker.handle_timeout(self.clock.now())
 
     def new_handler(
         self,
@@ -176,3 +193,5 @@ class BrokerServer:
         for server in self._servers:
             await server.wait_closed()
         self.broker.clear()
+        if self._timer is not None:
+            self._timer.cancel()

@@ -25,7 +25,9 @@ from mypy_extensions import i64
 
 from ferrymq_broker.nodes.consumer import IDLE, SETTLED, TAKEN, Consumer
 from ferrymq_broker.nodes.entry import ACQUIRED, AVAILABLE, REMOVED, Entry
-from ferrymq_broker.nodes.node import Agenda, Node
+from ferrymq_broker.nodes.node import PERMANENT, Node, Refusal, Space
+from ferrymq_broker.nodes.policy import QueuePolicy
+from ferrymq_broker.nodes.terms import SourceTerms
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.message import Message
@@ -37,6 +39,7 @@ class Queue(Node):
     """A queue in memory. `available` and `acquired` count its entries by state."""
 
     __slots__ = (
+        "policy",
         "available",
         "acquired",
         "published",
@@ -54,8 +57,11 @@ class Queue(Node):
         "_draining",
     )
 
-    def __init__(self, address: str, agenda: Agenda, dynamic: bool = False) -> None:
-        super().__init__(address, agenda, dynamic)
+    def __init__(
+        self, address: str, space: Space, policy: QueuePolicy, lifetime: i64 = PERMANENT
+    ) -> None:
+        super().__init__(address, space, lifetime)
+        self.policy = policy
         self.available: i64 = 0
         self.acquired: i64 = 0
         # Since the queue was made: messages taken in, and messages consumers rejected.
@@ -77,9 +83,22 @@ class Queue(Node):
     def __repr__(self) -> str:
         return f"<queue {self.address!r} {self.available}+{self.acquired}>"
 
+    @property
+    def kind(self) -> str:
+        """``queue``."""
+        return "queue"
+
+    def open_source(self, terms: SourceTerms) -> Node:
+        """Consumers and browsers both."""
+        self.target(terms.part)
+        terms.granted_mode = "copy" if terms.distribution_mode == "copy" else "move"
+        if "queue" in terms.capabilities:
+            terms.granted_capabilities.append("queue")
+        return self
+
     # -- messages in -------------------------------------------------------------------
 
-    def publish(self, message: Message) -> None:
+    def publish(self, message: Message) -> Refusal | None:
         """Append the message."""
         self.published += 1
         entry = Entry(message, self.published)
@@ -95,6 +114,7 @@ class Queue(Node):
         self.available += 1
         if not self.dirty:
             self.touch()
+        return None
 
     # -- outcomes ----------------------------------------------------------------------
 
@@ -104,7 +124,7 @@ class Queue(Node):
         self.acquired -= 1
         self._unlink(entry)
 
-    def reject(self, consumer: Consumer, entry: Entry) -> None:
+    def reject(self, consumer: Consumer, entry: Entry, error: Error | None) -> None:
         """The consumer found the message invalid: it leaves the queue (AMQP 1.0 §3.4.3)."""
         self.rejected += 1
         self.remove(consumer, entry)
@@ -300,10 +320,11 @@ class Queue(Node):
 
     def delete(self, error: Error) -> None:
         """End every link with `error`, drop every message."""
-        self.deleted = True
+        super().delete(error)
         for consumer in list(self.consumers):
             consumer.evict(error)
-        for producer in list(self.producers):
-            producer.evict(error)
-        self.producers.clear()
         self.clear()
+
+    def message_count(self) -> i64:
+        """Available and held ones."""
+        return self.available + self.acquired

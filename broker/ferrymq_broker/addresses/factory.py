@@ -1,0 +1,22 @@
+"""From a policy to the node that follows it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mypy_extensions import i64
+
+from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.nodes.node import PERMANENT
+from ferrymq_broker.nodes.policy import NodePolicy, QueuePolicy
+from ferrymq_broker.nodes.queues.queue import Queue
+
+if TYPE_CHECKING:
+    from ferrymq_broker.nodes.node import Node, Space
+
+
+def build(space: Space, address: str, policy: NodePolicy, lifetime: i64 = PERMANENT) -> Node:
+    """A node in `space` that nobody can find yet."""
+    if isinstance(policy, QueuePolicy):
+        return Queue(address, space, policy, lifetime)
+    raise BrokerError("amqp:not-implemented", f"no node is made of a {type(policy).__name__}")

@@ -1,0 +1,195 @@
+"""The addresses of one virtual host.
+
+An address is looked up as it is, then as an alias. One of the form ``NODE::PART`` that is neither
+names a part of a node: a subscription of a topic, a partition of a stream, a key of an exchange.
+What is not there is made, if a template matches the name or `auto_create` is set.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, final
+
+from mypy_extensions import i64
+
+from ferrymq_broker.addresses.factory import build
+from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.nodes.node import DELETE_ON_CLOSE, Agenda, Node, Space
+from ferrymq_broker.nodes.policy import NodePolicy, QueuePolicy
+from ferrymq_types.transport import Error
+
+if TYPE_CHECKING:
+    from ferrymq_broker.timers import Timers
+
+MAX_ADDRESS_LENGTH: Final = 1024
+PART: Final = "::"
+# The addresses of dynamic nodes begin so. They name their node or, once it is gone, none.
+DYNAMIC: Final = "dynamic."
+# 144 random bits: nobody guesses the address of another's dynamic node.
+_TOKEN_BYTES: Final = 18
+
+
+@final
+class Redirect:
+    """An address whose node is in another container (AMQP 1.0 §2.8.17)."""
+
+    __slots__ = ("hostname", "network_host", "port", "address")
+
+    def __init__(self, hostname: str, network_host: str, port: int, address: str) -> None:
+        self.hostname = hostname
+        self.network_host = network_host
+        self.port = port
+        self.address = address
+
+
+class Template:
+    """Makes nodes for names that have none: `policy_for` answers with a policy, or None."""
+
+    __slots__ = ()
+
+    def policy_for(self, address: str) -> NodePolicy | None:
+        """What the node of this name is to be, None if none is to be made."""
+        return None
+
+
+@final
+class AddressSpace(Space):
+    """The nodes of one virtual host, by address.
+
+    `auto_create` is the policy of queues made for names that no template knows, None if none are
+    made. `aliases` lead from names to addresses, `redirects` elsewhere. `on_change` is told of
+    every node that comes (True) and goes (False).
+    """
+
+    __slots__ = (
+        "nodes",
+        "aliases",
+        "redirects",
+        "templates",
+        "auto_create",
+        "max_nodes",
+        "on_change",
+    )
+
+    def __init__(self, name: str, agenda: Agenda, timers: Timers, max_nodes: int) -> None:
+        super().__init__(name, agenda, timers)
+        self.max_nodes = max_nodes
+        self.nodes: dict[str, Node] = {}
+        self.aliases: dict[str, str] = {}
+        self.redirects: dict[str, Redirect] = {}
+        self.templates: list[Template] = []
+        self.auto_create: QueuePolicy | None = QueuePolicy()
+        self.on_change: Callable[[Node, bool], object] | None = None
+
+    # -- looking up ----------------------------------------------------------------------
+
+    def find(self, address: str) -> Node | None:
+        """The node that an address names now, aliases followed; never makes one."""
+        node = self.nodes.get(address)
+        if node is None and self.aliases:
+            target = self.aliases.get(address)
+            if target is not None:
+                node = self.nodes.get(target)
+        return node
+
+    def resolve(self, address: str) -> tuple[Node, str]:
+        """The node an address names, made if that is allowed, and the part of it that is meant.
+
+        Raises `BrokerError` if there is none, or if it is elsewhere.
+        """
+        node = self.find(address)
+        if node is not None:
+            return node, ""
+        cut = address.rfind(PART)
+        if cut > 0:
+            node = self.find(address[:cut])
+            return (self._make(address[:cut], True) if node is None else node), address[
+                cut + len(PART) :
+            ]
+        return self._make(address, False), ""
+
+    def target(self, address: str) -> Node:
+        """What takes messages sent to an address. Raises `BrokerError` if nothing does."""
+        node, part = self.resolve(address)
+        return node.target(part)
+
+    def _make(self, address: str, parted: bool) -> Node:
+        if not address:
+            raise BrokerError("amqp:invalid-field", "an empty address names no node")
+        redirect = self.redirects.get(address)
+        if redirect is not None:
+            raise BrokerError(
+                "amqp:link:redirect",
+                f"{address!r} is served by {redirect.network_host}:{redirect.port}",
+                {
+                    "hostname": redirect.hostname,
+                    "network-host": redirect.network_host,
+                    "port": redirect.port,
+                    "address": redirect.address,
+                },
+            )
+        policy: NodePolicy | None = None
+        if not address.startswith(("$", DYNAMIC)):
+            policy = self.policy_for(self.aliases.get(address, address))
+        if policy is None or (parted and isinstance(policy, QueuePolicy)):
+            raise BrokerError("amqp:not-found", f"there is no node {address[:200]!r}")
+        return self.create(self.aliases.get(address, address), policy)
+
+    def policy_for(self, address: str) -> NodePolicy | None:
+        """What would be made for a name that has no node."""
+        for template in self.templates:
+            policy = template.policy_for(address)
+            if policy is not None:
+                return policy
+        return self.auto_create
+
+    # -- coming and going ----------------------------------------------------------------
+
+    def create(self, address: str, policy: NodePolicy) -> Node:
+        """A new node. Raises `BrokerError` if the address is taken or not allowed, or no room."""
+        if not address or len(address) > MAX_ADDRESS_LENGTH:
+            raise BrokerError(
+                "amqp:invalid-field",
+                f"address of {len(address)} characters; 1 to {MAX_ADDRESS_LENGTH} are allowed",
+            )
+        return self.add(build(self, address, policy))
+
+    def create_dynamic(self, policy: NodePolicy, lifetime: i64 = DELETE_ON_CLOSE) -> Node:
+        """A node with an address nobody can guess (AMQP 1.0 §3.5.3)."""
+        address = f"{DYNAMIC}{secrets.token_urlsafe(_TOKEN_BYTES)}"
+        return self.add(build(self, address, policy, lifetime))
+
+    def add(self, node: Node) -> Node:
+        """Let the node be found. Raises `BrokerError` if its address is taken, or for no room."""
+        address = node.address
+        if address in self.nodes or address in self.aliases or address in self.redirects:
+            raise BrokerError("amqp:not-allowed", f"{address[:200]!r} exists already")
+        if len(self.nodes) >= self.max_nodes:
+            raise BrokerError(
+                "amqp:resource-limit-exceeded",
+                f"no room for {address[:200]!r}: there are {self.max_nodes} nodes already",
+            )
+        self.nodes[address] = node
+        if self.on_change is not None:
+            self.on_change(node, True)
+        return node
+
+    def remove(self, node: Node) -> None:
+        """Forget the node; its links are closed with `amqp:resource-deleted`."""
+        if self.nodes.get(node.address) is node:
+            del self.nodes[node.address]
+            if self.on_change is not None:
+                self.on_change(node, False)
+        if not node.deleted:
+            node.delete(
+                Error(
+                    condition="amqp:resource-deleted",
+                    description=f"the node {node.address!r} has been deleted",
+                )
+            )
+
+    def clear(self) -> None:
+        """Drop all nodes and messages; for the end of the process, when no link is left."""
+        for node in list(self.nodes.values()):
+            self.remove(node)

@@ -1,0 +1,1 @@
+"""Queues: each message goes to one consumer."""
