@@ -62,7 +62,7 @@ class OutgoingEndpoint(Consumer):
         default_outcome: Outcome | None,
         outcomes: list[str] | None = None,
     ) -> None:
-        super().__init__(handler.broker.new_id(), terms.granted_mode == "copy")
+        super().__init__(handler.broker.new_id(), terms.browses)
         self.priority = terms.priority
         self.filter = terms.filters.predicate
         self.link = link

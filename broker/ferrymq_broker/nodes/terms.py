@@ -41,7 +41,9 @@ class SourceTerms:
     properties as they came, and `target_address` and `paired` of the attach.
 
     Granted: the fields of the same names with `granted_` before them. They start as the least
-    there is; `granted_mode` as move.
+    there is; `granted_mode` as move. The node sets `browses` where the link takes nothing out of
+    what it consumes from. A subscriber is granted copy and does not browse: the queue behind its
+    subscription is its own.
     """
 
     __slots__ = (
@@ -59,6 +61,7 @@ class SourceTerms:
         "properties",
         "target_address",
         "paired",
+        "browses",
         "granted_mode",
         "granted_durable",
         "granted_expiry_policy",
@@ -82,6 +85,7 @@ class SourceTerms:
         self.properties: dict[str, object] = {}
         self.target_address: str | None = None
         self.paired = False
+        self.browses = False
         self.granted_mode = "move"
         self.granted_durable: i64 = 0
         self.granted_expiry_policy = "link-detach"

@@ -91,7 +91,8 @@ class Queue(Node):
     def open_source(self, terms: SourceTerms) -> Node:
         """Consumers and browsers both."""
         self.target(terms.part)
-        terms.granted_mode = "copy" if terms.distribution_mode == "copy" else "move"
+        terms.browses = terms.distribution_mode == "copy"
+        terms.granted_mode = "copy" if terms.browses else "move"
         if "queue" in terms.capabilities:
             terms.granted_capabilities.append("queue")
         return self
