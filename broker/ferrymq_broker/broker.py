@@ -15,6 +15,7 @@ from mypy_extensions import i64
 
 from ferrymq_broker.addresses.space import AddressSpace
 from ferrymq_broker.connections.names import LinkNames
+from ferrymq_broker.counters import Counters
 from ferrymq_broker.nodes.node import Agenda
 from ferrymq_broker.timers import Timers
 
@@ -42,6 +43,8 @@ class Broker:
         "dirty_handlers",
         "handlers",
         "link_names",
+        "counters",
+        "alarms",
         "_congested",
         "_schedule",
         "_wake_at",
@@ -66,6 +69,9 @@ class Broker:
         # Every connection, in the order they came.
         self.handlers: dict[ConnectionHandler, None] = {}
         self.link_names = LinkNames()
+        self.counters = Counters()
+        # Why producers get no credit at the moment: `memory`, `disk`.
+        self.alarms: set[str] = set()
         self._congested: list[ConnectionHandler] = []
         self._schedule = schedule
         self._wake_at = wake_at

@@ -58,8 +58,8 @@ class AddressSpace(Space):
     """The nodes of one virtual host, by address.
 
     `auto_create` is the policy of queues made for names that no template knows, None if none are
-    made. `aliases` lead from names to addresses, `redirects` elsewhere. `on_change` is told of
-    every node that comes (True) and goes (False).
+    made. `aliases` lead from names to addresses, `redirects` elsewhere. Those in `on_change`
+    are told of every node that comes (True) and goes (False).
     """
 
     __slots__ = (
@@ -80,7 +80,7 @@ class AddressSpace(Space):
         self.redirects: dict[str, Redirect] = {}
         self.templates: list[Template] = []
         self.auto_create: QueuePolicy | None = QueuePolicy()
-        self.on_change: Callable[[Node, bool], object] | None = None
+        self.on_change: list[Callable[[Node, bool], object]] = []
 
     # -- looking up ----------------------------------------------------------------------
 
@@ -171,16 +171,16 @@ class AddressSpace(Space):
                 f"no room for {address[:200]!r}: there are {self.max_nodes} nodes already",
             )
         self.nodes[address] = node
-        if self.on_change is not None:
-            self.on_change(node, True)
+        for told in self.on_change:
+            told(node, True)
         return node
 
     def remove(self, node: Node) -> None:
         """Forget the node; its links are closed with `amqp:resource-deleted`."""
         if self.nodes.get(node.address) is node:
             del self.nodes[node.address]
-            if self.on_change is not None:
-                self.on_change(node, False)
+            for told in self.on_change:
+                told(node, False)
         if not node.deleted:
             node.delete(
                 Error(

@@ -1,0 +1,155 @@
+"""The broker's figures for Prometheus, read from the broker when somebody asks.
+
+Nothing is counted twice: nodes and connections keep their own figures, and a scrape looks at them.
+So the traffic pays nothing for being watched. Two sets are served: one of sums for each virtual
+host and kind of node, whose size does not depend on the number of nodes, and one for each node.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from ferrymq_broker.broker import Broker
+from ferrymq_broker.nodes.node import Node
+
+# Figures of `Node.describe` that only grow, and what they count.
+COUNTERS: Final = {
+    "published": "Messages taken in",
+    "delivered": "Deliveries to consumers",
+    "accepted": "Deliveries accepted, or sent settled",
+    "released": "Deliveries released",
+    "modified": "Deliveries modified",
+    "rejected": "Deliveries rejected",
+    "refused": "Messages not taken in",
+    "expired": "Messages whose time was over",
+    "dead-lettered": "Messages handed to a dead-letter address",
+    "dropped": "Messages dropped by a policy",
+    "duplicates": "Messages dropped as duplicates",
+    "unroutable": "Messages no binding matched",
+}
+# Those that rise and fall.
+GAUGES: Final = {
+    "available": "Messages that wait for a consumer",
+    "acquired": "Messages that consumers hold",
+    "scheduled": "Messages whose time has not come",
+    "bytes": "Bytes of messages in the node",
+    "records": "Records in a stream",
+    "consumers": "Links that consume",
+    "producers": "Links that publish",
+    "subscriptions": "Subscriptions of a topic",
+}
+
+Labels = tuple[str, ...]
+
+
+class BrokerCollector(Collector):
+    """Figures of `broker` when they are asked for; with `by_node`, of every node by its address.
+
+    `retired` has what nodes had counted that are gone, so that sums never fall.
+    """
+
+    def __init__(
+        self, broker: Broker, retired: dict[tuple[str, str, str], int], by_node: bool
+    ) -> None:
+        self._broker = broker
+        self._retired = retired
+        self._by_node = by_node
+
+    def collect(self) -> Iterable[Metric]:
+        """All families, nodes first."""
+        yield from self._nodes()
+        if not self._by_node:
+            yield from self._broker_wide()
+
+    def _nodes(self) -> Iterator[Metric]:
+        labels = ["virtual_host", "type"] + (["address"] if self._by_node else [])
+        sums: dict[str, dict[Labels, float]] = defaultdict(lambda: defaultdict(float))
+        if not self._by_node:
+            for (space, kind, name), count in self._retired.items():
+                sums[name][space, kind] += count
+        counts: dict[Labels, float] = defaultdict(float)
+        for host, node in nodes_of(self._broker):
+            key: Labels = (host, node.kind)
+            counts[key] += 1
+            if self._by_node:
+                key = (host, node.kind, node.address)
+            for name, value in node.describe().items():
+                if isinstance(value, int) and (name in COUNTERS or name in GAUGES):
+                    sums[name][key] += value
+        if not self._by_node:
+            yield _gauge("ferrymq_nodes", "Nodes", labels, counts)
+        for name, text in COUNTERS.items():
+            if sums[name]:
+                metric = f"ferrymq_messages_{_metric(name)}"
+                family = CounterMetricFamily(metric, text, labels=labels)
+                for key, value in sums[name].items():
+                    family.add_metric(list(key), value)
+                yield family
+        for name, text in GAUGES.items():
+            if sums[name]:
+                yield _gauge(f"ferrymq_node_{_metric(name)}", text, labels, sums[name])
+
+    def _broker_wide(self) -> Iterator[Metric]:
+        broker = self._broker
+        counters = broker.counters
+        yield _single("ferrymq_connections", "Open connections", len(broker.handlers))
+        yield _single("ferrymq_links", "Attached links", len(broker.link_names))
+        yield _single(
+            "ferrymq_held_bytes",
+            "Bytes of messages held, each counted once",
+            float(broker.agenda.held),
+        )
+        alarms = GaugeMetricFamily("ferrymq_alarm", "Alarms that are on", labels=["alarm"])
+        for alarm in sorted(broker.alarms):
+            alarms.add_metric([alarm], 1)
+        yield alarms
+        for name, text in (
+            ("connections_opened", "Connections that were made"),
+            ("logins_refused", "Logins refused"),
+            ("links_refused", "Attaches refused"),
+            ("bytes_received", "Bytes read from clients"),
+            ("bytes_sent", "Bytes written to clients"),
+        ):
+            yield CounterMetricFamily(f"ferrymq_{name}", text, value=getattr(counters, name))
+
+
+class Retired:
+    """Remembers what nodes had counted when they go: for `AddressSpace.on_change`."""
+
+    def __init__(self) -> None:
+        self.figures: dict[tuple[str, str, str], int] = defaultdict(int)
+
+    def on_change(self, node: Node, added: bool) -> None:
+        """A node has come or gone."""
+        if added:
+            return
+        for name, value in node.describe().items():
+            if name in COUNTERS and isinstance(value, int) and value:
+                self.figures[node.space.name, node.kind, name] += value
+
+
+def nodes_of(broker: Broker) -> Iterator[tuple[str, Node]]:
+    """Every node with the name of its virtual host."""
+    for name, space in broker.spaces.items():
+        for node in space.nodes.values():
+            yield name, node
+
+
+def _metric(name: str) -> str:
+    return name.replace("-", "_")
+
+
+def _gauge(name: str, text: str, labels: list[str], values: dict[Labels, float]) -> Metric:
+    family = GaugeMetricFamily(name, text, labels=labels)
+    for key, value in values.items():
+        family.add_metric(list(key), value)
+    return family
+
+
+def _single(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, text, value=value)
