@@ -2,13 +2,15 @@
 
 An address is looked up as it is, then as an alias. One of the form ``NODE::PART`` that is neither
 names a part of a node: a subscription of a topic, a partition of a stream, a key of an exchange.
-What is not there is made, if a template matches the name or `auto_create` is set.
+What is not there is made, if a template matches the name or `auto_create` is set. A template says
+what its names are; where only `auto_create` does, a link that asks for a topic (by the capability
+``topic``) gets one, if `auto_create_topic` is set.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
@@ -16,7 +18,7 @@ from mypy_extensions import i64
 from ferrymq_broker.addresses.factory import build
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.node import DELETE_ON_CLOSE, Agenda, Node, Space
-from ferrymq_broker.nodes.policy import NodePolicy, QueuePolicy
+from ferrymq_broker.nodes.policy import NodePolicy, QueuePolicy, TopicPolicy
 from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
@@ -48,8 +50,11 @@ class Template:
 
     __slots__ = ()
 
-    def policy_for(self, address: str) -> NodePolicy | None:
-        """What the node of this name is to be, None if none is to be made."""
+    def policy_for(self, address: str, capabilities: Sequence[str]) -> NodePolicy | None:
+        """What the node of this name is to be, None if none is to be made.
+
+        `capabilities` are those of the terminus that names it, for templates of no certain kind.
+        """
         return None
 
 
@@ -57,8 +62,8 @@ class Template:
 class AddressSpace(Space):
     """The nodes of one virtual host, by address.
 
-    `auto_create` is the policy of queues made for names that no template knows, None if none are
-    made. `aliases` lead from names to addresses, `redirects` elsewhere. Those in `on_change`
+    `auto_create` is the policy of nodes made for names that no template knows, None if none are
+    made; `auto_create_topic` that of those a link asks to be topics. `aliases` lead from names to addresses, `redirects` elsewhere. Those in `on_change`
     are told of every node that comes (True) and goes (False).
     """
 
@@ -68,6 +73,7 @@ class AddressSpace(Space):
         "redirects",
         "templates",
         "auto_create",
+        "auto_create_topic",
         "max_nodes",
         "on_change",
     )
@@ -79,7 +85,8 @@ class AddressSpace(Space):
         self.aliases: dict[str, str] = {}
         self.redirects: dict[str, Redirect] = {}
         self.templates: list[Template] = []
-        self.auto_create: QueuePolicy | None = QueuePolicy()
+        self.auto_create: NodePolicy | None = QueuePolicy()
+        self.auto_create_topic: NodePolicy | None = TopicPolicy()
         self.on_change: list[Callable[[Node, bool], object]] = []
 
     # -- looking up ----------------------------------------------------------------------
@@ -93,28 +100,36 @@ class AddressSpace(Space):
                 node = self.nodes.get(target)
         return node
 
-    def resolve(self, address: str) -> tuple[Node, str]:
+    def resolve(self, address: str, capabilities: Sequence[str] = ()) -> tuple[Node, str]:
         """The node an address names, made if that is allowed, and the part of it that is meant.
 
+        `capabilities` are those of the terminus; they decide what is made where nothing else does.
         Raises `BrokerError` if there is none, or if it is elsewhere.
         """
-        node = self.find(address)
+        node = self.nodes.get(address)
         if node is not None:
             return node, ""
+        if self.aliases:
+            # An alias may stand for a part.
+            address = self.aliases.get(address, address)
+            node = self.nodes.get(address)
+            if node is not None:
+                return node, ""
         cut = address.rfind(PART)
         if cut > 0:
-            node = self.find(address[:cut])
-            return (self._make(address[:cut], True) if node is None else node), address[
-                cut + len(PART) :
-            ]
-        return self._make(address, False), ""
+            name = address[:cut]
+            node = self.find(name)
+            if node is None:
+                node = self._make(name, True, capabilities)
+            return node, address[cut + len(PART) :]
+        return self._make(address, False, capabilities), ""
 
     def target(self, address: str) -> Node:
         """What takes messages sent to an address. Raises `BrokerError` if nothing does."""
         node, part = self.resolve(address)
         return node.target(part)
 
-    def _make(self, address: str, parted: bool) -> Node:
+    def _make(self, address: str, parted: bool, capabilities: Sequence[str]) -> Node:
         if not address:
             raise BrokerError("amqp:invalid-field", "an empty address names no node")
         redirect = self.redirects.get(address)
@@ -131,17 +146,19 @@ class AddressSpace(Space):
             )
         policy: NodePolicy | None = None
         if not address.startswith(("$", DYNAMIC)):
-            policy = self.policy_for(self.aliases.get(address, address))
+            policy = self.policy_for(self.aliases.get(address, address), capabilities)
         if policy is None or (parted and isinstance(policy, QueuePolicy)):
             raise BrokerError("amqp:not-found", f"there is no node {address[:200]!r}")
         return self.create(self.aliases.get(address, address), policy)
 
-    def policy_for(self, address: str) -> NodePolicy | None:
+    def policy_for(self, address: str, capabilities: Sequence[str] = ()) -> NodePolicy | None:
         """What would be made for a name that has no node."""
         for template in self.templates:
-            policy = template.policy_for(address)
+            policy = template.policy_for(address, capabilities)
             if policy is not None:
                 return policy
+        if self.auto_create is not None and "topic" in capabilities:
+            return self.auto_create_topic or self.auto_create
         return self.auto_create
 
     # -- coming and going ----------------------------------------------------------------
