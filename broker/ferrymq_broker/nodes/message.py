@@ -10,7 +10,7 @@ rest for those who filter and route.
 
 from __future__ import annotations
 
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
 
 from librt.strings import BytesWriter
 from mypy_extensions import i64
@@ -25,6 +25,9 @@ from ferrymq_types.messaging import (
     encode_header,
     encode_message_annotations,
 )
+
+if TYPE_CHECKING:
+    from ferrymq_broker.nodes.facts import Facts
 
 HEADER: Final = 0x70
 DELIVERY_ANNOTATIONS: Final = 0x71
@@ -65,6 +68,7 @@ class Message:
     `special` is whether there may be anything a plain queue would have to look at: a ttl, an
     absolute-expiry-time or annotations of ours; false for most. `origin` is the number of the
     connection that brought it, 0 for the broker's own. `holders` is how many entries it has.
+    `facts` are what `facts_of` has read out of it, while it is among those asked about last.
     """
 
     __slots__ = (
@@ -77,6 +81,7 @@ class Message:
         "special",
         "origin",
         "holders",
+        "facts",
     )
 
     def __init__(self, payload: bytes, format: i64, header_end: i64) -> None:
@@ -89,6 +94,7 @@ class Message:
         self.special = False
         self.origin: i64 = 0
         self.holders: i64 = 0
+        self.facts: Facts | None = None
 
     @property
     def opaque(self) -> bool:
