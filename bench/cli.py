@@ -19,12 +19,13 @@ import hatch_build
 from bench import markdown, profile
 from bench.machine import load, machine, two_processors, versions
 from bench.parts.broker import CASES, BrokerBench, Candidate
+from bench.parts.memory import CASES as CASES_OF_MEMORY
 from bench.process import Server, broker, echo, proton_broker
 from bench.results import Report
 from bench.tables import show
 from bench.tree import Trees, command, environment, variant_on
 
-PARTS: Final = ("codec", "broker", "latency")
+PARTS: Final = ("codec", "broker", "latency", "memory")
 FORMAT: Final = 1
 # Columns of the tables when they go to a file.
 FILE_WIDTH: Final = 132
@@ -41,11 +42,13 @@ class Extent:
     latency_rounds: int = 7
     latency_pings: int = 500
     pause_ms: float = 1.0
+    # How many times smaller than demanded the queues and crowds are whose memory is measured.
+    memory_shrink: int = 1
 
     @classmethod
     def quick(cls) -> Extent:
         """To see that all of it works; the figures are rough."""
-        return cls(3, 0.03, 1, 0.2, 3, 100, 1.0)
+        return cls(3, 0.03, 1, 0.2, 3, 100, 1.0, 50)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -150,8 +153,10 @@ def measure(arguments: argparse.Namespace, console: Console) -> dict[str, Any]:
             reports.append(codec(trees, extent))
         elif part == "broker":
             reports.append(brokers(trees, extent, arguments))
-        else:
+        elif part == "latency":
             reports.append(latency(trees, extent))
+        else:
+            reports.append(occupied(trees, extent))
     if trees.pure:
         for report in reports:
             report.drop_demands()
@@ -192,6 +197,28 @@ def latency(trees: Trees, extent: Extent) -> Report:
         )
     report.build = {"broker": trees.broker_variant(), **report.build}
     return report
+
+
+def occupied(trees: Trees, extent: Extent) -> Report:
+    """The part `memory`: every case in a process of its own, with a fresh broker."""
+    whole = Report("memory")
+    for case in CASES_OF_MEMORY:
+        with broker(trees) as server:
+            report = worker(
+                trees,
+                "memory",
+                f"--case={case}",
+                f"--port={server.port}",
+                f"--pid={server.pid}",
+                f"--shrink={extent.memory_shrink}",
+            )
+        whole.build = {"broker": trees.broker_variant(), **report.build}
+        whole.figures += report.figures
+        whole.failures += report.failures
+    if extent.memory_shrink != 1:
+        # Less memory than there is with nothing in it says nothing about a limit.
+        whole.drop_demands()
+    return whole
 
 
 def brokers(trees: Trees, extent: Extent, arguments: argparse.Namespace) -> Report:

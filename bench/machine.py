@@ -17,6 +17,10 @@ PACKAGES: Final = (
     "azure-eventhub",
 )
 
+# Lines of a process's status: resident memory.
+NOW: Final = "VmRSS:"
+PEAK: Final = "VmHWM:"
+
 
 def machine() -> dict[str, str]:
     """The machine, its system and how busy it is now."""
@@ -73,6 +77,18 @@ def variant(module: str) -> str:
     """`compiled` or `pure`: how `module` runs in this process."""
     file = importlib.import_module(module).__file__ or ""
     return "pure" if file.endswith(".py") else "compiled"
+
+
+def memory_of(pid: int, which: str) -> int | None:
+    """`NOW` or `PEAK` of a process, in bytes; None where the system does not tell."""
+    try:
+        text = Path(f"/proc/{pid}/status").read_text("utf-8")
+    except OSError:
+        return None
+    for line in text.splitlines():
+        if line.startswith(which):
+            return int(line.split()[1]) * 1024
+    return None
 
 
 def build() -> dict[str, str]:

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import IO, Final
 from urllib.parse import urlsplit
 
+from bench.machine import PEAK, memory_of
 from bench.tree import Trees, command, environment
 
 STOP_SECONDS: Final = 10.0
@@ -107,14 +108,7 @@ class Server:
 
     def peak_memory(self) -> int | None:
         """The most memory it has occupied, in bytes; None where the system does not tell."""
-        try:
-            text = Path(f"/proc/{self.pid}/status").read_text("utf-8")
-        except OSError:
-            return None
-        for line in text.splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-        return None
+        return memory_of(self.pid, PEAK)
 
 
 def broker(trees: Trees) -> Server:

@@ -12,12 +12,12 @@ import os
 import sys
 
 from bench.measure import Effort
-from bench.parts import codec, latency
+from bench.parts import codec, latency, memory
 from bench.results import Report
 
 
 def main(argv: list[str] | None = None) -> int:
-    """`python -m bench.worker codec|latency`; returns the exit status."""
+    """`python -m bench.worker codec|latency|memory`; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m bench.worker", description=__doc__)
     parts = parser.add_subparsers(dest="part", required=True)
     of_codec = parts.add_parser("codec")
@@ -28,11 +28,18 @@ def main(argv: list[str] | None = None) -> int:
     of_latency.add_argument("--cpu", type=int, required=True, help="the processor to stay on")
     of_latency.add_argument("--echo", type=int, required=True, metavar="PORT")
     of_latency.add_argument("--broker", action="append", required=True, metavar="NAME=PORT")
+    of_memory = parts.add_parser("memory")
+    of_memory.add_argument("--case", choices=list(memory.CASES), required=True)
+    of_memory.add_argument("--port", type=int, required=True)
+    of_memory.add_argument("--pid", type=int, required=True)
+    of_memory.add_argument("--shrink", type=int, required=True, help="make it N times smaller")
     for part in (of_codec, of_latency):
         part.add_argument("--rounds", type=int, required=True)
     arguments = parser.parse_args(argv)
     if arguments.part == "codec":
         report = codec.measure(Effort(arguments.rounds, arguments.seconds))
+    elif arguments.part == "memory":
+        report = memory.measure(arguments.case, arguments.port, arguments.pid, arguments.shrink)
     else:
         report = _latency(arguments)
     json.dump(report.to_json(), sys.stdout)
