@@ -1,0 +1,98 @@
+"""Requests and responses, as services see them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from librt.strings import BytesWriter
+
+from ferrymq_broker.nodes.message import Message
+from ferrymq_codec.reader import Reader
+from ferrymq_types.messaging import (
+    AmqpSequence,
+    AmqpValue,
+    ApplicationProperties,
+    Data,
+    Properties,
+    encode_amqp_value,
+    encode_application_properties,
+    encode_properties,
+)
+from ferrymq_types.unions import decode_section
+
+if TYPE_CHECKING:
+    from ferrymq_broker.nodes.terms import Party
+    from ferrymq_types.unions import MessageId
+
+
+@final
+class Request:
+    """What a party asks: the sections of its message, in whatever order they came.
+
+    `body` is the value, the list of a sequence, the bytes of data sections, or None.
+    """
+
+    __slots__ = ("party", "properties", "application_properties", "body")
+
+    def __init__(self, party: Party) -> None:
+        self.party = party
+        self.properties = Properties()
+        self.application_properties: dict[str, object] = {}
+        self.body: object = None
+
+
+@final
+class Response:
+    """What it is answered: an amqp-value, with application-properties and perhaps a subject."""
+
+    __slots__ = ("application_properties", "body", "subject")
+
+    def __init__(
+        self,
+        application_properties: dict[str, object],
+        body: object = None,
+        subject: str | None = None,
+    ) -> None:
+        self.application_properties = application_properties
+        self.body = body
+        self.subject = subject
+
+
+def read_request(message: Message, party: Party) -> Request:
+    """The sections of a request. Raises `DecodeError` if they are malformed."""
+    request = Request(party)
+    if message.opaque:
+        return request
+    payload = message.payload
+    reader = Reader(payload, message.header_end, len(payload))
+    while reader.remaining():
+        section = decode_section(reader, "message")
+        if isinstance(section, Properties):
+            request.properties = section
+        elif isinstance(section, ApplicationProperties):
+            request.application_properties = section.value
+        elif isinstance(section, AmqpValue):
+            request.body = section.value
+        elif isinstance(section, Data):
+            before = request.body
+            request.body = before + section.value if isinstance(before, bytes) else section.value
+        elif isinstance(section, AmqpSequence):
+            request.body = section.value
+    return request
+
+
+def encode_response(response: Response, to: str | None, asked: Properties) -> Message:
+    """The response to what has been `asked`, as a message for `to`.
+
+    A correlation-id keeps the AMQP type of what it is taken from: the request's own, else its
+    message-id.
+    """
+    correlation: MessageId | None = asked.correlation_id
+    if correlation is None:
+        correlation = asked.message_id
+    w = BytesWriter()
+    encode_properties(w, Properties(to=to, subject=response.subject, correlation_id=correlation))
+    if response.application_properties:
+        encode_application_properties(w, ApplicationProperties(response.application_properties))
+    encode_amqp_value(w, AmqpValue(response.body))
+    return Message(w.getvalue(), 0, 0)

@@ -1,0 +1,293 @@
+"""A node that answers: requests come over one link, responses go back over another.
+
+Whoever attaches a sender to a service gets an entrance of his own, so that the service knows who
+asks. Whoever attaches a receiver gets a private queue, in which the responses meant for that link
+wait for credit. Before a request is acted upon it is certain where its response will go; a request
+whose response has no place to go, or no room there, is refused and changes nothing.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, final
+
+from mypy_extensions import i64
+
+from ferrymq.engine.pairing import ME, PAIRED
+from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.nodes.message import Message
+from ferrymq_broker.nodes.node import Node, Refusal, Space
+from ferrymq_broker.nodes.policy import QueuePolicy
+from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_broker.nodes.request import Request, Response, encode_response, read_request
+from ferrymq_codec.errors import DecodeError
+
+if TYPE_CHECKING:
+    from ferrymq_broker.nodes.terms import SourceTerms, TargetTerms
+    from ferrymq_types.transport import Error
+
+# Responses that may wait for one link. A client that asks and does not listen gets no further.
+PENDING: Final = 1000
+_PART: Final = "::"
+_TOKEN_BYTES: Final = 18
+
+
+@final
+class ResponseLink:
+    """A link that responses go out on, and the queue they wait in."""
+
+    __slots__ = ("party", "name", "target_address", "paired", "queue")
+
+    def __init__(self, terms: SourceTerms, queue: Queue) -> None:
+        self.party = terms.party
+        self.name = terms.link_name
+        self.target_address = terms.target_address
+        self.paired = terms.paired
+        self.queue = queue
+
+
+@final
+class Entrance(Node):
+    """The service as one requesting link sees it: it knows whose link that is."""
+
+    __slots__ = ("service", "party", "link_name", "paired")
+
+    def __init__(self, service: Service, terms: TargetTerms) -> None:
+        super().__init__(service.address, service.space)
+        self.service = service
+        self.party = terms.party
+        self.link_name = terms.link_name
+        self.paired = terms.paired
+
+    @property
+    def kind(self) -> str:
+        """``service``."""
+        return "service"
+
+    def publish(self, message: Message) -> Refusal | None:
+        """Answer the request."""
+        return self.service.serve(self, message)
+
+    def link_opened(self) -> None:
+        """The requesting link is attached."""
+        super().link_opened()
+        self.service.entrances[self] = None
+        self.service.link_opened()
+
+    def link_closed(self) -> None:
+        """The requesting link is gone."""
+        super().link_closed()
+        self.service.entrances.pop(self, None)
+        self.service.link_closed()
+
+
+@final
+class Service(Node):
+    """A node that gives `answer(request)` to every request.
+
+    `answer` must not raise. `served` and `refused` count requests.
+    """
+
+    __slots__ = ("answer", "served", "refused", "entrances", "_response_links", "_by_connection")
+
+    def __init__(self, address: str, space: Space, answer: Callable[[Request], Response]) -> None:
+        super().__init__(address, space)
+        self.answer = answer
+        self.served: i64 = 0
+        self.refused: i64 = 0
+        # Those with a link, in the order they came.
+        self.entrances: dict[Entrance, None] = {}
+        self._response_links: dict[SourceTerms, ResponseLink] = {}
+        self._by_connection: dict[int, list[ResponseLink]] = {}
+
+    @property
+    def kind(self) -> str:
+        """``service``."""
+        return "service"
+
+    # -- links ---------------------------------------------------------------------------
+
+    def open_source(self, terms: SourceTerms) -> Node:
+        """A queue of its own for the responses to this link."""
+        if terms.part:
+            raise BrokerError("amqp:not-found", f"{self.address!r} has no parts")
+        if terms.distribution_mode == "copy":
+            raise BrokerError("amqp:not-implemented", "responses cannot be browsed, only taken")
+        terms.filters.decline_position()
+        if terms.paired:
+            terms.granted_properties[PAIRED] = True
+        address = f"{self.address}{_PART}{secrets.token_urlsafe(_TOKEN_BYTES)}"
+        queue = Queue(address, self.space, QueuePolicy(durable=False))
+        link = ResponseLink(terms, queue)
+        self._response_links[terms] = link
+        self._by_connection.setdefault(terms.party.connection, []).append(link)
+        return queue
+
+    def close_source(self, terms: SourceTerms, closed: bool) -> None:
+        """Responses that nobody has taken are dropped."""
+        link = self._response_links.pop(terms, None)
+        if link is None:
+            return
+        connection = terms.party.connection
+        links = self._by_connection[connection]
+        links.remove(link)
+        if not links:
+            del self._by_connection[connection]
+        link.queue.clear()
+        link.queue.deleted = True
+
+    def open_target(self, terms: TargetTerms) -> Node:
+        """An entrance for this link."""
+        if terms.part:
+            raise BrokerError("amqp:not-found", f"{self.address!r} has no parts")
+        if terms.paired:
+            terms.granted_properties[PAIRED] = True
+        return Entrance(self, terms)
+
+    def target(self, part: str) -> Node:
+        """Nobody sends requests in another's name: not a dead-letter queue, not a binding."""
+        raise BrokerError(
+            "amqp:not-allowed", f"requests to {self.address!r} need a link to that address"
+        )
+
+    # -- requests and responses ------------------------------------------------------------
+
+    def publish(self, message: Message) -> Refusal | None:
+        """Refuse what does not come through an entrance: nobody knows who asks."""
+        self.refused += 1
+        return Refusal(
+            "amqp:not-allowed", f"requests to {self.address!r} need a link to that address"
+        )
+
+    def serve(self, entrance: Entrance, message: Message) -> Refusal | None:
+        """Answer the request; None if it was acted upon, whatever the answer is."""
+        try:
+            request = read_request(message, entrance.party)
+            way = self._way_back(entrance, request.properties.reply_to)
+        except DecodeError as error:
+            self.refused += 1
+            return Refusal("amqp:decode-error", str(error))
+        except BrokerError as error:
+            self.refused += 1
+            return Refusal(error.condition, error.description)
+        self.served += 1
+        response = self.answer(request)
+        if way is not None:
+            reply_to = request.properties.reply_to
+            if reply_to is None and entrance.paired:
+                reply_to = ME
+            way.publish(encode_response(response, reply_to, request.properties))
+        return None
+
+    def _way_back(self, entrance: Entrance, reply_to: str | None) -> Node | None:
+        """What takes the response; None if nobody asked for one. Raises `BrokerError`."""
+        link = self._link_for(entrance, reply_to)
+        if link is not None:
+            if link.queue.message_count() >= PENDING:
+                raise BrokerError(
+                    "amqp:resource-limit-exceeded",
+                    f"{PENDING} responses wait for the link {link.name[:200]!r} already",
+                )
+            return link.queue
+        if reply_to is None:
+            return None
+        node = self._node(reply_to)
+        if node.room() <= 0:
+            raise BrokerError(
+                "amqp:resource-limit-exceeded", f"no room for a response at {reply_to[:200]!r}"
+            )
+        return node
+
+    def _link_for(self, entrance: Entrance, reply_to: str | None) -> ResponseLink | None:
+        """The link of the same connection that the response goes to.
+
+        The other half of a pair for ``$me`` (Link Pairing 1.0 §2.1). For an address, the link with
+        that target, else the one of that name, else the one that consumes from it. Without a
+        reply-to, the only one of the session, else of the connection; of several the one that is
+        called like the requesting link. Links of the same session come first.
+        """
+        party = entrance.party
+        links = self._by_connection.get(party.connection)
+        if entrance.paired and (reply_to is None or reply_to == ME):
+            if links is not None:
+                for link in links:
+                    if (
+                        link.paired
+                        and link.name == entrance.link_name
+                        and link.party.session == party.session
+                    ):
+                        return link
+            raise BrokerError(
+                "amqp:precondition-failed",
+                f"the other half of the pair {entrance.link_name[:200]!r} is not attached",
+            )
+        if links is None:
+            return None
+        near = [link for link in links if link.party.session == party.session]
+        if reply_to is None:
+            return _only(near or links, entrance.link_name)
+        for candidates in (near, links):
+            for link in candidates:
+                if link.target_address == reply_to:
+                    return link
+            for link in candidates:
+                if link.name == reply_to:
+                    return link
+        for link in links:
+            if link.queue.address == reply_to:
+                return link
+        return None
+
+    def _node(self, reply_to: str) -> Node:
+        """The node a response is to be published to; never one that is made for it."""
+        node = self.space.find(reply_to)
+        if node is not None:
+            return node.target("")
+        cut = reply_to.rfind(_PART)
+        if cut > 0:
+            node = self.space.find(reply_to[:cut])
+            if node is not None:
+                return node.target(reply_to[cut + len(_PART) :])
+        raise BrokerError("amqp:not-found", f"reply-to {reply_to[:200]!r} leads nowhere")
+
+    # -- what there is to know, and the end ------------------------------------------------
+
+    def message_count(self) -> i64:
+        """Responses that wait."""
+        count: i64 = 0
+        for link in self._response_links.values():
+            count += link.queue.message_count()
+        return count
+
+    def describe(self) -> dict[str, object]:
+        """Its figures."""
+        return {
+            "name": self.address,
+            "type": self.kind,
+            "links": self.links,
+            "requests": self.served,
+            "refused": self.refused,
+            "pending": self.message_count(),
+        }
+
+    def delete(self, error: Error) -> None:
+        """End every link with `error`."""
+        super().delete(error)
+        for entrance in list(self.entrances):
+            entrance.delete(error)
+        for link in list(self._response_links.values()):
+            link.queue.delete(error)
+
+
+def _only(links: list[ResponseLink], name: str) -> ResponseLink:
+    """The link, if there is one; of several the one of that name. Raises `BrokerError`."""
+    if len(links) == 1:
+        return links[0]
+    for link in links:
+        if link.name == name:
+            return link
+    raise BrokerError(
+        "amqp:precondition-failed",
+        f"the request has no reply-to, and there are {len(links)} links for its response",
+    )
