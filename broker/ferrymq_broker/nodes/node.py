@@ -86,7 +86,8 @@ class Node:
 
     `lifetime` is one of the five above. `producers` are the links that publish, `links` counts all
     that are attached, whichever way they go. `starved` are producers without all the credit they
-    would have if there were room.
+    would have if there were room; `promised` is the credit that links have while there is a bound
+    to it (`room`). `creator` is whether the link that a dynamic node was made for is still there.
     """
 
     __slots__ = (
@@ -99,6 +100,8 @@ class Node:
         "links",
         "producers",
         "starved",
+        "promised",
+        "creator",
     )
 
     def __init__(self, address: str, space: Space, lifetime: i64 = PERMANENT) -> None:
@@ -112,6 +115,8 @@ class Node:
         self.links: i64 = 0
         self.producers: list[Producer] = []
         self.starved: list[Producer] = []
+        self.promised: i64 = 0
+        self.creator = False
 
     @property
     def kind(self) -> str:
@@ -153,8 +158,17 @@ class Node:
         return Refusal("amqp:not-allowed", f"{self.address!r} takes no messages")
 
     def room(self) -> i64:
-        """How many more messages it can promise to take in at this moment."""
+        """How many more messages it could take in at this moment, whatever is `promised`."""
         return BOUNDLESS
+
+    def relieve(self) -> None:
+        """There is room again: producers that starve share it, those that have waited longest
+        first. A node with a bound calls it when messages have left."""
+        starved = self.starved
+        turns: i64 = len(starved)
+        while turns > 0 and starved and self.room() > self.promised:
+            turns -= 1
+            starved.pop(0).supply()
 
     # -- consumers -----------------------------------------------------------------------
 
@@ -224,7 +238,7 @@ class Node:
         if lifetime == DELETE_ON_NO_LINKS:
             keep = linked
         elif lifetime == DELETE_ON_NO_MESSAGES:
-            keep = filled
+            keep = filled or self.creator
         else:
             keep = linked or filled
         if not keep:
