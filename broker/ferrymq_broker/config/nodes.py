@@ -1,0 +1,210 @@
+"""The settings of nodes, and the policies they make: for the configuration and for management.
+
+Two functions are for management, which speaks of nodes by the same keys as the file:
+
+    node_policy("queue", {"max-length": 1000, "message-ttl": 60_000})
+    policy_attributes(policy)
+
+`node_policy` makes the policy of a ``queue``, ``topic``, ``stream`` or ``exchange`` of what a client
+sent, and raises a `BrokerError` that names the key. Plain numbers count as the broker counts, in
+milliseconds and bytes; texts like ``"30s"`` and ``"10MiB"`` are good too. `policy_attributes` is the
+way back: every key of the kind, with whole numbers, flags and texts, nothing left out.
+``auto-delete`` is −1 (``false``) for never. ``subscription`` of a topic is a map of the settings of a
+queue. The type of an exchange is called ``routing``: ``type`` is a word of management itself.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Annotated, Final, Literal
+
+from pydantic import Field, ValidationError
+
+from ferrymq_broker.config.section import StrictSection, kebab
+from ferrymq_broker.config.units import MACHINE, Count, Duration, Expiry, Size
+from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.nodes.policy import (
+    ExchangePolicy,
+    NodePolicy,
+    QueuePolicy,
+    StreamPolicy,
+    TopicPolicy,
+)
+
+# An address or nothing; longer ones cannot be created.
+Address = Annotated[str, Field(max_length=1024)]
+
+
+class QueueSettings(StrictSection):
+    """How a queue behaves; `QueuePolicy` says what each of them means."""
+
+    priorities: int = Field(default=10, ge=1, le=10)
+    max_length: Count = 0
+    max_bytes: Size = 0
+    overflow: Literal["reject", "drop-head", "dead-letter", "block"] = "reject"
+    message_ttl: Duration = 0
+    delivery_limit: int = Field(default=0, ge=0, le=0xFFFFFFFF)
+    dead_letter: Address = ""
+    expired: Address = ""
+    single_active: bool = False
+    exclusive: bool = False
+    groups: bool = False
+    last_value_key: str = Field(default="", max_length=255)
+    duplicate_window: Duration = 0
+    duplicate_limit: int = Field(default=100_000, ge=1, le=100_000_000)
+    auto_delete: Expiry = -1
+    max_consumers: Count = 0
+    durable: bool = True
+
+
+class TopicSettings(StrictSection):
+    """How a topic behaves, and the queues behind its subscriptions."""
+
+    subscription: QueueSettings = Field(default_factory=QueueSettings)
+    max_subscriptions: Count = 0
+    auto_delete: Expiry = -1
+    durable: bool = True
+
+
+class StreamSettings(StrictSection):
+    """How a stream behaves."""
+
+    partitions: int = Field(default=1, ge=1, le=1024)
+    max_bytes: Size = 0
+    max_age: Duration = 0
+    max_records: Count = 0
+    segment_bytes: Annotated[Size, Field(ge=1024)] = 1024 * 1024
+    durable: bool = True
+
+
+class ExchangeSettings(StrictSection):
+    """How an exchange behaves."""
+
+    routing: Literal["direct", "topic", "fanout", "headers"] = "direct"
+    alternate: Address = ""
+    auto_delete: Expiry = -1
+    durable: bool = True
+
+
+SETTINGS: Final[dict[str, type[StrictSection]]] = {
+    "queue": QueueSettings,
+    "topic": TopicSettings,
+    "stream": StreamSettings,
+    "exchange": ExchangeSettings,
+}
+KINDS: Final = tuple(SETTINGS)
+
+# Where the name of a setting is not that of the policy's field.
+_RENAMED: Final = {"routing": "type"}
+
+
+def given(settings: StrictSection) -> dict[str, object]:
+    """The settings of a table that were said in it, by the names of the model's fields."""
+    return {name: getattr(settings, name) for name in settings.model_fields_set}
+
+
+def make_policy(kind: str, settings: Mapping[str, object]) -> NodePolicy:
+    """The policy of a node of this kind with these settings, checked ones; defaults for the rest.
+
+    A topic's ``subscription`` is the policy of its queues. What is not a setting of the kind is
+    passed over.
+    """
+    known = {
+        _RENAMED.get(name, name): settings[name]
+        for name in SETTINGS[kind].model_fields
+        if name in settings
+    }
+    # The values have been checked by the model whose fields they are.
+    if kind == "queue":
+        return QueuePolicy(**known)  # type: ignore[arg-type]
+    if kind == "topic":
+        return TopicPolicy(**known)  # type: ignore[arg-type]
+    if kind == "stream":
+        return StreamPolicy(**known)  # type: ignore[arg-type]
+    return ExchangePolicy(**known)  # type: ignore[arg-type]
+
+
+def contradictions(policy: NodePolicy) -> list[tuple[str, str]]:
+    """Settings that cannot all be meant: the key at fault, and why."""
+    found: list[tuple[str, str]] = []
+    if isinstance(policy, TopicPolicy):
+        return [(f"subscription.{key}", why) for key, why in contradictions(policy.subscription)]
+    if not isinstance(policy, QueuePolicy):
+        return found
+    if policy.overflow == "dead-letter" and not policy.dead_letter:
+        found.append(("overflow", "to dead-letter what is too much takes a dead-letter address"))
+    if policy.last_value_key and policy.groups:
+        found.append(
+            ("last-value-key", "a queue of last values has no groups: a group needs every message")
+        )
+    if policy.exclusive and policy.single_active:
+        found.append(
+            ("single-active", "an exclusive queue has one consumer; nobody can stand by on it")
+        )
+    if policy.exclusive and policy.max_consumers > 1:
+        found.append(("max-consumers", "an exclusive queue has one consumer"))
+    return found
+
+
+def kind_of(policy: NodePolicy) -> str:
+    """``queue``, ``topic``, ``stream`` or ``exchange``."""
+    if isinstance(policy, QueuePolicy):
+        return "queue"
+    if isinstance(policy, TopicPolicy):
+        return "topic"
+    return "stream" if isinstance(policy, StreamPolicy) else "exchange"
+
+
+# -- for management ---------------------------------------------------------------------------
+
+
+def node_policy(kind: str, attributes: Mapping[str, object]) -> NodePolicy:
+    """The policy of a node of this kind that is to have these attributes.
+
+    Raises `BrokerError` (``amqp:invalid-field``) naming the key that is unknown or wrong.
+    """
+    settings = SETTINGS.get(kind)
+    if settings is None:
+        raise BrokerError("amqp:invalid-field", f"{kind!r} is none of {', '.join(KINDS)}")
+    _refuse_unknown(settings, attributes, "")
+    try:
+        checked = settings.model_validate(dict(attributes), context=MACHINE)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        reason = first["msg"].removeprefix("Value error, ")
+        raise BrokerError("amqp:invalid-field", f"{key}: {reason}") from None
+    values = given(checked)
+    if isinstance(checked, TopicSettings):
+        values["subscription"] = make_policy("queue", given(checked.subscription))
+    policy = make_policy(kind, values)
+    for key, reason in contradictions(policy):
+        raise BrokerError("amqp:invalid-field", f"{key}: {reason}")
+    return policy
+
+
+def _refuse_unknown(
+    settings: type[StrictSection], attributes: Mapping[str, object], before: str
+) -> None:
+    keys = [kebab(name) for name in settings.model_fields]
+    for key, value in attributes.items():
+        if key not in keys:
+            close = difflib.get_close_matches(str(key), keys, n=1)
+            hint = f"; did you mean {before + close[0]!r}?" if close else ""
+            raise BrokerError("amqp:invalid-field", f"unknown key {before + str(key)!r}{hint}")
+        if key == "subscription" and isinstance(value, Mapping):
+            _refuse_unknown(QueueSettings, value, "subscription.")
+
+
+def policy_attributes(policy: NodePolicy) -> dict[str, object]:
+    """Every setting of a policy, by its key; durations in milliseconds, sizes in bytes."""
+    public = {field: key for key, field in _RENAMED.items()}
+    attributes: dict[str, object] = {}
+    for field in fields(policy):
+        value = getattr(policy, field.name)
+        if isinstance(value, QueuePolicy):
+            value = policy_attributes(value)
+        attributes[kebab(public.get(field.name, field.name))] = value
+    return attributes

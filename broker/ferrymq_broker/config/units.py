@@ -1,0 +1,127 @@
+"""Durations and sizes, as people write them and as the broker counts them.
+
+In a file a duration is a number of seconds or text like ``"1h30m"``, and a size a number of bytes or
+text like ``"10MiB"``. The broker counts in milliseconds and bytes; so does management, whose plain
+numbers are milliseconds: it reads with the context `MACHINE`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from fractions import Fraction
+from typing import Annotated, Final
+
+from pydantic import BeforeValidator, Field, ValidationInfo
+
+# The validation context in which plain numbers are what the broker counts in.
+MACHINE: Final = {"machine": True}
+
+_MILLISECONDS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_BYTES: Final = {
+    "b": 1,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "tb": 10**12,
+    "kib": 2**10,
+    "mib": 2**20,
+    "gib": 2**30,
+    "tib": 2**40,
+}
+# A hundred years: far enough, and the time of day can be added to it.
+MAX_DURATION: Final = 36_525 * 86_400_000
+MAX_COUNT: Final = 2**62
+
+_DURATION: Final = re.compile(r"(?:\d{1,15}(?:\.\d{1,9})?\s*(?:ms|s|m|h|d)\s*)+")
+_DURATION_PART: Final = re.compile(r"([\d.]+)\s*(ms|s|m|h|d)")
+_SIZE: Final = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)\s*([a-z]*)")
+
+_NO_DURATION: Final = 'a duration is a number of seconds or text like "500ms", "30s", "5m", "1h30m"'
+_NO_SIZE: Final = 'a size is a number of bytes or text like "64KiB", "10MiB", "1GB"'
+
+
+def parse_duration(value: object, machine: bool = False) -> int:
+    """Milliseconds. A plain number counts seconds, for a `machine` milliseconds.
+
+    Raises ValueError.
+    """
+    if isinstance(value, str):
+        text = value.strip().lower()
+        if _DURATION.fullmatch(text) is None:
+            raise ValueError(f"{_NO_DURATION}, not {value[:40]!r}")
+        exact = sum(
+            (Fraction(amount) * _MILLISECONDS[unit] for amount, unit in _parts(text)), Fraction(0)
+        )
+        return _bounded(math.ceil(exact), MAX_DURATION, "a duration is at most 100 years")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"{_NO_DURATION}, not {str(value)[:40]}")
+    milliseconds = value if machine else value * 1000
+    return _bounded(math.ceil(milliseconds), MAX_DURATION, "a duration is at most 100 years")
+
+
+def _parts(text: str) -> list[tuple[str, str]]:
+    return _DURATION_PART.findall(text)
+
+
+def parse_size(value: object) -> int:
+    """Bytes. Raises ValueError."""
+    if isinstance(value, str):
+        found = _SIZE.fullmatch(value.strip().lower())
+        unit = None if found is None else _BYTES.get(found[2] or "b")
+        if found is None or unit is None:
+            raise ValueError(f"{_NO_SIZE}, not {value[:40]!r}")
+        return _bounded(math.ceil(Fraction(found[1]) * unit), MAX_COUNT, "a size has a limit")
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"{_NO_SIZE}, not {str(value)[:40]}")
+    return _bounded(int(value), MAX_COUNT, "that is more than there can be")
+
+
+def _bounded(value: int, most: int, reason: str) -> int:
+    if value < 0:
+        raise ValueError("it cannot be negative")
+    if value > most:
+        raise ValueError(reason)
+    return value
+
+
+def _duration(value: object, info: ValidationInfo) -> int:
+    return parse_duration(value, bool(info.context and info.context.get("machine")))
+
+
+def _expiry(value: object, info: ValidationInfo) -> int:
+    if value is False:
+        return -1
+    machine = bool(info.context and info.context.get("machine"))
+    if machine and isinstance(value, int) and value == -1:
+        return -1
+    return parse_duration(value, machine)
+
+
+# Milliseconds.
+Duration = Annotated[int, BeforeValidator(_duration)]
+# Milliseconds, or −1: ``false`` in the file.
+Expiry = Annotated[int, BeforeValidator(_expiry)]
+# Bytes.
+Size = Annotated[int, BeforeValidator(parse_size)]
+# Of something there are as many as one likes; 0 means without limit.
+Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
+
+
+def format_duration(milliseconds: int) -> str:
+    """The shortest text that `parse_duration` reads as this many milliseconds."""
+    text = ""
+    rest = milliseconds
+    for unit in ("d", "h", "m", "s", "ms"):
+        amount, rest = divmod(rest, _MILLISECONDS[unit])
+        if amount:
+            text += f"{amount}{unit}"
+    return text or "0s"
+
+
+def format_size(size: int) -> str:
+    """A text that `parse_size` reads as this many bytes, in the largest unit that is exact."""
+    for unit, name in ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if size >= unit and size % unit == 0:
+            return f"{size // unit}{name}"
+    return f"{size}B"
