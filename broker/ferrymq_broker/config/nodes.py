@@ -5,12 +5,12 @@ Two functions are for management, which speaks of nodes by the same keys as the 
     node_policy("queue", {"max-length": 1000, "message-ttl": 60_000})
     policy_attributes(policy)
 
-`node_policy` makes the policy of a ``queue``, ``topic``, ``stream`` or ``exchange`` of what a client
-sent, and raises a `BrokerError` that names the key. Plain numbers count as the broker counts, in
-milliseconds and bytes; texts like ``"30s"`` and ``"10MiB"`` are good too. `policy_attributes` is the
-way back: every key of the kind, with whole numbers, flags and texts, nothing left out.
-``auto-delete`` is −1 (``false``) for never. ``subscription`` of a topic is a map of the settings of a
-queue. The type of an exchange is called ``routing``: ``type`` is a word of management itself.
+`node_policy` makes the policy of a ``queue``, ``topic``, ``stream`` or ``exchange`` of what a
+client sent, and raises a `BrokerError` that names the key. Plain numbers count as the broker counts,
+in milliseconds and bytes; texts like ``"30s"`` and ``"10MiB"`` are good too. `policy_attributes` is
+the way back: every key of the kind, with whole numbers, flags and texts, nothing left out.
+``auto-delete`` is −1 (``false``) for never. ``subscription`` of a topic is a map of the settings of
+a queue. The type of an exchange is called ``routing``: ``type`` is a word of management itself.
 """
 
 from __future__ import annotations
@@ -170,7 +170,11 @@ def node_policy(kind: str, attributes: Mapping[str, object]) -> NodePolicy:
         raise BrokerError("amqp:invalid-field", f"{kind!r} is none of {', '.join(KINDS)}")
     _refuse_unknown(settings, attributes, "")
     try:
-        checked = settings.model_validate(dict(attributes), context=MACHINE)
+        plain = {
+            key: dict(value) if isinstance(value, Mapping) else value
+            for key, value in attributes.items()
+        }
+        checked = settings.model_validate(plain, context=MACHINE)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])

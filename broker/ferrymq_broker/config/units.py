@@ -1,7 +1,7 @@
 """Durations and sizes, as people write them and as the broker counts them.
 
-In a file a duration is a number of seconds or text like ``"1h30m"``, and a size a number of bytes or
-text like ``"10MiB"``. The broker counts in milliseconds and bytes; so does management, whose plain
+In a file a duration is a number of seconds or text like ``"1h30m"``, and a size a number of bytes
+or text like ``"10MiB"``. The broker counts in milliseconds and bytes; so does management, whose plain
 numbers are milliseconds: it reads with the context `MACHINE`.
 """
 
@@ -40,6 +40,9 @@ _SIZE: Final = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)\s*([a-z]*)")
 _NO_DURATION: Final = 'a duration is a number of seconds or text like "500ms", "30s", "5m", "1h30m"'
 _NO_SIZE: Final = 'a size is a number of bytes or text like "64KiB", "10MiB", "1GB"'
 
+_TOO_LONG: Final = "a duration is at most 100 years"
+_TOO_MUCH: Final = "that is more than there can be"
+
 
 def parse_duration(value: object, machine: bool = False) -> int:
     """Milliseconds. A plain number counts seconds, for a `machine` milliseconds.
@@ -53,11 +56,11 @@ def parse_duration(value: object, machine: bool = False) -> int:
         exact = sum(
             (Fraction(amount) * _MILLISECONDS[unit] for amount, unit in _parts(text)), Fraction(0)
         )
-        return _bounded(math.ceil(exact), MAX_DURATION, "a duration is at most 100 years")
+        return _bounded(math.ceil(exact), MAX_DURATION, _TOO_LONG)
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise ValueError(f"{_NO_DURATION}, not {str(value)[:40]}")
     milliseconds = value if machine else value * 1000
-    return _bounded(math.ceil(milliseconds), MAX_DURATION, "a duration is at most 100 years")
+    return _bounded(math.ceil(milliseconds), MAX_DURATION, _TOO_LONG)
 
 
 def _parts(text: str) -> list[tuple[str, str]]:
@@ -71,10 +74,10 @@ def parse_size(value: object) -> int:
         unit = None if found is None else _BYTES.get(found[2] or "b")
         if found is None or unit is None:
             raise ValueError(f"{_NO_SIZE}, not {value[:40]!r}")
-        return _bounded(math.ceil(Fraction(found[1]) * unit), MAX_COUNT, "a size has a limit")
+        return _bounded(math.ceil(Fraction(found[1]) * unit), MAX_COUNT, _TOO_MUCH)
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError(f"{_NO_SIZE}, not {str(value)[:40]}")
-    return _bounded(int(value), MAX_COUNT, "that is more than there can be")
+    return _bounded(int(value), MAX_COUNT, _TOO_MUCH)
 
 
 def _bounded(value: int, most: int, reason: str) -> int:
