@@ -64,14 +64,28 @@ class Producer:
 
 
 class Space:
-    """What a node sees of the virtual host it lives in."""
+    """What a node sees of the virtual host it lives in.
 
-    __slots__ = ("name", "agenda", "timers")
+    `durables` has the topics with durable subscriptions, by what identifies these: a client has one
+    subscription of a name, whichever topic it is to. `awaiting` has the nodes that want to be told
+    of the end of a session or connection, by its number.
+    """
+
+    __slots__ = ("name", "agenda", "timers", "durables", "awaiting")
 
     def __init__(self, name: str, agenda: Agenda, timers: Timers) -> None:
         self.name = name
         self.agenda = agenda
         self.timers = timers
+        self.durables: dict[str, Node] = {}
+        self.awaiting: dict[int, list[Node]] = {}
+
+    def party_gone(self, number: i64) -> None:
+        """The session or the connection of this number has ended, after all its links."""
+        nodes = self.awaiting.pop(number, None)
+        if nodes is not None:
+            for node in nodes:
+                node.party_gone(number)
 
     def find(self, address: str) -> Node | None:
         """The node that an address names now, aliases followed; never makes one."""
@@ -217,6 +231,17 @@ class Node:
             producer.evict(error)
         self.producers.clear()
         self.starved.clear()
+        watchers = self.watchers
+        if watchers is not None:
+            self.watchers = None
+            for watcher in watchers:
+                watcher.node_gone(self)
+
+    def node_gone(self, node: Node) -> None:
+        """A node among whose `watchers` this one is has been deleted."""
+
+    def party_gone(self, number: i64) -> None:
+        """The session or connection this one has waited for in `Space.awaiting` has ended."""
 
     def link_opened(self) -> None:
         """A link has been attached to it."""
