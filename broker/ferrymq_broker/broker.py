@@ -123,6 +123,10 @@ class Broker:
             self._awake_at = due
             self._wake_at(float(due) / 1000.0 - self.epoch)
 
+    def soon(self, call: Callable[[], None]) -> None:
+        """Have `call` called by the event loop when this pass is over."""
+        self._schedule(call)
+
     def continue_later(self, handler: ConnectionHandler) -> None:
         """The connection has had its share of this pass; it goes on in another."""
         if not self._congested:
