@@ -116,6 +116,7 @@ class Node:
         "starved",
         "promised",
         "creator",
+        "watchers",
     )
 
     def __init__(self, address: str, space: Space, lifetime: i64 = PERMANENT) -> None:
@@ -131,6 +132,8 @@ class Node:
         self.starved: list[Producer] = []
         self.promised: i64 = 0
         self.creator = False
+        # Nodes that hand messages on to this one and must know when it goes; None without any.
+        self.watchers: list[Node] | None = None
 
     @property
     def kind(self) -> str:
