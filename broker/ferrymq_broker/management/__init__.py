@@ -1,0 +1,1 @@
+"""Management over AMQP: what a broker has, made, read, changed and deleted by messages."""

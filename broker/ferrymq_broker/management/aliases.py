@@ -1,0 +1,84 @@
+"""Aliases: further names of addresses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ferrymq_broker.addresses.space import DYNAMIC, MAX_ADDRESS_LENGTH
+from ferrymq_broker.management.entity import EntityType, deleted
+from ferrymq_broker.management.errors import BAD_REQUEST, CONFLICT, CREATED, ManagementError
+from ferrymq_broker.management.operation import Call, Operation, Result
+
+if TYPE_CHECKING:
+    from ferrymq_broker.addresses.space import AddressSpace
+
+
+class Aliases(EntityType):
+    """Names that lead to an address, which need not have a node yet."""
+
+    short = "alias"
+    attributes = ("name", "address")
+
+    def __init__(self, space: AddressSpace) -> None:
+        self.space = space
+
+    def operations(self) -> dict[str, Operation]:
+        """CREATE, READ, UPDATE and DELETE."""
+        return {
+            "CREATE": Operation(self.create, ("address",)),
+            "READ": Operation(self.read),
+            "UPDATE": Operation(self.update, ("address",)),
+            "DELETE": Operation(self.delete),
+        }
+
+    def identities(self) -> list[str]:
+        """The names, sorted."""
+        return sorted(self.space.aliases)
+
+    def show(self, identity: str) -> dict[str, object] | None:
+        """Where it leads."""
+        address = self.space.aliases.get(identity)
+        return None if address is None else {"address": address}
+
+    def create(self, call: Call) -> Result:
+        """CREATE: a name that is free for an address."""
+        name = call.required_name()
+        address = self._address(call, name)
+        before = self.space.aliases.get(name)
+        if before is not None:
+            if before != address:
+                raise ManagementError(CONFLICT, f"the alias {name[:200]!r} leads to {before!r}")
+            return Result(self.shown(name), description="exists already")
+        if name.startswith(("$", DYNAMIC)) or len(name) > MAX_ADDRESS_LENGTH:
+            raise ManagementError(BAD_REQUEST, f"the name {name[:200]!r} is reserved or too long")
+        if name in self.space.nodes or name in self.space.redirects:
+            raise ManagementError(CONFLICT, f"{name[:200]!r} is a node of its own")
+        self.space.aliases[name] = address
+        return Result(self.shown(name), CREATED, "created")
+
+    def update(self, call: Call) -> Result:
+        """UPDATE: let it lead elsewhere. Links that are attached stay where they are."""
+        name = call.required_name()
+        if name not in self.space.aliases:
+            raise self.missing(name)
+        self.space.aliases[name] = self._address(call, name)
+        return Result(self.shown(name), description="updated")
+
+    def delete(self, call: Call) -> Result:
+        """DELETE: forget the name. Links that are attached stay where they are."""
+        call.expect_only()
+        name = call.required_name()
+        if self.space.aliases.pop(name, None) is None:
+            raise self.missing(name)
+        return deleted()
+
+    def _address(self, call: Call, name: str) -> str:
+        call.expect_only("address", "name", "identity", "type")
+        address = call.text("address")
+        if not address or len(address) > MAX_ADDRESS_LENGTH:
+            raise ManagementError(BAD_REQUEST, "address: empty or too long")
+        if address == name or address in self.space.aliases:
+            raise ManagementError(BAD_REQUEST, "address: an alias leads to no other alias")
+        if address.startswith("$"):
+            raise ManagementError(BAD_REQUEST, f"address: {address[:200]!r} is reserved")
+        return address

@@ -1,0 +1,239 @@
+"""Connections, sessions and links: to look at, and connections to close."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ferrymq.engine.link import Link
+from ferrymq.engine.session import Session
+from ferrymq_broker.broker import Broker
+from ferrymq_broker.connections.handler import ConnectionHandler
+from ferrymq_broker.management.entity import EntityType, deleted
+from ferrymq_broker.management.operation import Call, Operation, Result
+from ferrymq_types.messaging import Source, Target
+from ferrymq_types.transport import Error
+
+if TYPE_CHECKING:
+    from ferrymq_broker.addresses.space import AddressSpace
+
+
+class Connections(EntityType):
+    """Connections to the virtual host, by their numbers."""
+
+    short = "connection"
+    attributes = (
+        "name",
+        "peer",
+        "container-id",
+        "user",
+        "virtual-host",
+        "hostname",
+        "sessions",
+        "links",
+        "blocked",
+        "max-frame-size",
+        "channel-max",
+        "idle-time-out",
+        "properties",
+    )
+
+    def __init__(self, broker: Broker, space: AddressSpace) -> None:
+        self.broker = broker
+        self.space = space
+
+    def operations(self) -> dict[str, Operation]:
+        """READ and DELETE."""
+        return {"READ": Operation(self.read), "DELETE": Operation(self.delete, ("reason",))}
+
+    def identities(self) -> list[str]:
+        """In the order they came."""
+        return [str(handler.id) for handler in self.handlers()]
+
+    def handlers(self) -> Iterator[ConnectionHandler]:
+        """Those of this virtual host."""
+        for handler in self.broker.handlers:
+            if handler.space is self.space:
+                yield handler
+
+    def find(self, identity: str) -> ConnectionHandler | None:
+        """The connection of that number."""
+        for handler in self.handlers():
+            if str(handler.id) == identity:
+                return handler
+        return None
+
+    def show(self, identity: str) -> dict[str, object] | None:
+        """Who it is and what it has."""
+        handler = self.find(identity)
+        if handler is None:
+            return None
+        sessions = sessions_of(handler)
+        remote = handler.connection.remote_open
+        attributes: dict[str, object] = {
+            "peer": handler.peer,
+            "container-id": handler.container_id,
+            "user": handler.user,
+            "virtual-host": self.space.name,
+            "sessions": len(sessions),
+            "links": sum(len(session.links) for session in sessions),
+            "blocked": handler.blocked,
+        }
+        if remote is not None:
+            attributes["hostname"] = remote.hostname
+            attributes["max-frame-size"] = remote.max_frame_size
+            attributes["channel-max"] = remote.channel_max
+            attributes["idle-time-out"] = remote.idle_time_out
+            attributes["properties"] = remote.properties
+        return attributes
+
+    def delete(self, call: Call) -> Result:
+        """DELETE: close it with ``amqp:connection:forced``, after the answer has been sent."""
+        call.expect_only("reason")
+        identity = call.required_name()
+        reason = call.text("reason", "closed by management")
+        handler = self.find(identity)
+        if handler is None:
+            raise self.missing(identity)
+        self.broker.soon(_Closing(self.broker, handler, reason).run)
+        return deleted()
+
+
+class _Closing:
+    """A connection that is to be closed in a pass of its own."""
+
+    def __init__(self, broker: Broker, handler: ConnectionHandler, reason: str) -> None:
+        self._broker = broker
+        self._handler = handler
+        self._reason = reason
+
+    def run(self) -> None:
+        handler = self._handler
+        if handler in self._broker.handlers:
+            error = Error(condition="amqp:connection:forced", description=self._reason)
+            handler.close(error, float(self._broker.agenda.now) / 1000.0 - self._broker.epoch)
+
+
+class Sessions(EntityType):
+    """Sessions, as CONNECTION/CHANNEL; the channel is the broker's."""
+
+    short = "session"
+    attributes = (
+        "name",
+        "connection",
+        "channel",
+        "remote-channel",
+        "links",
+        "incoming-window",
+        "remote-incoming-window",
+        "handle-max",
+    )
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    def _all(self) -> Iterator[tuple[str, ConnectionHandler, Session]]:
+        for handler in self._connections.handlers():
+            for session in sessions_of(handler):
+                yield f"{handler.id}/{session.channel}", handler, session
+
+    def identities(self) -> list[str]:
+        """By connection and channel."""
+        return [identity for identity, _, _ in self._all()]
+
+    def show(self, identity: str) -> dict[str, object] | None:
+        """Its channels, windows and links."""
+        handler = self._connections.find(identity.partition("/")[0])
+        if handler is None:
+            return None
+        for session in sessions_of(handler):
+            if f"{handler.id}/{session.channel}" != identity:
+                continue
+            remote = session.remote_begin
+            return {
+                "connection": str(handler.id),
+                "channel": int(session.channel),
+                "remote-channel": int(session.remote_channel),
+                "links": len(session.links),
+                "incoming-window": int(session.incoming.window),
+                "remote-incoming-window": int(session.outgoing.remote_window),
+                "handle-max": None if remote is None else remote.handle_max,
+            }
+        return None
+
+
+class Links(EntityType):
+    """Links, as CONNECTION/CHANNEL/ROLE/NAME; the role is the client's, sender or receiver."""
+
+    short = "link"
+    attributes = (
+        "name",
+        "connection",
+        "session",
+        "role",
+        "address",
+        "source",
+        "target",
+        "credit",
+        "delivery-count",
+        "snd-settle-mode",
+        "rcv-settle-mode",
+        "max-message-size",
+        "paired",
+        "properties",
+    )
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    def identities(self) -> list[str]:
+        """By connection, channel, role and name."""
+        found = []
+        for handler in self._connections.handlers():
+            for session in sessions_of(handler):
+                found += sorted(_link_identity(handler, link) for link in session.links.values())
+        return found
+
+    def show(self, identity: str) -> dict[str, object] | None:
+        """Its termini, credit and settle modes."""
+        parts = identity.split("/", 3)
+        handler = self._connections.find(parts[0]) if len(parts) == 4 else None
+        if handler is None:
+            return None
+        for session in sessions_of(handler):
+            link = session.links.get((parts[3], parts[2] == "receiver"))
+            if link is not None and _link_identity(handler, link) == identity:
+                return _link_attributes(handler, link)
+        return None
+
+
+def sessions_of(handler: ConnectionHandler) -> list[Session]:
+    """The sessions of a connection by channel."""
+    return [session for _, session in sorted(handler.connection.channels.by_local.items())]
+
+
+def _link_identity(handler: ConnectionHandler, link: Link) -> str:
+    role = "receiver" if link.is_sender else "sender"
+    return f"{handler.id}/{link.session.channel}/{role}/{link.name}"
+
+
+def _link_attributes(handler: ConnectionHandler, link: Link) -> dict[str, object]:
+    source = link.source.address if isinstance(link.source, Source) else None
+    target = link.target.address if isinstance(link.target, Target) else None
+    attach = link.remote_attach
+    return {
+        "name": link.name,
+        "connection": str(handler.id),
+        "session": f"{handler.id}/{link.session.channel}",
+        "role": "receiver" if link.is_sender else "sender",
+        "address": source if link.is_sender else target,
+        "source": source,
+        "target": target,
+        "credit": int(link.credit),
+        "delivery-count": int(link.delivery_count),
+        "snd-settle-mode": link.snd_settle_mode.name.lower(),
+        "rcv-settle-mode": link.rcv_settle_mode.name.lower(),
+        "max-message-size": int(link.remote_max_message_size),
+        "paired": link.paired,
+        "properties": None if attach is None else attach.properties,
+    }

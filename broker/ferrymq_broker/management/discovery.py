@@ -1,0 +1,112 @@
+"""What the management node says about itself: which entities there are, and what they can do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from ferrymq_broker.management.entity import EntityType
+from ferrymq_broker.management.errors import BAD_REQUEST, ManagementError
+from ferrymq_broker.management.operation import Call, Operation, Result
+from ferrymq_codec.scalars import Int
+
+# Entities in one answer to a QUERY. Who wants more asks again, from an offset.
+PAGE: Final = 1000
+
+
+class Discovery:
+    """Operations on the management node itself (AMQP Management draft, Management Nodes)."""
+
+    def __init__(self, types: dict[str, EntityType], find: Callable[[str], EntityType]) -> None:
+        self._types = types
+        self._find = find
+
+    def operations(self) -> dict[str, Operation]:
+        """By name."""
+        return {
+            "QUERY": Operation(self.query, ("entityType", "offset", "count", "attributeNames")),
+            "GET-TYPES": Operation(self.get_types, ("entityType",)),
+            "GET-ATTRIBUTES": Operation(self.get_attributes, ("entityType",)),
+            "GET-OPERATIONS": Operation(self.get_operations, ("entityType",)),
+            "GET-MGMT-NODES": Operation(self.get_nodes),
+        }
+
+    def query(self, call: Call) -> Result:
+        """QUERY: attributes of many entities, as a table.
+
+        Results are sorted by type and identity, so that pages fit together. The property `count`
+        says how many there are in this answer, `total` how many in all.
+        """
+        offset = call.number("offset", 0)
+        count = min(call.number("count", PAGE), PAGE)
+        types = self._selected(call)
+        names = _attribute_names(call)
+        total = 0
+        found: list[dict[str, object]] = []
+        for type in types:
+            identities = type.identities()
+            before = total
+            total += len(identities)
+            start = max(0, offset - before)
+            stop = max(0, offset + count - before)
+            for identity in identities[start:stop]:
+                attributes = type.show(identity)
+                if attributes is not None:
+                    found.append(type.complete(identity, attributes))
+        if not names:
+            names = _columns(types, found)
+        rows = [[attributes.get(name) for name in names] for attributes in found]
+        return Result(
+            {"attributeNames": names, "results": rows},
+            properties={"count": Int(len(rows)), "total": Int(total)},
+        )
+
+    def get_types(self, call: Call) -> Result:
+        """GET-TYPES: every type with those it is a kind of."""
+        return Result({type.name: [type.base] for type in self._selected(call)})
+
+    def get_attributes(self, call: Call) -> Result:
+        """GET-ATTRIBUTES: the attributes of every type."""
+        return Result({type.name: list(type.attributes) for type in self._selected(call)})
+
+    def get_operations(self, call: Call) -> Result:
+        """GET-OPERATIONS: the operations of every type with their arguments."""
+        return Result(
+            {
+                type.name: {
+                    name: list(operation.arguments) for name, operation in type.operations().items()
+                }
+                for type in self._selected(call)
+            }
+        )
+
+    def get_nodes(self, call: Call) -> Result:
+        """GET-MGMT-NODES: no other management node can be reached from here."""
+        return Result([])
+
+    def _selected(self, call: Call) -> list[EntityType]:
+        """The type that is meant, or all of them, by name."""
+        wanted = call.text("entityType", "")
+        if not wanted:
+            return [self._types[name] for name in sorted(self._types)]
+        for type in self._types.values():
+            if type.base == wanted:
+                return [t for _, t in sorted(self._types.items()) if t.base == wanted]
+        return [self._find(wanted)]
+
+
+def _attribute_names(call: Call) -> list[str]:
+    names = call.arguments.get("attributeNames") or []
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ManagementError(BAD_REQUEST, "attributeNames is not a list of strings")
+    return [str(name) for name in names]
+
+
+def _columns(types: list[EntityType], found: list[dict[str, object]]) -> list[str]:
+    """Every attribute of these types, those that all entities have first."""
+    names = {"name": None, "identity": None, "type": None}
+    for type in types:
+        names.update(dict.fromkeys(type.attributes))
+    for attributes in found:
+        names.update(dict.fromkeys(attributes))
+    return list(names)

@@ -1,0 +1,64 @@
+"""A type of entity: what of it there is, and what can be done with it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ferrymq_broker.management.errors import NO_CONTENT, NOT_FOUND, ManagementError
+from ferrymq_broker.management.operation import Call, Operation, Result
+
+PREFIX: Final = "org.ferrymq."
+
+
+class EntityType:
+    """Entities of one type in one virtual host. Subclasses say which there are.
+
+    `name` is how they are called in full, ``org.ferrymq.queue``; `short`, ``queue``, will do in
+    requests. `base` is the type it is a kind of. `attributes` are all that a READ may show.
+    """
+
+    short: str = "entity"
+    base: str = PREFIX + "entity"
+    attributes: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name in full."""
+        return PREFIX + self.short
+
+    def operations(self) -> dict[str, Operation]:
+        """What can be done with one of them, by name."""
+        return {"READ": Operation(self.read)}
+
+    def identities(self) -> list[str]:
+        """Those there are, in an order that stays."""
+        return []
+
+    def show(self, identity: str) -> dict[str, object] | None:
+        """The attributes of one; None if there is none of that identity."""
+        return None
+
+    def read(self, call: Call) -> Result:
+        """READ."""
+        call.expect_only()
+        return Result(self.shown(call.required_name()))
+
+    def shown(self, identity: str) -> dict[str, object]:
+        """The attributes as READ answers. Raises `ManagementError` if it does not exist."""
+        attributes = self.show(identity)
+        if attributes is None:
+            raise self.missing(identity)
+        return self.complete(identity, attributes)
+
+    def complete(self, identity: str, attributes: dict[str, object]) -> dict[str, object]:
+        """The attributes with those every entity has."""
+        return {"name": identity, **attributes, "identity": identity, "type": self.name}
+
+    def missing(self, identity: str) -> ManagementError:
+        """There is none of that name."""
+        return ManagementError(NOT_FOUND, f"there is no {self.short} {identity[:200]!r}")
+
+
+def deleted() -> Result:
+    """The answer to a DELETE that was done."""
+    return Result({}, NO_CONTENT, "deleted")

@@ -1,0 +1,45 @@
+"""Why a management operation is not done, by the codes of HTTP, as in the AMQP Management draft."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ferrymq_codec.errors import AmqpError
+
+OK: Final = 200
+CREATED: Final = 201
+NO_CONTENT: Final = 204
+BAD_REQUEST: Final = 400
+FORBIDDEN: Final = 403
+NOT_FOUND: Final = 404
+CONFLICT: Final = 409
+FAILED: Final = 500
+NOT_IMPLEMENTED: Final = 501
+NO_ROOM: Final = 507
+
+# What the broker's own refusals are called here.
+_STATUSES: Final[dict[str, int]] = {
+    "amqp:invalid-field": BAD_REQUEST,
+    "amqp:unauthorized-access": FORBIDDEN,
+    "amqp:not-found": NOT_FOUND,
+    "amqp:not-allowed": CONFLICT,
+    "amqp:precondition-failed": CONFLICT,
+    "amqp:resource-locked": CONFLICT,
+    "amqp:illegal-state": CONFLICT,
+    "amqp:not-implemented": NOT_IMPLEMENTED,
+    "amqp:resource-limit-exceeded": NO_ROOM,
+}
+
+
+class ManagementError(AmqpError):
+    """An operation is not done; nothing has changed. `status` and `description` are the answer."""
+
+    def __init__(self, status: int, description: str) -> None:
+        super().__init__(description)
+        self.status = status
+        self.description = description
+
+
+def status_of(condition: str) -> int:
+    """The status for an AMQP error condition of the broker's own."""
+    return _STATUSES.get(condition, BAD_REQUEST)

@@ -1,0 +1,39 @@
+"""Puts the management node into a virtual host."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ferrymq_broker.management.aliases import Aliases
+from ferrymq_broker.management.connections import Connections, Links, Sessions
+from ferrymq_broker.management.entity import EntityType
+from ferrymq_broker.management.manager import Manager
+from ferrymq_broker.management.overview import Brokers, VirtualHosts
+from ferrymq_broker.management.queues import Queues
+from ferrymq_broker.nodes.service import Service
+
+if TYPE_CHECKING:
+    from ferrymq_broker.addresses.space import AddressSpace
+    from ferrymq_broker.broker import Broker
+
+ADDRESS: Final = "$management"
+
+
+def install(space: AddressSpace, broker: Broker) -> Service:
+    """The management node of `space`, which can be found from now on.
+
+    To be called once for every virtual host, when it is made.
+    """
+    connections = Connections(broker, space)
+    types: list[EntityType] = [
+        Queues(space),
+        Aliases(space),
+        connections,
+        Sessions(connections),
+        Links(connections),
+        Brokers(broker),
+        VirtualHosts(broker, space),
+    ]
+    service = Service(ADDRESS, space, Manager(types).answer)
+    space.add(service)
+    return service

@@ -1,0 +1,136 @@
+"""Queues, topics, streams and exchanges: what is the same for all nodes that somebody declares."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ferrymq_broker.addresses.space import DYNAMIC
+from ferrymq_broker.config.nodes import node_policy, policy_attributes
+from ferrymq_broker.management.entity import PREFIX, EntityType, deleted
+from ferrymq_broker.management.errors import (
+    BAD_REQUEST,
+    CONFLICT,
+    CREATED,
+    NOT_IMPLEMENTED,
+    ManagementError,
+)
+from ferrymq_broker.management.operation import Call, Operation, Result
+from ferrymq_broker.nodes.node import Node
+from ferrymq_broker.nodes.policy import NodePolicy
+
+if TYPE_CHECKING:
+    from ferrymq_broker.addresses.space import AddressSpace
+
+# What every entity has beside the attributes of its type.
+_COMMON: Final = ("name", "identity", "type")
+
+
+class DeclaredNodes(EntityType):
+    """Nodes of one kind. Their attributes are the settings of the kind and the node's figures."""
+
+    base = PREFIX + "node"
+    settings: tuple[str, ...] = ()
+
+    def __init__(self, space: AddressSpace) -> None:
+        self.space = space
+
+    def operations(self) -> dict[str, Operation]:
+        """CREATE, READ, UPDATE and DELETE."""
+        return {
+            "CREATE": Operation(self.create, self.settings),
+            "READ": Operation(self.read),
+            "UPDATE": Operation(self.update, self.settings),
+            "DELETE": Operation(self.delete, ("if-empty", "if-unused")),
+        }
+
+    def identities(self) -> list[str]:
+        """Their addresses, sorted."""
+        return sorted(
+            address for address, node in self.space.nodes.items() if node.kind == self.short
+        )
+
+    def find(self, address: str) -> Node:
+        """The node of that address or alias. Raises `ManagementError`."""
+        node = self.space.find(address)
+        if node is None or node.kind != self.short:
+            raise self.missing(address)
+        return node
+
+    def show(self, identity: str) -> dict[str, object] | None:
+        """Figures and settings."""
+        node = self.space.find(identity)
+        if node is None or node.kind != self.short:
+            return None
+        return {**node.describe(), **policy_attributes(policy_of(node)), "name": node.address}
+
+    def shown(self, identity: str) -> dict[str, object]:
+        """As the node is called, not as it was asked for."""
+        return super().shown(self.find(identity).address)
+
+    def create(self, call: Call) -> Result:
+        """CREATE: a new node; nothing at all if it is there and has just these settings."""
+        attributes = _settings(call)
+        name = call.name or call.text("name", "")
+        if not name:
+            raise ManagementError(BAD_REQUEST, "the request has no name")
+        if name.startswith(("$", DYNAMIC)):
+            raise ManagementError(BAD_REQUEST, f"the name {name[:200]!r} is reserved")
+        policy = node_policy(self.short, attributes)
+        if name in self.space.aliases:
+            raise ManagementError(CONFLICT, f"{name[:200]!r} is an alias")
+        node = self.space.nodes.get(name)
+        if node is not None:
+            self._expect_same(node, policy)
+            return Result(self.shown(name), description="exists already")
+        self.space.create(name, policy)
+        return Result(self.shown(name), CREATED, "created")
+
+    def update(self, call: Call) -> Result:
+        """UPDATE: other settings for the ones that are named; the rest stays as it is."""
+        node = self.find(call.required_name())
+        policy = policy_of(node)
+        changed = node_policy(self.short, {**policy_attributes(policy), **_settings(call)})
+        if changed != policy:
+            self.change(node, changed)
+        return Result(self.shown(node.address), description="updated")
+
+    def change(self, node: Node, policy: NodePolicy) -> None:
+        """Let the node follow another policy. Raises `ManagementError` or `BrokerError`."""
+        raise ManagementError(NOT_IMPLEMENTED, f"a {self.short} keeps its settings")
+
+    def delete(self, call: Call) -> Result:
+        """DELETE: links to it are closed with ``amqp:resource-deleted``, its messages dropped."""
+        call.expect_only("if-empty", "if-unused")
+        name = call.required_name()
+        node = self.space.nodes.get(name)
+        if node is None or node.kind != self.short:
+            raise self.missing(name)
+        messages = node.message_count()
+        if call.flag("if-empty") and messages > 0:
+            raise ManagementError(CONFLICT, f"{name[:200]!r} has {messages} messages")
+        if call.flag("if-unused") and node.links > 0:
+            raise ManagementError(CONFLICT, f"{name[:200]!r} has {node.links} links")
+        self.space.remove(node)
+        return deleted()
+
+    def _expect_same(self, node: Node, policy: NodePolicy) -> None:
+        if node.kind != self.short:
+            raise ManagementError(CONFLICT, f"{node.address[:200]!r} is a {node.kind}")
+        there, wanted = policy_attributes(policy_of(node)), policy_attributes(policy)
+        for key, value in wanted.items():
+            if there[key] != value:
+                raise ManagementError(
+                    CONFLICT,
+                    f"{node.address[:200]!r} exists with {key} = {there[key]!r}, not {value!r}",
+                )
+
+
+def policy_of(node: Node) -> NodePolicy:
+    """The policy of a node that somebody declared."""
+    policy: NodePolicy = getattr(node, "policy")  # noqa: B009
+    return policy
+
+
+def _settings(call: Call) -> dict[str, object]:
+    """The arguments that are settings."""
+    return {key: value for key, value in call.arguments.items() if key not in _COMMON}

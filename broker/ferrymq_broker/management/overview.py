@@ -1,0 +1,94 @@
+"""The broker and the virtual host as a whole."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from typing import TYPE_CHECKING
+
+from ferrymq_broker.broker import Broker
+from ferrymq_broker.management.entity import EntityType
+
+if TYPE_CHECKING:
+    from ferrymq_broker.addresses.space import AddressSpace
+
+
+class Brokers(EntityType):
+    """The broker; there is one, called ``broker``."""
+
+    short = "broker"
+    attributes = (
+        "name",
+        "product",
+        "version",
+        "virtual-hosts",
+        "connections",
+        "links",
+        "held-bytes",
+        "alarms",
+        "connections-opened",
+        "logins-refused",
+        "links-refused",
+        "bytes-received",
+        "bytes-sent",
+    )
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def identities(self) -> list[str]:
+        """Itself."""
+        return ["broker"]
+
+    def show(self, identity: str) -> dict[str, object] | None:
+        """Its figures."""
+        if identity not in ("broker", "self"):
+            return None
+        broker = self._broker
+        counters = broker.counters
+        return {
+            "name": "broker",
+            "product": "ferrymq",
+            "version": importlib.metadata.version("ferrymq"),
+            "virtual-hosts": sorted(broker.spaces),
+            "connections": len(broker.handlers),
+            "links": len(broker.link_names),
+            "held-bytes": int(broker.agenda.held),
+            "alarms": sorted(broker.alarms),
+            "connections-opened": int(counters.connections_opened),
+            "logins-refused": int(counters.logins_refused),
+            "links-refused": int(counters.links_refused),
+            "bytes-received": int(counters.bytes_received),
+            "bytes-sent": int(counters.bytes_sent),
+        }
+
+
+class VirtualHosts(EntityType):
+    """The virtual host that the connection is in; the others are not to be seen from here."""
+
+    short = "virtual-host"
+    attributes = ("name", "nodes", "aliases", "connections", "max-nodes", "auto-create")
+
+    def __init__(self, broker: Broker, space: AddressSpace) -> None:
+        self._broker = broker
+        self._space = space
+
+    def identities(self) -> list[str]:
+        """Itself."""
+        return [self._space.name]
+
+    def show(self, identity: str) -> dict[str, object] | None:
+        """What is in it."""
+        space = self._space
+        if identity not in (space.name, "self"):
+            return None
+        kinds: dict[str, int] = {}
+        for node in space.nodes.values():
+            kinds[node.kind] = kinds.get(node.kind, 0) + 1
+        return {
+            "name": space.name,
+            "nodes": dict(sorted(kinds.items())),
+            "aliases": len(space.aliases),
+            "connections": sum(1 for h in self._broker.handlers if h.space is space),
+            "max-nodes": int(space.max_nodes),
+            "auto-create": space.auto_create is not None,
+        }
