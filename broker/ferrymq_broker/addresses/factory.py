@@ -8,8 +8,9 @@ from mypy_extensions import i64
 
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.node import PERMANENT
-from ferrymq_broker.nodes.policy import NodePolicy, QueuePolicy
+from ferrymq_broker.nodes.policy import NodePolicy, QueuePolicy, StreamPolicy
 from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_broker.nodes.streams.stream import Stream
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.node import Node, Space
@@ -19,4 +20,6 @@ def build(space: Space, address: str, policy: NodePolicy, lifetime: i64 = PERMAN
     """A node in `space` that nobody can find yet."""
     if isinstance(policy, QueuePolicy):
         return Queue(address, space, policy, lifetime)
+    if isinstance(policy, StreamPolicy):
+        return Stream(address, space, policy, lifetime)
     raise BrokerError("amqp:not-implemented", f"no node is made of a {type(policy).__name__}")

@@ -1,0 +1,284 @@
+"""One partition of a stream: its log, how long that is kept, and what its records look like."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from librt.vecs import vec
+from mypy_extensions import i64
+
+from ferrymq_broker.nodes.message import HEADER, Message, section_at, section_end
+from ferrymq_broker.nodes.node import Node, Refusal
+from ferrymq_broker.nodes.streams.log import ENDLESS, Log, MemoryLog, Segment
+from ferrymq_broker.nodes.streams.stamp import partition_entry, stamped
+from ferrymq_broker.timers import Timed
+
+if TYPE_CHECKING:
+    from ferrymq_broker.nodes.policy import StreamPolicy
+    from ferrymq_broker.nodes.streams.reader import Cursor
+    from ferrymq_broker.nodes.streams.stream import Stream
+
+# How many records a reader takes in one turn. While there are several readers, as many deliveries
+# are kept encoded, so that those at the same place do the work once; only small ones, for copying a
+# large one costs more than the annotations in front of it.
+SLICE: Final = 64
+_SMALL: Final = 4096
+
+# Into how many segments at least the age or number of records that is kept is divided: so much
+# more than was asked for may be there.
+_DIVISIONS: Final = 8
+
+
+@final
+class _Expiry(Timed):
+    """When the first segment of a partition is too old."""
+
+    __slots__ = ("partition",)
+
+    def __init__(self, partition: Partition) -> None:
+        super().__init__()
+        self.partition = partition
+
+    def on_time(self, now: i64) -> None:
+        """Drop what is too old."""
+        self.partition.expire(now)
+
+
+@final
+class Partition(Node):
+    """A log of messages, the node that links to ``STREAM::N`` publish to.
+
+    `waiting` has the readers that have read everything. `readers` is how many there are, and
+    `shared` whether these are several.
+    """
+
+    __slots__ = (
+        "stream",
+        "number",
+        "log",
+        "waiting",
+        "readers",
+        "shared",
+        "_entry",
+        "_max_age",
+        "_max_bytes",
+        "_max_records",
+        "_expiry",
+        "_encoded",
+        "_encoded_offsets",
+    )
+
+    def __init__(self, stream: Stream, number: i64) -> None:
+        super().__init__(f"{stream.address}::{number}", stream.space)
+        self.stream = stream
+        self.number: i64 = number
+        self.log: Log = _make_log(stream.policy)
+        self.waiting: list[Cursor] = []
+        self.readers: i64 = 0
+        self.shared = False
+        self._entry = partition_entry(number)
+        self._expiry = _Expiry(self)
+        self._max_age: i64 = ENDLESS
+        self._max_bytes: i64 = ENDLESS
+        self._max_records: i64 = ENDLESS
+        # Deliveries of the last records read, by the offset modulo `SLICE`, while it is shared.
+        self._encoded: list[Message | None] = []
+        self._encoded_offsets = vec[i64]()
+        self.keep(stream.policy)
+
+    def __repr__(self) -> str:
+        return f"<partition {self.address!r} {self.log.first}..{self.log.next}>"
+
+    @property
+    def kind(self) -> str:
+        """``partition``."""
+        return "partition"
+
+    def link_opened(self) -> None:
+        """Its links are the stream's too."""
+        super().link_opened()
+        self.stream.link_opened()
+
+    def link_closed(self) -> None:
+        """One of its links is gone."""
+        super().link_closed()
+        self.stream.link_closed()
+
+    def message_count(self) -> i64:
+        """How many records there are."""
+        return self.log.next - self.log.first
+
+    # -- messages in -----------------------------------------------------------------------
+
+    def publish(self, message: Message) -> Refusal | None:
+        """Append the message, whatever it says about partitions itself."""
+        log = self.log
+        agenda = self.agenda
+        log.append(message, agenda.now)
+        agenda.held += len(message.payload)
+        if log.bytes > self._max_bytes or log.next - log.first > self._max_records:
+            self._trim()
+        if self._max_age != ENDLESS and self._expiry.due == 0:
+            self._set_expiry()
+        if self.waiting:
+            self.rouse()
+        return None
+
+    def rouse(self) -> None:
+        """There is something to read for those who have waited."""
+        waiting = self.waiting
+        self.waiting = []
+        for cursor in waiting:
+            cursor.waiting = False
+            cursor.reader.touch()
+
+    # -- retention -------------------------------------------------------------------------
+
+    def keep(self, policy: StreamPolicy) -> None:
+        """Keep what the policy says from now on."""
+        self._max_age = policy.max_age or ENDLESS
+        self._max_bytes = policy.max_bytes or ENDLESS
+        self._max_records = policy.max_records or ENDLESS
+        log = self.log
+        if isinstance(log, MemoryLog):
+            log.segment_bytes = policy.segment_bytes
+            log.segment_records = _part_of(policy.max_records)
+            log.segment_span = _part_of(policy.max_age)
+        self._trim()
+        self.space.timers.cancel(self._expiry)
+        if self._max_age != ENDLESS and log.next > log.first:
+            self.expire(self.agenda.now)
+
+    def _trim(self) -> None:
+        """Drop segments while enough remains without them."""
+        log = self.log
+        while True:
+            oldest = log.oldest()
+            if oldest is None:
+                return
+            remaining = log.next - oldest.first - oldest.count
+            if remaining == 0 or (
+                log.bytes - oldest.bytes < self._max_bytes and remaining < self._max_records
+            ):
+                return
+            self._drop(oldest)
+
+    def expire(self, now: i64) -> None:
+        """Drop the segments of which the last record is too old."""
+        log = self.log
+        before = now - self._max_age
+        oldest = log.oldest()
+        while oldest is not None and oldest.last_time() <= before:
+            self._drop(oldest)
+            oldest = log.oldest()
+        self._set_expiry()
+        self.stream.reconsider_life()
+
+    def _set_expiry(self) -> None:
+        oldest = self.log.oldest()
+        if oldest is not None:
+            self.space.timers.set(self._expiry, oldest.last_time() + self._max_age)
+
+    def _drop(self, oldest: Segment) -> None:
+        self.agenda.held -= oldest.bytes
+        self.log.trim()
+
+    def clear(self) -> i64:
+        """Drop all records; how many there were. Offsets go on."""
+        log = self.log
+        count = log.next - log.first
+        oldest = log.oldest()
+        while oldest is not None:
+            self._drop(oldest)
+            oldest = log.oldest()
+        self._forget_encoded()
+        self.space.timers.cancel(self._expiry)
+        return count
+
+    # -- messages out ----------------------------------------------------------------------
+
+    def count_readers(self, change: i64) -> None:
+        """There are so many readers more, or less."""
+        self.readers += change
+        shared = self.readers > 1
+        if shared != self.shared:
+            self.shared = shared
+            self._forget_encoded()
+
+    def _forget_encoded(self) -> None:
+        if not self.shared:
+            self._encoded = []
+            self._encoded_offsets = vec[i64]()
+            return
+        self._encoded = [None] * SLICE
+        self._encoded_offsets = vec[i64]([-1] * SLICE)
+
+    def message_at(self, segment: Segment, index: i64) -> Message:
+        """The message that a delivery of a record consists of, its place in the annotations."""
+        if not self.shared:
+            return self.encode(segment, index, 0)
+        offset = segment.first + index
+        slot = offset % SLICE
+        if self._encoded_offsets[slot] == offset:
+            encoded = self._encoded[slot]
+            if encoded is not None:
+                return encoded
+        message = self.encode(segment, index, 0)
+        if len(message.payload) <= _SMALL:
+            self._encoded[slot] = message
+            self._encoded_offsets[slot] = offset
+        return message
+
+    def encode(self, segment: Segment, index: i64, skipped: i64) -> Message:
+        """As `message_at`, for a reader that has lost the `skipped` records before this one."""
+        payload = segment.payloads[index]
+        format: i64 = 0
+        formats = segment.formats
+        if formats is not None:
+            format = formats.get(index, 0)
+        if (format >> 8) == 0:
+            payload = stamped(
+                payload, segment.first + index, segment.times[index], self._entry, skipped
+            )
+        message = Message(payload, format, 0)
+        if (format >> 8) == 0 and section_at(payload, 0) == HEADER:
+            message.header_end = section_end(payload, 0)
+        message.origin = segment.origins[index]
+        return message
+
+    # -- what there is to know -------------------------------------------------------------
+
+    def offset_at(self, time: i64) -> i64:
+        """The offset of the first record appended at `time` (milliseconds since the epoch) or
+        later; the next to come if there is none."""
+        return self.log.offset_at(time)
+
+    def describe(self) -> dict[str, object]:
+        """Where it begins and ends, in offsets and in time, and what is in between."""
+        log = self.log
+        figures: dict[str, object] = {
+            "partition": int(self.number),
+            "first-offset": int(log.first),
+            "next-offset": int(log.next),
+            "messages": int(log.next - log.first),
+            "bytes": int(log.bytes),
+            "first-time": None,
+            "last-time": None,
+        }
+        oldest = log.oldest()
+        if oldest is not None:
+            figures["first-time"] = int(oldest.times[0])
+            figures["last-time"] = int(log.find(log.next - 1).last_time())
+        return figures
+
+
+def _make_log(policy: StreamPolicy) -> Log:
+    return MemoryLog(policy.segment_bytes, _part_of(policy.max_records), _part_of(policy.max_age))
+
+
+def _part_of(limit: i64) -> i64:
+    """How much of what is kept one segment may have."""
+    if limit == 0:
+        return ENDLESS
+    part = limit // _DIVISIONS
+    return part if part > 0 else 1

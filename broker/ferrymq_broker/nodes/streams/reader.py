@@ -1,0 +1,286 @@
+"""A link that reads a stream: where it is in each partition, and how it goes on.
+
+A reader is the node that its link consumes from, one for each link, so that a slow one is nobody's
+concern but its own. It takes `SLICE` records in a turn and goes to the end of the agenda; the share
+of a pass that its connection has bounds how often. Records that a filter keeps from the link do not
+count there. After `SCAN` of them in one go the reader is set aside, and goes on in a pass of its
+own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from mypy_extensions import i64
+
+from ferrymq_broker.nodes.consumer import IDLE, UNFIT, Consumer
+from ferrymq_broker.nodes.entry import Entry
+from ferrymq_broker.nodes.node import Node
+from ferrymq_broker.nodes.streams.log import Segment
+from ferrymq_broker.nodes.streams.partition import SLICE, Partition
+from ferrymq_types.transport import Error
+
+if TYPE_CHECKING:
+    from ferrymq_broker.nodes.message import Message
+    from ferrymq_broker.nodes.streams.stream import Stream
+
+TRIMMED: Final = "ferrymq:stream-trimmed"
+
+# Records a filter may keep from a reader before others have their turn.
+SCAN: Final = 4096
+
+
+@final
+class Cursor:
+    """Where a reader is in one partition: before the record `index` of `segment`.
+
+    `skipped` counts the records that were dropped before the reader came to them and of which its
+    client has not been told. `waiting` is true while the partition is to tell of the next record.
+    """
+
+    __slots__ = ("reader", "partition", "segment", "index", "skipped", "waiting")
+
+    def __init__(self, reader: Reader, partition: Partition, offset: i64) -> None:
+        self.reader = reader
+        self.partition = partition
+        self.segment: Segment = partition.log.find(offset)
+        self.index: i64 = offset - self.segment.first
+        self.skipped: i64 = 0
+        self.waiting = False
+
+    def seek(self, offset: i64) -> None:
+        """Go to the record with this offset."""
+        segment = self.partition.log.find(offset)
+        self.segment = segment
+        self.index = offset - segment.first
+
+
+@final
+class Reader(Node):
+    """What one link consumes from. `forgiving` is whether it goes on behind a gap.
+
+    `parked` is true while it waits for a pass of its own.
+    """
+
+    __slots__ = (
+        "stream",
+        "consumer",
+        "cursors",
+        "whole",
+        "forgiving",
+        "parked",
+        "_entry",
+        "_turn",
+        "_scanned",
+        "_draining",
+    )
+
+    def __init__(self, stream: Stream, whole: bool, forgiving: bool) -> None:
+        super().__init__(stream.address, stream.space)
+        self.stream = stream
+        self.consumer: Consumer | None = None
+        self.cursors: list[Cursor] = []
+        # Whether it reads all partitions, those to come too.
+        self.whole = whole
+        self.forgiving = forgiving
+        self.parked = False
+        # What is shown to the consumer: the same again and again, for copies are not held.
+        self._entry: Entry | None = None
+        self._turn: i64 = 0
+        self._scanned: i64 = 0
+        self._draining = False
+
+    @property
+    def kind(self) -> str:
+        """``reader``."""
+        return "reader"
+
+    # -- the consumer ----------------------------------------------------------------------
+
+    def subscribe(self, consumer: Consumer) -> None:
+        """The link is there."""
+        self.consumer = consumer
+        self.stream.readers.append(self)
+        for cursor in self.cursors:
+            cursor.partition.count_readers(1)
+
+    def unsubscribe(self, consumer: Consumer) -> None:
+        """The link is gone."""
+        if self.consumer is None:
+            return
+        self.consumer = None
+        self._draining = False
+        self.stream.readers.remove(self)
+        for cursor in self.cursors:
+            partition = cursor.partition
+            partition.count_readers(-1)
+            if cursor.waiting:
+                partition.waiting.remove(cursor)
+        self.cursors = []
+        self._entry = None
+
+    def wake(self, consumer: Consumer) -> None:
+        """The link has credit, or its connection takes bytes again."""
+        consumer.ready = True
+        self.touch()
+
+    def want_drained(self, consumer: Consumer) -> None:
+        """The client asked for what there is and no more (AMQP 1.0 §2.6.7)."""
+        self._draining = True
+        self.touch()
+
+    def read_too(self, partition: Partition) -> None:
+        """The stream has another partition: read it from its beginning."""
+        self.cursors.append(Cursor(self, partition, 0))
+        partition.count_readers(1)
+        self.touch()
+
+    # -- reading ---------------------------------------------------------------------------
+
+    def dispatch(self) -> None:
+        """Take a slice of what there is, in each partition in turn."""
+        consumer = self.consumer
+        if consumer is None:
+            return
+        ended = False
+        if consumer.ready and not self.parked:
+            ended = self._read(consumer)
+            if self.consumer is None:
+                return
+        if self._draining and (ended or not consumer.ready):
+            self._draining = not consumer.nothing_left()
+
+    def _read(self, consumer: Consumer) -> bool:
+        """Whether there is nothing more to read for now."""
+        cursors = self.cursors
+        count: i64 = len(cursors)
+        turn = self._turn
+        filter = consumer.filter
+        at_end: i64 = 0
+        left: i64 = SLICE
+        while at_end < count:
+            if left == 0:
+                self._turn = turn
+                self._go_on()
+                return False
+            if turn >= count:
+                turn = 0
+            cursor = cursors[turn]
+            segment = cursor.segment
+            index = cursor.index
+            if index >= segment.count or segment.dropped:
+                if not self._step(cursor):
+                    if self.consumer is None:
+                        return False
+                    at_end += 1
+                    turn += 1
+                    continue
+                segment = cursor.segment
+                index = cursor.index
+            at_end = 0
+            left -= 1
+            partition = cursor.partition
+            message = partition.message_at(segment, index)
+            if filter is None or filter.matches(message):
+                if cursor.skipped > 0:
+                    message = partition.encode(segment, index, cursor.skipped)
+                verdict = self._show(consumer, message, segment.first + index)
+                if verdict == IDLE:
+                    consumer.ready = False
+                    self._turn = turn
+                    self._scanned = 0
+                    return False
+                if verdict == UNFIT:
+                    self._give_up(consumer, cursor, len(message.payload))
+                    return False
+                cursor.skipped = 0
+                self._scanned = 0
+            else:
+                self._scanned += 1
+            cursor.index = index + 1
+            turn += 1
+        self._turn = turn
+        self._scanned = 0
+        for cursor in cursors:
+            if not cursor.waiting:
+                cursor.waiting = True
+                cursor.partition.waiting.append(cursor)
+        return True
+
+    def _show(self, consumer: Consumer, message: Message, offset: i64) -> i64:
+        entry = self._entry
+        if entry is None:
+            entry = Entry(message, offset)
+            self._entry = entry
+        else:
+            entry.message = message
+            entry.sequence = offset
+        return consumer.deliver(entry)
+
+    def _go_on(self) -> None:
+        """The slice is eaten and there is more."""
+        if self._scanned >= SCAN:
+            self._scanned = 0
+            self.parked = True
+            self.stream.park(self)
+        else:
+            self.touch()
+
+    def _step(self, cursor: Cursor) -> bool:
+        """Leave a segment that is read to its end or dropped; false if there is nothing to read.
+
+        A client that is not to go on behind a gap loses its link.
+        """
+        segment = cursor.segment
+        log = cursor.partition.log
+        if segment.dropped:
+            expected = segment.first + cursor.index
+            first = log.first
+            if expected < first:
+                if not self.forgiving:
+                    self._stop_at_gap(cursor, expected)
+                    return False
+                cursor.skipped += first - expected
+                expected = first
+            cursor.seek(expected)
+        else:
+            after = log.after(segment)
+            if after is None:
+                return False
+            cursor.segment = after
+            cursor.index = 0
+        return cursor.index < cursor.segment.count
+
+    # -- the end ---------------------------------------------------------------------------
+
+    def _stop_at_gap(self, cursor: Cursor, expected: i64) -> None:
+        partition = cursor.partition
+        log = partition.log
+        self._evict(
+            TRIMMED,
+            f"{partition.address!r}: the next record to read was {expected}, and what is left"
+            f" begins at {log.first}",
+            {
+                "partition": int(partition.number),
+                "expected": int(expected),
+                "first": int(log.first),
+                "next": int(log.next),
+            },
+        )
+
+    def _give_up(self, consumer: Consumer, cursor: Cursor, size: i64) -> None:
+        """The record is larger than the client takes; leaving it out would hide it."""
+        offset = cursor.segment.first + cursor.index
+        self._evict(
+            "amqp:link:message-size-exceeded",
+            f"{cursor.partition.address!r}: the record {offset} makes a message of {size} bytes,"
+            " more than the link takes",
+            {"partition": int(cursor.partition.number), "offset": int(offset), "size": int(size)},
+        )
+
+    def _evict(self, condition: str, description: str, info: dict[str, object]) -> None:
+        consumer = self.consumer
+        if consumer is not None:
+            consumer.evict(Error(condition=condition, description=description, info=info))
+            # Whatever it does about its link, it reads no further.
+            self.unsubscribe(consumer)

@@ -1,0 +1,148 @@
+"""Where a message is in its stream, written into the message-annotations of its deliveries.
+
+    x-opt-offset           long        its offset in the partition
+    x-opt-sequence-number  long        the same number
+    x-opt-enqueued-time    timestamp   when it was appended
+    x-opt-partition        int         the partition
+
+They go in front of the bytes of the sender's annotations, and those in front of the bytes of the
+bare message; neither is decoded. Only a sender who wrote names of this kind himself has his
+annotations looked through, for what he has no business to write.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from librt.strings import BytesWriter, write_i32_be, write_i64_be
+from mypy_extensions import i32, i64
+
+from ferrymq_broker.nodes.message import (
+    HEADER,
+    MESSAGE_ANNOTATIONS,
+    section_at,
+    section_end,
+)
+from ferrymq_codec.errors import DecodeError
+from ferrymq_codec.reader import Reader
+
+OFFSET: Final = "x-opt-offset"
+SEQUENCE_NUMBER: Final = "x-opt-sequence-number"
+ENQUEUED_TIME: Final = "x-opt-enqueued-time"
+PARTITION: Final = "x-opt-partition"
+# A delivery-annotation of the first delivery behind a gap.
+SKIPPED: Final = "x-opt-skipped"
+
+# The map of annotations up to the value of the offset: 4 pairs in 0x6c bytes, without others.
+_OFFSET_KEY: Final = b"\xa3\x0cx-opt-offset\x81"
+_SHORT: Final = b"\x00\x53\x72\xc1\x6c\x08" + _OFFSET_KEY
+_LONG: Final = b"\x00\x53\x72\xd1"
+_SEQUENCE_KEY: Final = b"\xa3\x15x-opt-sequence-number\x81"
+_TIME_KEY: Final = b"\xa3\x13x-opt-enqueued-time\x83"
+_PARTITION_KEY: Final = b"\xa3\x0fx-opt-partition\x71"
+# Four keys with their values, in bytes, and how many items of a map they are.
+_OURS: Final = 107
+_ITEMS: Final = 8
+_GAP: Final = b"\x00\x53\x71\xc1\x19\x02\xa3\x0dx-opt-skipped\x81"
+
+_NAMESPACE: Final = b"x-opt-"
+
+
+def partition_entry(number: i64) -> bytes:
+    """The last of the four annotations, the same for all messages of a partition."""
+    w = BytesWriter()
+    w.write(_PARTITION_KEY)
+    write_i32_be(w, i32(number))
+    return w.getvalue()
+
+
+def stamped(payload: bytes, offset: i64, time: i64, partition: bytes, skipped: i64) -> bytes:
+    """The payload of a delivery of a message in AMQP's own format.
+
+    `time` is in milliseconds since the epoch, `partition` comes from `partition_entry`. `skipped`
+    is how many records were lost to the reader before this one; it is told if there are any. A
+    message whose annotations cannot be read is left as it is.
+    """
+    w = BytesWriter()
+    start: i64 = 0
+    try:
+        code = section_at(payload, 0)
+        if code == HEADER:
+            start = section_end(payload, 0)
+            code = section_at(payload, start)
+            w.write(payload[:start])
+        if skipped > 0:
+            w.write(_GAP)
+            write_i64_be(w, skipped)
+        if code == MESSAGE_ANNOTATIONS:
+            start = _merge(w, payload, start, offset, time, partition)
+        else:
+            w.write(_SHORT)
+            _write_values(w, offset, time, partition)
+    except DecodeError:
+        return payload
+    if start == 0:
+        return w.getvalue() + payload
+    return w.getvalue() + payload[start:]
+
+
+def _write_values(w: BytesWriter, offset: i64, time: i64, partition: bytes) -> None:
+    write_i64_be(w, offset)
+    w.write(_SEQUENCE_KEY)
+    write_i64_be(w, offset)
+    w.write(_TIME_KEY)
+    write_i64_be(w, time)
+    w.write(partition)
+
+
+def _merge(
+    w: BytesWriter, payload: bytes, start: i64, offset: i64, time: i64, partition: bytes
+) -> i64:
+    """Write our annotations and, behind them, the sender's at `start`; where his end."""
+    reader = Reader(payload, start, len(payload))
+    reader.read_descriptor("message-annotations")
+    end: i64
+    count: i64 = 0
+    others = b""
+    # A section of another encoding (null, or by mistake a list) has nothing to keep.
+    code: i64 = payload[reader.pos] if reader.pos < len(payload) else 0
+    if code == 0xC1 or code == 0xD1:
+        count = reader.enter_map("message-annotations")
+        end = reader.end
+        if payload.find(_NAMESPACE, reader.pos, end) < 0:
+            others = payload[reader.pos : end]
+        else:
+            kept = BytesWriter()
+            count = _copy(kept, reader, count)
+            others = kept.getvalue()
+    else:
+        reader.skip_value("message-annotations")
+        end = reader.pos
+    w.write(_LONG)
+    write_i32_be(w, i32(4 + _OURS + len(others)))
+    write_i32_be(w, i32(_ITEMS + count))
+    w.write(_OFFSET_KEY)
+    _write_values(w, offset, time, partition)
+    w.write(others)
+    return end
+
+
+def _copy(w: BytesWriter, reader: Reader, count: i64) -> i64:
+    """Copy all entries but those with our names; how many items they are."""
+    payload = reader.data
+    items: i64 = 0
+    i: i64 = 0
+    while i < count:
+        start = reader.pos
+        code = reader.peek_code("message-annotations")
+        key = ""
+        if code == 0xA3 or code == 0xB3:
+            key = reader.read_symbol("message-annotations")
+        else:
+            reader.skip_value("message-annotations")
+        reader.skip_value("message-annotations")
+        if key not in (OFFSET, SEQUENCE_NUMBER, ENQUEUED_TIME, PARTITION):
+            w.write(payload[start : reader.pos])
+            items += 2
+        i += 2
+    return items

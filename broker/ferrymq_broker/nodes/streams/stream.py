@@ -1,0 +1,298 @@
+"""The stream: an append-only log of messages in partitions, read by many.
+
+Nothing is ever taken out by reading: every reader has positions of its own, and the outcomes of
+what it gets change nothing. Records go by age and size alone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final, final
+from uuid import uuid4
+
+from mypy_extensions import i64
+
+from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.filters.filter_set import OFFSET
+from ferrymq_broker.nodes.node import PERMANENT, Node, Refusal, Space
+from ferrymq_broker.nodes.streams.partition import Partition
+from ferrymq_broker.nodes.streams.placing import place, read_part
+from ferrymq_broker.nodes.streams.reader import Cursor, Reader
+from ferrymq_broker.nodes.streams.start import ON_TRIM, goes_on, start_of
+from ferrymq_broker.timers import Timed
+
+if TYPE_CHECKING:
+    from ferrymq_broker.filters.filter_set import Position
+    from ferrymq_broker.nodes.message import Message
+    from ferrymq_broker.nodes.policy import StreamPolicy
+    from ferrymq_broker.nodes.terms import SourceTerms, TargetTerms
+    from ferrymq_types.transport import Error
+
+MAX_PARTITIONS: Final = 10_000
+
+# How many readers that look for something go on in one pass.
+_AT_ONCE: Final = 4
+
+
+@final
+class _Turns(Timed):
+    """Gives readers that pass over much a pass of their own."""
+
+    __slots__ = ("stream",)
+
+    def __init__(self, stream: Stream) -> None:
+        super().__init__()
+        self.stream = stream
+
+    def on_time(self, now: i64) -> None:
+        """It is the turn of a few of them."""
+        self.stream.unpark()
+
+
+@final
+class Stream(Node):
+    """A stream in memory. `incarnation` tells it from others that have had the same address."""
+
+    __slots__ = (
+        "policy",
+        "incarnation",
+        "partitions",
+        "readers",
+        "_next",
+        "_parked",
+        "_turns",
+    )
+
+    def __init__(
+        self, address: str, space: Space, policy: StreamPolicy, lifetime: i64 = PERMANENT
+    ) -> None:
+        super().__init__(address, space, lifetime)
+        self.policy = policy
+        self.incarnation = uuid4()
+        self.partitions: list[Partition] = []
+        self.readers: list[Reader] = []
+        # The partition for the next message that does not care.
+        self._next: i64 = 0
+        self._parked: deque[Reader] = deque()
+        self._turns = _Turns(self)
+        self._add_partitions(policy.partitions)
+
+    def __repr__(self) -> str:
+        return f"<stream {self.address!r} of {len(self.partitions)}>"
+
+    @property
+    def kind(self) -> str:
+        """``stream``."""
+        return "stream"
+
+    # -- links -----------------------------------------------------------------------------
+
+    def open_source(self, terms: SourceTerms) -> Node:
+        """A reader for this link, of one partition or of all."""
+        if terms.distribution_mode not in (None, "copy"):
+            raise BrokerError(
+                "amqp:not-implemented",
+                f"{self.address!r} is a stream, which is read by copy only",
+            )
+        if terms.exclusive:
+            raise BrokerError(
+                "amqp:not-implemented", f"{self.address!r} is a stream, read by whoever likes"
+            )
+        forgiving = goes_on(terms.properties)
+        position = terms.filters.position
+        granted = terms.granted_properties
+        if terms.part:
+            partition = self.partition(terms.part)
+            reader = Reader(self, False, forgiving)
+            start = start_of(position, partition)
+            reader.cursors.append(Cursor(reader, partition, start))
+            granted["ferrymq:first-offset"] = int(start)
+        else:
+            reader = self._reader_of_all(position, forgiving)
+            granted["ferrymq:first-offsets"] = [
+                int(cursor.segment.first + cursor.index) for cursor in reader.cursors
+            ]
+        granted["ferrymq:incarnation"] = self.incarnation
+        granted["ferrymq:partitions"] = len(self.partitions)
+        if ON_TRIM in terms.properties:
+            granted[ON_TRIM] = "continue" if forgiving else "detach"
+        terms.granted_mode = "copy"
+        terms.browses = True
+        if "stream" in terms.capabilities:
+            terms.granted_capabilities.append("stream")
+        return reader
+
+    def _reader_of_all(self, position: Position | None, forgiving: bool) -> Reader:
+        if position is not None and position.kind == OFFSET and len(self.partitions) > 1:
+            raise BrokerError(
+                "amqp:invalid-field",
+                f"an offset is that of one partition: read {self.address}::0 to"
+                f" {self.address}::{len(self.partitions) - 1} by themselves",
+            )
+        reader = Reader(self, True, forgiving)
+        for partition in self.partitions:
+            reader.cursors.append(Cursor(reader, partition, start_of(position, partition)))
+        return reader
+
+    def open_target(self, terms: TargetTerms) -> Node:
+        """The stream, or one partition."""
+        node = self.target(terms.part)
+        if "stream" in terms.capabilities:
+            terms.granted_capabilities.append("stream")
+        return node
+
+    def target(self, part: str) -> Node:
+        """What takes messages sent to ``STREAM::N``: the partition."""
+        return self.partition(part) if part else self
+
+    def partition(self, part: str) -> Partition:
+        """The partition that the part of an address names. Raises `BrokerError` without one."""
+        number = read_part(part)
+        if number < 0 or number >= len(self.partitions):
+            raise BrokerError(
+                "amqp:not-found",
+                f"{self.address!r} has no partition {part[:200]!r}; there are 0 to"
+                f" {len(self.partitions) - 1}",
+            )
+        return self.partitions[number]
+
+    # -- messages in -----------------------------------------------------------------------
+
+    def publish(self, message: Message) -> Refusal | None:
+        """Append the message to the partition it belongs to."""
+        partitions = self.partitions
+        number: i64 = -1
+        if message.special:
+            # Only such a message can have a word on partitions, or a group-id.
+            try:
+                number = place(message, len(partitions))
+            except BrokerError as error:
+                return Refusal(error.condition, error.description)
+        if number < 0:
+            number = self._next
+            self._next = number + 1 if number + 1 < len(partitions) else 0
+        return partitions[number].publish(message)
+
+    # -- readers that look for something ------------------------------------------------------
+
+    def park(self, reader: Reader) -> None:
+        """The reader has passed over so much that it is the turn of others."""
+        self._parked.append(reader)
+        if self._turns.due == 0:
+            self.space.timers.set(self._turns, self.agenda.now)
+
+    def unpark(self) -> None:
+        """Let a few go on."""
+        parked = self._parked
+        turns: i64 = _AT_ONCE
+        while parked and turns > 0:
+            turns -= 1
+            reader = parked.popleft()
+            reader.parked = False
+            reader.touch()
+        if parked:
+            # Not in this pass, therefore later than it.
+            self.space.timers.set(self._turns, self.agenda.now + 1)
+
+    # -- settings --------------------------------------------------------------------------
+
+    def grow(self, partitions: i64) -> None:
+        """Have so many partitions. Raises `BrokerError` if there are more already.
+
+        Keys go to other partitions from now on; readers of all partitions read the new ones too.
+        """
+        present = len(self.partitions)
+        if partitions < present:
+            raise BrokerError(
+                "amqp:precondition-failed",
+                f"{self.address!r} has {present} partitions, and they do not become fewer",
+            )
+        self._add_partitions(partitions)
+
+    def revise(self, policy: StreamPolicy) -> None:
+        """Follow another policy. Raises `BrokerError` if it has fewer partitions."""
+        self.grow(policy.partitions)
+        self.policy = policy
+        for partition in self.partitions:
+            partition.keep(policy)
+
+    def _add_partitions(self, count: i64) -> None:
+        if count < 1 or count > MAX_PARTITIONS:
+            raise BrokerError(
+                "amqp:invalid-field", f"{count} partitions; there may be 1 to {MAX_PARTITIONS}"
+            )
+        number: i64 = len(self.partitions)
+        while number < count:
+            partition = Partition(self, number)
+            self.partitions.append(partition)
+            for reader in self.readers:
+                if reader.whole:
+                    reader.read_too(partition)
+            number += 1
+
+    # -- what there is to know ---------------------------------------------------------------
+
+    def message_count(self) -> i64:
+        """Records in all partitions."""
+        count: i64 = 0
+        for partition in self.partitions:
+            count += partition.message_count()
+        return count
+
+    def range(self, partition: i64) -> tuple[int, int]:
+        """The offset of a partition's first record and that of the next to come."""
+        log = self.partitions[partition].log
+        return int(log.first), int(log.next)
+
+    def offset_at(self, partition: i64, time: i64) -> i64:
+        """The offset of the partition's first record appended at `time` (milliseconds since the
+        epoch) or later; the next to come if there is none."""
+        return self.partitions[partition].offset_at(time)
+
+    def describe(self) -> dict[str, object]:
+        """Settings and figures; ``ranges`` has those of each partition."""
+        policy = self.policy
+        size: i64 = 0
+        published: i64 = 0
+        for partition in self.partitions:
+            size += partition.log.bytes
+            published += partition.log.next
+        return {
+            "name": self.address,
+            "type": "stream",
+            "incarnation": str(self.incarnation),
+            "partitions": len(self.partitions),
+            "max-bytes": policy.max_bytes,
+            "max-age": policy.max_age,
+            "max-records": policy.max_records,
+            "segment-bytes": policy.segment_bytes,
+            "durable": policy.durable,
+            "messages": int(self.message_count()),
+            "bytes": int(size),
+            "published": int(published),
+            "readers": len(self.readers),
+            "ranges": [partition.describe() for partition in self.partitions],
+        }
+
+    # -- the end -----------------------------------------------------------------------------
+
+    def clear(self) -> int:
+        """Drop all records; how many there were. Offsets go on where they were."""
+        count: i64 = 0
+        for partition in self.partitions:
+            count += partition.clear()
+        self.reconsider_life()
+        return count
+
+    def delete(self, error: Error) -> None:
+        """End every link with `error` and drop everything."""
+        super().delete(error)
+        for reader in list(self.readers):
+            consumer = reader.consumer
+            if consumer is not None:
+                consumer.evict(error)
+        for partition in self.partitions:
+            partition.delete(error)
+            partition.clear()
+        self._parked.clear()
+        self.space.timers.cancel(self._turns)
