@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ssl as _ssl
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Final, Literal, TypeAlias, TypedDict
 from uuid import uuid4
 
@@ -17,11 +18,15 @@ from ferrymq.engine.settings import DEFAULT_INCOMING_WINDOW, DEFAULT_MAX_FRAME_S
 from ferrymq.reconnect import ReconnectPolicy
 from ferrymq_types.messaging import TerminusDurability, TerminusExpiryPolicy
 from ferrymq_types.transport import ReceiverSettleMode, SenderSettleMode
+from ferrymq_types.unions import Outcome
 
 DEFAULT_CREDIT: Final = 100
 
 Timeout: TypeAlias = float | Literal["default"] | None
 """Seconds, None for ever, or what the connection has."""
+
+Start: TypeAlias = Literal["first", "last", "next"] | int | datetime
+"""A place in a stream."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +163,15 @@ class ReceiverOptions:
     selector: str | None = None
     """An SQL-like condition on messages, sent as Apache's selector filter."""
 
+    start: Start | None = None
+    """Where to begin in a stream, as ferrymq has them: at the ``"first"`` record there is, at the
+    ``"last"``, with the ``"next"`` that comes, at an offset, or with the first record of an aware
+    datetime or later."""
+
+    default_outcome: Outcome | None = None
+    """What becomes of messages that get no outcome from us: those settled without one, and those
+    that are with us when the link is lost (AMQP 1.0 §3.5.3). By default the peer decides."""
+
     dynamic: bool = False
     """Ask the peer to make a node; its name is then `Receiver.address` (AMQP 1.0 §3.5.3)."""
 
@@ -191,6 +205,8 @@ class ReceiverArguments(TypedDict, total=False):
     mode: Literal["move", "copy"] | None
     filters: dict[str, object] | None
     selector: str | None
+    start: Start | None
+    default_outcome: Outcome | None
     dynamic: bool
     dynamic_node_properties: dict[str, object] | None
     durable: TerminusDurability

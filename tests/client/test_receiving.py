@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 
 import pytest
 
 import ferrymq
 from ferrymq import Message
 from ferrymq.engine import events
+from ferrymq.options import Start
+from ferrymq_codec.scalars import Described, Timestamp, ULong
 from ferrymq_types.filters import NoLocalFilter, SelectorFilter
 from ferrymq_types.messaging import (
     Accepted,
@@ -346,6 +349,38 @@ class TestSource:
         assert receiver.source is not None
         assert receiver.source.filter is not None
         assert SelectorFilter("colour = 'red'") is not None
+
+    @pytest.mark.parametrize(
+        ("start", "value"),
+        [
+            ("first", "first"),
+            ("next", "next"),
+            (0, ULong(0)),
+            (2**63, ULong(2**63)),
+            (datetime(2026, 1, 2, tzinfo=UTC), Timestamp(1_767_312_000_000)),
+        ],
+    )
+    async def test_a_place_in_a_stream(
+        self, peer: Peer, connection: ferrymq.Connection, start: Start, value: object
+    ) -> None:
+        await connection.receiver("events", start=start)
+        source = await self.source(peer)
+        assert source.filter is not None
+        position = source.filter["ferrymq:position"]
+        assert isinstance(position, Described)
+        assert position.descriptor == "ferrymq:position"
+        assert position.value == value and type(position.value) is type(value)
+
+    @pytest.mark.parametrize("start", [-1, datetime(2026, 1, 2)])
+    async def test_no_place_in_a_stream(self, connection: ferrymq.Connection, start: Start) -> None:
+        with pytest.raises(ValueError):
+            await connection.receiver("events", start=start)
+
+    @pytest.mark.spec("3.5.3")
+    async def test_a_default_outcome(self, peer: Peer, connection: ferrymq.Connection) -> None:
+        await connection.receiver("orders", default_outcome=Modified(delivery_failed=True))
+        source = await self.source(peer)
+        assert source.default_outcome == Modified(delivery_failed=True)
 
     async def test_dynamic_nodes_get_their_address_from_the_peer(
         self, peer: Peer, connection: ferrymq.Connection

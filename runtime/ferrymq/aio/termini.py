@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Final
 
 from ferrymq.aio.outcomes import OUTCOMES
-from ferrymq.options import ReceiverOptions, SenderOptions
+from ferrymq.options import ReceiverOptions, SenderOptions, Start
 from ferrymq_codec.composite import Composite
-from ferrymq_codec.scalars import Described
+from ferrymq_codec.scalars import Described, Symbol, Timestamp, ULong
 from ferrymq_types.filters import SelectorFilter
 from ferrymq_types.messaging import Source, Target
 
@@ -15,6 +16,7 @@ ANONYMOUS_RELAY: Final = "ANONYMOUS-RELAY"
 """The capability of routing messages by their own `to` (Anonymous Terminus for Message Routing)."""
 
 SELECTOR: Final = "apache.org:selector-filter:string"
+POSITION: Final = "ferrymq:position"
 
 
 def sender_target(address: str | None, options: SenderOptions) -> Target:
@@ -37,7 +39,8 @@ def receiver_source(address: str | None, options: ReceiverOptions) -> Source:
     """The source a receiver asks for.
 
     Raises ValueError for an address together with `dynamic`, and for neither; for filters that are
-    not described values; for `dynamic_node_properties` without `dynamic`.
+    not described values; for `dynamic_node_properties` without `dynamic`; for a start that is a
+    negative offset or a datetime without a time zone.
     """
     if options.dynamic == (address is not None):
         raise ValueError(
@@ -50,6 +53,8 @@ def receiver_source(address: str | None, options: ReceiverOptions) -> Source:
             raise ValueError(f"the filter {name!r} is not a described value (AMQP 1.0 §3.5.8)")
     if options.selector is not None:
         filters[SELECTOR] = SelectorFilter(options.selector)
+    if options.start is not None:
+        filters[POSITION] = Described(Symbol(POSITION), _position(options.start))
     return Source(
         address=address,
         durable=options.durable,
@@ -59,9 +64,19 @@ def receiver_source(address: str | None, options: ReceiverOptions) -> Source:
         dynamic_node_properties=options.dynamic_node_properties,
         distribution_mode=options.mode,
         filter=filters or None,
+        default_outcome=options.default_outcome,
         outcomes=OUTCOMES,
         capabilities=options.capabilities,
     )
+
+
+def _position(start: Start) -> object:
+    """What the filter says: a word, an offset or a time."""
+    if isinstance(start, datetime):
+        return Timestamp.from_datetime(start)
+    if isinstance(start, int):
+        return ULong(start)
+    return start
 
 
 def _check_properties(dynamic: bool, properties: dict[str, object] | None) -> None:
