@@ -75,6 +75,36 @@ def test_a_whole_message_as_json(url: str, address: str) -> None:
     }
 
 
+def test_what_holds_for_all_messages(url: str, address: str) -> None:
+    arguments = ["--priority", "9", "--ttl", "3600", "--group", "g", "-a", "x-colour=red"]
+    assert run("send", "--url", url, address, "body", *arguments).returncode == 0
+    got = json.loads(run("receive", "--url", url, address, "-n", "1", "--json").stdout)
+    assert 3_500_000 < got.pop("ttl") <= 3_600_000
+    assert got == {
+        "priority": 9,
+        "group-id": "g",
+        "message-annotations": {"x-colour": "red"},
+        "body-type": "value",
+        "body": "body",
+    }
+
+
+def test_a_message_for_later(url: str, address: str) -> None:
+    run("send", "--url", url, address, "later", "--delay", "3600")
+    run("send", "--url", url, address, "now")
+    assert run("receive", "--url", url, address, "--timeout", "0").stdout == "now\n"
+
+
+def test_only_what_is_selected(url: str, address: str) -> None:
+    run("send", "--url", url, address, "a", "-p", "colour=red")
+    run("send", "--url", url, address, "b", "-p", "colour=blue")
+    selected = run(
+        "receive", "--url", url, address, "--selector", "colour = 'blue'", "--timeout", "0"
+    )
+    assert selected.stdout == "b\n"
+    assert run("receive", "--url", url, address, "--timeout", "0").stdout == "a\n"
+
+
 def test_too_few_messages_are_a_failure(url: str, address: str) -> None:
     run("send", "--url", url, address, "only")
     got = run("receive", "--url", url, address, "-n", "2", "--timeout", "0.05")
@@ -124,7 +154,10 @@ def test_failures_are_one_line(
 
 def test_wrong_usage_is_status_two(url: str) -> None:
     assert run("send", "--url", url, "q", "x", "-p", "novalue").returncode == 2
+    assert run("send", "--url", url, "q", "x", "--priority", "10").returncode == 2
+    assert run("send", "--url", url, "q", "x", "--ttl", "5000000").returncode == 2
     assert run("receive", "--url", url, "q", "-n", "0").returncode == 2
+    assert run("receive", "--url", url, "q", "--start", "tomorrow").returncode == 2
     assert run("receive").returncode == 2
     assert run("nonsense").returncode == 2
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import Annotated, Final
+from datetime import datetime
+from typing import Annotated, Final, cast
 
 import typer
 
 import ferrymq
+from ferrymq.options import ReceiverArguments, Start
 from ferrymq_broker.cli.options import DEFAULT_URL, Json, Url
 from ferrymq_broker.cli.progress import RunProgress
 from ferrymq_broker.cli.rendering import as_json as render_json
@@ -19,7 +21,9 @@ _PREFETCH: Final = 100
 
 
 def receive(
-    address: Annotated[str, typer.Argument(help="The queue.", show_default=False)],
+    address: Annotated[
+        str, typer.Argument(help="A queue, a topic or a stream.", show_default=False)
+    ],
     count: Annotated[
         int | None,
         typer.Option("--count", "-n", min=1, metavar="N", help="Stop after N messages."),
@@ -31,6 +35,17 @@ def receive(
     browse: Annotated[
         bool, typer.Option("--browse", help="Look at messages and leave them in the queue.")
     ] = False,
+    selector: Annotated[
+        str | None,
+        typer.Option(metavar="CONDITION", help="Only messages that meet it: \"colour = 'red'\"."),
+    ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PLACE",
+            help="Where to begin in a stream: first, last, next, an offset or an ISO 8601 time.",
+        ),
+    ] = None,
     url: Url = DEFAULT_URL,
     as_json: Json = False,
 ) -> None:
@@ -40,11 +55,16 @@ def receive(
     there have been --count, or none for --timeout, or Ctrl-C. Exits with status 1 if fewer than
     --count have come.
     """
+    options: ReceiverArguments = {"credit": 0, "selector": selector}
+    if browse:
+        options["mode"] = "copy"
+    if start is not None:
+        options["start"] = _place(start)
     # On a terminal the messages themselves show that something happens.
     quiet = sys.stdout.isatty()
     with RunProgress(f"receiving from {address}", count, quiet) as progress:
         try:
-            asyncio.run(_receive(url, address, count, timeout, browse, as_json, progress))
+            asyncio.run(_receive(url, address, count, timeout, options, as_json, progress))
         except KeyboardInterrupt:
             if count is not None:
                 raise
@@ -55,19 +75,33 @@ def receive(
             raise typer.Exit(1)
 
 
+def _place(start: str) -> Start:
+    if start in ("first", "last", "next"):
+        return cast(Start, start)
+    if start.isdecimal():
+        return int(start)
+    try:
+        return datetime.fromisoformat(start).astimezone()
+    except ValueError:
+        raise typer.BadParameter(
+            f"{start!r} is none of first, last, next, an offset, an ISO 8601 time",
+            param_hint="--start",
+        ) from None
+
+
 async def _receive(
     url: str,
     address: str,
     count: int | None,
     timeout: float | None,
-    browse: bool,
+    options: ReceiverArguments,
     as_json: bool,
     progress: RunProgress,
 ) -> None:
     render = render_json if as_json else render_text
     async with (
         ferrymq.connect(url) as connection,
-        connection.receiver(address, credit=0, mode="copy" if browse else "move") as receiver,
+        connection.receiver(address, **options) as receiver,
     ):
         asked = 0
         while count is None or progress.count < count:

@@ -15,13 +15,17 @@ import ferrymq
 from ferrymq import DeliveryError, Message
 from ferrymq_broker.cli.options import DEFAULT_URL, Json, Url
 from ferrymq_broker.cli.progress import RunProgress
+from ferrymq_codec.scalars import UInt
 
 # Messages on their way before the first of them must have its outcome.
 _PIPELINE: Final = 1000
 
 
 def send(
-    address: Annotated[str, typer.Argument(help="The queue.", show_default=False)],
+    address: Annotated[
+        str,
+        typer.Argument(help="A queue, a topic, a stream or an exchange.", show_default=False),
+    ],
     body: Annotated[
         list[str] | None,
         typer.Argument(
@@ -35,6 +39,23 @@ def send(
         list[str] | None,
         typer.Option("--property", "-p", metavar="KEY=VALUE", help="An application property."),
     ] = None,
+    annotations: Annotated[
+        list[str] | None,
+        typer.Option("--annotation", "-a", metavar="KEY=VALUE", help="A message annotation."),
+    ] = None,
+    priority: Annotated[
+        int | None, typer.Option(min=0, max=9, metavar="0-9", help="The priority; 4 without.")
+    ] = None,
+    ttl: Annotated[
+        float | None, typer.Option(min=0, metavar="SECONDS", help="How long messages may wait.")
+    ] = None,
+    delay: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="SECONDS", help="Deliver messages only after so long."),
+    ] = None,
+    group: Annotated[
+        str | None, typer.Option(metavar="ID", help="The group all messages belong to.")
+    ] = None,
     durable: Annotated[bool, typer.Option("--durable", help="Mark messages as durable.")] = False,
     as_bytes: Annotated[
         bool, typer.Option("--bytes", help="Send bodies as bytes, not as strings.")
@@ -45,16 +66,26 @@ def send(
 
     Exits with status 1 if a message was not.
     """
-    pairs: dict[str, object] = {}
-    for pair in properties or []:
-        key, found, value = pair.partition("=")
-        if not found:
-            raise typer.BadParameter(f"{pair!r} is not KEY=VALUE", param_hint="--property")
-        pairs[key] = value
+    application_properties = _pairs(properties, "--property")
+    message_annotations: dict[str | int, object] = {}
+    message_annotations.update(_pairs(annotations, "--annotation"))
+    if delay is not None:
+        message_annotations["x-opt-delivery-delay"] = UInt(_milliseconds(delay, "--delay"))
 
     def message(text: bytes) -> Message:
-        content = text if as_bytes else text.decode("utf-8", "replace")
-        return Message(body=content, subject=subject, durable=durable, application_properties=pairs)
+        made = Message(
+            body=text if as_bytes else text.decode("utf-8", "replace"),
+            subject=subject,
+            durable=durable,
+            group_id=group,
+            application_properties=application_properties,
+            message_annotations=message_annotations,
+        )
+        if priority is not None:
+            made.priority = priority
+        if ttl is not None:
+            made.ttl = _milliseconds(ttl, "--ttl")
+        return made
 
     bodies = None if not body else [text.encode("utf-8", "surrogateescape") for text in body]
     with RunProgress(f"sending to {address}", None if bodies is None else len(bodies)) as progress:
@@ -62,6 +93,23 @@ def send(
         _report(address, progress, failures, as_json)
     if failures:
         raise typer.Exit(1)
+
+
+def _pairs(given: list[str] | None, option: str) -> dict[str, object]:
+    pairs: dict[str, object] = {}
+    for pair in given or []:
+        key, found, value = pair.partition("=")
+        if not found:
+            raise typer.BadParameter(f"{pair!r} is not KEY=VALUE", param_hint=option)
+        pairs[key] = value
+    return pairs
+
+
+def _milliseconds(seconds: float, option: str) -> int:
+    milliseconds = round(seconds * 1000)
+    if milliseconds > 0xFFFFFFFF:
+        raise typer.BadParameter("at most 4294967 seconds, 49 days", param_hint=option)
+    return milliseconds
 
 
 async def _bodies(given: list[bytes] | None) -> AsyncIterator[bytes]:
