@@ -260,7 +260,7 @@ class Partition(Node):
             "partition": int(self.number),
             "first-offset": int(log.first),
             "next-offset": int(log.next),
-            "messages": int(log.next - log.first),
+            "records": int(log.next - log.first),
             "bytes": int(log.bytes),
             "first-time": None,
             "last-time": None,

@@ -254,7 +254,9 @@ class Stream(Node):
         policy = self.policy
         size: i64 = 0
         published: i64 = 0
+        producers = len(self.producers)
         for partition in self.partitions:
+            producers += len(partition.producers)
             size += partition.log.bytes
             published += partition.log.next
         return {
@@ -267,10 +269,11 @@ class Stream(Node):
             "max-records": policy.max_records,
             "segment-bytes": policy.segment_bytes,
             "durable": policy.durable,
-            "messages": int(self.message_count()),
+            "records": int(self.message_count()),
             "bytes": int(size),
             "published": int(published),
-            "readers": len(self.readers),
+            "consumers": len(self.readers),
+            "producers": producers,
             "ranges": [partition.describe() for partition in self.partitions],
         }
 
