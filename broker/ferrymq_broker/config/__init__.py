@@ -4,13 +4,46 @@ from __future__ import annotations
 
 from ferrymq_broker.config.load import load_config
 from ferrymq_broker.config.model import (
+    Alarms,
+    Alias,
+    Binding,
     Config,
+    Exchange,
+    Http,
     Limits,
     Listener,
     Log,
     Nodes,
+    Policy,
     Queue,
+    Redirect,
     Security,
+    Shutdown,
+    Stream,
+    Subscription,
+    Topic,
+    VirtualHost,
 )
 
-__all__ = ["Config", "Limits", "Listener", "Log", "Nodes", "Queue", "Security", "load_config"]
+__all__ = [
+    "Alarms",
+    "Alias",
+    "Binding",
+    "Config",
+    "Exchange",
+    "Http",
+    "Limits",
+    "Listener",
+    "Log",
+    "Nodes",
+    "Policy",
+    "Queue",
+    "Redirect",
+    "Security",
+    "Shutdown",
+    "Stream",
+    "Subscription",
+    "Topic",
+    "VirtualHost",
+    "load_config",
+]

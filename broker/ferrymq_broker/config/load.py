@@ -5,138 +5,191 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Annotated, NamedTuple, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from ferrymq_broker.config.mistakes import Location, Mistake, Mistakes
 from ferrymq_broker.config.model import Config
+from ferrymq_broker.config.places import Places
+from ferrymq_broker.config.section import kebab
 from ferrymq_broker.errors import ConfigError
 
-_TABLE = re.compile(r"^\s*\[\[?\s*([^\]#]+?)\s*\]\]?\s*(?:#.*)?$")
-_KEY = re.compile(r"^\s*([A-Za-z0-9_.\"'-]+)\s*=")
+# What is said of a bad key or a bad value is cut to this many characters.
+_MOST = 500
+
+
+class Problem(NamedTuple):
+    """A mistake in a file: `line` is 0 where there is none that it could be pinned to."""
+
+    line: int
+    reason: str
+
+
+class BadFile(ConfigError):
+    """A file that cannot be used. The message has one line for each of the `problems`."""
+
+    def __init__(self, path: Path, problems: list[Problem]) -> None:
+        super().__init__(
+            "\n".join(
+                (
+                    f"{path}:{problem.line}: {problem.reason}"
+                    if problem.line
+                    else f"{path}: {problem.reason}"
+                )
+                for problem in problems
+            )
+        )
+        self.problems = problems
 
 
 def load_config(path: Path) -> Config:
     """The configuration in `path`. Raises `ConfigError` with one line for each mistake."""
+    return load_with_places(path)[0]
+
+
+def load_with_places(path: Path) -> tuple[Config, Places]:
+    """The configuration in `path`, and the lines of its keys. Raises `BadFile`."""
     try:
-        text = path.read_text("utf-8")
+        text = path.read_bytes().decode("utf-8").replace("\r\n", "\n")
     except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror or error}") from None
+        raise BadFile(path, [Problem(0, error.strerror or str(error))]) from None
     except UnicodeDecodeError:
-        raise ConfigError(f"{path}: the file is not UTF-8") from None
+        raise BadFile(path, [Problem(0, "the file is not UTF-8")]) from None
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         message = str(error)
         found = re.search(r" \(at line (\d+), column \d+\)$", message)
-        if found is not None:
-            raise ConfigError(f"{path}:{found[1]}: {message[: found.start()]}") from None
-        raise ConfigError(f"{path}: {message}") from None
-    lines = [
-        f"{_place(path, text, location)}: {_unknown(location)}" for location in _underscored(data)
+        if found is None:
+            raise BadFile(path, [Problem(0, message)]) from None
+        raise BadFile(path, [Problem(int(found[1]), message[: found.start()])]) from None
+    except RecursionError:
+        raise BadFile(path, [Problem(0, "tables and arrays are nested too deeply")]) from None
+    places = Places(text)
+    problems = [
+        Problem(places.line(location), _unknown(location))
+        for location in _underscored(data, Config, ())
     ]
     config = None
     try:
         config = Config.model_validate(data)
     except ValidationError as error:
-        lines += [_explain(path, text, details) for details in error.errors()]
-    if config is None or lines:
-        raise ConfigError("\n".join(lines))
-    return config
+        for details in error.errors():
+            problems += _explain(places, details)
+    if config is None or problems:
+        # Each once: a value that may be of several kinds is complained about for each of them.
+        raise BadFile(path, sorted(dict.fromkeys(problems)))
+    return config, places
 
 
-def _underscored(table: dict[str, Any]) -> list[tuple[int | str, ...]]:
-    """Keys written as in Python, which pydantic would take and a reader would trip over."""
-    found: list[tuple[int | str, ...]] = [(key,) for key in table if "_" in key]
-    for name, inner in table.items():
-        tables = enumerate(inner) if isinstance(inner, list) else [(-1, inner)]
-        for index, item in tables:
-            if isinstance(item, dict):
-                own = {key: value for key, value in item.items() if key != "users"}
-                before = (name,) if index < 0 else (name, index)
-                found += [(*before, *location) for location in _underscored(own)]
-    return found
-
-
-def _place(path: Path, text: str, location: tuple[int | str, ...]) -> str:
-    line = _line_of(text, location)
-    return f"{path}:{line}" if line else f"{path}"
-
-
-def _unknown(location: tuple[int | str, ...]) -> str:
-    key = str(location[-1])
-    close = difflib.get_close_matches(key, _keys_at(location[:-1]), n=1)
-    return f"unknown key {key!r}" + (f"; did you mean {close[0]!r}?" if close else "")
-
-
-def _explain(path: Path, text: str, details: ErrorDetails) -> str:
+def _explain(places: Places, details: ErrorDetails) -> list[Problem]:
     location = details["loc"]
-    where = _place(path, text, location)
-    name = ".".join(str(part) for part in location if isinstance(part, str))
-    reason = details["msg"].removeprefix("Value error, ")
+    cause = details.get("ctx", {}).get("error")
+    if isinstance(cause, Mistakes):
+        return [_collision(places, mistake) for mistake in cause.found]
+    line = places.line(location)
     if details["type"] == "extra_forbidden":
-        return f"{where}: {_unknown(location)}"
-    return f"{where}: {name}: {reason}" if name else f"{where}: {reason}"
+        return [Problem(line, _unknown(location))]
+    reason = details["msg"].removeprefix("Value error, ")
+    name = _dotted(location)
+    return [Problem(line, f"{name}: {reason}"[:_MOST] if name else reason[:_MOST])]
 
 
-def _keys_at(location: tuple[int | str, ...]) -> list[str]:
-    """The keys allowed in the table at `location`."""
-    model: type[BaseModel] = Config
+def _collision(places: Places, mistake: Mistake) -> Problem:
+    reason = mistake.reason
+    name = _dotted(mistake.location)
+    if mistake.other is not None:
+        reason += f"; the other is on line {places.line(mistake.other)}"
+    return Problem(places.line(mistake.location), f"{name}: {reason}"[:_MOST])
+
+
+def _dotted(location: Location) -> str:
+    """The keys of a location: its path without the places in lists and the kinds of unions."""
+    model: object = Config
+    keys: list[str] = []
     for part in location:
         if isinstance(part, int):
             continue
-        for field in model.model_fields.values():
-            if field.alias == part:
-                found = _model_in(field.annotation)
-                if found is None:
-                    return []
-                model = found
-                break
-    return [field.alias or name for name, field in model.model_fields.items()]
+        inner = _inner(model, part)
+        if inner is None and keys and not _is_table(model):
+            break
+        keys.append(part)
+        model = inner
+    return ".".join(keys)
 
 
-def _model_in(annotation: object) -> type[BaseModel] | None:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    if get_origin(annotation) in (list, Union, UnionType):
-        for argument in get_args(annotation):
-            found = _model_in(argument)
-            if found is not None:
-                return found
+def _unknown(location: Location) -> str:
+    key = str(location[-1])
+    close = difflib.get_close_matches(key, _keys_at(location[:-1]), n=1)
+    return f"unknown key {key[:100]!r}" + (f"; did you mean {close[0]!r}?" if close else "")
+
+
+def _underscored(data: object, model: object, location: Location) -> Iterator[Location]:
+    """Keys written as in Python, which pydantic would take and a reader would trip over."""
+    if isinstance(data, list):
+        for at, item in enumerate(data):
+            yield from _underscored(item, model, (*location, at))
+    elif isinstance(data, Mapping):
+        table = _model_in(model)
+        for key, value in data.items():
+            here = (*location, key)
+            if table is not None and "_" in key and kebab(key) in _keys_of(table):
+                yield here
+            inner = _inner(model, key)
+            if inner is not None:
+                yield from _underscored(value, inner, here)
+
+
+def _keys_at(location: Location) -> list[str]:
+    """The keys allowed in the table at `location`."""
+    model: object = Config
+    for part in location:
+        if isinstance(part, str):
+            model = _inner(model, part)
+    table = _model_in(model)
+    return [] if table is None else _keys_of(table)
+
+
+def _keys_of(model: type[BaseModel]) -> list[str]:
+    return [kebab(name) for name in model.model_fields]
+
+
+def _is_table(annotation: object) -> bool:
+    return _model_in(annotation) is not None or get_origin(annotation) is dict
+
+
+def _inner(annotation: object, key: str) -> object:
+    """What the value of this key is, in a table of this kind; None if that is not known."""
+    model = _model_in(annotation)
+    if model is not None:
+        field = model.model_fields.get(key.replace("-", "_"))
+        return None if field is None else field.annotation
+    for each in _unwrapped(annotation):
+        if get_origin(each) is dict:
+            return get_args(each)[1]
     return None
 
 
-def _line_of(text: str, location: tuple[int | str, ...]) -> int:
-    """The line of a key, found by reading the tables and keys in order; 0 if it is not found."""
-    tables: dict[str, int] = {}
-    wanted = _plain(location)
-    best = 0
-    current: list[int | str] = []
-    for number, line in enumerate(text.splitlines(), 1):
-        table = _TABLE.match(line)
-        if table is not None:
-            names = [part.strip().strip("\"'") for part in table[1].split(".")]
-            current = list(names)
-            if line.lstrip().startswith("[["):
-                index = tables.get(table[1], -1) + 1
-                tables[table[1]] = index
-                current.append(index)
-            if _plain(tuple(current)) == wanted[: len(current)]:
-                best = number
-            continue
-        key = _KEY.match(line)
-        if key is not None:
-            names = [part.strip().strip("\"'") for part in key[1].split(".")]
-            path = _plain((*current, *names))
-            if path == wanted[: len(path)]:
-                best = number
-                if path == wanted:
-                    return number
-    return best
+def _model_in(annotation: object) -> type[BaseModel] | None:
+    """The table that a value of this kind is, or has in its list."""
+    for each in _unwrapped(annotation):
+        if isinstance(each, type) and issubclass(each, BaseModel):
+            return each
+    return None
 
 
-def _plain(location: tuple[int | str, ...]) -> tuple[str, ...]:
-    return tuple(str(part) for part in location)
+def _unwrapped(annotation: object) -> Iterator[object]:
+    """The kinds a value may be, without what is around them."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        yield from _unwrapped(get_args(annotation)[0])
+    elif origin in (list, Union, UnionType):
+        for argument in get_args(annotation):
+            yield from _unwrapped(argument)
+    else:
+        yield annotation

@@ -1,38 +1,41 @@
 """What the configuration may say. Every key is written with dashes: ``max-message-size``.
 
-Sizes are in bytes, times in seconds, credit and windows in messages and frames.
+Sizes are in bytes, times in seconds, credit and windows in messages and frames; sizes and times may
+be text with a unit as well (`units`).
 """
 
 from __future__ import annotations
 
 import socket
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    SecretStr,
-    field_validator,
-    model_validator,
+from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
+
+from ferrymq_broker.config.checks import check_tables
+from ferrymq_broker.config.declarations import (
+    Alias,
+    Binding,
+    Exchange,
+    Nodes,
+    Policy,
+    Queue,
+    Redirect,
+    Stream,
+    Subscription,
+    Tables,
+    Topic,
+    VirtualHost,
 )
-
+from ferrymq_broker.config.memory import available_memory
+from ferrymq_broker.config.mistakes import Location, Mistake, Mistakes
+from ferrymq_broker.config.section import Section
+from ferrymq_broker.config.units import Bytes, Seconds, Share, share_of
 from ferrymq_broker.config.url import ListenAddress, parse_listen_url
 
 MIB = 1024 * 1024
-
-
-def _kebab(name: str) -> str:
-    return name.replace("_", "-")
-
-
-class Section(BaseModel):
-    """A table of the file: unknown keys are errors, nothing changes once it is read."""
-
-    model_config = ConfigDict(
-        alias_generator=_kebab, populate_by_name=True, extra="forbid", frozen=True
-    )
+# The virtual host of the tables at the top of the file.
+DEFAULT_HOST = "default"
 
 
 def _check_url(url: str) -> str:
@@ -54,8 +57,8 @@ class Listener(Section):
 class Limits(Section):
     """``[limits]``: what one client may make the broker do."""
 
-    max_frame_size: int = Field(default=65536, ge=512, le=16 * MIB)
-    max_message_size: int = Field(default=100 * MIB, ge=1)
+    max_frame_size: Annotated[Bytes, Field(ge=512, le=16 * MIB)] = 65536
+    max_message_size: Annotated[Bytes, Field(ge=1, le=2**62)] = 100 * MIB
     # Sessions of a connection and links of a session, less one (AMQP 1.0 §2.7.1–2).
     channel_max: int = Field(default=2047, ge=0, le=65535)
     handle_max: int = Field(default=1023, ge=0, le=0xFFFFFFFF)
@@ -63,24 +66,59 @@ class Limits(Section):
     incoming_window: int = Field(default=2048, ge=1, le=0x7FFFFFFF)
     # Messages a producer may send before it hears from the broker.
     credit: int = Field(default=1000, ge=1, le=1_000_000)
+    # Messages all producers together may send before they hear from the broker.
+    total_credit: int = Field(default=1_000_000, ge=1, le=2**62)
     # A client that is silent this long is disconnected; 0 lets it be silent for ever.
-    idle_time_out: float = Field(default=60.0, ge=0)
-    handshake_timeout: float = Field(default=10.0, gt=0)
+    idle_time_out: Annotated[Seconds, Field(ge=0)] = 60.0
+    handshake_timeout: Annotated[Seconds, Field(gt=0)] = 10.0
     # How long a client may take to answer a close; how long the broker waits at its end.
-    close_timeout: float = Field(default=5.0, gt=0)
+    close_timeout: Annotated[Seconds, Field(gt=0)] = 5.0
 
 
-class Nodes(Section):
-    """``[nodes]``: what happens when a link names an address that is not there."""
+class Alarms(Section):
+    """``[alarms]``: when producers must wait because the broker is full.
 
-    auto_create: bool = True
-    limit: int = Field(default=100_000, ge=1)
+    `memory` is how many bytes of messages there may be, or the part of the memory there is;
+    0 is no alarm. It ends when there are no more than `low_water`, bytes or a part of the alarm.
+    """
+
+    memory: Share = "40%"
+    low_water: Share = "80%"
+
+    def memory_bytes(self) -> int:
+        """Above so many bytes of messages there is an alarm; 0 never."""
+        if isinstance(self.memory, int):
+            return self.memory
+        return share_of(self.memory, available_memory())
+
+    def low_water_bytes(self) -> int:
+        """At so many bytes of messages it ends."""
+        return share_of(self.low_water, self.memory_bytes())
 
 
-class Queue(Section):
-    """``[[queue]]``: a queue that is there from the start."""
+def _check_http_url(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme != "http" or not parts.hostname:
+        raise ValueError("the monitoring listener is written http://HOST:PORT")
+    if parts.username is not None or parts.password is not None:
+        raise ValueError(f"{parts.hostname}: the monitoring listener knows no users")
+    if parts.path not in ("", "/") or parts.query or parts.fragment:
+        raise ValueError(f"{url}: nothing may follow the port")
+    if parts.port is None:
+        raise ValueError(f"{url}: a port is missing")
+    return url
 
-    name: str = Field(min_length=1, max_length=1024)
+
+class Http(Section):
+    """``[http]``: where monitoring may ask, ``http://HOST:PORT``; nowhere by default."""
+
+    url: Annotated[str, AfterValidator(_check_http_url)] | None = None
+
+
+class Shutdown(Section):
+    """``[shutdown]``: how long clients may settle what they hold when the broker is told to end."""
+
+    drain_timeout: Annotated[Seconds, Field(ge=0)] = 5.0
 
 
 class Security(Section):
@@ -110,7 +148,7 @@ class Log(Section):
     format: Literal["text", "json"] = "text"
 
 
-class Config(Section):
+class Config(Tables):
     """The whole file. Without one, everything is at its default: a friendly local broker."""
 
     container_id: str = Field(default_factory=lambda: f"ferrymq@{socket.gethostname()}")
@@ -118,9 +156,12 @@ class Config(Section):
         default_factory=lambda: [Listener(url="amqp://127.0.0.1:5672")], min_length=1
     )
     limits: Limits = Field(default_factory=Limits)
-    nodes: Nodes = Field(default_factory=Nodes)
-    queue: list[Queue] = Field(default_factory=list)
+    alarms: Alarms = Field(default_factory=Alarms)
+    policies: dict[str, Policy] = Field(default_factory=dict)
+    virtual_host: list[VirtualHost] = Field(default_factory=list)
     security: Security = Field(default_factory=Security)
+    http: Http = Field(default_factory=Http)
+    shutdown: Shutdown = Field(default_factory=Shutdown)
     log: Log = Field(default_factory=Log)
 
     @field_validator("container_id")
@@ -132,22 +173,72 @@ class Config(Section):
         return name
 
     @model_validator(mode="after")
-    def _check_access(self) -> Config:
-        security = self.security
-        if security.users or security.anonymous:
-            return self
-        for listener in self.listener:
-            if not listener.address.is_loopback:
-                raise ValueError(
-                    f"{listener.url} is open to other machines, but [security] names no users; "
-                    "to let everybody in, say anonymous = true there"
-                )
+    def _check(self) -> Config:
+        mistakes = self._access() + self._alarms() + self._hosts()
+        mistakes += check_tables(self, self.nodes, self.policies, ())
+        for at, host in enumerate(self.virtual_host):
+            mistakes += check_tables(host, self.nodes_of(host), self.policies, ("virtual-host", at))
+        if mistakes:
+            raise Mistakes(mistakes)
         return self
 
-    @model_validator(mode="after")
-    def _check_queues(self) -> Config:
-        names = [queue.name for queue in self.queue]
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(f"queue {name!r} is declared twice")
-        return self
+    def nodes_of(self, host: VirtualHost) -> Nodes:
+        """The ``[nodes]`` of a virtual host, with those of the file for what it does not say."""
+        said = {name: getattr(host.nodes, name) for name in host.nodes.model_fields_set}
+        return self.nodes.model_copy(update=said)
+
+    def _access(self) -> list[Mistake]:
+        security = self.security
+        if security.users or security.anonymous:
+            return []
+        return [
+            Mistake(
+                ("listener", at, "url"),
+                f"{listener.url} is open to other machines, but [security] names no users; "
+                "to let everybody in, say anonymous = true there",
+            )
+            for at, listener in enumerate(self.listener)
+            if not listener.address.is_loopback
+        ]
+
+    def _alarms(self) -> list[Mistake]:
+        if 0 < self.alarms.memory_bytes() < self.alarms.low_water_bytes():
+            return [Mistake(("alarms", "low-water"), "an alarm ends below where it begins")]
+        return []
+
+    def _hosts(self) -> list[Mistake]:
+        mistakes: list[Mistake] = []
+        known: dict[str, Location] = {}
+        for at, host in enumerate(self.virtual_host):
+            if host.name == DEFAULT_HOST:
+                reason = "the default virtual host is declared at the top of the file"
+                mistakes.append(Mistake(("virtual-host", at, "name"), reason))
+            for name in host.all_hostnames():
+                if name in known:
+                    reason = f"two virtual hosts answer to {name!r}"
+                    mistakes.append(Mistake(("virtual-host", at), reason, known[name]))
+                known.setdefault(name, ("virtual-host", at))
+        return mistakes
+
+
+__all__ = [
+    "Alarms",
+    "Alias",
+    "Binding",
+    "Config",
+    "Exchange",
+    "Http",
+    "Limits",
+    "Listener",
+    "Log",
+    "Nodes",
+    "Policy",
+    "Queue",
+    "Redirect",
+    "Security",
+    "Shutdown",
+    "Stream",
+    "Subscription",
+    "Topic",
+    "VirtualHost",
+]

@@ -6,11 +6,12 @@ Two functions are for management, which speaks of nodes by the same keys as the 
     policy_attributes(policy)
 
 `node_policy` makes the policy of a ``queue``, ``topic``, ``stream`` or ``exchange`` of what a
-client sent, and raises a `BrokerError` that names the key. Plain numbers count as the broker counts,
-in milliseconds and bytes; texts like ``"30s"`` and ``"10MiB"`` are good too. `policy_attributes` is
-the way back: every key of the kind, with whole numbers, flags and texts, nothing left out.
-``auto-delete`` is −1 (``false``) for never. ``subscription`` of a topic is a map of the settings of
-a queue. The type of an exchange is called ``routing``: ``type`` is a word of management itself.
+client sent, and raises a `BrokerError` that names the key. Plain numbers count as the broker
+counts, in milliseconds and bytes; texts like ``"30s"`` and ``"10MiB"`` are good too.
+`policy_attributes` is the way back: every key of the kind, with whole numbers, flags and texts,
+nothing left out. ``auto-delete`` is −1 (``false``) for never. ``subscription`` of a topic is a map
+of the settings of a queue. The type of an exchange is called ``routing``: ``type`` is a word of
+management itself.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Durations and sizes, as people write them and as the broker counts them.
 
 In a file a duration is a number of seconds or text like ``"1h30m"``, and a size a number of bytes
-or text like ``"10MiB"``. The broker counts in milliseconds and bytes; so does management, whose plain
-numbers are milliseconds: it reads with the context `MACHINE`.
+or text like ``"10MiB"``. The broker counts in milliseconds and bytes; so does management, whose
+plain numbers are milliseconds: it reads with the context `MACHINE`.
 """
 
 from __future__ import annotations
@@ -128,3 +128,39 @@ def format_size(size: int) -> str:
         if size >= unit and size % unit == 0:
             return f"{size // unit}{name}"
     return f"{size}B"
+
+
+def _seconds(value: object) -> object:
+    """Text counts as a duration; numbers are left to pydantic."""
+    return parse_duration(value) / 1000 if isinstance(value, str) else value
+
+
+def _bytes(value: object) -> object:
+    return parse_size(value) if isinstance(value, str) else value
+
+
+def _share(value: object) -> object:
+    if isinstance(value, str) and value.strip().endswith("%"):
+        try:
+            percent = float(value.strip()[:-1])
+        except ValueError:
+            percent = -1.0
+        if not 0 < percent <= 100:
+            raise ValueError(f"a share is above 0% and at most 100%, not {value[:40]!r}")
+        return f"{percent:g}%"
+    return parse_size(value)
+
+
+# Seconds, for timers of connections.
+Seconds = Annotated[float, BeforeValidator(_seconds), Field(allow_inf_nan=False, le=1e9)]
+# Bytes of a wire limit.
+Bytes = Annotated[int, BeforeValidator(_bytes)]
+# Bytes, or a part of something else: ``"40%"``.
+Share = Annotated[int | str, BeforeValidator(_share)]
+
+
+def share_of(share: int | str, whole: int) -> int:
+    """The bytes that a `Share` of `whole` bytes are."""
+    if isinstance(share, str):
+        return int(whole * float(share[:-1]) / 100)
+    return share

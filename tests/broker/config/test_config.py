@@ -102,7 +102,10 @@ def test_an_empty_file_is_the_friendly_local_broker(tmp_path: Path) -> None:
             "[[queue]]\nname='a'\n[[queue]]\nnam='b'",
             "ferrymq.toml:4: unknown key 'nam'; did you mean 'name'?",
         ),
-        ("[[queue]]\nname='a'\n[[queue]]\nname='a'", "queue 'a' is declared twice"),
+        (
+            "[[queue]]\nname='a'\n[[queue]]\nname='a'",
+            "ferrymq.toml:4: queue.name: 'a' is declared twice; the other is on line 2",
+        ),
         ("[[queue]]\nname=''", "ferrymq.toml:2: queue.name: String should have at least 1"),
         ("[[listener]]\nurl = 'http://x'", "ferrymq.toml:2: listener.url: http://x: a listener is"),
         ("[[listener]]\n", "ferrymq.toml:1: listener.url: Field required"),

@@ -1,0 +1,232 @@
+"""Whether what a virtual host is told to have fits together.
+
+The settings have been checked one by one; here names meet names. An address that a setting leads to
+must name something: a node, an alias, a name that a pattern matches, or, where links may make
+queues, anything.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+
+from ferrymq_broker.addresses.space import DYNAMIC, PART
+from ferrymq_broker.addresses.templates import PatternTemplate, overlap, specificity
+from ferrymq_broker.config.declarations import (
+    Declared,
+    Exchange,
+    Nodes,
+    Policy,
+    Subscription,
+    Tables,
+    Topic,
+)
+from ferrymq_broker.config.mistakes import Location, Mistake
+from ferrymq_broker.config.nodes import contradictions
+from ferrymq_broker.config.resolution import foreign_settings, resolve_policy
+from ferrymq_broker.config.section import kebab
+from ferrymq_broker.nodes.policy import ExchangePolicy, NodePolicy, QueuePolicy, TopicPolicy
+
+
+def check_tables(
+    tables: Tables, nodes: Nodes, policies: Mapping[str, Policy], place: Location
+) -> list[Mistake]:
+    """What is wrong with the tables of a virtual host that are at this place in the file."""
+    return list(_Check(tables, nodes, policies, place).run())
+
+
+class _Check:
+    """The names of one virtual host, gathered to be compared."""
+
+    def __init__(
+        self, tables: Tables, nodes: Nodes, policies: Mapping[str, Policy], place: Location
+    ) -> None:
+        self.tables = tables
+        self.nodes = nodes
+        self.policies = policies
+        self.place = place
+        self.names: dict[str, Location] = {}
+        self.kinds: dict[str, str] = {}
+        self.aliases = {alias.name: alias.to for alias in tables.alias}
+        self.patterns = PatternTemplate()
+        self.clashes: list[Mistake] = []
+        for kind, at, entry in tables.declared():
+            if entry.name is not None:
+                self._take(entry.name, (*place, kind, at, "name"))
+                self.kinds.setdefault(entry.name, kind)
+            else:
+                self.patterns.add(entry.address, QueuePolicy())
+        for at, alias in enumerate(tables.alias):
+            self._take(alias.name, (*place, "alias", at, "name"))
+        for at, redirect in enumerate(tables.redirect):
+            self._take(redirect.name, (*place, "redirect", at, "name"))
+
+    def _take(self, name: str, location: Location) -> None:
+        if name in self.names:
+            reason = f"{name!r} is declared twice"
+            self.clashes.append(Mistake(location, reason, self.names[name]))
+        self.names.setdefault(name, location)
+
+    def run(self) -> Iterator[Mistake]:
+        """Everything that is wrong."""
+        yield from self.clashes
+        yield from self._check_patterns()
+        yield from self._check_aliases()
+        for at, redirect in enumerate(self.tables.redirect):
+            if redirect.name.startswith(("$", DYNAMIC)):
+                location = (*self.place, "redirect", at, "name")
+                yield Mistake(
+                    location, f"names that begin with $ or {DYNAMIC} are the broker's own"
+                )
+        for kind, at, entry in self.tables.declared():
+            yield from self._check_node(kind, entry, (*self.place, kind, at))
+        if len(self.kinds) > self.nodes.limit:
+            yield Mistake(
+                (*self.place, "nodes", "limit"),
+                f"{len(self.kinds)} nodes are declared; [nodes] limit allows {self.nodes.limit}",
+            )
+
+    # -- patterns --------------------------------------------------------------------------
+
+    def _check_patterns(self) -> Iterator[Mistake]:
+        """No name may have two masters: equally exact patterns exclude each other."""
+        alike: dict[tuple[str, int], list[tuple[str, Location]]] = {}
+        for kind, at, entry in self.tables.declared():
+            if entry.pattern is not None:
+                length, weight = specificity(entry.pattern)
+                location = (*self.place, kind, at, "pattern")
+                key = entry.pattern[:length], weight
+                alike.setdefault(key, []).append((entry.pattern, location))
+        for group in alike.values():
+            for (first, there), (second, here) in combinations(group, 2):
+                if first == second:
+                    yield Mistake(here, f"the pattern {second!r} is declared twice", there)
+                elif overlap(first, second):
+                    reason = f"{second!r} and {first!r} match the same names, equally well"
+                    yield Mistake(here, reason, there)
+
+    # -- aliases ---------------------------------------------------------------------------
+
+    def _check_aliases(self) -> Iterator[Mistake]:
+        for at, alias in enumerate(self.tables.alias):
+            place = (*self.place, "alias", at)
+            if alias.name.startswith(("$", DYNAMIC)):
+                yield Mistake(
+                    (*place, "name"), f"names that begin with $ or {DYNAMIC} are the broker's own"
+                )
+            seen = {alias.name}
+            target = alias.to
+            while target in self.aliases and target not in seen:
+                seen.add(target)
+                target = self.aliases[target]
+            if target in self.aliases:
+                yield Mistake((*place, "to"), f"the alias {alias.name!r} leads in a circle")
+            else:
+                yield from self._expect(alias.to, (*place, "to"), True)
+
+    # -- nodes -----------------------------------------------------------------------------
+
+    def _check_node(self, kind: str, entry: Declared, place: Location) -> Iterator[Mistake]:
+        known = list(self._check_policy(kind, entry, place))
+        if isinstance(entry, Topic):
+            known += self._check_policy("queue", entry.subscription, (*place, "subscription"))
+        yield from known
+        if known:
+            return
+        policy = resolve_policy(kind, entry, self.policies)
+        for key, reason in contradictions(policy):
+            yield Mistake((*place, *key.split(".")), reason)
+        yield from self._check_addresses(policy, entry, place)
+        if isinstance(entry, Exchange):
+            yield from self._check_bindings(entry, place)
+
+    def _check_policy(
+        self, kind: str, entry: Declared | Subscription, place: Location
+    ) -> Iterator[Mistake]:
+        if not entry.policy:
+            return
+        shared = self.policies.get(entry.policy)
+        if shared is None:
+            hint = _suggestion(entry.policy, self.policies)
+            yield Mistake((*place, "policy"), f"there is no policy {entry.policy!r}{hint}")
+            return
+        for name in foreign_settings(kind, shared):
+            yield Mistake(
+                (*place, "policy"),
+                f"the policy {entry.policy!r} has {kebab(name)!r}, which no {kind} has",
+                ("policies", entry.policy, kebab(name)),
+            )
+
+    def _check_addresses(
+        self, policy: NodePolicy, entry: Declared, place: Location
+    ) -> Iterator[Mistake]:
+        if isinstance(policy, QueuePolicy):
+            for key, address in (("dead-letter", policy.dead_letter), ("expired", policy.expired)):
+                if address and address == entry.name:
+                    yield Mistake((*place, key), f"a queue is not its own {key} address")
+                elif address:
+                    yield from self._expect(address, (*place, key), False)
+        elif isinstance(policy, TopicPolicy):
+            queue = policy.subscription
+            for key, address in (("dead-letter", queue.dead_letter), ("expired", queue.expired)):
+                if address:
+                    yield from self._expect(address, (*place, "subscription", key), False)
+        elif isinstance(policy, ExchangePolicy) and policy.alternate:
+            if policy.alternate == entry.name:
+                yield Mistake((*place, "alternate"), "an exchange is not its own alternate")
+            else:
+                yield from self._expect(policy.alternate, (*place, "alternate"), False)
+
+    def _check_bindings(self, exchange: Exchange, place: Location) -> Iterator[Mistake]:
+        if exchange.pattern is not None and exchange.binding:
+            yield Mistake((*place, "binding"), "bindings belong to an exchange with a name")
+        seen: dict[str, Location] = {}
+        for at, binding in enumerate(exchange.binding):
+            here = (*place, "binding", at)
+            yield from self._expect(binding.to, (*here, "to"), False)
+            if binding.to == exchange.name:
+                yield Mistake((*here, "to"), "an exchange is not bound to itself")
+            if binding.arguments and exchange.routing != "headers":
+                reason = 'arguments are for an exchange with routing = "headers"'
+                yield Mistake((*here, "arguments"), reason)
+            same = repr((binding.key, binding.to, sorted(binding.arguments.items())))
+            if same in seen:
+                yield Mistake(here, "the same binding is declared twice", seen[same])
+            seen.setdefault(same, here)
+
+    # -- what an address leads to ------------------------------------------------------------
+
+    def _expect(self, address: str, location: Location, elsewhere: bool) -> Iterator[Mistake]:
+        """That the address names something; a redirect only counts if `elsewhere` is enough."""
+        target = self._follow(address)
+        name, part, _ = target.rpartition(PART)
+        parted = bool(part) and target not in self.names
+        if parted:
+            target = self._follow(name)
+        reserved = target.startswith(("$", DYNAMIC))
+        if target in self.kinds:
+            if parted and self.kinds[target] == "queue":
+                yield Mistake(location, f"{address!r} names nothing: a queue has no parts")
+            return
+        redirected = any(redirect.name == target for redirect in self.tables.redirect)
+        if redirected and not elsewhere:
+            yield Mistake(location, f"{address!r} is in another container; no message gets there")
+        if redirected or (not reserved and self.patterns.match(target) is not None):
+            return
+        if self.nodes.auto_create is not False and not reserved and not parted:
+            return
+        hint = _suggestion(target, self.names)
+        yield Mistake(location, f"{address!r} names nothing{hint}")
+
+    def _follow(self, address: str) -> str:
+        seen: set[str] = set()
+        while address in self.aliases and address not in seen:
+            seen.add(address)
+            address = self.aliases[address]
+        return address
+
+
+def _suggestion(name: str, names: Mapping[str, object]) -> str:
+    close = difflib.get_close_matches(name, names, n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""

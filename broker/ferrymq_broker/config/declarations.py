@@ -1,0 +1,159 @@
+"""What a virtual host can be told to have: nodes by name or by pattern, aliases, redirects."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from ferrymq_broker.addresses.space import DYNAMIC, MAX_ADDRESS_LENGTH
+from ferrymq_broker.addresses.templates import ANY, ONE
+from ferrymq_broker.config.nodes import (
+    Address,
+    ExchangeSettings,
+    QueueSettings,
+    StreamSettings,
+    TopicSettings,
+)
+from ferrymq_broker.config.section import Section, StrictSection
+from ferrymq_broker.config.units import Count
+
+Name = Annotated[str, Field(min_length=1, max_length=MAX_ADDRESS_LENGTH)]
+
+
+class Policy(QueueSettings, StreamSettings, ExchangeSettings):
+    """``[policies.NAME]``: settings that several nodes share; each kind takes those it knows."""
+
+    max_subscriptions: Count = 0
+
+
+class Subscription(QueueSettings):
+    """``[topic.subscription]``: the queues behind the subscriptions of a topic."""
+
+    policy: str = ""
+
+
+class Declared(StrictSection):
+    """A node by `name`, or all nodes whose names have the shape of `pattern`.
+
+    `policy` names a table of ``[policies]``; what the node says itself goes before it.
+    """
+
+    name: Name | None = None
+    pattern: Name | None = None
+    policy: str = ""
+
+    @property
+    def address(self) -> str:
+        """Its name, or its pattern."""
+        return self.name or self.pattern or ""
+
+    @model_validator(mode="after")
+    def _check_name(self) -> Self:
+        if (self.name is None) == (self.pattern is None):
+            raise ValueError("it takes a name, or else a pattern")
+        wild = ANY in self.address or ONE in self.address
+        if self.name is not None and wild:
+            raise ValueError(f"a name has no wildcards; write pattern = {self.name!r}")
+        if self.pattern is not None and not wild:
+            raise ValueError(f"a pattern has a * or a ?; write name = {self.pattern!r}")
+        if self.address.startswith(("$", DYNAMIC)):
+            raise ValueError(f"names that begin with $ or {DYNAMIC} are the broker's own")
+        return self
+
+
+class Queue(Declared, QueueSettings):
+    """``[[queue]]``: a queue that is there from the start, or queues that come up by name."""
+
+
+class Topic(Declared, TopicSettings):
+    """``[[topic]]``."""
+
+    subscription: Subscription = Field(default_factory=Subscription)
+
+
+class Stream(Declared, StreamSettings):
+    """``[[stream]]``."""
+
+
+class Binding(StrictSection):
+    """``[[exchange.binding]]``: messages with a key that fits `key` go `to` an address."""
+
+    key: str = Field(default="", max_length=255)
+    to: Name
+    arguments: dict[str, str | int | float | bool] = Field(default_factory=dict)
+
+
+class Exchange(Declared, ExchangeSettings):
+    """``[[exchange]]``."""
+
+    binding: list[Binding] = Field(default_factory=list)
+
+
+class Alias(StrictSection):
+    """``[[alias]]``: another name for an address, for an alias, or for a part of a node."""
+
+    name: Name
+    to: Name
+
+
+class Redirect(StrictSection):
+    """``[[redirect]]``: an address whose node another container has (AMQP 1.0 §2.8.17)."""
+
+    name: Name
+    host: str = Field(min_length=1, max_length=255)
+    port: int = Field(default=5672, ge=1, le=65535)
+    # What the client is to put into its open; `host` if nothing is said.
+    hostname: str = Field(default="", max_length=255)
+    # What the node is called there; `name` if nothing is said.
+    address: Address = ""
+
+
+class Nodes(Section):
+    """``[nodes]``: what happens when a link names an address that is not there.
+
+    `auto_create` is true for a queue, or a topic for links that ask for one; ``queue`` or ``topic``
+    for that and nothing else; false for a refusal.
+    """
+
+    auto_create: bool | Literal["queue", "topic"] = True
+    limit: int = Field(default=100_000, ge=1)
+
+
+class Tables(Section):
+    """What a virtual host is told to have; at the top of the file that is the default one."""
+
+    queue: list[Queue] = Field(default_factory=list)
+    topic: list[Topic] = Field(default_factory=list)
+    stream: list[Stream] = Field(default_factory=list)
+    exchange: list[Exchange] = Field(default_factory=list)
+    alias: list[Alias] = Field(default_factory=list)
+    redirect: list[Redirect] = Field(default_factory=list)
+    nodes: Nodes = Field(default_factory=Nodes)
+
+    def declared(self) -> list[tuple[str, int, Declared]]:
+        """All nodes and patterns: kind, place in its list, what was said."""
+        lists: list[tuple[str, list[Queue] | list[Topic] | list[Stream] | list[Exchange]]] = [
+            ("queue", self.queue),
+            ("topic", self.topic),
+            ("stream", self.stream),
+            ("exchange", self.exchange),
+        ]
+        return [(kind, at, entry) for kind, entries in lists for at, entry in enumerate(entries)]
+
+
+class VirtualHost(Tables):
+    """``[[virtual-host]]``: nodes of its own, for clients that open with one of its hostnames.
+
+    Its name is one of its hostnames. What ``[virtual-host.nodes]`` does not say is as in
+    ``[nodes]``.
+    """
+
+    name: str = Field(min_length=1, max_length=255)
+    hostnames: list[Annotated[str, Field(min_length=1, max_length=255)]] = Field(
+        default_factory=list
+    )
+
+    def all_hostnames(self) -> list[str]:
+        """What a client may call it, in lower case, each once."""
+        return list(dict.fromkeys(name.lower() for name in [self.name, *self.hostnames]))

@@ -1,0 +1,34 @@
+"""From what a file says of a node to its policy: shared settings, its own, defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ferrymq_broker.config.declarations import Declared, Policy, Subscription, Topic
+from ferrymq_broker.config.nodes import SETTINGS, given, make_policy
+from ferrymq_broker.nodes.policy import NodePolicy
+
+
+def resolve_policy(kind: str, entry: Declared, policies: Mapping[str, Policy]) -> NodePolicy:
+    """The policy of a declared node, or of the nodes of a declared pattern."""
+    settings = _merged(kind, entry, entry.policy, policies)
+    if isinstance(entry, Topic):
+        own = entry.subscription
+        settings["subscription"] = make_policy("queue", _merged("queue", own, own.policy, policies))
+    return make_policy(kind, settings)
+
+
+def _merged(
+    kind: str, entry: Declared | Subscription, name: str, policies: Mapping[str, Policy]
+) -> dict[str, object]:
+    shared = policies.get(name)
+    settings = {} if shared is None else given(shared)
+    known = SETTINGS[kind].model_fields
+    settings.update({key: value for key, value in given(entry).items() if key in known})
+    return settings
+
+
+def foreign_settings(kind: str, policy: Policy) -> list[str]:
+    """What shared settings say that nodes of this kind know nothing of; names of fields."""
+    known = SETTINGS[kind].model_fields
+    return sorted(name for name in policy.model_fields_set if name not in known)
