@@ -42,20 +42,38 @@ class FilterSet:
     without a word on it; `position_name` is the name of that filter in the set. `granted` is what
     the answer may list: the node that knows no positions calls `decline_position`. `refused` are
     the names of the others.
+
+    Some clients write a position as a selector on the offsets of messages. `position_filters` says
+    that it is such a one: what begins there needs not look at them, and what does not has `instead`
+    for its predicate.
     """
 
-    __slots__ = ("predicate", "position", "position_name", "granted", "refused")
+    __slots__ = (
+        "predicate",
+        "position",
+        "position_name",
+        "position_filters",
+        "instead",
+        "granted",
+        "refused",
+    )
 
     def __init__(self) -> None:
         self.predicate: Filter | None = None
         self.position: Position | None = None
         self.position_name = ""
+        self.position_filters = False
+        self.instead: Filter | None = None
         self.granted: dict[str, object] = {}
         self.refused: list[str] = []
 
     def decline_position(self) -> None:
-        """The node has no positions to begin at."""
-        if self.position is not None:
-            self.position = None
+        """The node has no positions to begin at: it goes without, or looks at every message."""
+        if self.position is None:
+            return
+        self.position = None
+        if self.position_filters:
+            self.predicate = self.instead
+        else:
             self.granted.pop(self.position_name, None)
             self.refused.append(self.position_name)

@@ -1,0 +1,183 @@
+"""From a source's filter-set to what it means (AMQP 1.0 §3.5.8)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.filters.filter import Filter
+from ferrymq_broker.filters.filter_set import FilterSet, Position
+from ferrymq_broker.filters.positions import position_of, since
+from ferrymq_broker.filters.predicates import (
+    ApplicationPropertiesFilter,
+    HeadersFilter,
+    NoLocalFilter,
+    PropertiesFilter,
+    SubjectFilter,
+    TopicFilter,
+    conjunction,
+)
+from ferrymq_broker.filters.selector import selector
+from ferrymq_codec.scalars import Described
+from ferrymq_types import filters as types
+
+# What can be asked for. Plain numbers stand for the filters.
+_DIRECT: Final = 1
+_TOPIC: Final = 2
+_HEADERS: Final = 3
+_NO_LOCAL: Final = 4
+_SELECTOR: Final = 5
+_SQL: Final = 6
+_PROPERTIES: Final = 7
+_APPLICATION_PROPERTIES: Final = 8
+_POSITION: Final = 9
+
+# Filters by the symbols and codes that describe their values.
+_SYMBOLS: Final[dict[str, int]] = {
+    "apache.org:legacy-amqp-direct-binding:string": _DIRECT,
+    "apache.org:legacy-amqp-topic-binding:string": _TOPIC,
+    "apache.org:legacy-amqp-headers-binding:map": _HEADERS,
+    "apache.org:no-local-filter:list": _NO_LOCAL,
+    "apache.org:selector-filter:string": _SELECTOR,
+    "amqp:sql-filter": _SQL,
+    "amqp:properties-filter": _PROPERTIES,
+    "amqp:application-properties-filter": _APPLICATION_PROPERTIES,
+    "rabbitmq:stream-offset-spec": _POSITION,
+    "ferrymq:position": _POSITION,
+}
+_CODES: Final[dict[int, int]] = {
+    0x468C_0000_0000: _DIRECT,
+    0x468C_0000_0001: _TOPIC,
+    0x468C_0000_0002: _HEADERS,
+    0x468C_0000_0003: _NO_LOCAL,
+    0x468C_0000_0004: _SELECTOR,
+    0x120: _SQL,
+    0x173: _PROPERTIES,
+    0x174: _APPLICATION_PROPERTIES,
+}
+
+# Names under which some clients put a selector that is a plain string.
+_PLAIN_SELECTORS: Final = ("apache.org:selector-filter:string", "jms-selector", "selector")
+
+
+def parse_filters(asked: dict[str, object] | None, connection: i64) -> FilterSet:
+    """What the filter-set of a source on this connection means.
+
+    Messages have to pass every filter in it. A filter that is not known is among the refused, one
+    whose value is null does not exist. Raises `BrokerError` (amqp:invalid-field) for a value that a
+    known filter cannot have, and for two filters that both say where to begin.
+    """
+    result = FilterSet()
+    if not asked:
+        return result
+    filters: list[Filter] = []
+    fallback: Filter | None = None
+    for name, value in asked.items():
+        if value is None:
+            continue
+        kind, content = _read(name, value)
+        if kind == 0:
+            result.refused.append(name)
+            continue
+        if kind == _POSITION:
+            _set_position(result, name, position_of(content))
+        elif kind in (_SELECTOR, _SQL):
+            chosen = selector(_string(name, content), kind == _SQL)
+            place = since(chosen)
+            if place is None:
+                filters.append(chosen)
+            else:
+                _set_position(result, name, place.position)
+                result.position_filters = True
+                fallback = place.predicate
+        else:
+            filters.append(_filter(name, kind, content, connection))
+        result.granted[name] = value
+    result.predicate = conjunction(filters)
+    if result.position_filters:
+        if fallback is not None:
+            filters.append(fallback)
+        result.instead = conjunction(filters)
+    return result
+
+
+def _set_position(result: FilterSet, name: str, position: Position) -> None:
+    if result.position is not None:
+        raise BrokerError(
+            "amqp:invalid-field",
+            f"the filters {result.position_name[:100]!r} and {name[:100]!r} both say where to "
+            "begin",
+        )
+    result.position = position
+    result.position_name = name
+
+
+def _read(name: str, value: object) -> tuple[int, object]:
+    """Which filter a value describes, 0 for one that is unknown, and what is described."""
+    if isinstance(value, Described):
+        descriptor = value.descriptor
+        if isinstance(descriptor, str):
+            return _SYMBOLS.get(descriptor, 0), value.value
+        if isinstance(descriptor, int):
+            return _CODES.get(descriptor, 0), value.value
+        return 0, None
+    if isinstance(value, types.SelectorFilter):
+        return _SELECTOR, value.value
+    if isinstance(value, types.NoLocalFilter):
+        return _NO_LOCAL, None
+    if isinstance(value, types.LegacyAmqpDirectBinding):
+        return _DIRECT, value.value
+    if isinstance(value, types.LegacyAmqpTopicBinding):
+        return _TOPIC, value.value
+    if isinstance(value, types.LegacyAmqpHeadersBinding):
+        return _HEADERS, value.value
+    if isinstance(value, str) and name in _PLAIN_SELECTORS:
+        return _SELECTOR, value
+    return 0, None
+
+
+def _filter(name: str, kind: int, content: object, connection: i64) -> Filter:
+    if kind == _NO_LOCAL:
+        # Its presence is all that counts, and clients differ in what they put there.
+        return NoLocalFilter(connection)
+    if kind == _DIRECT:
+        return SubjectFilter(_string(name, content))
+    if kind == _TOPIC:
+        return TopicFilter(_string(name, content))
+    entries = _entries(name, content)
+    if kind == _HEADERS:
+        return HeadersFilter(entries)
+    if kind == _PROPERTIES:
+        return PropertiesFilter(entries)
+    return ApplicationPropertiesFilter(entries)
+
+
+def _string(name: str, content: object) -> str:
+    if not isinstance(content, str):
+        raise BrokerError(
+            "amqp:invalid-field", f"the filter {name[:100]!r} needs a string (AMQP 1.0 §3.5.8)"
+        )
+    return content
+
+
+def _entries(name: str, content: object) -> dict[str, object]:
+    """A map with strings for keys and simple values."""
+    if not isinstance(content, dict):
+        raise BrokerError(
+            "amqp:invalid-field", f"the filter {name[:100]!r} needs a map (AMQP 1.0 §3.5.8)"
+        )
+    entries: dict[str, object] = {}
+    for key, value in content.items():
+        if not isinstance(key, str):
+            raise BrokerError(
+                "amqp:invalid-field", f"the filter {name[:100]!r} has a key that is no string"
+            )
+        if isinstance(value, (dict, list, Described)):
+            raise BrokerError(
+                "amqp:invalid-field",
+                f"the filter {name[:100]!r} wants {key[:100]!r} to be what no property can be",
+            )
+        entries[key] = value
+    return entries

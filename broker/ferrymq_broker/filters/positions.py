@@ -1,0 +1,119 @@
+"""Where in a stream a receiver wants to begin, in the words of several families of clients."""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.filters.expressions import Comparison, Literal
+from ferrymq_broker.filters.filter import Filter
+from ferrymq_broker.filters.filter_set import FIRST, LAST, NEXT, OFFSET, TIME, Position
+from ferrymq_broker.filters.identifiers import Annotation
+from ferrymq_broker.filters.selector import Selector
+from ferrymq_broker.filters.values import GE, GT
+from ferrymq_broker.nodes.facts import facts_of
+from ferrymq_broker.nodes.message import Message
+from ferrymq_codec.scalars import Timestamp
+
+_WORDS: Final[dict[str, int]] = {"first": FIRST, "last": LAST, "next": NEXT}
+
+# Annotations whose comparison is meant as a position, and what it counts in.
+_ANNOTATIONS: Final[dict[str, int]] = {
+    "x-opt-offset": OFFSET,
+    "x-opt-sequence-number": OFFSET,
+    "x-opt-enqueued-time": TIME,
+}
+_START: Final = "-1"
+_END: Final = "@latest"
+_GREATEST: Final = 0x7FFF_FFFF_FFFF_FFFF
+
+
+def position_of(value: object) -> Position:
+    """The position that ``first``, ``last``, ``next``, an offset or a timestamp means.
+
+    Raises `BrokerError` (amqp:invalid-field) for anything else.
+    """
+    if isinstance(value, str):
+        kind = _WORDS.get(value)
+        if kind is not None:
+            return Position(kind)
+    elif isinstance(value, Timestamp):
+        return Position(TIME, int(value))
+    elif isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _GREATEST:
+        return Position(OFFSET, int(value))
+    raise BrokerError(
+        "amqp:invalid-field",
+        f"a position is first, last, next, an offset or a timestamp, not {value!r:.60}",
+    )
+
+
+@final
+class Since:
+    """A selector that compares the place of messages in a stream, as Event Hubs clients write it.
+
+    ``amqp.annotation.x-opt-offset > '42'``: a stream begins at `position`. Anything else filters by
+    `predicate`, which is None where the position is the start or the end.
+    """
+
+    __slots__ = ("position", "predicate")
+
+    def __init__(self, position: Position, predicate: Filter | None) -> None:
+        self.position = position
+        self.predicate = predicate
+
+
+def since(selector: Selector) -> Since | None:
+    """What the whole selector says about a position, None if it is about something else."""
+    comparison = selector.condition
+    if not isinstance(comparison, Comparison) or (comparison.op != GT and comparison.op != GE):
+        return None
+    left = comparison.left
+    right = comparison.right
+    if not isinstance(left, Annotation) or not isinstance(right, Literal):
+        return None
+    kind = _ANNOTATIONS.get(left.name)
+    if kind is None:
+        return None
+    bound = right.constant
+    inclusive = comparison.op == GE
+    if kind == OFFSET and bound == _END:
+        return Since(Position(NEXT), None)
+    if kind == OFFSET and (bound == _START or bound == -1):
+        return Since(Position(FIRST), None)
+    number = _number(bound)
+    if number is None:
+        return None
+    return Since(Position(kind, number, inclusive), _After(left.name, number, inclusive))
+
+
+def _number(value: object) -> int | None:
+    """A number that may be written as a string, as offsets are there."""
+    if isinstance(value, str):
+        if not 0 < len(value) <= 19 or not value.isascii() or not value.isdecimal():
+            return None
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _GREATEST:
+        return None
+    return value
+
+
+@final
+class _After(Filter):
+    """Passes messages whose annotation is a number behind another one, written as it may be."""
+
+    __slots__ = ("name", "bound", "inclusive")
+
+    def __init__(self, name: str, bound: i64, inclusive: bool) -> None:
+        super().__init__(f"after {name} {bound} {inclusive}")
+        self.name = name
+        self.bound: i64 = bound
+        self.inclusive = inclusive
+
+    def matches(self, message: Message) -> bool:
+        """Compare as numbers; without the annotation it does not pass."""
+        number = _number(facts_of(message).message_annotations.get(self.name))
+        if number is None:
+            return False
+        return number > self.bound or (self.inclusive and number == self.bound)

@@ -1,0 +1,438 @@
+"""Reads selectors: a grammar for lark, whose callbacks build the expressions that are evaluated.
+
+There are two dialects of one language. *Selectors* are those of JMS 2.0 (§3.8.1). *SQL filters* are
+those of the draft of AMQP Filter Expressions 1.0, which writes strings in double quotation marks
+too, and binary values as ``0x…``, and wants every name of a section to be known.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Final, NoReturn
+
+from lark import Lark, Token, Transformer, v_args
+from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+
+from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.filters.expressions import (
+    ANY,
+    BOOLEAN,
+    NUMBER,
+    And,
+    Arithmetic,
+    Between,
+    Comparison,
+    Exists,
+    Expression,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Not,
+    Or,
+    Sign,
+)
+from ferrymq_broker.filters.identifiers import (
+    HEADER_FIELDS,
+    JMS_FIELDS,
+    PROPERTIES_FIELDS,
+    Annotation,
+    ApplicationProperty,
+    Field,
+    Identifier,
+)
+from ferrymq_broker.filters.like import LikePattern
+from ferrymq_broker.filters.values import EQ, GE, GT, LE, LT, NE
+
+# In characters and in expressions one inside the other.
+MAX_LENGTH: Final = 8192
+MAX_DEPTH: Final = 64
+
+_GRAMMAR: Final = r"""
+    start: disjunction
+
+    ?disjunction: conjunction
+        | conjunction (OR conjunction)+             -> any_of
+    ?conjunction: negation
+        | negation (AND negation)+                  -> all_of
+    ?negation: predicate
+        | NOT negation                              -> negated
+    ?predicate: sum
+        | sum COMPARE sum                           -> comparison
+        | sum BETWEEN sum AND sum                   -> between
+        | sum NOT BETWEEN sum AND sum               -> not_between
+        | sum IN "(" sum ("," sum)* ")"             -> among
+        | sum NOT IN "(" sum ("," sum)* ")"         -> not_among
+        | sum LIKE string [ESCAPE string]           -> like
+        | sum NOT LIKE string [ESCAPE string]       -> not_like
+        | sum IS NULL                               -> is_null
+        | sum IS NOT NULL                           -> is_not_null
+    ?sum: product
+        | product (SIGN product)+                   -> arithmetic
+    ?product: factor
+        | factor (FACTOR factor)+                   -> arithmetic
+    ?factor: atom
+        | SIGN factor                               -> signed
+    ?atom: "(" disjunction ")"
+        | NUMBER                                    -> number
+        | STRING                                    -> text
+        | DOUBLE_QUOTED                             -> double_quoted
+        | (TRUE | FALSE)                            -> truth
+        | EXISTS "(" name ")"                       -> exists
+        | name
+    ?name: NAME                                     -> plain_name
+        | QUOTED_NAME                               -> quoted_name
+    ?string: STRING | DOUBLE_QUOTED
+
+    %declare AND OR NOT BETWEEN IN LIKE ESCAPE IS NULL TRUE FALSE EXISTS
+    NAME: /_NAME_/
+    QUOTED_NAME.2: /_QUOTED_/
+    NUMBER: /_NUMBER_/
+    STRING: /'(?:[^']|'')*'/
+    DOUBLE_QUOTED: /"(?:[^"]|"")*"/
+    COMPARE: /<>|!=|>=|<=|=|<|>/
+    SIGN: /[+\-]/
+    FACTOR: /[*\/%]/
+    %ignore /\s+/
+"""
+
+_FIELDS: Final = "|".join([*HEADER_FIELDS, *PROPERTIES_FIELDS]).replace("-", "[-_]")
+# Dots and, where a section precedes them, hyphens belong to a name. The first of these that fits
+# counts, which lark does not promise of alternatives of its own.
+_NAME: Final = "|".join(
+    [
+        r"(?:amqp\.annotation|message[-_]annotations|m)\.[\w$][\w$.:\-]*",
+        rf"(?:amqp\.header|amqp\.properties|header|properties|h|p)\.(?:{_FIELDS})(?![\w$])",
+        r"(?:application-properties\.)?(?:[^\W\d]|\$)[\w$]*(?:\.[\w$]+)*",
+    ]
+)
+_SECTION: Final = r"(?:amqp\.annotation|message[-_]annotations|m|application[-_]properties|a)\."
+_QUOTED: Final = rf'(?:{_SECTION})?\[(?:[^\[\]]|\[\[|\]\])*\]|{_SECTION}"(?:[^"]|"")*"'
+_NUMBER: Final = "|".join(
+    [
+        r"0[xX][0-9a-fA-F]+[lL]?",
+        r"(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][+\-]?[0-9]+)?[fFdD]?",
+        r"[0-9]+(?:[eE][+\-]?[0-9]+[fFdD]?|[fFdD]|[lL])?",
+    ]
+)
+_KEYWORDS: Final = frozenset(
+    ("AND", "OR", "NOT", "BETWEEN", "IN", "LIKE", "ESCAPE", "IS", "NULL", "TRUE", "FALSE", "EXISTS")
+)
+_OPERATORS: Final = {"=": EQ, "<>": NE, "!=": NE, "<": LT, "<=": LE, ">": GT, ">=": GE}
+
+_ANNOTATIONS: Final = ("amqp.annotation", "message_annotations", "message-annotations", "m")
+_APPLICATION: Final = ("application_properties", "application-properties", "a")
+_HEADER: Final = ("amqp.header", "header", "h")
+_PROPERTIES: Final = ("amqp.properties", "properties", "p")
+
+# What the parser calls the things it expects, for people.
+_WANTED: Final = {
+    "COMPARE": "a comparison",
+    "SIGN": "+ or -",
+    "FACTOR": "*, / or %",
+    "STRING": "a string",
+    "DOUBLE_QUOTED": "a string",
+    "NAME": "a name",
+    "QUOTED_NAME": "a name",
+    "NUMBER": "a number",
+    "LPAR": "'('",
+    "RPAR": "')'",
+    "COMMA": "','",
+    "$END": "the end",
+}
+_VALUES: Final = frozenset({"a name", "a number", "a string", "TRUE", "FALSE", "EXISTS", "'('"})
+_MORE: Final = frozenset({"+ or -", "*, / or %", "a comparison", "BETWEEN", "IN", "LIKE", "IS"})
+
+
+def parse(text: str, sql: bool = False) -> Expression:
+    """The condition that a selector states, or a SQL filter; an empty one is always true.
+
+    Raises `BrokerError` (amqp:invalid-field) which says where it is wrong, and why.
+    """
+    if len(text) > MAX_LENGTH:
+        raise BrokerError(
+            "amqp:invalid-field",
+            f"a selector of {len(text)} characters; {MAX_LENGTH} are the most",
+        )
+    if not text or text.isspace():
+        return Literal(True)
+    try:
+        condition = _parser(sql).parse(text)
+    except UnexpectedInput as error:
+        at: int = getattr(error, "pos_in_stream", None) or 0
+        if isinstance(error, UnexpectedToken) and error.token.type == "$END":
+            at = len(text)
+        _fail(text, at, _reason(error))
+    except _Problem as problem:
+        _fail(text, problem.at, problem.reason)
+    assert isinstance(condition, Expression)
+    if condition.kind not in (ANY, BOOLEAN):
+        _fail(text, 0, "a value, and not a condition")
+    return condition
+
+
+@functools.cache
+def _parser(sql: bool) -> Lark:
+    return Lark(
+        _GRAMMAR.replace("_NAME_", _NAME).replace("_QUOTED_", _QUOTED).replace("_NUMBER_", _NUMBER),
+        parser="lalr",
+        # Words like AND are reserved wherever they stand.
+        lexer="basic",
+        lexer_callbacks={"NAME": _keyword},
+        transformer=_Builder(sql),
+        maybe_placeholders=False,
+    )
+
+
+def _keyword(token: Token) -> Token:
+    word = token.upper()
+    return Token.new_borrow_pos(word, token, token) if word in _KEYWORDS else token
+
+
+class _Problem(Exception):
+    """Something that the grammar allows and the language does not."""
+
+    def __init__(self, at: int, reason: str) -> None:
+        super().__init__(reason)
+        self.at = at
+        self.reason = reason
+
+
+def _fail(text: str, at: int, reason: str) -> NoReturn:
+    near = text[at : at + 24]
+    where = f"near {near!r}" if near else "at the end"
+    raise BrokerError(
+        "amqp:invalid-field", f"selector, character {at + 1}, {where}: {reason}", {"position": at}
+    )
+
+
+def _reason(error: UnexpectedInput) -> str:
+    if isinstance(error, UnexpectedToken):
+        wanted = {_WANTED.get(name, name) for name in error.expected}
+        if wanted >= _VALUES:
+            wanted = (wanted - _VALUES) | {"a value"}
+        if wanted >= _MORE:
+            wanted = (wanted - _MORE) | {"an operator"}
+        return "expected " + ", ".join(sorted(wanted, key=lambda name: (name.isupper(), name)))
+    if isinstance(error, UnexpectedCharacters) and error.char in "'\"[":
+        return "the quotation has no end"
+    return "no such character here"
+
+
+@v_args(inline=True)
+class _Builder(Transformer[Token, Expression]):
+    """Makes expressions of what the parser finds; its methods are the names in the grammar."""
+
+    def __init__(self, sql: bool) -> None:
+        super().__init__()
+        self.sql = sql
+
+    def start(self, condition: Expression) -> Expression:
+        return condition
+
+    # -- conditions ------------------------------------------------------------------------
+
+    def any_of(self, *children: Expression | Token) -> Expression:
+        return _shallow(Or(_conditions(children)), children[1])
+
+    def all_of(self, *children: Expression | Token) -> Expression:
+        return _shallow(And(_conditions(children)), children[1])
+
+    def negated(self, word: Token, operand: Expression) -> Expression:
+        return _shallow(Not(_conditions((word, operand))[0]), word)
+
+    def comparison(self, left: Expression, op: Token, right: Expression) -> Expression:
+        return _shallow(Comparison(_OPERATORS[op], left, right), op)
+
+    def between(
+        self, operand: Expression, word: Token, low: Expression, _and: Token, high: Expression
+    ) -> Expression:
+        return _shallow(Between(operand, low, high), word)
+
+    def not_between(
+        self,
+        operand: Expression,
+        word: Token,
+        _between: Token,
+        low: Expression,
+        _and: Token,
+        high: Expression,
+    ) -> Expression:
+        return _shallow(Not(Between(operand, low, high)), word)
+
+    def among(self, operand: Expression, word: Token, *items: Expression) -> Expression:
+        return _shallow(In(operand, list(items)), word)
+
+    def not_among(
+        self, operand: Expression, word: Token, _in: Token, *items: Expression
+    ) -> Expression:
+        return _shallow(Not(In(operand, list(items))), word)
+
+    def like(self, operand: Expression, word: Token, *strings: Token) -> Expression:
+        return _shallow(Like(operand, self._pattern(strings)), word)
+
+    def not_like(
+        self, operand: Expression, word: Token, _like: Token, *strings: Token
+    ) -> Expression:
+        return _shallow(Not(Like(operand, self._pattern(strings))), word)
+
+    def is_null(self, operand: Expression, word: Token, _null: Token) -> Expression:
+        return _shallow(IsNull(operand), word)
+
+    def is_not_null(
+        self, operand: Expression, word: Token, _not: Token, _null: Token
+    ) -> Expression:
+        return _shallow(Not(IsNull(operand)), word)
+
+    def exists(self, _word: Token, name: Expression) -> Expression:
+        assert isinstance(name, Identifier)
+        return Exists(name)
+
+    # -- values ----------------------------------------------------------------------------
+
+    def arithmetic(self, *children: Expression | Token) -> Expression:
+        operands = [child for child in children if isinstance(child, Expression)]
+        ops = [child for child in children if isinstance(child, Token)]
+        for operand, op in zip(operands, [ops[0], *ops], strict=True):
+            _expect_number(operand, op)
+        return _shallow(Arithmetic("".join(ops), operands), ops[0])
+
+    def signed(self, sign: Token, operand: Expression) -> Expression:
+        _expect_number(operand, sign)
+        if isinstance(operand, Literal) and isinstance(operand.constant, int | float):
+            return Literal(-operand.constant if sign == "-" else operand.constant)
+        return _shallow(Sign(sign == "-", operand), sign)
+
+    def number(self, token: Token) -> Expression:
+        text = token.lower()
+        if text.startswith("0x"):
+            if self.sql:
+                return Literal(self._binary(token, text[2:]))
+            return Literal(_exact(token, text[2:].rstrip("l"), 16))
+        if re.fullmatch(r"[0-9]+l?", text):
+            digits = text.rstrip("l")
+            octal = digits.startswith("0") and len(digits) > 1 and not self.sql
+            return Literal(_exact(token, digits, 8 if octal else 10))
+        value = float(text.rstrip("fd"))
+        if value in (float("inf"), float("-inf")):
+            raise _Problem(token.start_pos or 0, "the number is too large")
+        return Literal(value)
+
+    def _binary(self, token: Token, digits: str) -> bytes:
+        try:
+            return bytes.fromhex(digits)
+        except ValueError:
+            raise _Problem(
+                token.start_pos or 0, "a binary value has two digits for each byte"
+            ) from None
+
+    def text(self, token: Token) -> Expression:
+        return Literal(_unquoted(token))
+
+    def double_quoted(self, token: Token) -> Expression:
+        if self.sql:
+            return Literal(_unquoted(token))
+        return _property(_unquoted(token))
+
+    def truth(self, token: Token) -> Expression:
+        return Literal(token.type == "TRUE")
+
+    def _pattern(self, strings: tuple[Token, ...]) -> LikePattern:
+        # Between the pattern and the escape character stands the word ESCAPE.
+        for token in strings:
+            if token.type == "DOUBLE_QUOTED" and not self.sql:
+                raise _Problem(token.start_pos or 0, "a pattern is a string, in single quotes")
+        escape = _unquoted(strings[2]) if len(strings) > 1 else ""
+        if len(strings) > 1 and len(escape) != 1:
+            raise _Problem(strings[2].start_pos or 0, "ESCAPE takes a single character")
+        try:
+            return LikePattern(_unquoted(strings[0]), escape)
+        except ValueError as error:
+            raise _Problem(strings[0].start_pos or 0, str(error)) from None
+
+    # -- names -----------------------------------------------------------------------------
+
+    def plain_name(self, token: Token) -> Expression:
+        name = str(token)
+        field = JMS_FIELDS.get(name)
+        if field is not None:
+            return Field(name, field)
+        section, dot, rest = _split(name)
+        if not dot:
+            return _property(name)
+        if section in _ANNOTATIONS:
+            return Annotation(rest)
+        if section in _APPLICATION:
+            return _property(rest)
+        fields = HEADER_FIELDS if section in _HEADER else PROPERTIES_FIELDS
+        field = fields.get(rest.replace("_", "-"))
+        if field is not None:
+            return Field(rest, field)
+        if len(section) == 1 and not self.sql:
+            # Names with dots are common among application properties.
+            return _property(name)
+        raise _Problem(token.start_pos or 0, f"{section} has no field {rest[:40]!r}")
+
+    def quoted_name(self, token: Token) -> Expression:
+        opening = min(at for at in (token.find("["), token.find('"')) if at >= 0)
+        quoted = str(token[opening:])
+        if quoted.startswith("["):
+            name = quoted[1:-1].replace("[[", "[").replace("]]", "]")
+        else:
+            name = quoted[1:-1].replace('""', '"')
+        section = str(token[:opening]).removesuffix(".")
+        return Annotation(name) if section in _ANNOTATIONS else _property(name)
+
+
+def _split(name: str) -> tuple[str, str, str]:
+    """The section that a name begins with, a dot and the rest; nothing and "" without one."""
+    for section in (*_ANNOTATIONS, *_APPLICATION, *_HEADER, *_PROPERTIES):
+        if name.startswith(section + "."):
+            return section, ".", name[len(section) + 1 :]
+    return "", "", name
+
+
+def _property(name: str) -> Expression:
+    return ApplicationProperty(name)
+
+
+def _unquoted(token: Token) -> str:
+    quote = token[0]
+    return str(token[1:-1]).replace(quote + quote, quote)
+
+
+def _exact(token: Token, digits: str, base: int) -> int:
+    at = token.start_pos or 0
+    if len(digits.lstrip("0")) > 22:
+        raise _Problem(at, "the number is too large")
+    try:
+        value = int(digits, base)
+    except ValueError:
+        raise _Problem(at, "not an octal number, though it begins with 0") from None
+    if value >= 1 << 64:
+        raise _Problem(at, "the number is too large")
+    return value
+
+
+def _conditions(children: tuple[Expression | Token, ...]) -> list[Expression]:
+    """The operands among the children, which have to be conditions."""
+    word = next(child for child in children if isinstance(child, Token))
+    operands = [child for child in children if isinstance(child, Expression)]
+    for operand in operands:
+        if operand.kind not in (ANY, BOOLEAN):
+            raise _Problem(word.start_pos or 0, f"{word.type} takes conditions, not values")
+    return operands
+
+
+def _expect_number(operand: Expression, op: Token) -> None:
+    if operand.kind not in (ANY, NUMBER):
+        raise _Problem(op.start_pos or 0, f"{op} takes numbers")
+
+
+def _shallow(expression: Expression, at: Expression | Token) -> Expression:
+    """The expression, unless too many are nested in it."""
+    if expression.depth > MAX_DEPTH:
+        position = at.start_pos if isinstance(at, Token) else None
+        raise _Problem(position or 0, f"more than {MAX_DEPTH} expressions are nested")
+    return expression

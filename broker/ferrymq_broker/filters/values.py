@@ -1,0 +1,119 @@
+"""Values of messages as selectors see them, and how two of them compare (JMS 2.0 §3.8.1).
+
+There are numbers, strings, booleans and binary values; None stands for NULL, for what is unknown.
+A message's many integer types are all int, float, double and decimals are float, timestamps are
+milliseconds since the epoch, symbols, chars and UUIDs are strings.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Final
+from uuid import UUID
+
+from mypy_extensions import i64
+
+# What a condition can be.
+FALSE: Final = 0
+TRUE: Final = 1
+UNKNOWN: Final = 2
+
+# How two values can be compared; the first two need no order.
+EQ: Final = 0
+NE: Final = 1
+LT: Final = 2
+LE: Final = 3
+GT: Final = 4
+GE: Final = 5
+
+
+def plain(value: object) -> object:
+    """A value out of a message as one of the kinds above; what is none of them stays as it is."""
+    if value is None or isinstance(value, (str, int, float, bytes)):
+        return value
+    if isinstance(value, Decimal):
+        return None if value.is_nan() else float(value)
+    if isinstance(value, UUID):
+        return str(value)
+    return value
+
+
+def compare(op: i64, left: object, right: object) -> i64:
+    """The condition ``left op right``.
+
+    Unknown if either is NULL, false if they are of different kinds or cannot be ordered. Exact and
+    approximate numbers are of one kind, and so are strings and the binary values of their UTF-8.
+    Strings are ordered by code points.
+    """
+    if left is None or right is None:
+        return UNKNOWN
+    if isinstance(left, str):
+        if isinstance(right, str):
+            return _compare_strings(op, left, right)
+        if isinstance(right, bytes) and op <= NE:
+            return _truth((left.encode("utf-8", "surrogatepass") == right) == (op == EQ))
+        return FALSE
+    if isinstance(left, bool):
+        if isinstance(right, bool) and op <= NE:
+            return _truth((left is right) == (op == EQ))
+        return FALSE
+    if isinstance(left, (int, float)):
+        if isinstance(right, bool) or not isinstance(right, (int, float)):
+            return FALSE
+        return _compare_numbers(op, left, right)
+    if isinstance(left, bytes) and op <= NE:
+        if isinstance(right, bytes):
+            return _truth((left == right) == (op == EQ))
+        if isinstance(right, str):
+            return _truth((right.encode("utf-8", "surrogatepass") == left) == (op == EQ))
+    return FALSE
+
+
+def same(left: object, right: object) -> bool:
+    """Whether two values are equal and of one kind; NULL equals nothing."""
+    return compare(EQ, plain(left), plain(right)) == TRUE
+
+
+def _truth(value: bool) -> i64:
+    return TRUE if value else FALSE
+
+
+def _compare_strings(op: i64, left: str, right: str) -> i64:
+    if op == EQ:
+        return TRUE if left == right else FALSE
+    if op == NE:
+        return TRUE if left != right else FALSE
+    if op == LT:
+        return TRUE if left < right else FALSE
+    if op == LE:
+        return TRUE if left <= right else FALSE
+    if op == GT:
+        return TRUE if left > right else FALSE
+    return TRUE if left >= right else FALSE
+
+
+def _compare_numbers(op: i64, left: int | float, right: int | float) -> i64:
+    if isinstance(left, int) and isinstance(right, int):
+        # Nearly always: and spares compiled code the general comparison.
+        if op == EQ:
+            return TRUE if left == right else FALSE
+        if op == NE:
+            return TRUE if left != right else FALSE
+        if op == LT:
+            return TRUE if left < right else FALSE
+        if op == LE:
+            return TRUE if left <= right else FALSE
+        if op == GT:
+            return TRUE if left > right else FALSE
+        return TRUE if left >= right else FALSE
+    if op == EQ:
+        return TRUE if left == right else FALSE
+    if op == NE:
+        return TRUE if left != right else FALSE
+    if op == LT:
+        return TRUE if left < right else FALSE
+    if op == LE:
+        return TRUE if left <= right else FALSE
+    if op == GT:
+        return TRUE if left > right else FALSE
+    return TRUE if left >= right else FALSE
