@@ -10,6 +10,7 @@ from ferrymq_broker.management.entity import EntityType
 from ferrymq_broker.management.manager import Manager
 from ferrymq_broker.management.overview import Brokers, VirtualHosts
 from ferrymq_broker.management.queues import Queues
+from ferrymq_broker.management.streams import Streams
 from ferrymq_broker.nodes.service import Service
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ def install(space: AddressSpace, broker: Broker) -> Service:
     connections = Connections(broker, space)
     types: list[EntityType] = [
         Queues(space),
+        Streams(space),
         Aliases(space),
         connections,
         Sessions(connections),

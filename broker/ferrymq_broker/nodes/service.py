@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ferrymq_types.transport import Error
 
 # Responses that may wait for one link. A client that asks and does not listen gets no further.
-PENDING: Final = 1000
+PENDING: Final = 100
 _PART: Final = "::"
 _TOKEN_BYTES: Final = 18
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from ferrymq_types.messaging import (
+    Accepted,
     AmqpValue,
     ApplicationProperties,
     Properties,
@@ -106,7 +107,7 @@ class Asker:
             )
         )
         (delivery,) = self.receiver.deliveries
-        self.receiver.settle(None)
+        self.receiver.settle(Accepted())
         answer = read_answer(delivery.payload)
         assert answer.about.correlation_id == id
         return answer

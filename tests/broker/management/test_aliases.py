@@ -1,0 +1,56 @@
+"""Aliases are made, led elsewhere and deleted."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.broker.harness import Network
+from tests.broker.management.asker import Asker
+
+
+def test_an_alias_leads_to_its_address(net: Network, asker: Asker) -> None:
+    net.declare("orders-2024")
+    net.declare("orders-2025")
+    made = asker.ask("CREATE", "alias", "orders", {"address": "orders-2024"})
+    assert made.status == 201
+    assert asker.ask("CREATE", "alias", "orders", {"address": "orders-2024"}).status == 200
+    assert asker.ask("CREATE", "alias", "orders", {"address": "orders-2025"}).status == 409
+    sender = net.connect().sender("orders")
+    sender.send(b"one")
+    assert net.queue("orders-2024").message_count() == 1
+    moved = asker.ask("UPDATE", "alias", "orders", {"address": "orders-2025"})
+    assert moved.map()["address"] == "orders-2025"
+    net.connect().sender("orders").send(b"two")
+    # A link stays where it is.
+    sender.send(b"three")
+    assert net.queue("orders-2024").message_count() == 2
+    assert net.queue("orders-2025").message_count() == 1
+    assert asker.query("alias", attributeNames=["name", "address"]) == [
+        {"name": "orders", "address": "orders-2025"}
+    ]
+    assert asker.ask("DELETE", "alias", "orders").status == 204
+    assert asker.ask("DELETE", "alias", "orders").status == 404
+    assert asker.ask("UPDATE", "alias", "orders", {"address": "x"}).status == 404
+
+
+@pytest.mark.parametrize(
+    ("name", "address", "status"),
+    [
+        ("a", None, 400),
+        ("a", 5, 400),
+        ("a", "", 400),
+        ("a", "a", 400),
+        ("a", "$management", 400),
+        ("a", "other", 400),
+        ("$a", "q", 400),
+        ("q", "elsewhere", 409),
+    ],
+)
+def test_what_cannot_be_an_alias(
+    net: Network, asker: Asker, name: str, address: object, status: int
+) -> None:
+    net.declare("q")
+    net.space.aliases["other"] = "q"
+    body: dict[str, object] = {} if address is None else {"address": address}
+    assert asker.ask("CREATE", "alias", name, body).status == status
+    assert list(net.space.aliases) == ["other"]
