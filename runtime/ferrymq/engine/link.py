@@ -191,7 +191,9 @@ class Link:
         """Whether the link was there and is gone."""
         return self.state is LinkState.DETACHED and self.remote_attach is not None
 
-    def _agree_settle_modes(self, snd: SenderSettleMode, rcv: ReceiverSettleMode) -> None:
+    def agree_settle_modes(self, snd: SenderSettleMode, rcv: ReceiverSettleMode) -> None:
+        """Settle modes for the link. Before `accept`, they are what the answer says
+        (AMQP 1.0 §2.7.3); without this call it says what the peer asked for."""
         self.snd_settle_mode = snd
         self.rcv_settle_mode = rcv
         self.always_settled = snd is SenderSettleMode.SETTLED
@@ -288,7 +290,7 @@ class Link:
                 snd = self.snd_settle_mode
             else:
                 rcv = self.rcv_settle_mode
-        self._agree_settle_modes(snd, rcv)
+        self.agree_settle_modes(snd, rcv)
         self.remote_max_message_size = attach.max_message_size or 0
         if not self.is_sender and attach.initial_delivery_count is not None:
             self.delivery_count = attach.initial_delivery_count

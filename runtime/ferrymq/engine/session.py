@@ -325,7 +325,7 @@ class Session:
             )
         link.source = source
         link.target = target
-        link._agree_settle_modes(snd_settle_mode, rcv_settle_mode)
+        link.agree_settle_modes(snd_settle_mode, rcv_settle_mode)
         link.max_message_size = max_message_size
         link._send_attach(properties, None, desired_capabilities)
         self.links[key] = link
