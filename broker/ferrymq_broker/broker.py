@@ -14,15 +14,23 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 from ferrymq_broker.addresses.space import AddressSpace
+from ferrymq_broker.connections.credit import Credit
+from ferrymq_broker.connections.duplicates import SeenTagsOfLinks
 from ferrymq_broker.connections.names import LinkNames
 from ferrymq_broker.counters import Counters
-from ferrymq_broker.nodes.node import Agenda
+from ferrymq_broker.nodes.node import BOUNDLESS, Agenda
 from ferrymq_broker.timers import Timers
 
 if TYPE_CHECKING:
     from ferrymq_broker.connections.handler import ConnectionHandler
 
 DEFAULT_SPACE: Final = "default"
+# A hostname of an open that begins so names a virtual host and no host.
+VHOST: Final = "vhost:"
+
+MEMORY: Final = "memory"
+# What is taken in with all credit given is done with before the alarm ends: one part in five.
+_ABOVE_LOW_WATER: Final = 5
 
 
 @final
@@ -32,6 +40,10 @@ class Broker:
     `epoch` is what to add to the `now` of a pass (seconds of a clock that never goes back) for the
     time since the Unix epoch. `schedule` is called with a function to be called soon, by the event
     loop, in a pass of its own; `wake_at` with the `now` at which `handle_timeout` is due.
+
+    `hosts` are the virtual hosts by the hostnames that lead to them, in lower case; others lead to
+    the default one, unless `strict_hosts`. `alarms` are the reasons why producers get no credit at
+    the moment: ``memory``, ``disk``.
     """
 
     __slots__ = (
@@ -40,11 +52,18 @@ class Broker:
         "timers",
         "spaces",
         "default",
+        "hosts",
+        "strict_hosts",
         "dirty_handlers",
         "handlers",
         "link_names",
+        "seen_tags",
         "counters",
+        "credit",
         "alarms",
+        "_high_water",
+        "_low_water",
+        "_short_of_memory",
         "_congested",
         "_schedule",
         "_wake_at",
@@ -65,13 +84,20 @@ class Broker:
         self.default = AddressSpace(DEFAULT_SPACE, self.agenda, self.timers, max_nodes)
         # The virtual hosts by name.
         self.spaces: dict[str, AddressSpace] = {DEFAULT_SPACE: self.default}
+        self.hosts: dict[str, AddressSpace] = {}
+        self.strict_hosts = False
         self.dirty_handlers: list[ConnectionHandler] = []
         # Every connection, in the order they came.
         self.handlers: dict[ConnectionHandler, None] = {}
         self.link_names = LinkNames()
         self.counters = Counters()
-        # Why producers get no credit at the moment: `memory`, `disk`.
-        self.alarms: set[str] = set()
+        self.seen_tags = SeenTagsOfLinks()
+        self.credit = Credit()
+        self.alarms = self.credit.alarms
+        # Bytes of messages above which there is an alarm, and at which it ends.
+        self._high_water: i64 = BOUNDLESS
+        self._low_water: i64 = 0
+        self._short_of_memory = False
         self._congested: list[ConnectionHandler] = []
         self._schedule = schedule
         self._wake_at = wake_at
@@ -88,6 +114,47 @@ class Broker:
         for space in self.spaces.values():
             space.clear()
 
+    def space_for(self, hostname: str | None) -> AddressSpace | None:
+        """The virtual host that an open with this hostname is for (AMQP 1.0 §2.7.1).
+
+        ``vhost:NAME`` names it; a hostname leads to it, in upper or lower case. None if there is
+        none, which for a hostname takes `strict_hosts`.
+        """
+        if not hostname:
+            return self.default
+        if hostname.startswith(VHOST):
+            return self.spaces.get(hostname[len(VHOST) :])
+        space = self.hosts.get(hostname.lower())
+        if space is None and not self.strict_hosts:
+            return self.default
+        return space
+
+    # -- limits ----------------------------------------------------------------------------
+
+    def limit_credit(self, messages: i64) -> None:
+        """Promise all producers together no more than this; 0 is no limit."""
+        self.credit.budget = messages
+
+    def limit_memory(self, limit: i64, low_water: i64 = 0) -> None:
+        """Give producers no credit while there are more bytes of messages than `limit`, and until
+        there are no more than `low_water`, by default 80 % of it. 0 is no limit."""
+        if low_water == 0:
+            low_water = limit - limit // _ABOVE_LOW_WATER
+        self._high_water = BOUNDLESS if limit == 0 else limit
+        self._low_water = BOUNDLESS if limit == 0 else low_water
+        self._watch_memory()
+
+    def set_alarm(self, reason: str, on: bool) -> None:
+        """Producers get no credit while there is any alarm; consumers go on."""
+        self.credit.set_alarm(reason, on)
+
+    def _watch_memory(self) -> None:
+        held = self.agenda.held
+        short = held > self._low_water if self._short_of_memory else held > self._high_water
+        if short != self._short_of_memory:
+            self._short_of_memory = short
+            self.credit.set_alarm(MEMORY, short)
+
     # -- passes --------------------------------------------------------------------------
 
     def begin_pass(self, now: float) -> None:
@@ -100,6 +167,8 @@ class Broker:
         while True:
             if agenda.nodes:
                 agenda.run()
+            if self._short_of_memory or agenda.held > self._high_water:
+                self._watch_memory()
             handlers = self.dirty_handlers
             if not handlers:
                 break

@@ -15,6 +15,7 @@ class Counters:
         "connections_opened",
         "logins_refused",
         "links_refused",
+        "messages_dropped",
         "bytes_received",
         "bytes_sent",
     )
@@ -23,5 +24,7 @@ class Counters:
         self.connections_opened: i64 = 0
         self.logins_refused: i64 = 0
         self.links_refused: i64 = 0
+        # Settled by their senders in advance, and not taken in by their nodes.
+        self.messages_dropped: i64 = 0
         self.bytes_received: i64 = 0
         self.bytes_sent: i64 = 0

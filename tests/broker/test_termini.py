@@ -7,7 +7,6 @@ import pytest
 from ferrymq_codec.scalars import Described, Symbol
 from ferrymq_types.messaging import (
     Data,
-    DeleteOnClose,
     DeleteOnNoLinks,
     Properties,
     Rejected,
@@ -70,7 +69,7 @@ def test_what_is_not_done_does_not_come_back(net: Network) -> None:
             expiry_policy=TerminusExpiryPolicy.NEVER,
             timeout=3600,
             filter={"selector": Described(Symbol("apache.org:selector-filter:string"), "a = 1")},
-            capabilities=["queue", "topic", "shared"],
+            capabilities=["queue", "shared"],
         ),
     )
     source = receiver.remote_source
@@ -205,7 +204,7 @@ def test_the_answer_names_the_lifetime_the_node_really_has(net: Network) -> None
     assert properties is not None
     policy = properties["lifetime-policy"]
     assert isinstance(policy, Described)
-    assert typed(policy) == DeleteOnClose()
+    assert typed(policy) == DeleteOnNoLinks()
 
 
 @pytest.mark.parametrize("how", ["close", "end session", "lose"])

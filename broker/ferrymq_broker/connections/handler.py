@@ -32,33 +32,20 @@ from ferrymq.engine.events import (
     OutcomeReceived,
     ScramKeysRequested,
     SessionTerminated,
+    SettlementReceived,
     Terminated,
 )
 from ferrymq.engine.link import Link
-from ferrymq.engine.receiver import ReceiverLink
-from ferrymq.engine.sender import SenderLink
+from ferrymq.engine.session import Session
 from ferrymq.engine.settings import ConnectionSettings
-from ferrymq.errors import LocalProtocolError
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.connections.authentication import Authenticator
 from ferrymq_broker.connections.incoming import IncomingEndpoint
+from ferrymq_broker.connections.links import SessionLinks, attach_link, close_link, end_session
 from ferrymq_broker.connections.outgoing import OutgoingEndpoint
-from ferrymq_broker.connections.termini import attach_incoming, attach_outgoing, expect_unpaired
-from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.journal import log
 from ferrymq_broker.nodes.node import Node
-from ferrymq_types.transport import Error
-
-
-@final
-class SessionLinks:
-    """The endpoints of one session, by link."""
-
-    __slots__ = ("incoming", "outgoing")
-
-    def __init__(self) -> None:
-        self.incoming: dict[Link, IncomingEndpoint] = {}
-        self.outgoing: dict[Link, OutgoingEndpoint] = {}
+from ferrymq_types.transport import Error, Open
 
 
 @final
@@ -194,15 +181,12 @@ class ConnectionHandler:
     def lose_to_thief(self, link: Link) -> None:
         """The same container has attached the link on another connection (AMQP 1.0 §2.6.1)."""
         log.info("link stolen", peer=self.peer, link=link.name)
+        description = f"link {link.name!r} was attached on another connection"
         link.detach(
-            closed=False,
-            error=Error(
-                condition="amqp:link:stolen",
-                description=f"link {link.name!r} was attached on another connection",
-            ),
+            closed=False, error=Error(condition="amqp:link:stolen", description=description)
         )
         # Its client may be dead already, and may have seen the messages it held.
-        self._close_link(link, True)
+        close_link(self, link, True, False)
         self.touch()
 
     def touch(self) -> None:
@@ -257,6 +241,11 @@ class ConnectionHandler:
             else:
                 consumer.node.wake(consumer)
 
+    def session_id(self, session: Session) -> i64:
+        """The number of one of its sessions, unique in the broker."""
+        links = session.context
+        return links.id if isinstance(links, SessionLinks) else 0
+
     # -- events --------------------------------------------------------------------------
 
     def _process(self) -> None:
@@ -283,35 +272,54 @@ class ConnectionHandler:
 
     def _on_rare(self, event: Event) -> None:
         """Everything that does not happen once for every message."""
-        if isinstance(event, AttachReceived):
-            self._on_attach(event.link)
+        if isinstance(event, SettlementReceived):
+            producer = event.delivery.link.context
+            if isinstance(producer, IncomingEndpoint):
+                producer.on_settlement(event.delivery)
+        elif isinstance(event, AttachReceived):
+            attach_link(self, event.link)
         elif isinstance(event, DetachReceived):
-            self._close_link(event.link, False)
+            # What is to be gone with the link is gone before the client hears of it.
+            close_link(self, event.link, False, event.closed)
             event.link.detach(closed=event.closed)
         elif isinstance(event, LinkFailed):
             log.warning("link failed", peer=self.peer, link=event.link.name, error=str(event.error))
-            self._close_link(event.link, False)
+            close_link(self, event.link, False, False)
         elif isinstance(event, BeginReceived):
-            event.session.context = SessionLinks()
+            event.session.context = SessionLinks(self.broker.new_id())
             event.session.accept()
         elif isinstance(event, EndReceived):
             event.session.end()
         elif isinstance(event, SessionTerminated):
-            self._on_session_terminated(event)
+            end_session(self, event.session, event.error is not None)
         elif isinstance(event, AuthenticationRequested):
             self._authenticate(event)
         elif isinstance(event, ScramKeysRequested):
             keys = self.authenticator.scram_keys(event.mechanism, event.username)
             self.connection.provide_scram_keys(keys)
         elif isinstance(event, OpenReceived):
-            self.container_id = event.open.container_id
-            self.connection.open()
-            self.deadline_moved = True
-            log.info("connection opened", peer=self.peer, container=event.open.container_id)
+            self._on_open(event.open)
         elif isinstance(event, CloseReceived):
             self.connection.close()
         elif isinstance(event, Terminated):
             self._on_terminated(event)
+
+    def _on_open(self, open: Open) -> None:
+        self.container_id = open.container_id
+        space = self.broker.space_for(open.hostname)
+        self.connection.open()
+        self.deadline_moved = True
+        if space is None:
+            log.warning("no such host", peer=self.peer, hostname=open.hostname)
+            self.connection.close(
+                Error(
+                    condition="amqp:not-found",
+                    description=f"there is no virtual host for {str(open.hostname)[:200]!r}",
+                )
+            )
+            return
+        self.space = space
+        log.info("connection opened", peer=self.peer, container=open.container_id, host=space.name)
 
     def _authenticate(self, event: AuthenticationRequested) -> None:
         if self.authenticator.check(event.mechanism, event.username, event.password):
@@ -321,60 +329,6 @@ class ConnectionHandler:
             log.warning("login refused", peer=self.peer, user=event.username)
             self.connection.reject_authentication()
 
-    def _on_attach(self, link: Link) -> None:
-        links = link.session.context
-        if link.initiated or not isinstance(links, SessionLinks):
-            return
-        try:
-            try:
-                expect_unpaired(link)
-                if isinstance(link, SenderLink):
-                    outgoing = attach_outgoing(self, link)
-                    link.context = outgoing
-                    links.outgoing[link] = outgoing
-                elif isinstance(link, ReceiverLink):
-                    incoming = attach_incoming(self, link)
-                    link.context = incoming
-                    links.incoming[link] = incoming
-                self.broker.link_names.take(self, link)
-                log.debug("link attached", peer=self.peer, link=link.name, sends=link.is_sender)
-            except BrokerError as refusal:
-                log.info("link refused", peer=self.peer, link=link.name, reason=str(refusal))
-                link.refuse(Error(condition=refusal.condition, description=refusal.description))
-        except LocalProtocolError as error:
-            # The client has no handle left for our answer.
-            self._close_link(link, False)
-            link.session.end(Error(condition=error.condition, description=error.description))
-
-    def _close_link(self, link: Link, lost: bool) -> None:
-        links = link.session.context
-        if not isinstance(links, SessionLinks):
-            return
-        outgoing = links.outgoing.pop(link, None)
-        if outgoing is not None:
-            outgoing.close(lost)
-        incoming = links.incoming.pop(link, None)
-        if incoming is not None:
-            incoming.close()
-        link.context = None
-        # Whatever the client asked for, termini last as long as their links.
-        link.expire()
-        self.broker.link_names.release(self, link)
-        node = self.dynamic_nodes.pop(link, None)
-        if node is not None:
-            node.space.remove(node)
-
-    def _on_session_terminated(self, event: SessionTerminated) -> None:
-        links = event.session.context
-        if not isinstance(links, SessionLinks):
-            return
-        lost = event.error is not None
-        for link in list(links.outgoing):
-            self._close_link(link, lost)
-        for link in list(links.incoming):
-            self._close_link(link, lost)
-        event.session.context = None
-
     def _on_terminated(self, event: Terminated) -> None:
         error = event.error
         if error is None:
@@ -382,6 +336,7 @@ class ConnectionHandler:
         else:
             log.info("connection lost", peer=self.peer, reason=str(error))
         self.broker.handlers.pop(self, None)
+        self.space.party_gone(self.id)
         self.stalled = []
         self.windowed = []
         self.unsupplied = []

@@ -8,12 +8,19 @@ from mypy_extensions import i64
 
 from ferrymq.engine.delivery import IncomingDelivery
 from ferrymq.engine.receiver import ReceiverLink
-from ferrymq_broker.connections.outcomes import ACCEPTED, RELEASED
+from ferrymq_broker.connections.duplicates import WINDOW, SeenTags
+from ferrymq_broker.connections.outcomes import (
+    ACCEPTED,
+    MODIFIED_SYMBOL,
+    REJECTED_SYMBOL,
+    RELEASED,
+    RELEASED_SYMBOL,
+)
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.message import Message, admit
-from ferrymq_broker.nodes.node import Node, Producer
+from ferrymq_broker.nodes.node import BOUNDLESS, Node, Producer, Refusal
 from ferrymq_codec.errors import DecodeError
-from ferrymq_types.messaging import Rejected
+from ferrymq_types.messaging import Modified, Rejected
 from ferrymq_types.transactions import TransactionalState
 from ferrymq_types.transport import Error
 
@@ -26,75 +33,114 @@ class IncomingEndpoint(Producer):
     """The broker's end of a link whose target is a node.
 
     `node` is None for the anonymous terminus, where every message says where it goes in its
-    properties. `window` is the credit the client is kept supplied with, in messages.
+    properties. `outcomes` are those the client can be told, by their symbols, or None for all there
+    are. `window` is the credit the client is kept supplied with as long as there is room, in
+    messages. `low` is the credit at which it is due for more.
     """
 
-    __slots__ = ("link", "handler", "node", "window", "closed")
+    __slots__ = (
+        "link",
+        "handler",
+        "node",
+        "outcomes",
+        "window",
+        "low",
+        "closed",
+        "_direct",
+        "_metered",
+        "_promised",
+        "_tags",
+    )
 
     def __init__(
-        self, link: ReceiverLink, handler: ConnectionHandler, node: Node | None, window: i64
+        self,
+        link: ReceiverLink,
+        handler: ConnectionHandler,
+        node: Node | None,
+        outcomes: list[str] | None = None,
     ) -> None:
         self.link = link
         self.handler = handler
         self.node = node
-        self.window: i64 = window
+        self.outcomes = outcomes
+        self.window: i64 = 0
+        self.low: i64 = 0
         self.closed = False
+        # The node, if messages go there without any questions.
+        self._direct = node
+        # Whether the node has a bound, and how much of the node's `promised` is this link's.
+        self._metered = False
+        self._promised: i64 = 0
+        self._tags: SeenTags | None = None
+
+    def remember_tags(self, tags: SeenTags) -> None:
+        """Deliveries of this link are to count once."""
+        self._tags = tags
+        self._direct = None
+
+    # -- messages ------------------------------------------------------------------------
 
     def on_delivery(self, delivery: IncomingDelivery) -> None:
         """A message has arrived: publish it and say so."""
-        node = self.node
+        node = self._direct
         if delivery.remote_state is not None or node is None:
             self._on_unusual(delivery)
         else:
             try:
                 message = admit(delivery.payload, delivery.message_format)
             except DecodeError as error:
-                self._reject(delivery, "amqp:decode-error", str(error))
+                self._reject(delivery, "amqp:decode-error", str(error), None)
             else:
                 message.origin = self.handler.id
-                self._publish(node, message, delivery)
-        link = self.link
-        if link.credit * 2 <= self.window:
+                refusal = node.publish(message)
+                if refusal is not None:
+                    self._refuse(delivery, refusal)
+                elif not delivery.remote_settled:
+                    delivery.settle(ACCEPTED)
+            if self._metered:
+                self._promised -= 1
+                node.promised -= 1
+        if self.link.credit <= self.low:
             self.supply()
 
-    def supply(self) -> None:
-        """Give the client its full credit again, once its connection takes what we answer."""
-        handler = self.handler
-        if handler.blocked:
-            if self not in handler.unsupplied:
-                handler.unsupplied.append(self)
-        else:
-            self.link.set_credit(self.window)
-
     def _on_unusual(self, delivery: IncomingDelivery) -> None:
+        """The anonymous terminus, deliveries with a state, links whose deliveries count once."""
+        node = self.node
         if isinstance(delivery.remote_state, TransactionalState):
             self._reject(
-                delivery, "amqp:transaction:unknown-id", "no transaction has been declared"
+                delivery, "amqp:transaction:unknown-id", "no transaction has been declared", None
             )
-            return
-        try:
-            message = admit(delivery.payload, delivery.message_format)
-            node = self.node
-            if node is None:
-                node = self._route(message)
-        except DecodeError as error:
-            self._reject(delivery, "amqp:decode-error", str(error))
-        except BrokerError as error:
-            self._reject(delivery, error.condition, error.description)
+        elif self._tags is not None and self._tags.is_resent(delivery.tag):
+            if not delivery.remote_settled:
+                delivery.settle(ACCEPTED)
         else:
-            message.origin = self.handler.id
-            self._publish(node, message, delivery)
+            try:
+                message = admit(delivery.payload, delivery.message_format)
+                target = self._route(message) if node is None else node
+            except DecodeError as error:
+                self._reject(delivery, "amqp:decode-error", str(error), None)
+            except BrokerError as error:
+                self._reject(delivery, error.condition, error.description, error.info)
+            else:
+                message.origin = self.handler.id
+                self._publish(target, message, delivery)
+        if self._metered and node is not None:
+            self._promised -= 1
+            node.promised -= 1
 
     def _publish(self, node: Node, message: Message, delivery: IncomingDelivery) -> None:
         refusal = node.publish(message)
-        if refusal is None:
-            if not delivery.remote_settled:
-                delivery.settle(ACCEPTED)
-        elif refusal.released:
-            if not delivery.remote_settled:
-                delivery.settle(RELEASED)
-        else:
-            self._reject(delivery, refusal.condition, refusal.description)
+        if refusal is not None:
+            self._refuse(delivery, refusal)
+        elif not delivery.remote_settled:
+            if self._tags is not None:
+                self._tags.add(delivery.tag)
+            delivery.settle(ACCEPTED)
+
+    def on_settlement(self, delivery: IncomingDelivery) -> None:
+        """The sender has settled a delivery whose outcome it was told."""
+        if self._tags is not None and delivery.remote_settled:
+            self._tags.forget(delivery.tag)
 
     def _route(self, message: Message) -> Node:
         to = message.to()
@@ -104,26 +150,141 @@ class IncomingEndpoint(Producer):
             )
         return self.handler.space.target(to)
 
-    def _reject(self, delivery: IncomingDelivery, condition: str, description: str) -> None:
-        error = Error(condition=condition, description=description)
+    # -- refusals ------------------------------------------------------------------------
+
+    def _refuse(self, delivery: IncomingDelivery, refusal: Refusal) -> None:
+        """The node has not taken the message. A sender that settled it did not want to know."""
         if delivery.remote_settled:
-            # There is nobody to tell but the link.
-            self.evict(error)
+            self.handler.broker.counters.messages_dropped += 1
+        elif not refusal.released:
+            self._reject(delivery, refusal.condition, refusal.description, refusal.info)
+        elif self._agreed(RELEASED_SYMBOL):
+            delivery.settle(RELEASED)
+        elif self._agreed(MODIFIED_SYMBOL):
+            delivery.settle(Modified(delivery_failed=False, undeliverable_here=False))
         else:
+            self._reject(delivery, refusal.condition, refusal.description, refusal.info)
+
+    def _reject(
+        self,
+        delivery: IncomingDelivery,
+        condition: str,
+        description: str,
+        info: dict[str, object] | None,
+    ) -> None:
+        """The message is malformed, or names no place to go.
+
+        A sender that cannot be told with an outcome is told with a detach, which names the delivery
+        (Anonymous Terminus for Message Routing 1.0 §2.2.2).
+        """
+        if not delivery.remote_settled and self._agreed(REJECTED_SYMBOL):
+            error = Error(condition=condition, description=description, info=info)
             delivery.settle(Rejected(error=error))
+            return
+        details: dict[str, object] = {} if info is None else dict(info)
+        details["delivery-tag"] = delivery.tag
+        self.evict(Error(condition=condition, description=description, info=details))
+
+    def _agreed(self, outcome: str) -> bool:
+        return self.outcomes is None or outcome in self.outcomes
+
+    # -- credit --------------------------------------------------------------------------
+
+    def supply(self) -> None:
+        """Give the client its credit again, as far as there is room for what it may send.
+
+        Not while its connection does not take what we answer, nor while there is an alarm.
+        """
+        if self.closed:
+            return
+        handler = self.handler
+        credit = handler.broker.credit
+        if handler.blocked:
+            if self not in handler.unsupplied:
+                handler.unsupplied.append(self)
+            return
+        if credit.withheld:
+            credit.wait(self)
+            return
+        full = handler.credit_window
+        if self._tags is not None and full > WINDOW:
+            full = WINDOW
+        if self.window < full:
+            self.window += credit.reserve(self, full - self.window)
+            if self.window == 0:
+                return
+        node = self.node
+        room = BOUNDLESS if node is None else node.room()
+        if node is not None and (room != BOUNDLESS or self._metered):
+            self._share(node, room)
+        else:
+            self._grant(self.window)
+
+    def _grant(self, credit: i64) -> None:
+        self.low = credit >> 1
+        self.link.set_credit(credit)
+        if not self.handler.dirty:
+            self.handler.touch()
+
+    def _share(self, node: Node, room: i64) -> None:
+        """Give what is this link's of the room that is left.
+
+        Producers of a node have equal shares; one more could come at any time. A link that has
+        something left waits until it is worth a frame.
+        """
+        credit = self.link.credit
+        # Deliveries that were given up have used credit and taken no room.
+        node.promised += credit - self._promised
+        self._promised = credit
+        if room == BOUNDLESS:
+            node.promised -= credit
+            self._promised = 0
+            self._metered = False
+            self._grant(self.window)
+            return
+        self._metered = True
+        share = room // (len(node.producers) + 1)
+        if share < 1:
+            share = 1
+        if share > self.window:
+            share = self.window
+        more = share - credit
+        free = room - node.promised
+        if more > free:
+            more = free
+        if more > 0 and more >= credit:
+            node.promised += more
+            self._promised += more
+            credit += more
+            self._grant(credit)
+        if credit < self.window and self not in node.starved:
+            node.starved.append(self)
+
+    # -- the end -------------------------------------------------------------------------
 
     def evict(self, error: Error) -> None:
         """The node is going away, or the client cannot be told otherwise."""
         self.link.detach(closed=True, error=error)
         self.handler.touch()
-        self.close()
+        self.close(True)
 
-    def close(self) -> None:
-        """The link is gone. What it published stays."""
+    def close(self, closed: bool) -> None:
+        """The link is gone, for good if it is `closed`. What it published stays."""
         if self.closed:
             return
         self.closed = True
+        handler = self.handler
+        if self._tags is not None:
+            handler.broker.seen_tags.leave(handler, self.link, closed)
         node = self.node
-        if node is not None and self in node.producers:
-            node.producers.remove(self)
-            node.link_closed()
+        if node is not None:
+            node.promised -= self._promised
+            self._promised = 0
+            if self in node.starved:
+                node.starved.remove(self)
+            if self in node.producers:
+                node.producers.remove(self)
+                if not node.deleted:
+                    node.relieve()
+                node.link_closed()
+        handler.broker.credit.leave(self, self.window)

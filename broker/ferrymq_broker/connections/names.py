@@ -3,7 +3,7 @@
 A name stands for one link in each direction between two containers, whatever connections they
 have. The engine sees to that within a connection; this registry sees to it across connections.
 Containers of different users are different, whatever they call themselves: nobody takes over
-another user's link by guessing a name.
+another user's link by guessing a name. Virtual hosts have nothing in common, their names neither.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from ferrymq.engine.link import Link
 if TYPE_CHECKING:
     from ferrymq_broker.connections.handler import ConnectionHandler
 
-# User, container-id, name of the link, whether the broker is its sender.
-Key = tuple[str | None, str, str, bool]
+# Virtual host, user, container-id, name of the link, whether the broker is its sender.
+Key = tuple[str, str | None, str, str, bool]
 
 
 @final
@@ -48,4 +48,4 @@ class LinkNames:
 
 
 def _key(handler: ConnectionHandler, link: Link) -> Key:
-    return (handler.user, handler.container_id, link.name, link.is_sender)
+    return (handler.space.name, handler.user, handler.container_id, link.name, link.is_sender)

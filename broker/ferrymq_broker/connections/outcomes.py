@@ -19,11 +19,16 @@ REJECTED: Final = Rejected()
 # A delivery that was lost with its connection.
 FAILED: Final = Modified(delivery_failed=True)
 
+ACCEPTED_SYMBOL: Final = "amqp:accepted:list"
+REJECTED_SYMBOL: Final = "amqp:rejected:list"
+RELEASED_SYMBOL: Final = "amqp:released:list"
+MODIFIED_SYMBOL: Final = "amqp:modified:list"
+
 SUPPORTED_OUTCOMES: Final = (
-    "amqp:accepted:list",
-    "amqp:rejected:list",
-    "amqp:released:list",
-    "amqp:modified:list",
+    ACCEPTED_SYMBOL,
+    REJECTED_SYMBOL,
+    RELEASED_SYMBOL,
+    MODIFIED_SYMBOL,
 )
 
 
@@ -35,13 +40,13 @@ def is_terminal(state: DeliveryState | None) -> bool:
 def symbol(state: DeliveryState | None) -> str:
     """The symbol of an outcome as sources list it; empty for what is none."""
     if isinstance(state, Accepted):
-        return "amqp:accepted:list"
+        return ACCEPTED_SYMBOL
     if isinstance(state, Rejected):
-        return "amqp:rejected:list"
+        return REJECTED_SYMBOL
     if isinstance(state, Released):
-        return "amqp:released:list"
+        return RELEASED_SYMBOL
     if isinstance(state, Modified):
-        return "amqp:modified:list"
+        return MODIFIED_SYMBOL
     return ""
 
 

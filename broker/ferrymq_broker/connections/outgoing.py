@@ -131,15 +131,15 @@ class OutgoingEndpoint(Consumer):
             return
         entry = delivery.context
         state = delivery.remote_state
+        if self.outcomes is not None and is_terminal(state) and symbol(state) not in self.outcomes:
+            self._refuse("amqp:not-allowed", f"{symbol(state)} is no agreed outcome")
+            return
         if entry is None:
             # A browser's: whatever it thinks of the message changes nothing.
             if not delivery.remote_settled and is_terminal(state):
                 self._settle(delivery)
             return
         assert isinstance(entry, Entry)
-        if self.outcomes is not None and is_terminal(state) and symbol(state) not in self.outcomes:
-            self._refuse("amqp:not-allowed", f"{symbol(state)} is no agreed outcome")
-            return
         if isinstance(state, TransactionalState):
             self._refuse("amqp:transaction:unknown-id", "no transaction has been declared")
             return
@@ -162,17 +162,23 @@ class OutgoingEndpoint(Consumer):
         """The queue is going away."""
         self.link.detach(closed=True, error=error)
         self.handler.touch()
-        self.close(False)
+        self.close(False, True)
 
     def _refuse(self, condition: str, description: str) -> None:
-        """The client states what it may not: the link ends, and what it held goes back."""
-        self.evict(Error(condition=condition, description=description))
+        """The client states what it may not: the link ends, and what it held goes back.
 
-    def close(self, lost: bool) -> None:
+        A terminus that outlives its link outlives this as well.
+        """
+        self.link.detach(closed=False, error=Error(condition=condition, description=description))
+        self.handler.touch()
+        self.close(False, False)
+
+    def close(self, lost: bool, closed: bool) -> None:
         """The link is gone: settle what it held by the default outcome (AMQP 1.0 §3.5.3).
 
         Without one, messages return to the queue; if the link was `lost` with its connection, the
-        client may have seen them, which counts as a failed delivery.
+        client may have seen them, which counts as a failed delivery. `closed` is whether the link
+        is gone for good, its terminus with it.
         """
         if self.closed:
             return
@@ -186,5 +192,5 @@ class OutgoingEndpoint(Consumer):
             apply_outcome(node, self, entry, outcome)
             entry = self.first_held()
         node.unsubscribe(self)
-        self.asked.close_source(self.terms, not lost)
+        self.asked.close_source(self.terms, closed)
         self.asked.link_closed()

@@ -1,41 +1,55 @@
 """Attach: which node a link is for, on what terms, and what the answer says (AMQP 1.0 §3.5).
 
-A broker must not lie: the source and target in the answer are what the link really gets. Addresses
-come back verbatim; filters, durability and capabilities that are not honoured do not.
+A broker must not lie. What the client asks for becomes terms, the node fills in what it grants, and
+the answer is made of that alone. Addresses come back verbatim; filters, durability, capabilities
+and properties that are not honoured do not come back.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ferrymq.engine.link import Link
-from ferrymq.engine.pairing import is_paired
+from ferrymq.engine.pairing import PAIRED, is_paired
 from ferrymq.engine.receiver import ReceiverLink
 from ferrymq.engine.sender import SenderLink
+from ferrymq_broker.connections.delivery_mode import EXACTLY_ONCE, agree
 from ferrymq_broker.connections.incoming import IncomingEndpoint
-from ferrymq_broker.connections.outcomes import SUPPORTED_OUTCOMES, is_terminal
+from ferrymq_broker.connections.kinds import add_missing, check_kind
+from ferrymq_broker.connections.lifetimes import (
+    create_dynamic,
+    node_properties,
+    withdraw_creation,
+)
+from ferrymq_broker.connections.outcomes import ACCEPTED_SYMBOL, SUPPORTED_OUTCOMES, is_terminal
 from ferrymq_broker.connections.outgoing import OutgoingEndpoint
 from ferrymq_broker.connections.terms import check_source, check_target
+from ferrymq_broker.connections.wishes import (
+    EXCLUSIVE,
+    EXCLUSIVE_CAPABILITIES,
+    demands_filters,
+    is_exclusive,
+    priority_name,
+    priority_of,
+)
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.filters.filter_set import FilterSet
-from ferrymq_broker.nodes.node import Node
-from ferrymq_broker.nodes.policy import QueuePolicy
-from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.nodes.terms import Party, SourceTerms, TargetTerms
-from ferrymq_types.messaging import DeleteOnClose, Source, Target, TerminusExpiryPolicy
+from ferrymq_types.messaging import (
+    Source,
+    Target,
+    TerminusDurability,
+    TerminusExpiryPolicy,
+)
 
 if TYPE_CHECKING:
+    from ferrymq.engine.link import Link
     from ferrymq_broker.connections.handler import ConnectionHandler
+    from ferrymq_broker.nodes.node import Node
+    from ferrymq_types.transport import Attach
+    from ferrymq_types.unions import Outcome
 
 
-def expect_unpaired(link: Link) -> None:
-    """Raise `BrokerError` if the link asks to be half of a pair: no node answers requests.
-
-    Nodes store and forward; none makes responses of its own (Link Pairing 1.0 §2.1.1, §2.2.1).
-    """
-    attach = link.remote_attach
-    if attach is not None and is_paired(attach.properties):
-        raise BrokerError("amqp:not-implemented", "no node here supports link pairing")
+# -- links on which the broker sends -----------------------------------------------------------
 
 
 def attach_outgoing(handler: ConnectionHandler, link: SenderLink) -> OutgoingEndpoint:
@@ -45,33 +59,121 @@ def attach_outgoing(handler: ConnectionHandler, link: SenderLink) -> OutgoingEnd
     if attach is None or asked is None:
         raise BrokerError("amqp:invalid-field", "attach of a receiver without a source")
     check_source(asked)
-    copies = asked.distribution_mode == "copy"
-    if not copies and asked.distribution_mode not in (None, "move"):
+    node, part = _source_node(handler, link, asked)
+    try:
+        terms = _source_terms(handler, link, attach, asked, part)
+        fitting = check_kind(node, terms.capabilities)
+        outcome = asked.default_outcome if is_terminal(asked.default_outcome) else None
+        agree(link, terms.properties, outcome, terms.granted_properties)
+        # Who had the link before must have let go of what this one is to have.
+        handler.broker.link_names.take(handler, link)
+        source_node = node.open_source(terms)
+    except BrokerError:
+        withdraw_creation(handler, link)
+        raise
+    try:
+        _expect_granted(node, terms)
+        add_missing(terms.granted_capabilities, fitting)
+        _accept_outgoing(handler, link, attach, asked, node, terms, outcome)
+    except BaseException:
+        node.close_source(terms, False)
+        withdraw_creation(handler, link)
+        raise
+    agreed = asked.outcomes or None
+    endpoint = OutgoingEndpoint(link, handler, node, source_node, terms, outcome, agreed)
+    node.link_opened()
+    source_node.subscribe(endpoint)
+    return endpoint
+
+
+def _source_node(handler: ConnectionHandler, link: SenderLink, asked: Source) -> tuple[Node, str]:
+    capabilities = asked.capabilities or []
+    if asked.dynamic:
+        return create_dynamic(handler, link, asked.dynamic_node_properties, capabilities), ""
+    if asked.address is None:
+        raise BrokerError("amqp:invalid-field", "the source has no address and is not dynamic")
+    return handler.space.resolve(asked.address, capabilities)
+
+
+def _source_terms(
+    handler: ConnectionHandler, link: SenderLink, attach: Attach, asked: Source, part: str
+) -> SourceTerms:
+    properties = {} if attach.properties is None else dict(attach.properties)
+    filters = FilterSet()
+    for name, filter in (asked.filter or {}).items():
+        if filter is not None:
+            filters.refused.append(name)
+    terms = SourceTerms(party_of(handler, link), link.name, part, filters)
+    terms.distribution_mode = asked.distribution_mode
+    terms.durable = asked.durable.value
+    terms.expiry_policy = asked.expiry_policy.value
+    terms.timeout = asked.timeout
+    terms.capabilities = list(asked.capabilities or [])
+    terms.properties = properties
+    terms.priority = priority_of(properties)
+    terms.exclusive = is_exclusive(properties, terms.capabilities)
+    terms.paired = is_paired(properties)
+    target = attach.target
+    if isinstance(target, Target):
+        terms.target_address = target.address
+    return terms
+
+
+def _expect_granted(node: Node, terms: SourceTerms) -> None:
+    """Raise `BrokerError` if a condition of the client's has not been granted.
+
+    A filter is one only if the client says so: otherwise the answer shows which are in place, and
+    the client decides (AMQP 1.0 §3.5.3).
+    """
+    asked = terms.distribution_mode
+    if asked is not None and asked != terms.granted_mode:
         raise BrokerError(
             "amqp:not-implemented",
-            f"distribution mode {asked.distribution_mode!r}; there are move and copy",
+            f"{node.address[:200]!r} distributes by {terms.granted_mode}, not by {asked[:100]}",
         )
-    part = ""
-    node: Node
-    if asked.dynamic:
-        node = handler.space.create_dynamic(QueuePolicy())
-        handler.dynamic_nodes[link] = node
-    elif asked.address is None:
-        raise BrokerError("amqp:invalid-field", "the source has no address and is not dynamic")
-    else:
-        node, part = handler.space.resolve(asked.address)
-    party = Party(handler.id, 0, handler.container_id, handler.user, handler.peer)
-    terms = SourceTerms(party, link.name, part, FilterSet())
-    terms.distribution_mode = asked.distribution_mode
-    terms.capabilities = list(asked.capabilities or [])
-    source_node = node.open_source(terms)
-    default_outcome = asked.default_outcome if is_terminal(asked.default_outcome) else None
+    if terms.filters.refused and demands_filters(terms.properties):
+        names = ", ".join(repr(name[:100]) for name in terms.filters.refused)
+        raise BrokerError(
+            "amqp:not-implemented", f"{node.address[:200]!r} cannot filter by {names}"
+        )
+    if terms.exclusive and not terms.granted_exclusive:
+        raise BrokerError(
+            "amqp:not-implemented", f"nobody can have {node.address[:200]!r} to himself"
+        )
+    _expect_pair(node, terms.paired, terms.granted_properties)
+
+
+def _accept_outgoing(
+    handler: ConnectionHandler,
+    link: SenderLink,
+    attach: Attach,
+    asked: Source,
+    node: Node,
+    terms: SourceTerms,
+    default_outcome: Outcome | None,
+) -> None:
+    granted = terms.granted_properties
+    if terms.granted_exclusive:
+        if EXCLUSIVE in terms.properties:
+            granted[EXCLUSIVE] = True
+        add_missing(
+            terms.granted_capabilities,
+            [name for name in terms.capabilities if name in EXCLUSIVE_CAPABILITIES],
+        )
+    name = priority_name(terms.properties)
+    if name and terms.granted_priority == terms.priority:
+        granted[name] = terms.properties[name]
     source = Source(
         address=node.address if asked.dynamic else asked.address,
-        expiry_policy=TerminusExpiryPolicy.LINK_DETACH,
+        durable=TerminusDurability(terms.granted_durable),
+        expiry_policy=TerminusExpiryPolicy(terms.granted_expiry_policy),
+        timeout=terms.granted_timeout,
         dynamic=asked.dynamic,
-        dynamic_node_properties=_lifetime() if asked.dynamic else None,
+        dynamic_node_properties=(
+            node_properties(node, asked.dynamic_node_properties) if asked.dynamic else None
+        ),
         distribution_mode=terms.granted_mode,
+        filter=terms.filters.granted or None,
         default_outcome=default_outcome,
         outcomes=asked.outcomes or list(SUPPORTED_OUTCOMES),
         capabilities=terms.granted_capabilities or None,
@@ -80,12 +182,15 @@ def attach_outgoing(handler: ConnectionHandler, link: SenderLink) -> OutgoingEnd
     if target is None:
         # Clients look for a target in the answer even if they sent none.
         target = Target(address=link.name)
-    link.accept(source=source, target=target, max_message_size=handler.max_message_size)
-    agreed = asked.outcomes or None
-    endpoint = OutgoingEndpoint(link, handler, node, source_node, terms, default_outcome, agreed)
-    node.link_opened()
-    source_node.subscribe(endpoint)
-    return endpoint
+    link.accept(
+        source=source,
+        target=target,
+        properties=granted or None,
+        max_message_size=handler.max_message_size,
+    )
+
+
+# -- links on which the broker receives --------------------------------------------------------
 
 
 def attach_incoming(handler: ConnectionHandler, link: ReceiverLink) -> IncomingEndpoint:
@@ -97,41 +202,108 @@ def attach_incoming(handler: ConnectionHandler, link: ReceiverLink) -> IncomingE
     if not isinstance(asked, Target):
         raise BrokerError("amqp:not-implemented", "there is no transaction coordinator")
     check_target(asked)
-    node: Node | None = None
+    outcomes = _usable_outcomes(attach.source)
+    properties = {} if attach.properties is None else dict(attach.properties)
+    node, part = _target_node(handler, link, asked)
+    terms = TargetTerms(party_of(handler, link), link.name, part)
+    terms.capabilities = list(asked.capabilities or [])
+    terms.properties = properties
+    terms.paired = is_paired(properties)
+    if attach.source is not None:
+        terms.source_address = attach.source.address
+    try:
+        fitting = [] if node is None else check_kind(node, terms.capabilities)
+        mode = agree(link, properties, None, terms.granted_properties)
+        target_node = None if node is None else node.open_target(terms)
+        _expect_pair(node, terms.paired, terms.granted_properties)
+        add_missing(terms.granted_capabilities, fitting)
+        _accept_incoming(handler, link, attach, asked, node, terms)
+    except BaseException:
+        withdraw_creation(handler, link)
+        raise
+    handler.broker.link_names.take(handler, link)
+    endpoint = IncomingEndpoint(link, handler, target_node, outcomes)
+    if mode == EXACTLY_ONCE:
+        endpoint.remember_tags(handler.broker.seen_tags.open(handler, link, attach.unsettled))
+    if target_node is not None:
+        target_node.producers.append(endpoint)
+        target_node.link_opened()
+    endpoint.supply()
+    return endpoint
+
+
+def _target_node(
+    handler: ConnectionHandler, link: ReceiverLink, asked: Target
+) -> tuple[Node | None, str]:
+    capabilities = asked.capabilities or []
     if asked.dynamic:
-        node = handler.space.create_dynamic(QueuePolicy())
-        handler.dynamic_nodes[link] = node
-    elif asked.address is not None:
-        node, part = handler.space.resolve(asked.address)
-        party = Party(handler.id, 0, handler.container_id, handler.user, handler.peer)
-        node = node.open_target(TargetTerms(party, link.name, part))
-    # Without an address each message names its own (Anonymous Terminus for Message Routing 1.0).
+        return create_dynamic(handler, link, asked.dynamic_node_properties, capabilities), ""
+    if asked.address is None:
+        # Each message names its own (Anonymous Terminus for Message Routing 1.0).
+        return None, ""
+    return handler.space.resolve(asked.address, capabilities)
+
+
+def _usable_outcomes(source: Source | None) -> list[str] | None:
+    """The outcomes the broker may state, None for all. Raises `BrokerError`."""
+    outcomes = None if source is None else source.outcomes
+    if not outcomes:
+        return None
+    if ACCEPTED_SYMBOL not in outcomes:
+        raise BrokerError(
+            "amqp:not-implemented",
+            f"the outcomes of the source leave out {ACCEPTED_SYMBOL}: "
+            f"the broker could not say that it has taken a message",
+        )
+    return outcomes
+
+
+def _accept_incoming(
+    handler: ConnectionHandler,
+    link: ReceiverLink,
+    attach: Attach,
+    asked: Target,
+    node: Node | None,
+    terms: TargetTerms,
+) -> None:
+    dynamic = node if asked.dynamic else None
     target = Target(
-        address=node.address if asked.dynamic and node is not None else asked.address,
+        address=asked.address if dynamic is None else dynamic.address,
         expiry_policy=TerminusExpiryPolicy.LINK_DETACH,
         dynamic=asked.dynamic,
-        dynamic_node_properties=_lifetime() if asked.dynamic else None,
-        capabilities=_capabilities(asked.capabilities, node),
+        dynamic_node_properties=(
+            None if dynamic is None else node_properties(dynamic, asked.dynamic_node_properties)
+        ),
+        capabilities=terms.granted_capabilities or None,
     )
     source = attach.source
     if source is None:
         source = Source(address=link.name, outcomes=list(SUPPORTED_OUTCOMES))
-    link.accept(source=source, target=target, max_message_size=handler.max_message_size)
-    endpoint = IncomingEndpoint(link, handler, node, handler.credit_window)
-    if node is not None:
-        node.producers.append(endpoint)
-        node.link_opened()
-    link.set_credit(handler.credit_window)
-    return endpoint
+    link.accept(
+        source=source,
+        target=target,
+        properties=terms.granted_properties or None,
+        max_message_size=handler.max_message_size,
+    )
 
 
-def _capabilities(asked: list[str] | None, node: Node | None) -> list[str] | None:
-    """Of the capabilities asked for, those the node has: only what it is, so far."""
-    if asked is not None and "queue" in asked and isinstance(node, Queue):
-        return ["queue"]
-    return None
+# -- both --------------------------------------------------------------------------------------
 
 
-def _lifetime() -> dict[str, object]:
-    """What every dynamic node does, whatever was asked for (AMQP 1.0 §3.5.9–10)."""
-    return {"lifetime-policy": DeleteOnClose()}
+def party_of(handler: ConnectionHandler, link: Link) -> Party:
+    """Who is at the other end of the link."""
+    return Party(
+        handler.id,
+        handler.session_id(link.session),
+        handler.container_id,
+        handler.user,
+        handler.peer,
+    )
+
+
+def _expect_pair(node: Node | None, paired: bool, granted: dict[str, object]) -> None:
+    """Raise `BrokerError` if the link is to be half of a pair and the node makes no responses
+    (Link Pairing 1.0 §2.2.1)."""
+    if paired and granted.get(PAIRED) is not True:
+        name = "the anonymous terminus" if node is None else repr(node.address[:200])
+        raise BrokerError("amqp:not-implemented", f"{name} does not support link pairing")

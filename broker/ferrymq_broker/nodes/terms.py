@@ -66,6 +66,8 @@ class SourceTerms:
         "granted_durable",
         "granted_expiry_policy",
         "granted_timeout",
+        "granted_priority",
+        "granted_exclusive",
         "granted_capabilities",
         "granted_properties",
     )
@@ -90,6 +92,8 @@ class SourceTerms:
         self.granted_durable: i64 = 0
         self.granted_expiry_policy = "link-detach"
         self.granted_timeout: i64 = 0
+        self.granted_priority: i64 = 0
+        self.granted_exclusive = False
         self.granted_capabilities: list[str] = []
         self.granted_properties: dict[str, object] = {}
 

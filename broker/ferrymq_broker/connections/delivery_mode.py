@@ -1,0 +1,106 @@
+"""Delivery modes as link properties: how often a message may arrive.
+
+``delivery-mode`` is a condition: what cannot be kept is refused. ``opt-delivery-mode`` is a wish:
+what cannot be kept is left out of the answer. The values are ``at-most-once``, ``at-least-once``
+and ``exactly-once``. The answer names what is in force, and the settle modes follow from it.
+
+| mode | the client publishes | the client consumes |
+|---|---|---|
+| at-most-once | pre-settled, or as it likes | everything is sent settled |
+| at-least-once | unsettled; the broker settles at once | nothing is sent settled |
+| exactly-once | unsettled; resent deliveries are known by their tags | not kept |
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ferrymq_broker.errors import BrokerError
+from ferrymq_codec.scalars import Symbol
+from ferrymq_types.messaging import Accepted
+from ferrymq_types.transport import ReceiverSettleMode, SenderSettleMode
+
+if TYPE_CHECKING:
+    from ferrymq.engine.link import Link
+    from ferrymq_types.unions import Outcome
+
+REQUIRED: Final = "delivery-mode"
+OPTIONAL: Final = "opt-delivery-mode"
+
+AT_MOST_ONCE: Final = "at-most-once"
+AT_LEAST_ONCE: Final = "at-least-once"
+EXACTLY_ONCE: Final = "exactly-once"
+_MODES: Final = (AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE)
+
+
+def agree(
+    link: Link,
+    properties: dict[str, object],
+    default_outcome: Outcome | None,
+    granted: dict[str, object],
+) -> str:
+    """The delivery mode that is in force on a link, empty if none was asked for or kept.
+
+    To be called before the link is accepted, whose settle modes it decides on; `granted` are the
+    properties of the answer. Raises `BrokerError` if a condition cannot be met.
+    """
+    required = properties.get(REQUIRED)
+    optional = properties.get(OPTIONAL)
+    mode = ""
+    if isinstance(required, str) and required in _MODES:
+        problem = _problem(link, required, default_outcome)
+        if problem:
+            raise BrokerError("amqp:not-implemented", f"delivery-mode {required}: {problem}")
+        mode = required
+        granted[REQUIRED] = Symbol(required)
+    elif required is not None:
+        raise BrokerError("amqp:invalid-field", f"the delivery-mode is none of {', '.join(_MODES)}")
+    if (
+        isinstance(optional, str)
+        and optional in _MODES
+        and mode in ("", optional, _beneath(optional))
+        and not _problem(link, optional, default_outcome)
+    ):
+        mode = optional
+        granted[OPTIONAL] = Symbol(optional)
+    _settle_by(link, mode)
+    return mode
+
+
+def _beneath(mode: str) -> str:
+    """The weaker mode that is kept where this one is: exactly once is at least once."""
+    return AT_LEAST_ONCE if mode == EXACTLY_ONCE else mode
+
+
+def _problem(link: Link, mode: str, default_outcome: Outcome | None) -> str:
+    """Why the mode cannot be kept on the link; empty if it can."""
+    snd = link.snd_settle_mode
+    if not link.is_sender:
+        if mode == AT_MOST_ONCE:
+            if snd is SenderSettleMode.UNSETTLED:
+                return "the link's sender-settle-mode is unsettled"
+        elif snd is SenderSettleMode.SETTLED:
+            return "the link's sender-settle-mode is settled"
+        return ""
+    if mode == EXACTLY_ONCE:
+        return "there is no terminus that would outlive a lost link with its deliveries"
+    if mode == AT_LEAST_ONCE:
+        return "the sender-settle-mode asked for is settled" if link.always_settled else ""
+    if snd is SenderSettleMode.UNSETTLED:
+        return "the sender-settle-mode asked for is unsettled"
+    if default_outcome is not None and not isinstance(default_outcome, Accepted):
+        return "what is sent settled is accepted, and the default-outcome is another"
+    return ""
+
+
+def _settle_by(link: Link, mode: str) -> None:
+    snd = link.snd_settle_mode
+    rcv = link.rcv_settle_mode
+    if link.is_sender:
+        if mode == AT_MOST_ONCE:
+            link.agree_settle_modes(SenderSettleMode.SETTLED, rcv)
+        elif mode == AT_LEAST_ONCE:
+            link.agree_settle_modes(SenderSettleMode.UNSETTLED, rcv)
+    elif mode == AT_LEAST_ONCE:
+        # The broker does not ask the client to confirm an outcome.
+        link.agree_settle_modes(snd, ReceiverSettleMode.FIRST)

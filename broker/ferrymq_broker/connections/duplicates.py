@@ -1,0 +1,119 @@
+"""Tags of messages taken in, for links whose deliveries are to count once.
+
+A client that loses its link does not know which of its last deliveries have arrived, and sends them
+again, with the same tags, over a link of the same name. Those are told here.
+
+What is promised: as long as the broker runs, a delivery that was accepted on an earlier attachment
+of the link, and may be unknown to its sender to have been, is accepted once more and dropped. A tag
+is compared with earlier attachments alone: on one attachment the client has seen every outcome
+before the tag may come again. An attach with an unsettled map says which tags may come; without one
+any of the last `WINDOW` may. Nothing of this outlives the process.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+if TYPE_CHECKING:
+    from ferrymq.engine.link import Link
+    from ferrymq_broker.connections.handler import ConnectionHandler
+
+# Tags remembered for each link. The credit of such a link is never larger: a client that was given
+# credit after a message has been sent the outcome of that message before.
+WINDOW: Final = 1024
+# Links that are remembered while they are not attached; the longest absent is forgotten first.
+ABSENT: Final = 1024
+
+
+@final
+class SeenTags:
+    """The tags of one link: `earlier` are of attachments before, `current` of this one."""
+
+    __slots__ = ("earlier", "current", "attached")
+
+    def __init__(self) -> None:
+        self.earlier: dict[bytes, None] = {}
+        self.current: dict[bytes, None] = {}
+        self.attached = True
+
+    def is_resent(self, tag: bytes) -> bool:
+        """Whether the delivery was accepted before the link was lost; told once."""
+        if tag in self.earlier:
+            del self.earlier[tag]
+            # The outcome may get lost once more.
+            self.add(tag)
+            return True
+        return False
+
+    def add(self, tag: bytes) -> None:
+        """The delivery has been accepted."""
+        current = self.current
+        current[tag] = None
+        if len(current) > WINDOW:
+            del current[next(iter(current))]
+
+    def forget(self, tag: bytes) -> None:
+        """The sender knows the outcome."""
+        self.current.pop(tag, None)
+
+    def reattach(self, unsettled: dict[object, object] | None) -> None:
+        """The link is attached again by a sender that has these unsettled, None if it says
+        nothing."""
+        earlier = self.earlier
+        earlier.update(self.current)
+        if unsettled is not None:
+            earlier = {tag: None for tag in earlier if tag in unsettled}
+        while len(earlier) > WINDOW:
+            del earlier[next(iter(earlier))]
+        self.earlier = earlier
+        self.current = {}
+        self.attached = True
+
+
+# Virtual host, user, container-id, name of the link.
+Key = tuple[str, str | None, str, str]
+
+
+@final
+class SeenTagsOfLinks:
+    """The tags of every link that wants its deliveries to count once."""
+
+    __slots__ = ("_links",)
+
+    def __init__(self) -> None:
+        # In the order in which they were detached last.
+        self._links: dict[Key, SeenTags] = {}
+
+    def __len__(self) -> int:
+        return len(self._links)
+
+    def open(
+        self, handler: ConnectionHandler, link: Link, unsettled: dict[object, object] | None
+    ) -> SeenTags:
+        """The tags of a link that is being attached."""
+        key = _key(handler, link)
+        seen = self._links.get(key)
+        if seen is None:
+            seen = SeenTags()
+            self._links[key] = seen
+        else:
+            seen.reattach(unsettled)
+        return seen
+
+    def leave(self, handler: ConnectionHandler, link: Link, closed: bool) -> None:
+        """The link is `closed`, and never comes back, or only detached or lost."""
+        key = _key(handler, link)
+        seen = self._links.pop(key, None)
+        if seen is None or closed:
+            return
+        seen.attached = False
+        self._links[key] = seen
+        if len(self._links) > ABSENT:
+            for other, tags in self._links.items():
+                if not tags.attached:
+                    del self._links[other]
+                    return
+
+
+def _key(handler: ConnectionHandler, link: Link) -> Key:
+    return (handler.space.name, handler.user, handler.container_id, link.name)

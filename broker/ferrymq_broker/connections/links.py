@@ -1,0 +1,99 @@
+"""The links of a connection: how they come and how they go."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from mypy_extensions import i64
+
+from ferrymq.engine.receiver import ReceiverLink
+from ferrymq.engine.sender import SenderLink
+from ferrymq.errors import LocalProtocolError
+from ferrymq_broker.connections.lifetimes import end_creation
+from ferrymq_broker.connections.termini import attach_incoming, attach_outgoing
+from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.journal import log
+from ferrymq_types.transport import Error
+
+if TYPE_CHECKING:
+    from ferrymq.engine.link import Link
+    from ferrymq.engine.session import Session
+    from ferrymq_broker.connections.handler import ConnectionHandler
+    from ferrymq_broker.connections.incoming import IncomingEndpoint
+    from ferrymq_broker.connections.outgoing import OutgoingEndpoint
+
+
+@final
+class SessionLinks:
+    """The endpoints of one session, by link. `id` is unique in the broker."""
+
+    __slots__ = ("id", "incoming", "outgoing")
+
+    def __init__(self, id: i64) -> None:
+        self.id: i64 = id
+        self.incoming: dict[Link, IncomingEndpoint] = {}
+        self.outgoing: dict[Link, OutgoingEndpoint] = {}
+
+
+def attach_link(handler: ConnectionHandler, link: Link) -> None:
+    """The client has attached a link: accept or refuse it."""
+    links = link.session.context
+    if link.initiated or not isinstance(links, SessionLinks):
+        return
+    try:
+        try:
+            if isinstance(link, SenderLink):
+                outgoing = attach_outgoing(handler, link)
+                link.context = outgoing
+                links.outgoing[link] = outgoing
+            elif isinstance(link, ReceiverLink):
+                incoming = attach_incoming(handler, link)
+                link.context = incoming
+                links.incoming[link] = incoming
+            log.debug("link attached", peer=handler.peer, link=link.name, sends=link.is_sender)
+        except BrokerError as refusal:
+            handler.broker.link_names.release(handler, link)
+            handler.broker.counters.links_refused += 1
+            log.info("link refused", peer=handler.peer, link=link.name, reason=str(refusal))
+            link.refuse(
+                Error(
+                    condition=refusal.condition,
+                    description=refusal.description,
+                    info=refusal.info,
+                )
+            )
+    except LocalProtocolError as error:
+        # The client has no handle left for our answer.
+        close_link(handler, link, False, False)
+        link.session.end(Error(condition=error.condition, description=error.description))
+
+
+def close_link(handler: ConnectionHandler, link: Link, lost: bool, closed: bool) -> None:
+    """The link is gone: `lost` with its connection, or `closed` for good, or only detached."""
+    links = link.session.context
+    if not isinstance(links, SessionLinks):
+        return
+    outgoing = links.outgoing.pop(link, None)
+    if outgoing is not None:
+        outgoing.close(lost, closed)
+    incoming = links.incoming.pop(link, None)
+    if incoming is not None:
+        incoming.close(closed)
+    link.context = None
+    # Subscriptions outlive their links, the state of their deliveries does not.
+    link.expire()
+    handler.broker.link_names.release(handler, link)
+    end_creation(handler, link)
+
+
+def end_session(handler: ConnectionHandler, session: Session, lost: bool) -> None:
+    """The session is gone with all of its links, with or without its connection."""
+    links = session.context
+    if not isinstance(links, SessionLinks):
+        return
+    for link in list(links.outgoing):
+        close_link(handler, link, lost, False)
+    for link in list(links.incoming):
+        close_link(handler, link, lost, False)
+    session.context = None
+    handler.space.party_gone(links.id)

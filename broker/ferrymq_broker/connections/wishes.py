@@ -1,0 +1,64 @@
+"""What the properties and capabilities of an attach ask of a source, beyond its own fields."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from mypy_extensions import i64
+
+from ferrymq_broker.errors import BrokerError
+
+# The names clients have for the priority of a consumer.
+PRIORITIES: Final = ("priority", "rabbitmq:priority", "x-priority", "consumer-priority")
+EXCLUSIVE: Final = "exclusive"
+EXCLUSIVE_CAPABILITIES: Final = ("exclusive", "exclusive-consumer")
+# A filter that cannot be kept is to cost the link.
+REQUIRE_FILTERS: Final = "ferrymq:require-filters"
+
+_LOWEST: Final = -(2**31)
+_HIGHEST: Final = 2**31 - 1
+
+
+def priority_name(properties: dict[str, object]) -> str:
+    """Under which name the properties state a priority; empty if they do not."""
+    for name in PRIORITIES:
+        if name in properties:
+            return name
+    return ""
+
+
+def priority_of(properties: dict[str, object]) -> i64:
+    """The priority among consumers that is asked for: higher goes first, 0 is usual.
+
+    Raises `BrokerError` for a value that is no 32-bit number.
+    """
+    name = priority_name(properties)
+    if not name:
+        return 0
+    value = properties[name]
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise BrokerError("amqp:invalid-field", f"the link property {name!r} is not a number")
+    if not _LOWEST <= value <= _HIGHEST:
+        raise BrokerError(
+            "amqp:invalid-field", f"the link property {name!r} is {value}, beyond 32 bits"
+        )
+    return value
+
+
+def is_exclusive(properties: dict[str, object], capabilities: Sequence[str]) -> bool:
+    """Whether the link is to be the only one to consume. Raises `BrokerError`."""
+    value = properties.get(EXCLUSIVE, False)
+    if not isinstance(value, bool):
+        raise BrokerError("amqp:invalid-field", "the link property 'exclusive' is not a boolean")
+    return value or any(capability in EXCLUSIVE_CAPABILITIES for capability in capabilities)
+
+
+def demands_filters(properties: dict[str, object]) -> bool:
+    """Whether a filter that is not kept is to cost the link. Raises `BrokerError`."""
+    value = properties.get(REQUIRE_FILTERS, False)
+    if not isinstance(value, bool):
+        raise BrokerError(
+            "amqp:invalid-field", f"the link property {REQUIRE_FILTERS!r} is not a boolean"
+        )
+    return value
