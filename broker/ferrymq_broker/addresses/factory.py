@@ -7,10 +7,18 @@ from typing import TYPE_CHECKING
 from mypy_extensions import i64
 
 from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.nodes.node import PERMANENT
-from ferrymq_broker.nodes.policy import NodePolicy, QueuePolicy, StreamPolicy
+from ferrymq_broker.nodes.policy import (
+    ExchangePolicy,
+    NodePolicy,
+    QueuePolicy,
+    StreamPolicy,
+    TopicPolicy,
+)
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.nodes.streams.stream import Stream
+from ferrymq_broker.nodes.topics.topic import Topic
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.node import Node, Space
@@ -22,4 +30,8 @@ def build(space: Space, address: str, policy: NodePolicy, lifetime: i64 = PERMAN
         return Queue(address, space, policy, lifetime)
     if isinstance(policy, StreamPolicy):
         return Stream(address, space, policy, lifetime)
+    if isinstance(policy, TopicPolicy):
+        return Topic(address, space, policy, lifetime)
+    if isinstance(policy, ExchangePolicy):
+        return Exchange(address, space, policy, lifetime)
     raise BrokerError("amqp:not-implemented", f"no node is made of a {type(policy).__name__}")

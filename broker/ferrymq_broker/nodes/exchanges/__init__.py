@@ -1,0 +1,1 @@
+"""Exchanges: each message goes where bindings say."""

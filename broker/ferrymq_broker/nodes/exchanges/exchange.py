@@ -1,0 +1,435 @@
+"""The exchange: keeps nothing, hands each message to the nodes its bindings name.
+
+The routing key of a message is the part of the address it was sent to, ``EXCHANGE::KEY``; without
+one its properties.subject, its annotation ``x-opt-routing-key``, or nothing, in this order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from mypy_extensions import i64
+
+from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.nodes.exchanges.binding import Binding, Destination, identity_of
+from ferrymq_broker.nodes.exchanges.tables import make_table
+from ferrymq_broker.nodes.facts import facts_of
+from ferrymq_broker.nodes.gate import Gates
+from ferrymq_broker.nodes.node import PERMANENT, Node, Refusal, Space
+from ferrymq_broker.nodes.policy import ExchangePolicy
+from ferrymq_broker.timers import Timed
+from ferrymq_types.transport import Error
+
+if TYPE_CHECKING:
+    from ferrymq_broker.nodes.message import Message
+    from ferrymq_broker.nodes.terms import TargetTerms
+
+ROUTING_KEY: Final = "x-opt-routing-key"
+# The longest routing or binding key, in characters.
+MAX_KEY: Final = 2048
+
+_BINDABLE: Final = ("queue", "topic", "stream", "exchange")
+
+
+@final
+class Entrance(Node):
+    """An exchange with a routing key that every message has which comes in here."""
+
+    __slots__ = ("exchange", "key", "_gates")
+
+    def __init__(self, exchange: Exchange, key: str) -> None:
+        super().__init__(f"{exchange.address}::{key}", exchange.space)
+        self.exchange = exchange
+        self.key = key
+        self._gates = Gates(self)
+
+    @property
+    def kind(self) -> str:
+        """``exchange``."""
+        return "exchange"
+
+    def publish(self, message: Message) -> Refusal | None:
+        """Hand the message on with this key."""
+        return self.exchange.route(message, self.key)
+
+    def room(self) -> i64:
+        """What the fullest node has left that a message could go to."""
+        return self._gates.room(self.exchange.reachable(self.key))
+
+    def link_opened(self) -> None:
+        """A link of the exchange, too."""
+        super().link_opened()
+        self.exchange.entrances[self] = None
+        self.exchange.link_opened()
+
+    def link_closed(self) -> None:
+        """A link of the exchange, too."""
+        super().link_closed()
+        if self.links == 0:
+            self.exchange.entrances.pop(self, None)
+            self._gates.withdraw()
+        self.exchange.link_closed()
+
+
+@final
+class _Idle(Timed):
+    """When an exchange that nobody uses goes."""
+
+    __slots__ = ("exchange",)
+
+    def __init__(self, exchange: Exchange) -> None:
+        super().__init__()
+        self.exchange = exchange
+
+    def on_time(self, now: i64) -> None:
+        """It has not been used since."""
+        self.exchange.space.remove(self.exchange)
+
+
+@final
+class Exchange(Node):
+    """An exchange.
+
+    `published` counts messages that came in, to it or through another exchange; of these,
+    `unroutable` matched no binding and `refused` were not taken by a node they were for. `entrances` are
+    those with links.
+    """
+
+    __slots__ = (
+        "policy",
+        "published",
+        "unroutable",
+        "refused",
+        "entrances",
+        "_table",
+        "_targets",
+        "_bindings",
+        "_order",
+        "_number",
+        "_chained",
+        "_gates",
+        "_idle",
+    )
+
+    def __init__(
+        self, address: str, space: Space, policy: ExchangePolicy, lifetime: i64 = PERMANENT
+    ) -> None:
+        super().__init__(address, space, lifetime)
+        self.policy = policy
+        self.published: i64 = 0
+        self.unroutable: i64 = 0
+        self.refused: i64 = 0
+        self.entrances: dict[Entrance, None] = {}
+        self._table = make_table(policy.type)
+        self._targets: dict[Node, Destination] = {}
+        self._bindings: dict[str, Binding] = {}
+        self._order: i64 = 0
+        # Of the last routing.
+        self._number: i64 = 0
+        # How many destinations are exchanges.
+        self._chained: i64 = 0
+        self._gates = Gates(self)
+        self._idle = _Idle(self)
+        if space.agenda.now > 0:
+            self._consider_idle()
+
+    def __repr__(self) -> str:
+        return f"<exchange {self.address!r} {len(self._bindings)}>"
+
+    @property
+    def kind(self) -> str:
+        """``exchange``."""
+        return "exchange"
+
+    # -- bindings ------------------------------------------------------------------------
+
+    def bind(
+        self, destination: str, key: str = "", arguments: dict[str, object] | None = None
+    ) -> bool:
+        """Hand messages on to the node at this address; False if there is such a binding already.
+
+        Raises `BrokerError`: `amqp:not-found` without such a node, `amqp:invalid-field` for what
+        cannot be bound.
+        """
+        arguments = {} if arguments is None else arguments
+        node = self.space.find(destination)
+        if node is None:
+            raise BrokerError("amqp:not-found", f"there is no node {destination[:200]!r} to bind")
+        if node.kind not in _BINDABLE:
+            raise BrokerError(
+                "amqp:invalid-field",
+                f"{destination[:200]!r} is a {node.kind}; nothing is bound to it",
+            )
+        if len(key) > MAX_KEY:
+            raise BrokerError(
+                "amqp:invalid-field", f"a key of {len(key)} characters; {MAX_KEY} are allowed"
+            )
+        self._table.check(key, arguments)
+        identity = identity_of(node.address, key, arguments)
+        if identity in self._bindings:
+            return False
+        target = self._targets.get(node)
+        if target is None:
+            target = Destination(node)
+            self._targets[node] = target
+            if isinstance(node, Exchange):
+                self._chained += 1
+            watchers = node.watchers
+            if watchers is None:
+                node.watchers = [self]
+            else:
+                watchers.append(self)
+        target.bindings += 1
+        self._order += 1
+        binding = Binding(target, key, dict(arguments), self._order)
+        self._bindings[identity] = binding
+        self._table.add(binding)
+        self.space.timers.cancel(self._idle)
+        return True
+
+    def unbind(
+        self, destination: str, key: str = "", arguments: dict[str, object] | None = None
+    ) -> bool:
+        """Take a binding back; False if there is none like it."""
+        node = self.space.find(destination)
+        address = destination if node is None else node.address
+        binding = self._bindings.pop(identity_of(address, key, arguments or {}), None)
+        if binding is None:
+            return False
+        self._table.remove(binding)
+        target = binding.target
+        target.bindings -= 1
+        if target.bindings == 0:
+            self._forget(target)
+            watchers = target.node.watchers
+            if watchers is not None and self in watchers:
+                watchers.remove(self)
+        self._consider_idle()
+        return True
+
+    def bindings(self) -> list[Binding]:
+        """All there are, the oldest first."""
+        return list(self._bindings.values())
+
+    def node_gone(self, node: Node) -> None:
+        """A destination has been deleted, and its bindings with it."""
+        target = self._targets.get(node)
+        if target is None:
+            return
+        kept: dict[str, Binding] = {}
+        for identity, binding in self._bindings.items():
+            if binding.target is target:
+                self._table.remove(binding)
+            else:
+                kept[identity] = binding
+        self._bindings = kept
+        self._forget(target)
+        self.relieve()
+        self._consider_idle()
+
+    def _forget(self, target: Destination) -> None:
+        del self._targets[target.node]
+        if isinstance(target.node, Exchange):
+            self._chained -= 1
+
+    # -- messages in -----------------------------------------------------------------------
+
+    def open_target(self, terms: TargetTerms) -> Node:
+        """The exchange, or an entrance with the key that the address has."""
+        if "exchange" in terms.capabilities:
+            terms.granted_capabilities.append("exchange")
+        return self.target(terms.part)
+
+    def target(self, part: str) -> Node:
+        """The exchange, or an entrance with the part as the routing key. Raises `BrokerError`."""
+        if not part:
+            return self
+        if len(part) > MAX_KEY:
+            raise BrokerError(
+                "amqp:invalid-field", f"a key of {len(part)} characters; {MAX_KEY} are allowed"
+            )
+        return Entrance(self, part)
+
+    def publish(self, message: Message) -> Refusal | None:
+        """Hand the message on, with the key it brings itself."""
+        if self._table.keyed or self._chained:
+            return self.route(message, key_of(message))
+        return self.route(message, "")
+
+    def route(self, message: Message, key: str) -> Refusal | None:
+        """Hand the message to all it is for, to each once, through other exchanges as well.
+
+        The refusal says `released` if there is nobody it is for. If one of them does not take it,
+        it is rejected; those that did keep it.
+        """
+        found: list[Destination] = []
+        self.published += 1
+        self._number += 1
+        self._table.match(key, message, self._number, found)
+        if self._chained or not found:
+            return self._route_on(message, key, found)
+        if len(found) == 1:
+            refusal = found[0].node.publish(message)
+            if refusal is not None:
+                self.refused += 1
+            return refusal
+        nodes = [target.node for target in found]
+        return self._hand_out(message, nodes)
+
+    def _route_on(self, message: Message, key: str, found: list[Destination]) -> Refusal | None:
+        """Follow bindings to other exchanges, and alternates where nothing matched."""
+        nodes: dict[Node, None] = {}
+        visited: dict[Exchange, None] = {self: None}
+        waiting: list[Exchange] = []
+        exchange = self
+        while True:
+            following: Node | None = None
+            if not found:
+                exchange.unroutable += 1
+                alternate = exchange.policy.alternate
+                following = exchange.space.find(alternate) if alternate else None
+            for target in found:
+                node = target.node
+                if not isinstance(node, Exchange):
+                    nodes[node] = None
+                elif node not in visited:
+                    visited[node] = None
+                    waiting.append(node)
+            if isinstance(following, Exchange):
+                if following not in visited:
+                    visited[following] = None
+                    waiting.append(following)
+            elif following is not None:
+                nodes[following] = None
+            if not waiting:
+                break
+            exchange = waiting.pop()
+            exchange.published += 1
+            exchange._number += 1
+            found = []
+            exchange._table.match(key, message, exchange._number, found)
+        if not nodes:
+            return Refusal(
+                "amqp:not-found",
+                f"no binding of {self.address!r} is for the key {key[:200]!r}",
+                True,
+            )
+        return self._hand_out(message, list(nodes))
+
+    def _hand_out(self, message: Message, nodes: list[Node]) -> Refusal | None:
+        """Publish to all; if any refuses, the answer is no."""
+        refused: Refusal | None = None
+        where = ""
+        for node in nodes:
+            refusal = node.publish(message)
+            if refusal is not None and refused is None:
+                refused = refusal
+                where = node.address
+        if refused is None:
+            return None
+        self.refused += 1
+        if len(nodes) == 1:
+            return refused
+        info: dict[str, object] = dict(refused.info) if refused.info is not None else {}
+        info.setdefault("queue", where)
+        return Refusal(
+            refused.condition,
+            f"{where!r} did not take it, others of {len(nodes)} nodes did: {refused.description}",
+            False,
+            info,
+        )
+
+    # -- room --------------------------------------------------------------------------------
+
+    def room(self) -> i64:
+        """What the fullest node has left that a message could go to, whatever its key."""
+        return self._gates.room(self.reachable(None))
+
+    def reachable(self, key: str | None) -> list[Node]:
+        """The nodes that messages with this key, or any, may go to; no exchanges."""
+        nodes: dict[Node, None] = {}
+        visited: dict[Exchange, None] = {self: None}
+        waiting: list[Exchange] = [self]
+        while waiting:
+            exchange = waiting.pop()
+            found: list[Destination] = []
+            if key is None:
+                found.extend(exchange._targets.values())
+            else:
+                exchange._number += 1
+                exchange._table.match(key, None, exchange._number, found)
+            for target in found:
+                node = target.node
+                if not isinstance(node, Exchange):
+                    nodes[node] = None
+                elif node not in visited:
+                    visited[node] = None
+                    waiting.append(node)
+        return list(nodes)
+
+    def relieve(self) -> None:
+        """A node behind has room again: those who starve here or at an entrance share it."""
+        super().relieve()
+        for entrance in list(self.entrances):
+            entrance.relieve()
+
+    # -- the exchange's own life -------------------------------------------------------------
+
+    def link_opened(self) -> None:
+        """It is in use."""
+        super().link_opened()
+        self.space.timers.cancel(self._idle)
+
+    def link_closed(self) -> None:
+        """Perhaps it is not in use any more."""
+        super().link_closed()
+        self._consider_idle()
+
+    def _consider_idle(self) -> None:
+        after = self.policy.auto_delete
+        if after >= 0 and self.links == 0 and not self._bindings and not self.deleted:
+            self.space.timers.set(self._idle, self.agenda.now + after)
+
+    def delete(self, error: Error) -> None:
+        """End every link with `error`, take back every binding."""
+        self.deleted = True
+        self.space.timers.cancel(self._idle)
+        self._gates.withdraw()
+        for target in self._targets.values():
+            watchers = target.node.watchers
+            if watchers is not None and self in watchers:
+                watchers.remove(self)
+        self._targets = {}
+        self._bindings = {}
+        self._chained = 0
+        self._table = make_table(self.policy.type)
+        for entrance in list(self.entrances):
+            entrance.delete(error)
+        super().delete(error)
+
+    def describe(self) -> dict[str, object]:
+        """Its settings and figures."""
+        policy = self.policy
+        return {
+            "name": self.address,
+            "type": self.kind,
+            "exchange-type": policy.type,
+            "alternate": policy.alternate,
+            "auto-delete": policy.auto_delete,
+            "bindings": len(self._bindings),
+            "links": self.links,
+            "producers": self.links,
+            "published": self.published,
+            "unroutable": self.unroutable,
+            "refused": self.refused,
+        }
+
+
+def key_of(message: Message) -> str:
+    """The routing key that a message brings itself."""
+    facts = facts_of(message)
+    subject = facts.subject
+    if subject is not None:
+        return subject
+    annotated = facts.message_annotations.get(ROUTING_KEY)
+    return annotated if isinstance(annotated, str) else ""

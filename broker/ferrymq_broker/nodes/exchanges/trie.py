@@ -1,0 +1,143 @@
+"""Patterns of words, all tried at once: the bindings of a topic exchange.
+
+Each edge of the tree is a word of a pattern; ``*`` and ``#`` are edges of their own. A key is read
+word by word with the set of places that the words so far can have led to, each place once. So a key
+costs at most its words times the places, whatever the patterns.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+from mypy_extensions import i64
+
+from ferrymq_broker.nodes.exchanges.binding import Destination
+
+
+@final
+class _Place:
+    """Where patterns that begin with the same words are. `stays`: behind a ``#``."""
+
+    __slots__ = ("above", "word", "stays", "words", "one", "many", "targets", "mark")
+
+    def __init__(self, above: _Place | None, word: str) -> None:
+        self.above = above
+        self.word = word
+        self.stays = word == "#" and above is not None
+        self.words: dict[str, _Place] = {}
+        self.one: _Place | None = None
+        self.many: _Place | None = None
+        # Of the patterns that end here.
+        self.targets: list[Destination] = []
+        self.mark: i64 = 0
+
+
+@final
+class Trie:
+    """The patterns of one exchange. A key without characters has no words."""
+
+    __slots__ = ("_root", "_mark")
+
+    def __init__(self) -> None:
+        self._root = _Place(None, "")
+        self._mark: i64 = 0
+
+    def add(self, pattern: str, target: Destination) -> None:
+        """Keys that match lead to the target, too."""
+        place = self._root
+        for word in _split(pattern):
+            following: _Place | None
+            if word == "#":
+                # Two in a row say no more than one.
+                if place.stays:
+                    continue
+                following = place.many
+            elif word == "*":
+                following = place.one
+            else:
+                following = place.words.get(word)
+            if following is None:
+                following = _Place(place, word)
+                if word == "#":
+                    place.many = following
+                elif word == "*":
+                    place.one = following
+                else:
+                    place.words[word] = following
+            place = following
+        place.targets.append(target)
+
+    def remove(self, pattern: str, target: Destination) -> None:
+        """Take back one `add`, and the places nobody needs any more."""
+        place = self._root
+        for word in _split(pattern):
+            following: _Place | None
+            if word == "#":
+                if place.stays:
+                    continue
+                following = place.many
+            elif word == "*":
+                following = place.one
+            else:
+                following = place.words.get(word)
+            if following is None:
+                return
+            place = following
+        place.targets.remove(target)
+        while not (place.targets or place.words or place.one or place.many):
+            above = place.above
+            if above is None:
+                return
+            if place.stays:
+                above.many = None
+            elif place.word == "*":
+                above.one = None
+            else:
+                del above.words[place.word]
+            place = above
+
+    def match(self, key: str, number: i64, found: list[Destination]) -> None:
+        """Append the targets the key leads to not marked with the number, and mark these."""
+        mark = self._mark + 1
+        places: list[_Place] = []
+        _enter(self._root, mark, places)
+        if key:
+            for word in key.split("."):
+                mark += 1
+                following: list[_Place] = []
+                for place in places:
+                    if place.stays:
+                        _enter(place, mark, following)
+                    if place.words:
+                        known = place.words.get(word)
+                        if known is not None:
+                            _enter(known, mark, following)
+                    if place.one is not None:
+                        _enter(place.one, mark, following)
+                if not following:
+                    self._mark = mark
+                    return
+                places = following
+        self._mark = mark
+        for place in places:
+            for target in place.targets:
+                if target.seen != number:
+                    target.seen = number
+                    found.append(target)
+
+
+def _enter(place: _Place, mark: i64, places: list[_Place]) -> None:
+    """The words so far lead here, and behind a ``#`` that follows, which may stand for none."""
+    if place.mark == mark:
+        return
+    place.mark = mark
+    places.append(place)
+    many = place.many
+    if many is not None and many.mark != mark:
+        # Behind a # no other follows at once.
+        many.mark = mark
+        places.append(many)
+
+
+def _split(pattern: str) -> list[str]:
+    return pattern.split(".") if pattern else []

@@ -1,0 +1,1 @@
+"""Topics: each message goes to every subscription that wants it."""

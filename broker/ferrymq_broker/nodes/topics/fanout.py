@@ -1,0 +1,89 @@
+"""From one message to the queues of all subscriptions that want it.
+
+Subscriptions with equal filters form a group, which asks once for each message. What is handed on
+is the message itself, not a copy: however many queues have it, its bytes are there once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from mypy_extensions import i64
+
+from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_broker.nodes.topics.subscription import Subscription
+
+if TYPE_CHECKING:
+    from ferrymq_broker.filters.filter import Filter
+    from ferrymq_broker.nodes.message import Message
+
+# The key of the group without a filter; filters have names.
+_ALL = ""
+
+
+@final
+class _Group:
+    """Subscriptions that want the same messages, and their queues in the same order."""
+
+    __slots__ = ("filter", "members", "queues")
+
+    def __init__(self, filter: Filter | None) -> None:
+        self.filter = filter
+        self.members: list[Subscription] = []
+        self.queues: list[Queue] = []
+
+
+@final
+class Fanout:
+    """The subscriptions of a topic by what they want."""
+
+    __slots__ = ("_groups", "_by_key")
+
+    def __init__(self) -> None:
+        self._groups: list[_Group] = []
+        self._by_key: dict[str, _Group] = {}
+
+    def add(self, subscription: Subscription) -> None:
+        """Let the subscription have messages from now on."""
+        filter = subscription.filter
+        key = _ALL if filter is None else filter.key
+        group = self._by_key.get(key)
+        if group is None:
+            group = _Group(filter)
+            self._by_key[key] = group
+            self._groups.append(group)
+        subscription.place = len(group.members)
+        group.members.append(subscription)
+        group.queues.append(subscription.queue)
+
+    def remove(self, subscription: Subscription) -> None:
+        """The subscription has no more messages."""
+        filter = subscription.filter
+        key = _ALL if filter is None else filter.key
+        group = self._by_key[key]
+        last = group.members.pop()
+        group.queues.pop()
+        if last is not subscription:
+            place = subscription.place
+            group.members[place] = last
+            group.queues[place] = last.queue
+            last.place = place
+        if not group.members:
+            del self._by_key[key]
+            self._groups.remove(group)
+
+    def publish(self, message: Message) -> i64:
+        """Hand the message to every subscription that wants it; how many refused it."""
+        refused: i64 = 0
+        for group in self._groups:
+            filter = group.filter
+            if filter is not None and not filter.matches(message):
+                continue
+            queues = group.queues
+            i: i64 = 0
+            while i < len(queues):
+                if queues[i].publish(message) is not None:
+                    group.members[i].refused += 1
+                    refused += 1
+                i += 1
+        return refused

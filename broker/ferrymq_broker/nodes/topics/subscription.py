@@ -1,0 +1,121 @@
+"""One subscription of a topic: a queue, what gets into it, and how long it lasts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from mypy_extensions import i64
+
+from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_broker.nodes.terms import SourceTerms
+
+if TYPE_CHECKING:
+    from ferrymq_broker.filters.filter import Filter
+    from ferrymq_broker.filters.filter_set import FilterSet
+
+
+@final
+class Subscription:
+    """Collects in `queue` what passes `filter`; `name` tells it from others of its topic.
+
+    - `kept`: it outlives its links, as `expiry_policy` and `timeout` (seconds) of the last one say
+      (AMQP 1.0 §3.5.6); `declared`: until somebody deletes it.
+    - `shared`: several links compete; `everywhere`: links of whatever container.
+    - `key`: what it is found by, empty if only its link knows it. `container`, `user`, `link_name`:
+      who it was made for.
+    - `links`: the subscribers' links, `visitors`: how many others consume under its address.
+    - `filters`: the described filters it was asked for and granted, by name.
+    - `awaits`: the number of the session or the connection whose end lets the time run, or 0.
+    - `refused`: messages its queue did not take.
+    """
+
+    __slots__ = (
+        "name",
+        "key",
+        "queue",
+        "filter",
+        "filters",
+        "kept",
+        "declared",
+        "shared",
+        "everywhere",
+        "container",
+        "user",
+        "link_name",
+        "links",
+        "visitors",
+        "expiry_policy",
+        "timeout",
+        "awaits",
+        "refused",
+        "gone",
+        "place",
+    )
+
+    def __init__(self, name: str, key: str, queue: Queue) -> None:
+        self.name = name
+        self.key = key
+        self.queue = queue
+        self.filter: Filter | None = None
+        self.filters: dict[str, object] = {}
+        self.kept = False
+        self.declared = False
+        self.shared = False
+        self.everywhere = False
+        self.container = ""
+        self.user: str | None = None
+        self.link_name = ""
+        self.links: list[SourceTerms] = []
+        self.visitors: i64 = 0
+        self.expiry_policy = "link-detach"
+        self.timeout: i64 = 0
+        self.awaits: i64 = 0
+        self.refused: i64 = 0
+        self.gone = False
+        # Where it is in its group of the fan-out.
+        self.place: i64 = 0
+
+    def __repr__(self) -> str:
+        return f"<subscription {self.queue.address!r}>"
+
+    @property
+    def address(self) -> str:
+        """What links and management reach it by, ``TOPIC::NAME``."""
+        return self.queue.address
+
+    def agrees(self, filters: FilterSet) -> bool:
+        """Whether a link with these filters wants the same messages.
+
+        Filters that are meant relative to their connection differ for each; for a subscription
+        that is one client's own they are the same if they were asked for in the same words.
+        """
+        mine = self.filter
+        theirs = filters.predicate
+        if mine is None or theirs is None:
+            return mine is theirs
+        return mine.key == theirs.key or (not self.shared and self.filters == filters.granted)
+
+    def describe(self) -> dict[str, object]:
+        """Its settings and figures, with those of its queue."""
+        answer = dict(self.queue.describe())
+        filter = self.filter
+        answer.update(
+            {
+                "name": self.name,
+                "type": "subscription",
+                "address": self.address,
+                "durable": self.kept,
+                "declared": self.declared,
+                "shared": self.shared,
+                "global": self.everywhere,
+                "filter": "" if filter is None else filter.key,
+                "container": self.container,
+                "user": "" if self.user is None else self.user,
+                "link-name": self.link_name,
+                "links": len(self.links),
+                "expiry-policy": self.expiry_policy,
+                "timeout": self.timeout,
+                "refused": self.refused,
+            }
+        )
+        return answer

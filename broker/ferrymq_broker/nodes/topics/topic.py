@@ -1,0 +1,484 @@
+"""The topic: a message goes to each subscription that wants it, and to nobody if there is none.
+
+A subscription is a queue of its own, filled by the topic and emptied by its links; so a slow
+subscriber has a long queue and stalls nobody, and everything a queue can do (times to live, limits,
+dead letters, browsing, outcomes) a subscription can do too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from mypy_extensions import i64
+
+from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.nodes.gate import Gates
+from ferrymq_broker.nodes.node import BOUNDLESS, PERMANENT, Node, Refusal, Space
+from ferrymq_broker.nodes.policy import QueuePolicy, TopicPolicy
+from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_broker.nodes.topics.expiry import Expiry
+from ferrymq_broker.nodes.topics.fanout import Fanout
+from ferrymq_broker.nodes.topics.identity import Identity, global_key, public_name
+from ferrymq_broker.nodes.topics.subscription import Subscription
+from ferrymq_broker.timers import Timed
+from ferrymq_types.transport import Error
+
+if TYPE_CHECKING:
+    from ferrymq_broker.filters.filter import Filter
+    from ferrymq_broker.nodes.message import Message
+    from ferrymq_broker.nodes.terms import SourceTerms, TargetTerms
+
+# Of a subscription, in characters: as long as an address may be.
+MAX_NAME: Final = 1024
+
+
+@final
+class _Idle(Timed):
+    """When a topic that nobody uses goes."""
+
+    __slots__ = ("topic",)
+
+    def __init__(self, topic: Topic) -> None:
+        super().__init__()
+        self.topic = topic
+
+    def on_time(self, now: i64) -> None:
+        """It has not been used since."""
+        self.topic.space.remove(self.topic)
+
+
+@final
+class Topic(Node):
+    """A topic. `published` counts messages, `refused` how often a subscription did not take one."""
+
+    __slots__ = (
+        "policy",
+        "published",
+        "refused",
+        "_fanout",
+        "_expiry",
+        "_by_name",
+        "_by_key",
+        "_by_terms",
+        "_blocking",
+        "_gates",
+        "_number",
+        "_idle",
+    )
+
+    def __init__(
+        self, address: str, space: Space, policy: TopicPolicy, lifetime: i64 = PERMANENT
+    ) -> None:
+        super().__init__(address, space, lifetime)
+        self.policy = policy
+        self.published: i64 = 0
+        self.refused: i64 = 0
+        self._fanout = Fanout()
+        self._expiry = Expiry(self)
+        self._by_name: dict[str, Subscription] = {}
+        # Those that others than their one link can find: kept ones, and shared ones.
+        self._by_key: dict[tuple[bool, str], Subscription] = {}
+        # Of every attached link, visitors' too.
+        self._by_terms: dict[SourceTerms, Subscription] = {}
+        # Queues with a bound that senders have to respect.
+        self._blocking: list[Node] = []
+        self._gates = Gates(self)
+        self._number: i64 = 0
+        self._idle = _Idle(self)
+        if space.agenda.now > 0:
+            self._consider_idle()
+
+    def __repr__(self) -> str:
+        return f"<topic {self.address!r} {len(self._by_name)}>"
+
+    @property
+    def kind(self) -> str:
+        """``topic``."""
+        return "topic"
+
+    # -- messages in -----------------------------------------------------------------------
+
+    def publish(self, message: Message) -> Refusal | None:
+        """Hand the message to every subscription that wants it; never refused.
+
+        What one of them does not take is counted and lost for that one: the sender cannot send it
+        again without sending it to the others too.
+        """
+        self.published += 1
+        self.refused += self._fanout.publish(message)
+        return None
+
+    def room(self) -> i64:
+        """What the fullest of the subscriptions has left that make senders wait."""
+        blocking = self._blocking
+        return self._gates.room(blocking) if blocking else BOUNDLESS
+
+    def open_target(self, terms: TargetTerms) -> Node:
+        """The topic itself."""
+        node = self.target(terms.part)
+        if "topic" in terms.capabilities:
+            terms.granted_capabilities.append("topic")
+        return node
+
+    def target(self, part: str) -> Node:
+        """The topic itself. Raises `BrokerError` for a subscription, which takes nothing else."""
+        if part:
+            raise BrokerError(
+                "amqp:not-allowed",
+                f"{part[:200]!r} is at most a subscription of {self.address!r}: send to the topic",
+            )
+        return self
+
+    # -- links that receive ----------------------------------------------------------------
+
+    def open_source(self, terms: SourceTerms) -> Node:
+        """The queue of the subscription that the terms are for, which is made if need be.
+
+        Raises `BrokerError`: `amqp:not-implemented` for distribution-mode move, for a topic gives a
+        message to all; `amqp:precondition-failed` if others share the subscription and want other
+        messages, or if it is shared and this link does not share, or the other way round;
+        `amqp:resource-locked` if somebody consumes under its address;
+        `amqp:resource-limit-exceeded` if there are too many.
+        """
+        terms.filters.decline_position()
+        if terms.part:
+            return self._visit(terms)
+        mode = terms.distribution_mode
+        if mode is not None and mode != "copy":
+            raise BrokerError(
+                "amqp:not-implemented",
+                f"distribution mode {mode!r} on a topic, which gives a message to all: copy",
+            )
+        identity = Identity(terms)
+        subscription = self._find(identity, terms)
+        made = subscription is None
+        if subscription is None:
+            subscription = self._make(identity, terms)
+        else:
+            self._adopt(subscription, terms)
+        try:
+            queue = self._attach(subscription, terms)
+        except BrokerError:
+            if made:
+                self._drop(subscription, "no link could be attached to it")
+            raise
+        self._expiry.attached(subscription)
+        subscription.links.append(terms)
+        if not subscription.declared:
+            subscription.expiry_policy = terms.expiry_policy if identity.kept else "link-detach"
+            subscription.timeout = terms.timeout if identity.kept else 0
+        terms.granted_mode = "copy"
+        terms.granted_expiry_policy = subscription.expiry_policy
+        terms.granted_timeout = subscription.timeout
+        granted: list[str] = ["topic"] if "topic" in terms.capabilities else []
+        if identity.shared:
+            granted.append("shared")
+            if identity.everywhere:
+                granted.append("global")
+        terms.granted_capabilities = granted
+        return queue
+
+    def close_source(self, terms: SourceTerms, closed: bool) -> None:
+        """A subscriber's link is gone: with the last one the subscription, unless it is kept.
+
+        A kept one goes if that link was closed; detached or lost, its expiry policy decides.
+        """
+        subscription = self._by_terms.pop(terms, None)
+        if subscription is None:
+            return
+        queue = subscription.queue
+        queue.close_source(terms, closed)
+        queue.link_closed()
+        if terms.part:
+            subscription.visitors -= 1
+            return
+        subscription.links.remove(terms)
+        if subscription.links or subscription.declared or subscription.gone:
+            return
+        if closed or not subscription.kept:
+            self._drop(subscription, "its last link is gone")
+        else:
+            self._expiry.detached(subscription, terms)
+
+    def _find(self, identity: Identity, terms: SourceTerms) -> Subscription | None:
+        """The subscription that is meant, if it exists and can be used as it is."""
+        kept = identity.kept
+        if not kept and not identity.shared:
+            return None
+        durables = self.space.durables
+        key = identity.key
+        if kept:
+            elsewhere = durables.get(key)
+            if isinstance(elsewhere, Topic) and elsewhere is not self:
+                # A client has one subscription of a name: to another topic, it is another one.
+                elsewhere.give_way(key)
+        subscription = self._by_key.get((kept, key))
+        if subscription is None:
+            return None
+        name = subscription.name
+        if subscription.shared != identity.shared:
+            kind = "shared" if subscription.shared else "not shared"
+            raise BrokerError(
+                "amqp:precondition-failed", f"the subscription {name[:200]!r} is {kind}"
+            )
+        if not subscription.agrees(terms.filters):
+            if subscription.declared or (subscription.shared and subscription.links):
+                raise BrokerError(
+                    "amqp:precondition-failed",
+                    f"the subscription {name[:200]!r} has another filter",
+                )
+            self._drop(subscription, "it was replaced by one with another filter")
+            return None
+        if not subscription.shared and subscription.visitors > 0:
+            raise BrokerError(
+                "amqp:resource-locked",
+                f"somebody consumes from {subscription.address[:300]!r} by its address",
+            )
+        return subscription
+
+    def give_way(self, key: str) -> None:
+        """Its owner wants the durable subscription to be one to another topic.
+
+        Raises `BrokerError` if others still share it.
+        """
+        subscription = self._by_key.get((True, key))
+        if subscription is None:
+            return
+        if subscription.declared or (subscription.shared and subscription.links):
+            raise BrokerError(
+                "amqp:precondition-failed",
+                f"{subscription.name[:200]!r} is a subscription of {self.address[:200]!r}",
+            )
+        self._drop(subscription, "it was replaced by one to another topic")
+
+    def _make(self, identity: Identity, terms: SourceTerms) -> Subscription:
+        if not identity.label and identity.shared:
+            raise BrokerError("amqp:invalid-field", "a shared subscription without a name")
+        self._number += 1
+        name = identity.name(terms, self._number)
+        party = terms.party
+        subscription = self._new(
+            name,
+            identity.key if identity.kept or identity.shared else "",
+            identity.kept,
+            terms.filters.predicate,
+            self.policy.subscription,
+        )
+        subscription.filters = dict(terms.filters.granted)
+        subscription.shared = identity.shared
+        subscription.everywhere = identity.everywhere
+        subscription.container = "" if identity.everywhere else party.container_id
+        subscription.user = None if identity.everywhere else party.user
+        subscription.link_name = identity.label
+        return subscription
+
+    def _adopt(self, subscription: Subscription, terms: SourceTerms) -> None:
+        """A link with an equal filter takes over; what is relative to its connection is so now."""
+        predicate = terms.filters.predicate
+        before = subscription.filter
+        if before is not None and predicate is not None and before.key != predicate.key:
+            self._fanout.remove(subscription)
+            subscription.filter = predicate
+            self._fanout.add(subscription)
+
+    def _attach(self, subscription: Subscription, terms: SourceTerms) -> Node:
+        """Let the queue of the subscription have its say about the link, which is no browser."""
+        mode = terms.distribution_mode
+        part = terms.part
+        terms.distribution_mode = None
+        terms.part = ""
+        # What is in the queue has passed the filter.
+        predicate = terms.filters.predicate
+        terms.filters.predicate = None
+        try:
+            queue = subscription.queue.open_source(terms)
+        except BrokerError:
+            terms.filters.predicate = predicate
+            raise
+        finally:
+            terms.distribution_mode = mode
+            terms.part = part
+        subscription.queue.link_opened()
+        self._by_terms[terms] = subscription
+        return queue
+
+    def _visit(self, terms: SourceTerms) -> Node:
+        """Attach to a subscription by its address: to browse it, or to help empty it."""
+        subscription = self.subscription(terms.part)
+        if terms.distribution_mode != "copy" and not subscription.shared and subscription.links:
+            raise BrokerError(
+                "amqp:resource-locked",
+                f"the subscription {terms.part[:200]!r} is in use; it can be browsed (copy)",
+            )
+        part = terms.part
+        terms.part = ""
+        try:
+            queue = subscription.queue.open_source(terms)
+        finally:
+            terms.part = part
+        if not terms.browses:
+            subscription.visitors += 1
+        subscription.queue.link_opened()
+        self._by_terms[terms] = subscription
+        return queue
+
+    # -- subscriptions -----------------------------------------------------------------------
+
+    def subscriptions(self) -> list[Subscription]:
+        """All there are, in the order they were made."""
+        return list(self._by_name.values())
+
+    def subscription(self, name: str) -> Subscription:
+        """The one of that name. Raises `BrokerError` if there is none."""
+        subscription = self._by_name.get(name)
+        if subscription is None:
+            raise BrokerError(
+                "amqp:not-found", f"{self.address!r} has no subscription {name[:200]!r}"
+            )
+        return subscription
+
+    def declare_subscription(
+        self, name: str, filter: Filter | None = None, policy: QueuePolicy | None = None
+    ) -> Subscription:
+        """A subscription that stays until it is deleted, and belongs to nobody.
+
+        Links consume from it by its address, or with the capabilities shared and global under its
+        name. Raises `BrokerError` if there is one of that name, or no room.
+        """
+        key = global_key(name)
+        if not name or key in self.space.durables:
+            raise BrokerError("amqp:not-allowed", f"there is a subscription {name[:200]!r}")
+        subscription = self._new(
+            public_name(name), key, True, filter, policy or self.policy.subscription
+        )
+        subscription.declared = True
+        subscription.shared = True
+        subscription.everywhere = True
+        subscription.link_name = name
+        subscription.expiry_policy = "never"
+        return subscription
+
+    def delete_subscription(self, name: str) -> None:
+        """End its links, drop its messages. Raises `BrokerError` if there is none."""
+        self._drop(self.subscription(name), "it has been deleted")
+
+    def expire(self, subscription: Subscription) -> None:
+        """Nobody came back in time."""
+        self._drop(subscription, "it has expired")
+
+    def _new(
+        self, name: str, key: str, kept: bool, filter: Filter | None, policy: QueuePolicy
+    ) -> Subscription:
+        limit = self.policy.max_subscriptions
+        if limit != 0 and len(self._by_name) >= limit:
+            raise BrokerError(
+                "amqp:resource-limit-exceeded",
+                f"{self.address!r} has {limit} subscriptions, which is the most",
+            )
+        if len(name) > MAX_NAME:
+            raise BrokerError(
+                "amqp:invalid-field",
+                f"a subscription with a name of {len(name)} characters; {MAX_NAME} are allowed",
+            )
+        queue = Queue(f"{self.address}::{name}", self.space, policy)
+        queue.watchers = [self]
+        subscription = Subscription(name, key, queue)
+        subscription.filter = filter
+        subscription.kept = kept
+        self._by_name[name] = subscription
+        if key:
+            self._by_key[kept, key] = subscription
+            if kept:
+                self.space.durables[key] = self
+        if policy.overflow == "block":
+            self._blocking.append(queue)
+        self._fanout.add(subscription)
+        self.space.timers.cancel(self._idle)
+        return subscription
+
+    def _drop(self, subscription: Subscription, why: str) -> None:
+        """The end of a subscription: its links are closed, its messages dropped."""
+        if subscription.gone:
+            return
+        subscription.gone = True
+        self._expiry.attached(subscription)
+        self._fanout.remove(subscription)
+        del self._by_name[subscription.name]
+        key = subscription.key
+        if key:
+            del self._by_key[subscription.kept, key]
+            if subscription.kept:
+                self.space.durables.pop(key, None)
+        queue = subscription.queue
+        blocks = queue in self._blocking
+        if blocks:
+            self._blocking.remove(queue)
+        if not queue.deleted:
+            queue.delete(
+                Error(
+                    condition="amqp:resource-deleted",
+                    description=f"the subscription {queue.address!r} has gone: {why}",
+                )
+            )
+        if blocks:
+            self.relieve()
+        self._consider_idle()
+
+    # -- the topic's own life ----------------------------------------------------------------
+
+    def node_gone(self, node: Node) -> None:
+        """The queue of a subscription has come to its end by itself."""
+        prefix = len(self.address) + 2
+        subscription = self._by_name.get(node.address[prefix:])
+        if subscription is not None and subscription.queue is node:
+            self._drop(subscription, "it was not used")
+
+    def party_gone(self, number: i64) -> None:
+        """A session or connection has ended that subscriptions waited for."""
+        self._expiry.party_gone(number)
+
+    def link_opened(self) -> None:
+        """It is in use."""
+        super().link_opened()
+        self.space.timers.cancel(self._idle)
+
+    def link_closed(self) -> None:
+        """Perhaps it is not in use any more."""
+        super().link_closed()
+        self._consider_idle()
+
+    def _consider_idle(self) -> None:
+        after = self.policy.auto_delete
+        if after >= 0 and self.links == 0 and not self._by_name and not self.deleted:
+            self.space.timers.set(self._idle, self.agenda.now + after)
+
+    def delete(self, error: Error) -> None:
+        """End every link with `error`, drop every subscription."""
+        self.deleted = True
+        for subscription in list(self._by_name.values()):
+            subscription.queue.delete(error)
+        super().delete(error)
+        self.space.timers.cancel(self._idle)
+
+    def message_count(self) -> i64:
+        """Of all its subscriptions together; a message counts in each that has it."""
+        count: i64 = 0
+        for subscription in self._by_name.values():
+            count += subscription.queue.message_count()
+        return count
+
+    def describe(self) -> dict[str, object]:
+        """Its figures. Those of a subscription are its own."""
+        policy = self.policy
+        return {
+            "name": self.address,
+            "type": self.kind,
+            "max-subscriptions": policy.max_subscriptions,
+            "auto-delete": policy.auto_delete,
+            "subscriptions": len(self._by_name),
+            "links": self.links,
+            "producers": len(self.producers),
+            "messages": self.message_count(),
+            "published": self.published,
+            "refused": self.refused,
+        }
