@@ -1,0 +1,227 @@
+"""``ferrymq check-config``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from ferrymq_broker.cli.options import Json
+from ferrymq_broker.config.explain import (
+    Explanation,
+    explain,
+    friendly_settings,
+    tables_of,
+)
+from ferrymq_broker.config.load import BadFile, load_with_places
+from ferrymq_broker.config.model import DEFAULT_HOST, Config
+from ferrymq_broker.config.nodes import kind_of, policy_attributes
+from ferrymq_broker.config.places import Places
+from ferrymq_broker.config.resolution import resolve_policy
+from ferrymq_broker.config.units import format_size
+
+_FOUND = {
+    "declared": "declared on line {line}",
+    "pattern": "made by the pattern {pattern!r} of line {line}",
+    "auto-create": "made when a link names it, as [nodes] auto-create says{at}",
+}
+
+
+def check_config(
+    file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False, help="A TOML file.")],
+    address: Annotated[
+        str | None,
+        typer.Option(
+            "--explain",
+            metavar="ADDRESS",
+            help="Say what a link to ADDRESS would find, and which line says so.",
+        ),
+    ] = None,
+    host: Annotated[
+        str,
+        typer.Option("--virtual-host", metavar="NAME", help="Where to look for the address."),
+    ] = DEFAULT_HOST,
+    as_json: Json = False,
+) -> None:
+    """Check a configuration without starting a broker.
+
+    Prints what it declares, or everything that is wrong with it. Exits with status 1 if anything
+    is, and if --explain finds nothing.
+    """
+    try:
+        config, places = load_with_places(file)
+    except BadFile as error:
+        if not as_json:
+            raise
+        problems = [{"line": line or None, "reason": reason} for line, reason in error.problems]
+        _print_json({"file": str(file), "valid": False, "problems": problems})
+        raise typer.Exit(1) from None
+    if address is not None:
+        found = explain(config, address, host)
+        if as_json:
+            _print_json(_explained(found, places))
+        else:
+            _print_explanation(found, places)
+        if found.found == "nothing":
+            raise typer.Exit(1)
+    elif as_json:
+        _print_json({"file": str(file), "valid": True} | summary(config, places))
+    else:
+        _print_summary(file, config, places)
+
+
+def _print_json(value: object) -> None:
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+
+
+# -- the whole file ---------------------------------------------------------------------------
+
+
+def summary(config: Config, places: Places) -> dict[str, object]:
+    """What a configuration declares, without its secrets; milliseconds and bytes."""
+    return {
+        "container-id": config.container_id,
+        "listeners": [listener.address.url for listener in config.listener],
+        "http": config.http.url,
+        "users": sorted(config.security.users),
+        "limits": config.limits.model_dump(by_alias=True),
+        "alarms": {
+            "memory": config.alarms.memory_bytes(),
+            "low-water": config.alarms.low_water_bytes(),
+        },
+        "virtual-hosts": [
+            _host(config, places, host) for host in (DEFAULT_HOST, *_host_names(config))
+        ],
+    }
+
+
+def _host_names(config: Config) -> list[str]:
+    return [host.name for host in config.virtual_host]
+
+
+def _host(config: Config, places: Places, name: str) -> dict[str, object]:
+    tables, place = tables_of(config, name)
+    nodes: list[dict[str, object]] = []
+    for kind, at, entry in tables.declared():
+        policy = resolve_policy(kind, entry, config.policies)
+        nodes.append(
+            {
+                "kind": kind,
+                "name" if entry.name is not None else "pattern": entry.address,
+                "line": places.line((*place, kind, at)),
+                "settings": policy_attributes(policy),
+            }
+        )
+    return {
+        "name": name,
+        "auto-create": tables.nodes.auto_create,
+        "limit": tables.nodes.limit,
+        "nodes": nodes,
+        "aliases": {alias.name: alias.to for alias in tables.alias},
+        "redirects": {each.name: f"{each.host}:{each.port}" for each in tables.redirect},
+    }
+
+
+def _print_summary(file: Path, config: Config, places: Places) -> None:
+    console = Console(soft_wrap=not sys.stdout.isatty(), highlight=False)
+    line = ", ".join(listener.address.url for listener in config.listener)
+    console.print(f"{escape(str(file))}: good")
+    console.print(f"listens on {escape(line)}")
+    if config.http.url is not None:
+        console.print(f"monitoring on {escape(config.http.url)}")
+    memory = config.alarms.memory_bytes()
+    if memory:
+        low = config.alarms.low_water_bytes()
+        console.print(
+            f"memory alarm above {_about(memory)} of messages, until there are {_about(low)}"
+        )
+    for name in (DEFAULT_HOST, *_host_names(config)):
+        _print_host(console, config, places, name)
+
+
+def _print_host(console: Console, config: Config, places: Places, name: str) -> None:
+    tables, place = tables_of(config, name)
+    made = tables.nodes.auto_create
+    text = {True: "queues, and topics for links that ask for one", False: "nothing"}
+    table = Table(title=f"virtual host {escape(name)}", title_justify="left")
+    for column in ("kind", "name or pattern", "line", "settings"):
+        table.add_column(column, overflow="fold", justify="right" if column == "line" else "left")
+    for kind, at, entry in tables.declared():
+        settings = friendly_settings(resolve_policy(kind, entry, config.policies))
+        number = str(places.line((*place, kind, at)))
+        said = "\n".join(f"{key} = {value}" for key, value in settings.items())
+        table.add_row(kind, escape(entry.address), number, escape(said))
+    for at, alias in enumerate(tables.alias):
+        number = str(places.line((*place, "alias", at)))
+        table.add_row("alias", escape(alias.name), number, escape(f"to {alias.to}"))
+    for at, redirect in enumerate(tables.redirect):
+        number = str(places.line((*place, "redirect", at)))
+        there = f"to {redirect.host}:{redirect.port}"
+        table.add_row("redirect", escape(redirect.name), number, escape(there))
+    console.print()
+    if table.row_count:
+        console.print(table)
+    else:
+        console.print(f"virtual host {escape(name)}")
+    console.print(
+        f"other names become {text[made] if isinstance(made, bool) else made + 's'}; "
+        f"at most {tables.nodes.limit} nodes"
+    )
+
+
+def _about(size: int) -> str:
+    """A size for people, who do not need the last byte."""
+    unit = 1
+    while size >= unit * 1024 * 100:
+        unit *= 1024
+    return format_size(size // unit * unit)
+
+
+# -- one address ------------------------------------------------------------------------------
+
+
+def _explained(found: Explanation, places: Places) -> dict[str, object]:
+    policy = found.policy
+    return {
+        "address": found.address,
+        "found": found.found,
+        "kind": None if policy is None else kind_of(policy),
+        "node": found.node,
+        "part": found.part or None,
+        "pattern": found.pattern or None,
+        "line": places.line(found.location) or None,
+        "aliases": [name for name, _ in found.followed],
+        "redirect": found.elsewhere or None,
+        "settings": None if policy is None else policy_attributes(policy),
+    }
+
+
+def _print_explanation(found: Explanation, places: Places) -> None:
+    lines = []
+    for name, location in found.followed:
+        lines.append(f"{name!r} is an alias, declared on line {places.line(location)}")
+    line = places.line(found.location)
+    if found.found == "redirect":
+        lines.append(f"{found.node!r} is elsewhere, at {found.elsewhere}; declared on line {line}")
+    elif found.found == "broker":
+        lines.append(f"{found.node!r} is a name for the broker's own services")
+    elif found.policy is None:
+        lines.append(f"{found.node!r} names nothing: a link to it is refused")
+    else:
+        how = _FOUND[found.found].format(
+            line=line, pattern=found.pattern, at=f" on line {line}" if line else ""
+        )
+        lines.append(f"{found.node!r} is a {kind_of(found.policy)}, {how}")
+        if found.part:
+            lines.append(f"and {found.part!r} a part of it")
+        settings = friendly_settings(found.policy)
+        lines += [f"  {key} = {value}" for key, value in settings.items()]
+        if not settings:
+            lines.append("  everything as it is by default")
+    sys.stdout.write("\n".join(lines) + "\n")

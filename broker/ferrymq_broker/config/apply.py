@@ -1,0 +1,64 @@
+"""From a configuration to a broker that has what it says."""
+
+from __future__ import annotations
+
+from ferrymq_broker.addresses.space import AddressSpace, Redirect
+from ferrymq_broker.addresses.templates import PatternTemplate
+from ferrymq_broker.broker import Broker
+from ferrymq_broker.config.declarations import Exchange, Nodes, Tables
+from ferrymq_broker.config.model import Config
+from ferrymq_broker.config.resolution import resolve_policy
+from ferrymq_broker.nodes.policy import NodePolicy, QueuePolicy, TopicPolicy
+
+
+def apply_config(config: Config, broker: Broker) -> None:
+    """Give a new broker its virtual hosts, with all that is declared in them.
+
+    Raises `BrokerError` for nodes that there cannot be; a configuration that was checked has none.
+    """
+    fill_space(config, config, config.nodes, broker.default)
+    for host in config.virtual_host:
+        nodes = config.nodes_of(host)
+        space = broker.add_space(host.name, host.all_hostnames(), nodes.limit)
+        fill_space(config, host, nodes, space)
+
+
+def fill_space(config: Config, tables: Tables, nodes: Nodes, space: AddressSpace) -> None:
+    """Give one virtual host its nodes, patterns, redirects, aliases and bindings."""
+    space.max_nodes = nodes.limit
+    space.auto_create, space.auto_create_topic = auto_created(nodes)
+    template = PatternTemplate()
+    exchanges: list[Exchange] = []
+    for kind, _, entry in tables.declared():
+        policy = resolve_policy(kind, entry, config.policies)
+        if entry.name is None:
+            template.add(entry.address, policy)
+            continue
+        space.create(entry.name, policy)
+        if isinstance(entry, Exchange):
+            exchanges.append(entry)
+    if any(entry.pattern is not None for _, _, entry in tables.declared()):
+        space.templates.append(template)
+    for redirect in tables.redirect:
+        space.redirects[redirect.name] = Redirect(
+            redirect.hostname or redirect.host,
+            redirect.host,
+            redirect.port,
+            redirect.address or redirect.name,
+        )
+    targets = {alias.name: alias.to for alias in tables.alias}
+    for name, target in targets.items():
+        # Looked up in one step: an alias of an alias leads to where that one does.
+        while target in targets:
+            target = targets[target]
+        space.aliases[name] = target
+
+
+def auto_created(nodes: Nodes) -> tuple[NodePolicy | None, NodePolicy | None]:
+    """What is made for names nobody declared: in general, and for links that ask for a topic."""
+    made = nodes.auto_create
+    if made is False:
+        return None, None
+    if made == "topic":
+        return TopicPolicy(), TopicPolicy()
+    return QueuePolicy(), TopicPolicy() if made is True else None
