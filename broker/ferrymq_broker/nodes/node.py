@@ -91,6 +91,10 @@ class Space:
         """The node that an address names now, aliases followed; never makes one."""
         return None
 
+    def target(self, address: str) -> Node:
+        """What takes messages sent to an address. Raises `BrokerError` if nothing does."""
+        raise BrokerError("amqp:not-found", f"there is no node {address[:200]!r}")
+
     def remove(self, node: Node) -> None:
         """The node has come to its end: forget it and end its links."""
 
