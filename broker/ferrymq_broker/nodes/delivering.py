@@ -1,0 +1,87 @@
+"""What leaves the broker of a message that has been in it: the header, brought up to date.
+
+A first delivery of a message without a ttl sends the very bytes that came. Only what the
+specification asks an intermediary to change is changed (AMQP 1.0 §3.2.1), and the bare message
+never.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from librt.strings import BytesWriter
+from mypy_extensions import i64
+
+from ferrymq_broker.nodes.message import (
+    MESSAGE_ANNOTATIONS,
+    Message,
+    derive,
+    section_at,
+    section_end,
+)
+from ferrymq_types.messaging import (
+    MessageAnnotations,
+    encode_header,
+    encode_message_annotations,
+)
+
+if TYPE_CHECKING:
+    from ferrymq_broker.nodes.entry import Entry
+
+
+def outgoing_payload(entry: Entry, now: i64) -> bytes:
+    """What to send in the next delivery of the entry, at `now` in milliseconds since the epoch.
+
+    The ttl of the header is what is left of it: the time the message has spent here is taken off,
+    so that every broker it passes through counts on (AMQP 1.0 §3.2.1).
+    """
+    message = entry.message
+    expires = entry.expires
+    if expires == 0 or message.ttl < 0:
+        return entry.payload()
+    left = expires - now
+    if left < 0:
+        left = 0
+    if entry.attempts == 0 and left >= message.ttl:
+        return message.payload
+    header = message.header()
+    header.ttl = left if left < message.ttl else message.ttl
+    if entry.attempts != 0:
+        header.first_acquirer = False
+        count = header.delivery_count + entry.failures
+        header.delivery_count = count if count < 0xFFFFFFFF else 0xFFFFFFFF
+    w = BytesWriter()
+    encode_header(w, header)
+    w.write(message.payload[message.header_end :])
+    return w.getvalue()
+
+
+def readdressed(message: Message, annotations: dict[str | int, object]) -> Message:
+    """The message as the broker itself sends it on: without ttl, with just these annotations.
+
+    The message-annotations that it has are replaced. Its times no longer count: neither the
+    absolute-expiry-time nor a schedule is looked at again (`special` is false).
+    """
+    if message.opaque:
+        other = derive(message, message.payload, 0)
+    else:
+        payload = message.payload
+        rest = message.header_end
+        if section_at(payload, rest) == MESSAGE_ANNOTATIONS:
+            rest = section_end(payload, rest)
+        w = BytesWriter()
+        if message.ttl >= 0:
+            header = message.header()
+            header.ttl = None
+            encode_header(w, header)
+        else:
+            w.write(payload[: message.header_end])
+        header_end = len(w)
+        if annotations:
+            encode_message_annotations(w, MessageAnnotations(value=annotations))
+        w.write(payload[rest:])
+        other = derive(message, w.getvalue(), header_end)
+    other.ttl = -1
+    other.special = False
+    other.origin = 0
+    return other

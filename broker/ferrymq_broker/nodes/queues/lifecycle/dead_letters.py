@@ -1,0 +1,190 @@
+"""Messages that a queue sends on because it cannot keep them: dead letters.
+
+They are collected and published when the queue's turn on the agenda comes, like anything else that
+a pass causes. So a message that goes through a thousand queues one after the other takes a thousand
+turns, and no depth of calls; and nobody who drops a message finds another one in its place.
+
+What a message carries of it, in its annotations (all begin with ``x-opt-deadletter-``): the
+``reason``, the ``source`` (the queue) and the ``time`` of its last death, what the consumer said
+that rejected it (``condition``, ``description``); the ``first-reason`` and ``first-source``; the
+``count`` of deaths; and the ``path``, the queues it has died in since a consumer had a say. One
+that is about to come to a queue of its path again goes in a circle, and is dropped.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.journal import log
+from ferrymq_broker.nodes.delivering import readdressed
+from ferrymq_broker.nodes.facts import facts_of
+from ferrymq_broker.nodes.node import Node
+from ferrymq_broker.nodes.queues.lifecycle.schedule import (
+    DELIVERY_DELAY,
+    DELIVERY_TIME,
+    SCHEDULED_ENQUEUE_TIME,
+)
+from ferrymq_codec.scalars import Symbol, Timestamp, UInt
+
+if TYPE_CHECKING:
+    from ferrymq_broker.nodes.message import Message
+    from ferrymq_broker.nodes.queues.queue import Queue
+    from ferrymq_types.transport import Error
+
+# Why a message died.
+REJECTED: Final = "rejected"
+EXPIRED: Final = "expired"
+DELIVERY_LIMIT: Final = "delivery-limit"
+MAX_LENGTH: Final = "max-length"
+MAX_BYTES: Final = "max-bytes"
+
+PREFIX: Final = "x-opt-deadletter-"
+REASON: Final = "x-opt-deadletter-reason"
+SOURCE: Final = "x-opt-deadletter-source"
+TIME: Final = "x-opt-deadletter-time"
+COUNT: Final = "x-opt-deadletter-count"
+CONDITION: Final = "x-opt-deadletter-condition"
+DESCRIPTION: Final = "x-opt-deadletter-description"
+FIRST_REASON: Final = "x-opt-deadletter-first-reason"
+FIRST_SOURCE: Final = "x-opt-deadletter-first-source"
+PATH: Final = "x-opt-deadletter-path"
+ORIGINAL_TTL: Final = "x-opt-original-ttl"
+
+# A way through more queues than this is taken for a circle.
+_LONGEST: Final = 1024
+_MOST: Final = 0xFFFFFFFF
+
+
+@final
+class Letter:
+    """A message on its way to `address`, because of `reason` and perhaps an `error`."""
+
+    __slots__ = ("message", "address", "reason", "error")
+
+    def __init__(self, message: Message, address: str, reason: str, error: Error | None) -> None:
+        self.message = message
+        self.address = address
+        self.reason = reason
+        self.error = error
+
+
+@final
+class DeadLetters(Node):
+    """What one queue sends on. On the agenda it is a node, but no address names it.
+
+    `sent` and `dropped` are counted; `circles` are those of the dropped that went in one.
+    """
+
+    __slots__ = ("queue", "sent", "dropped", "circles", "_letters", "_complained")
+
+    def __init__(self, queue: Queue) -> None:
+        super().__init__(queue.address, queue.space)
+        self.queue = queue
+        self.sent = 0
+        self.dropped = 0
+        self.circles = 0
+        self._letters: list[Letter] = []
+        self._complained = False
+
+    def send(self, message: Message, address: str, reason: str, error: Error | None) -> None:
+        """Publish the message to `address` at the end of the pass; drop it without one."""
+        if not address:
+            self.dropped += 1
+            return
+        self._letters.append(Letter(message, address, reason, error))
+        self.touch()
+
+    def dispatch(self) -> None:
+        """Publish what has come together."""
+        letters = self._letters
+        self._letters = []
+        for letter in letters:
+            self._publish(letter)
+
+    def _publish(self, letter: Letter) -> None:
+        message = letter.message
+        by_client = letter.reason == REJECTED or letter.reason == DELIVERY_LIMIT
+        path = [] if by_client else _path(message)
+        here = self.queue.address
+        # What is opaque has no annotations to carry a path: it dies of itself once only.
+        again = message.opaque and message.origin == 0 and not by_client
+        if again or here in path or len(path) >= _LONGEST:
+            self._drop_circle()
+            return
+        if not by_client:
+            path.append(here)
+        try:
+            node = self.space.target(letter.address)
+        except BrokerError as error:
+            self._drop(letter, error.description)
+            return
+        if node.address.startswith("$"):
+            # The broker obeys what is sent there; a dead message is no order.
+            self._drop(letter, "it is an address of the broker's own")
+            return
+        if node.address in path:
+            self._drop_circle()
+            return
+        refusal = node.publish(readdressed(message, self._annotations(letter, path)))
+        if refusal is None:
+            self.sent += 1
+        else:
+            self._drop(letter, refusal.description)
+
+    def _annotations(self, letter: Letter, path: list[str]) -> dict[str | int, object]:
+        """The annotations of the message, with what is to be told of this death."""
+        message = letter.message
+        here = self.queue.address
+        result: dict[str | int, object] = dict(facts_of(message).message_annotations)
+        for key in (DELIVERY_TIME, DELIVERY_DELAY, SCHEDULED_ENQUEUE_TIME):
+            # It had its time: it is not to wait again.
+            result.pop(key, None)
+        for key in (CONDITION, DESCRIPTION, PATH):
+            result.pop(key, None)
+        count = result.get(COUNT)
+        deaths = count + 1 if isinstance(count, int) and 0 <= count < _MOST else 1
+        result[REASON] = letter.reason
+        result[SOURCE] = here
+        result[TIME] = Timestamp(self.agenda.now)
+        result[COUNT] = UInt(deaths)
+        if FIRST_REASON not in result or FIRST_SOURCE not in result:
+            result[FIRST_REASON] = letter.reason
+            result[FIRST_SOURCE] = here
+        error = letter.error
+        if error is not None:
+            result[CONDITION] = Symbol(error.condition)
+            if error.description is not None:
+                result[DESCRIPTION] = error.description
+        if path:
+            result[PATH] = path
+        if message.ttl >= 0:
+            result[ORIGINAL_TTL] = UInt(message.ttl)
+        return result
+
+    def _drop_circle(self) -> None:
+        self.circles += 1
+        self.dropped += 1
+
+    def _drop(self, letter: Letter, why: str) -> None:
+        self.dropped += 1
+        if not self._complained:
+            self._complained = True
+            log.warning(
+                "dead letters are dropped",
+                queue=self.queue.address,
+                to=letter.address,
+                reason=letter.reason,
+                why=why,
+            )
+
+    def forgive(self) -> None:
+        """The policy is another: say again what goes wrong."""
+        self._complained = False
+
+
+def _path(message: Message) -> list[str]:
+    value = facts_of(message).message_annotations.get(PATH)
+    if not isinstance(value, list):
+        return []
+    return [step for step in value if isinstance(step, str)]

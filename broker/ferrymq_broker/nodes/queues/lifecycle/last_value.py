@@ -1,0 +1,87 @@
+"""Of the messages with one value of a key, only the last one counts.
+
+The key is an application property or, if its name begins with ``x-``, a message annotation. A
+message without it, or with a value that cannot be a key (a map, a list), is an ordinary one.
+Numbers are compared by value whatever their width; numbers, strings and the rest are told apart.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from mypy_extensions import i64
+
+from ferrymq_broker.nodes.entry import AVAILABLE
+from ferrymq_broker.nodes.facts import facts_of
+
+if TYPE_CHECKING:
+    from ferrymq_broker.nodes.entry import Entry
+    from ferrymq_broker.nodes.message import Message
+
+
+def value_of(message: Message, key: str) -> object:
+    """What the message has for the key, in a form that can be looked up; None without one."""
+    facts = facts_of(message)
+    value: object
+    if key.startswith("x-"):
+        value = facts.message_annotations.get(key)
+    else:
+        value = facts.application_properties.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool | float):
+        return (type(value), value)
+    if isinstance(value, int):
+        return int(value)
+    try:
+        hash(value)
+    except TypeError:
+        return None
+    return value if isinstance(value, str | bytes) else (type(value), value)
+
+
+@final
+class LastValues:
+    """The newest entry of each value of `key` in one queue."""
+
+    __slots__ = ("key", "_newest", "_values")
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self._newest: dict[object, Entry] = {}
+        # The values of the entries in the queue, by their sequences.
+        self._values: dict[int, object] = {}
+
+    def waiting(self, message: Message) -> Entry | None:
+        """The entry that this message would replace."""
+        entry = self._newest.get(value_of(message, self.key))
+        return entry if entry is not None and entry.state == AVAILABLE else None
+
+    def add(self, entry: Entry) -> Entry | None:
+        """The entry is in the queue; the answer is the one it replaces, which has to go."""
+        value = value_of(entry.message, self.key)
+        if value is None:
+            return None
+        before = self._newest.get(value)
+        self._newest[value] = entry
+        self._values[entry.sequence] = value
+        return before if before is not None and before.state == AVAILABLE else None
+
+    def superseded(self, entry: Entry) -> bool:
+        """An entry comes back from a consumer: whether there is a newer one by now."""
+        value = self._values.get(entry.sequence)
+        if value is None:
+            return False
+        newest = self._newest.get(value)
+        if newest is None:
+            # The newer ones have come and gone: it is the last again.
+            self._newest[value] = entry
+            return False
+        return newest is not entry
+
+    def forget(self, entry: Entry) -> None:
+        """The entry has left the queue."""
+        sequence: i64 = entry.sequence
+        value = self._values.pop(sequence, None)
+        if value is not None and self._newest.get(value) is entry:
+            del self._newest[value]
