@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from ferrymq_broker.cli.check_config import check_config
 from ferrymq_broker.cli.receive import receive
 from ferrymq_broker.cli.send import send
 from ferrymq_broker.cli.serve import serve
@@ -24,6 +25,7 @@ app = typer.Typer(
 app.command()(serve)
 app.command()(send)
 app.command()(receive)
+app.command()(check_config)
 
 
 def _print_version(wanted: bool) -> None:

@@ -12,10 +12,15 @@ from ferrymq_broker.nodes.policy import NodePolicy, QueuePolicy, TopicPolicy
 
 
 def apply_config(config: Config, broker: Broker) -> None:
-    """Give a new broker its virtual hosts, with all that is declared in them.
+    """Give a new broker its limits and virtual hosts, with all that is declared in them.
 
     Raises `BrokerError` for nodes that there cannot be; a configuration that was checked has none.
     """
+    broker.strict_hosts = config.unknown_hostname == "refuse"
+    broker.limit_credit(config.limits.total_credit)
+    # At least one byte: zero would leave it to the broker.
+    low_water = max(1, config.alarms.low_water_bytes())
+    broker.limit_memory(config.alarms.memory_bytes(), low_water)
     fill_space(config, config, config.nodes, broker.default)
     for host in config.virtual_host:
         nodes = config.nodes_of(host)

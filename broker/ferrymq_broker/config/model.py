@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
+from ferrymq_broker.broker import DEFAULT_SPACE, VHOST
 from ferrymq_broker.config.checks import check_tables
 from ferrymq_broker.config.declarations import (
     Alias,
@@ -35,7 +36,7 @@ from ferrymq_broker.config.url import ListenAddress, parse_listen_url
 
 MIB = 1024 * 1024
 # The virtual host of the tables at the top of the file.
-DEFAULT_HOST = "default"
+DEFAULT_HOST = DEFAULT_SPACE
 
 
 def _check_url(url: str) -> str:
@@ -66,8 +67,8 @@ class Limits(Section):
     incoming_window: int = Field(default=2048, ge=1, le=0x7FFFFFFF)
     # Messages a producer may send before it hears from the broker.
     credit: int = Field(default=1000, ge=1, le=1_000_000)
-    # Messages all producers together may send before they hear from the broker.
-    total_credit: int = Field(default=1_000_000, ge=1, le=2**62)
+    # Messages all producers together may send before they hear from the broker; 0 is no limit.
+    total_credit: int = Field(default=10_000_000, ge=0, le=2**62)
     # A client that is silent this long is disconnected; 0 lets it be silent for ever.
     idle_time_out: Annotated[Seconds, Field(ge=0)] = 60.0
     handshake_timeout: Annotated[Seconds, Field(gt=0)] = 10.0
@@ -159,6 +160,8 @@ class Config(Tables):
     alarms: Alarms = Field(default_factory=Alarms)
     policies: dict[str, Policy] = Field(default_factory=dict)
     virtual_host: list[VirtualHost] = Field(default_factory=list)
+    # Where clients go that open with a hostname nobody answers to.
+    unknown_hostname: Literal["default", "refuse"] = "default"
     security: Security = Field(default_factory=Security)
     http: Http = Field(default_factory=Http)
     shutdown: Shutdown = Field(default_factory=Shutdown)
@@ -214,6 +217,9 @@ class Config(Tables):
                 reason = "the default virtual host is declared at the top of the file"
                 mistakes.append(Mistake(("virtual-host", at, "name"), reason))
             for name in host.all_hostnames():
+                if name.startswith(VHOST):
+                    reason = f"{VHOST} goes before the name of a virtual host in an open, not here"
+                    mistakes.append(Mistake(("virtual-host", at), reason))
                 if name in known:
                     reason = f"two virtual hosts answer to {name!r}"
                     mistakes.append(Mistake(("virtual-host", at), reason, known[name]))
