@@ -17,6 +17,7 @@ from ferrymq.engine.delivery import OutgoingDelivery
 from ferrymq.engine.dispositions import DispositionQueue, live_ids
 from ferrymq.engine.events import OutcomeReceived
 from ferrymq.engine.frames import begin_frame, end_frame
+from ferrymq.engine.resumption import is_outcome
 from ferrymq.engine.serial import serial_add, serial_diff
 from ferrymq.errors import LocalProtocolError, Scope
 from ferrymq_types.transport import Disposition, Flow, Role, Transfer, encode_transfer
@@ -261,12 +262,24 @@ class OutgoingHalf:
                 self._update(delivery, disposition)
             return
         for id in live_ids(self.unsettled, first, last):
-            self._update(self.unsettled[id], disposition)
+            delivery = self.unsettled.get(id)
+            if delivery is not None:
+                self._update(delivery, disposition)
 
     def _update(self, delivery: OutgoingDelivery, disposition: Disposition) -> None:
         state = disposition.state
         if state is not None:
-            delivery.remote_state = state
+            before = delivery.remote_state
+            if before is not None and type(before) is not type(state) and is_outcome(before):
+                # What is final stays (AMQP 1.0 §2.7.5), unless the receiver comes round to the
+                # outcome that we have come to ourselves.
+                if type(delivery.state) is type(state):
+                    delivery.remote_state = state
+                elif is_outcome(state):
+                    self.session._contradicted(delivery.link, delivery.id, before, state)
+                    return
+            else:
+                delivery.remote_state = state
         if disposition.settled:
             delivery.remote_settled = True
             del self.unsettled[delivery.id]

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from ferrymq.engine.delivery import IncomingDelivery, OutgoingDelivery
     from ferrymq_codec.composite import Composite
     from ferrymq_types.unions import Source, Target
+    from ferrymq_types.unions import DeliveryState
 
 # We never hold a sender of ours back, so the window we announce is "plenty".
 OUTGOING_WINDOW: Final = 0x7FFFFFFF
@@ -415,6 +416,16 @@ class Session:
             self.outgoing.on_disposition(disposition)
         else:
             self.incoming.on_disposition(disposition)
+
+    def _contradicted(
+        self, link: Link, id: i64, before: DeliveryState, after: DeliveryState
+    ) -> None:
+        """The peer states another outcome of a delivery than it has stated before."""
+        description = (
+            f"delivery {id} on link {link.name!r} was {type(before).__name__.lower()} "
+            f"and is now {type(after).__name__.lower()}"
+        )
+        fail_link(link, RemoteProtocolError("amqp:illegal-state", description, Scope.LINK))
 
     def _on_flow(self, flow: Flow) -> None:
         self.incoming.on_flow(flow)
