@@ -114,6 +114,19 @@ class Broker:
         for space in self.spaces.values():
             space.clear()
 
+    def add_space(self, name: str, hostnames: list[str], max_nodes: int) -> AddressSpace:
+        """A new virtual host, which these hostnames lead to. Raises ValueError if one is taken."""
+        if name in self.spaces:
+            raise ValueError(f"there is a virtual host {name!r} already")
+        for hostname in hostnames:
+            if hostname.lower() in self.hosts:
+                raise ValueError(f"the hostname {hostname!r} leads to a virtual host already")
+        space = AddressSpace(name, self.agenda, self.timers, max_nodes)
+        self.spaces[name] = space
+        for hostname in hostnames:
+            self.hosts[hostname.lower()] = space
+        return space
+
     def space_for(self, hostname: str | None) -> AddressSpace | None:
         """The virtual host that an open with this hostname is for (AMQP 1.0 §2.7.1).
 

@@ -19,6 +19,7 @@ from ferrymq_broker.addresses.factory import build
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.node import DELETE_ON_CLOSE, Agenda, Node, Space
 from ferrymq_broker.nodes.policy import NodePolicy, QueuePolicy, TopicPolicy
+from ferrymq_codec.scalars import UInt
 from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ class AddressSpace(Space):
                 {
                     "hostname": redirect.hostname,
                     "network-host": redirect.network_host,
-                    "port": redirect.port,
+                    "port": UInt(redirect.port),
                     "address": redirect.address,
                 },
             )
