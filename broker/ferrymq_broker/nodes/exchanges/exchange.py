@@ -91,8 +91,8 @@ class Exchange(Node):
     """An exchange.
 
     `published` counts messages that came in, to it or through another exchange; of these,
-    `unroutable` matched no binding and `refused` were not taken by a node they were for. `entrances` are
-    those with links.
+    `unroutable` matched no binding and `refused` were not taken by a node they were for.
+    `entrances` are those with links.
     """
 
     __slots__ = (

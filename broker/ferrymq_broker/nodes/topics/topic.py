@@ -63,6 +63,7 @@ class Topic(Node):
         "_blocking",
         "_gates",
         "_number",
+        "_fresh",
         "_idle",
     )
 
@@ -84,6 +85,8 @@ class Topic(Node):
         self._blocking: list[Node] = []
         self._gates = Gates(self)
         self._number: i64 = 0
+        # Made for a link that has not been told so yet, and may still be refused.
+        self._fresh: Subscription | None = None
         self._idle = _Idle(self)
         if space.agenda.now > 0:
             self._consider_idle()
@@ -162,6 +165,7 @@ class Topic(Node):
             if made:
                 self._drop(subscription, "no link could be attached to it")
             raise
+        self._fresh = subscription if made else None
         self._expiry.attached(subscription)
         subscription.links.append(terms)
         if not subscription.declared:
@@ -195,7 +199,7 @@ class Topic(Node):
         subscription.links.remove(terms)
         if subscription.links or subscription.declared or subscription.gone:
             return
-        if closed or not subscription.kept:
+        if closed or not subscription.kept or subscription is self._fresh:
             self._drop(subscription, "its last link is gone")
         else:
             self._expiry.detached(subscription, terms)
@@ -440,6 +444,7 @@ class Topic(Node):
     def link_opened(self) -> None:
         """It is in use."""
         super().link_opened()
+        self._fresh = None
         self.space.timers.cancel(self._idle)
 
     def link_closed(self) -> None:
