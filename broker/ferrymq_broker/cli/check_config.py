@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ferrymq_broker.cli.options import Json
+from ferrymq_broker.config.declarations import Exchange
 from ferrymq_broker.config.explain import (
     Explanation,
     explain,
@@ -110,14 +111,15 @@ def _host(config: Config, places: Places, name: str) -> dict[str, object]:
     nodes: list[dict[str, object]] = []
     for kind, at, entry in tables.declared():
         policy = resolve_policy(kind, entry, config.policies)
-        nodes.append(
-            {
-                "kind": kind,
-                "name" if entry.name is not None else "pattern": entry.address,
-                "line": places.line((*place, kind, at)),
-                "settings": policy_attributes(policy),
-            }
-        )
+        node: dict[str, object] = {
+            "kind": kind,
+            "name" if entry.name is not None else "pattern": entry.address,
+            "line": places.line((*place, kind, at)),
+            "settings": policy_attributes(policy),
+        }
+        if isinstance(entry, Exchange):
+            node["bindings"] = [each.model_dump(by_alias=True) for each in entry.binding]
+        nodes.append(node)
     return {
         "name": name,
         "auto-create": tables.nodes.auto_create,
@@ -155,8 +157,10 @@ def _print_host(console: Console, config: Config, places: Places, name: str) -> 
     for kind, at, entry in tables.declared():
         settings = friendly_settings(resolve_policy(kind, entry, config.policies))
         number = str(places.line((*place, kind, at)))
-        said = "\n".join(f"{key} = {value}" for key, value in settings.items())
-        table.add_row(kind, escape(entry.address), number, escape(said))
+        said = [f"{key} = {value}" for key, value in settings.items()]
+        if isinstance(entry, Exchange):
+            said += [f"{each.key!r} goes to {each.to}" for each in entry.binding]
+        table.add_row(kind, escape(entry.address), number, escape("\n".join(said)))
     for at, alias in enumerate(tables.alias):
         number = str(places.line((*place, "alias", at)))
         table.add_row("alias", escape(alias.name), number, escape(f"to {alias.to}"))

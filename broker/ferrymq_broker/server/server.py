@@ -12,12 +12,12 @@ from typing import Self
 from ferrymq.engine.settings import ConnectionSettings
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.clock import Clock
+from ferrymq_broker.config.apply import apply_config
 from ferrymq_broker.config.model import Config
 from ferrymq_broker.config.url import ListenAddress
 from ferrymq_broker.connections.authentication import Authenticator, derive_keys
 from ferrymq_broker.connections.handler import ConnectionHandler
 from ferrymq_broker.journal import log
-from ferrymq_broker.nodes.policy import QueuePolicy
 from ferrymq_broker.server.protocol import AmqpProtocol
 from ferrymq_types.transport import Error
 
@@ -77,17 +77,13 @@ class BrokerServer:
         await self.close()
 
     async def start(self) -> None:
-        """Make the configured queues and listen."""
+        """Make the configured nodes and listen."""
         loop = asyncio.get_running_loop()
         config = self.config
         self.broker = Broker(
             loop.call_soon, self._wake_at, self.clock.epoch(), max_nodes=config.nodes.limit
         )
-        space = self.broker.default
-        if not config.nodes.auto_create:
-            space.auto_create = None
-        for queue in config.queue:
-            space.create(queue.name, QueuePolicy())
+        apply_config(config, self.broker)
         try:
             for listener in config.listener:
                 await self._listen(loop, listener.address)
