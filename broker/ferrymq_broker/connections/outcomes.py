@@ -62,7 +62,7 @@ def apply_outcome(
         annotations = state.message_annotations
         if annotations:
             try:
-                entry.message = entry.message.annotated(annotations)
+                node.amend(entry, entry.message.annotated(annotations))
             except CodecError:
                 # What cannot be merged is left alone; the message matters more.
                 pass

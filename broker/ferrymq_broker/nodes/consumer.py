@@ -9,6 +9,7 @@ from mypy_extensions import i64
 if TYPE_CHECKING:
     from ferrymq_broker.filters.filter import Filter
     from ferrymq_broker.nodes.entry import Entry
+    from ferrymq_broker.nodes.queues.views import Crew
     from ferrymq_types.transport import Error
 
 # What `Consumer.deliver` answers.
@@ -23,9 +24,11 @@ class Consumer:
 
     `copies` marks a browser: it is shown messages but does not take them. Of those with the highest
     `priority` that can take a message one gets it. `filter` is what its messages pass, None if all
-    do. `ready` and `position`
-    are the queue's: whether it is among those that may be offered messages, and (of a browser) the
-    last entry it has passed, None before the first.
+    do. `exclusive` says that it tolerates no other, browsers aside.
+
+    `ready`, `crew` and `own` are the queue's: whether it may be offered messages, those it takes
+    turns with, None while it stands by or if it is a browser, and the entries that wait for it or
+    a few of its kind, by rank.
     """
 
     __slots__ = (
@@ -33,8 +36,10 @@ class Consumer:
         "copies",
         "priority",
         "filter",
+        "exclusive",
         "ready",
-        "position",
+        "crew",
+        "own",
         "held",
         "_held_first",
         "_held_last",
@@ -45,8 +50,10 @@ class Consumer:
         self.copies = copies
         self.priority: i64 = 0
         self.filter: Filter | None = None
+        self.exclusive = False
         self.ready = False
-        self.position: Entry | None = None
+        self.crew: Crew | None = None
+        self.own: list[tuple[int, Entry]] | None = None
         # How many entries it holds: delivered, without an outcome so far.
         self.held: i64 = 0
         self._held_first: Entry | None = None
@@ -62,6 +69,12 @@ class Consumer:
         False if it cannot be answered now; the queue then asks again after its next dispatch.
         """
         return True
+
+    def activated(self, active: bool) -> None:
+        """Of the consumers of a queue that serves one at a time it is now, or no more, the one.
+
+        A consumer that has never been told stands by. Queues without that rule tell nobody.
+        """
 
     def evict(self, error: Error) -> None:
         """The queue is going away: end the link with `error`."""

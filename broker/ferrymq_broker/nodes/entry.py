@@ -8,50 +8,65 @@ from mypy_extensions import i64
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.message import Message
+    from ferrymq_broker.nodes.queues.groups import Group
 
 # Plain numbers: members of an Enum are slow to reach for every message.
 AVAILABLE: Final = 0
 ACQUIRED: Final = 1
 REMOVED: Final = 2
 
+# Where the level of priority lies in a rank, and the highest there is.
+LEVEL_SHIFT: Final = 56
+TOP_LEVEL: Final = 9
+
 
 @final
 class Entry:
     """One message in one queue, in the states of AMQP 1.0 §3.3.
 
-    Entries form a list in order of publication, `prev` and `next`; those a consumer holds form
-    another, `held_prev` and `held_next`. `sequence` grows by one with every publication. `attempts`
-    counts acquisitions, `failures` those that ended as failed deliveries. `expires` is when the
-    message's time is over, in milliseconds since the epoch, 0 for never. `excluded` has the ids of
-    the consumers that must not get the message (again).
+    Entries of one priority form a list in order of publication, `prev` and `next`; those a consumer
+    holds form another, `held_prev` and `held_next`. `sequence` grows by one with every publication;
+    of two entries the one of the lower `rank` goes first. `attempts` counts acquisitions,
+    `failures` those that ended as failed deliveries. `expires` is when the message's time is over,
+    in milliseconds since the epoch, 0 for never. `excluded` has the ids of the consumers that must
+    not get the message (again). `group` is that of the message, where the queue goes by groups.
     """
 
     __slots__ = (
         "message",
         "sequence",
+        "rank",
         "state",
         "attempts",
         "failures",
         "expires",
         "excluded",
+        "group",
         "prev",
         "next",
         "held_prev",
         "held_next",
     )
 
-    def __init__(self, message: Message, sequence: i64) -> None:
+    def __init__(self, message: Message, sequence: i64, level: i64 = 4) -> None:
         self.message = message
         self.sequence: i64 = sequence
+        self.rank: i64 = ((TOP_LEVEL - level) << LEVEL_SHIFT) | sequence
         self.state: i64 = AVAILABLE
         self.attempts: i64 = 0
         self.failures: i64 = 0
         self.expires: i64 = 0
         self.excluded: set[int] | None = None
+        self.group: Group | None = None
         self.prev: Entry | None = None
         self.next: Entry | None = None
         self.held_prev: Entry | None = None
         self.held_next: Entry | None = None
+
+    @property
+    def level(self) -> i64:
+        """The level of priority it has in its queue, 0 to 9."""
+        return TOP_LEVEL - (self.rank >> LEVEL_SHIFT)
 
     def exclude(self, consumer_id: i64) -> None:
         """Never offer the message to this consumer again."""

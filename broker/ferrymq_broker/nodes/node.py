@@ -219,6 +219,10 @@ class Node:
     def give_back(self, consumer: Consumer, entry: Entry, failed: bool, elsewhere: bool) -> None:
         """The message returns to its place (AMQP 1.0 §3.4.4–5)."""
 
+    def amend(self, entry: Entry, message: Message) -> None:
+        """A consumer has added to the message it holds (AMQP 1.0 §3.4.5)."""
+        entry.message = message
+
     # -- what there is to know -------------------------------------------------------------
 
     def message_count(self) -> i64:

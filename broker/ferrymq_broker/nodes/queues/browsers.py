@@ -1,0 +1,50 @@
+"""Those who look at a queue and take nothing (AMQP 1.0 §3.5.7, distribution-mode copy)."""
+
+from __future__ import annotations
+
+from typing import final
+
+from mypy_extensions import i64
+
+from ferrymq_broker.nodes.consumer import IDLE, Consumer
+from ferrymq_broker.nodes.entry import AVAILABLE, Entry
+from ferrymq_broker.nodes.queues.lanes import LEVELS, Lane
+
+
+@final
+class Browser:
+    """A consumer that browses, and how far it has come: by level, the last entry it has passed."""
+
+    __slots__ = ("consumer", "_positions")
+
+    def __init__(self, consumer: Consumer) -> None:
+        self.consumer = consumer
+        self._positions: list[Entry | None] = [None] * LEVELS
+
+    def show(self, lanes: list[Lane], now: i64) -> None:
+        """Show it what it has not seen. What others hold at this moment is passed over."""
+        consumer = self.consumer
+        filter = consumer.filter
+        for lane in lanes:
+            level = lane.level
+            position = self._positions[level]
+            entry = lane.first if position is None else position.next
+            while entry is not None:
+                if not consumer.ready:
+                    return
+                if (
+                    entry.state == AVAILABLE
+                    and (entry.expires == 0 or entry.expires > now)
+                    and (filter is None or filter.matches(entry.message))
+                    and consumer.deliver(entry) == IDLE
+                ):
+                    consumer.ready = False
+                    return
+                self._positions[level] = entry
+                entry = entry.next
+
+    def forget(self, entry: Entry) -> None:
+        """The entry is about to leave the queue."""
+        level = entry.level
+        if self._positions[level] is entry:
+            self._positions[level] = entry.prev

@@ -1,0 +1,81 @@
+"""What management and metrics may see of a queue, and do to what is in it."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+from mypy_extensions import i64
+
+from ferrymq_broker.nodes.entry import AVAILABLE, Entry
+
+if TYPE_CHECKING:
+    from ferrymq_broker.nodes.node import Node, Refusal
+    from ferrymq_broker.nodes.queues.queue import Queue
+
+
+def describe_queue(queue: Queue) -> dict[str, object]:
+    """The settings and figures of a queue by their public names."""
+    described: dict[str, object] = {"name": queue.address, "type": queue.kind}
+    policy = queue.policy
+    for setting in fields(policy):
+        described[setting.name.replace("_", "-")] = getattr(policy, setting.name)
+    described.update(
+        {
+            "messages": int(queue.message_count()),
+            "available": int(queue.available),
+            "acquired": int(queue.acquired),
+            "bytes": int(queue.bytes),
+            "consumers": len(queue.consumers),
+            "producers": len(queue.producers),
+            "published": int(queue.published),
+            "delivered": int(queue.delivered),
+            "accepted": int(queue.accepted),
+            "released": int(queue.released),
+            "modified": int(queue.modified),
+            "rejected": int(queue.rejected),
+        }
+    )
+    described.update(queue.lifecycle.figures())
+    return described
+
+
+def peek(queue: Queue, count: i64, from_sequence: i64 = 0) -> list[Entry]:
+    """Up to `count` messages in the order they would be delivered in, held ones among them.
+
+    Those with a sequence below `from_sequence` are left out. Nothing changes.
+    """
+    found: list[Entry] = []
+    for lane in queue.lanes:
+        entry = lane.first
+        while entry is not None and len(found) < count:
+            if entry.sequence >= from_sequence:
+                found.append(entry)
+            entry = entry.next
+    return found
+
+
+def move(queue: Queue, target: Node, count: i64) -> tuple[int, Refusal | None]:
+    """Publish up to `count` messages that nobody holds to `target`, in order, and drop them here.
+
+    Answers how many were moved, and why it ended if `target` did not want one.
+    """
+    entries: list[Entry] = []
+    for lane in queue.lanes:
+        entry = lane.first
+        while entry is not None and len(entries) < count:
+            if entry.state == AVAILABLE:
+                entries.append(entry)
+            entry = entry.next
+    moved = 0
+    for chosen in entries:
+        # What is published may push others out of this very queue.
+        if chosen.state != AVAILABLE:
+            continue
+        refusal = target.publish(chosen.message)
+        if refusal is not None:
+            return moved, refusal
+        if chosen.state == AVAILABLE:
+            queue.drop(chosen)
+        moved += 1
+    return moved, None

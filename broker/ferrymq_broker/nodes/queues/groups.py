@@ -1,0 +1,125 @@
+"""Message groups: messages of one group-id (AMQP 1.0 §3.2.4) go to one consumer, in order.
+
+A group belongs to the consumer that got the first of its messages, until that consumer leaves or
+nothing of the group is left in the queue. Messages that come to the front while somebody else has
+his turn wait for their consumer in a heap of its own, so that other groups go on.
+
+A message that its consumer must not have any more (undeliverable-here, too large) takes the group
+away from it. If nobody can take the message now, the group waits behind it.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Final, final
+
+from mypy_extensions import i64
+
+from ferrymq_broker.nodes.entry import AVAILABLE, Entry
+from ferrymq_broker.nodes.facts import facts_of
+
+if TYPE_CHECKING:
+    from ferrymq_broker.nodes.consumer import Consumer
+
+# A list may have so many outdated entries before somebody looks whether it has too many.
+_SLACK: Final = 64
+
+
+@final
+class Group:
+    """One group: `count` of its messages are in the queue, `consumer` gets them.
+
+    `waiting` are those that were passed over, for the consumer or because of `blockers`: a heap of
+    those that nobody could take.
+    """
+
+    __slots__ = ("id", "count", "consumer", "waiting", "blockers")
+
+    def __init__(self, id: str) -> None:
+        self.id = id
+        self.count: i64 = 0
+        self.consumer: Consumer | None = None
+        self.waiting: list[Entry] = []
+        self.blockers: list[tuple[int, Entry]] = []
+
+    def blocks(self, entry: Entry) -> bool:
+        """Whether an older message of the group has to be taken before."""
+        blockers = self.blockers
+        while blockers and blockers[0][1].state != AVAILABLE:
+            heappop(blockers)
+        return bool(blockers) and blockers[0][1].rank < entry.rank
+
+    def block(self, entry: Entry) -> None:
+        """Nobody could take this message."""
+        heappush(self.blockers, (entry.rank, entry))
+
+    def wait(self, entry: Entry) -> None:
+        """The message has been passed over."""
+        waiting = self.waiting
+        waiting.append(entry)
+        if len(waiting) > _SLACK and len(waiting) > 2 * self.count:
+            self.waiting = list(dict.fromkeys(self.take_waiting()))
+
+    def take_waiting(self) -> list[Entry]:
+        """Those that were passed over and are still there; they are to be offered again."""
+        waiting = self.waiting
+        self.waiting = []
+        return [entry for entry in waiting if entry.state == AVAILABLE]
+
+
+@final
+class Groups:
+    """The groups of one queue."""
+
+    __slots__ = ("_groups", "_owned")
+
+    def __init__(self) -> None:
+        self._groups: dict[str, Group] = {}
+        self._owned: dict[int, dict[str, Group]] = {}
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def join(self, entry: Entry) -> None:
+        """A message has come into the queue."""
+        id = facts_of(entry.message).group_id
+        if id is None:
+            return
+        group = self._groups.get(id)
+        if group is None:
+            group = Group(id)
+            self._groups[id] = group
+        group.count += 1
+        entry.group = group
+
+    def leave(self, group: Group) -> None:
+        """A message of the group is gone."""
+        group.count -= 1
+        if group.count == 0:
+            self.release(group)
+            del self._groups[group.id]
+
+    def give(self, group: Group, consumer: Consumer) -> None:
+        """The group belongs to the consumer from now on."""
+        group.consumer = consumer
+        owned = self._owned.get(consumer.id)
+        if owned is None:
+            owned = {}
+            self._owned[consumer.id] = owned
+        owned[group.id] = group
+
+    def release(self, group: Group) -> None:
+        """The group belongs to nobody."""
+        consumer = group.consumer
+        if consumer is not None:
+            group.consumer = None
+            owned = self._owned.get(consumer.id)
+            if owned is not None:
+                owned.pop(group.id, None)
+                if not owned:
+                    del self._owned[consumer.id]
+
+    def owned_by(self, consumer: Consumer) -> list[Group]:
+        """The groups that belong to the consumer."""
+        owned = self._owned.get(consumer.id)
+        return [] if owned is None else list(owned.values())

@@ -1,0 +1,185 @@
+"""Who takes messages out of a queue: views, and crews of consumers.
+
+A *view* is what consumers with the same filter see of a queue. It has a cursor in every lane and a
+heap of what came back behind the cursors. It looks at an entry once; who else would look at it
+again for the sake of the same filter is in the same view.
+
+A *crew* is the consumers of one view that have the same priority. They take turns, message by
+message. Crews of the same priority take turns in proportion to how many they are.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING, Final, final
+
+from mypy_extensions import i64
+
+from ferrymq_broker.nodes.entry import AVAILABLE, Entry
+from ferrymq_broker.nodes.queues.lanes import Cursor
+
+if TYPE_CHECKING:
+    from ferrymq_broker.filters.filter import Filter
+    from ferrymq_broker.nodes.consumer import Consumer
+
+# A heap may have so many outdated records before somebody looks whether it has too many.
+_SLACK: Final = 64
+
+
+def push(heap: list[tuple[int, Entry]], entry: Entry, available: i64) -> None:
+    """Put an entry into a heap, of which no more than `available` records can be up to date."""
+    heappush(heap, (entry.rank, entry))
+    if len(heap) > _SLACK and len(heap) > 2 * available:
+        kept: dict[int, Entry] = {}
+        for rank, kept_entry in heap:
+            if kept_entry.state == AVAILABLE:
+                kept[rank] = kept_entry
+        heap[:] = list(kept.items())
+        heapify(heap)
+
+
+@final
+class View:
+    """Of those with the same `filter`; None lets everything pass.
+
+    `cursors` are in the order of the lanes. `returned` is a heap of entries the cursors have passed
+    and that are to be offered now, `aside` one of entries that none of the consumers it has may
+    get, or none that is ready: for those who are to come. `evaluations` counts what the filter was
+    asked about.
+    """
+
+    __slots__ = (
+        "filter",
+        "cursors",
+        "returned",
+        "aside",
+        "crews",
+        "evaluations",
+        "_source",
+        "_match",
+    )
+
+    def __init__(self, filter: Filter | None) -> None:
+        self.filter = filter
+        self.cursors: list[Cursor] = []
+        self.returned: list[tuple[int, Entry]] = []
+        self.aside: list[tuple[int, Entry]] = []
+        self.crews: list[Crew] = []
+        self.evaluations: i64 = 0
+        # Where `front` found its answer; None for the heap.
+        self._source: Cursor | None = None
+        # What the filter let pass last: a cursor may point to it.
+        self._match: Entry | None = None
+
+    def front(self) -> Entry | None:
+        """The first available entry that the filter lets pass and nobody was offered since."""
+        cursors = self.cursors
+        entry: Entry | None = None
+        i: i64 = 0
+        while i < len(cursors):
+            cursor = cursors[i]
+            entry = cursor.next
+            if entry is not None:
+                if self.filter is not None or entry.state != AVAILABLE:
+                    entry = self._seek(cursor, entry)
+                if entry is not None:
+                    self._source = cursor
+                    break
+            i += 1
+        returned = self.returned
+        while returned:
+            old = returned[0][1]
+            if old.state == AVAILABLE:
+                if entry is None or old.rank < entry.rank:
+                    self._source = None
+                    return old
+                break
+            heappop(returned)
+        return entry
+
+    def _seek(self, cursor: Cursor, start: Entry) -> Entry | None:
+        entry: Entry | None = start
+        while entry is not None:
+            if entry.state == AVAILABLE and self.passes(entry):
+                break
+            entry = entry.next
+        cursor.next = entry
+        return entry
+
+    def passes(self, entry: Entry) -> bool:
+        """Whether the filter lets the message pass."""
+        filter = self.filter
+        if filter is None or self._match is entry:
+            return True
+        self.evaluations += 1
+        if filter.matches(entry.message):
+            self._match = entry
+            return True
+        return False
+
+    def step(self, entry: Entry) -> None:
+        """Go on behind the entry that `front` has answered with."""
+        source = self._source
+        if source is not None:
+            source.next = entry.next
+        elif self.returned and self.returned[0][1] is entry:
+            heappop(self.returned)
+
+    def offer_again(self, entry: Entry, available: i64) -> None:
+        """An entry is available again; it has to be offered if the cursor will not come to it."""
+        level = entry.level
+        for cursor in self.cursors:
+            if cursor.lane.level == level:
+                if cursor.has_passed(entry) and self.passes(entry):
+                    push(self.returned, entry, available)
+                return
+
+    def forget(self, entry: Entry) -> None:
+        """The entry is about to leave the queue."""
+        if self._match is entry:
+            self._match = None
+
+    def find(self, excluded: set[int]) -> Consumer | None:
+        """A consumer that is ready and not among the excluded."""
+        for crew in self.crews:
+            for consumer in crew.ready:
+                if consumer.id not in excluded:
+                    return consumer
+        return None
+
+
+@final
+class Crew:
+    """Of the consumers of one `view` with one `priority`.
+
+    `ready` are those that may be offered something, `eager` those of them that have entries of
+    their own. `turn` says whose turn it is, as an index; `taken` how much the crew has had, in
+    shares: of crews that want a message the one with the least gets it.
+    """
+
+    __slots__ = ("view", "priority", "members", "ready", "eager", "turn", "taken")
+
+    def __init__(self, view: View, priority: i64) -> None:
+        self.view = view
+        self.priority: i64 = priority
+        self.members: list[Consumer] = []
+        self.ready: list[Consumer] = []
+        self.eager: list[Consumer] = []
+        self.turn: i64 = 0
+        self.taken: i64 = 0
+
+    def admit(self, consumer: Consumer) -> None:
+        """The consumer is ready."""
+        self.ready.append(consumer)
+        if consumer.own:
+            self.eager.append(consumer)
+
+    def dismiss(self, consumer: Consumer) -> None:
+        """The consumer is not ready any more."""
+        ready = self.ready
+        at: i64 = ready.index(consumer)
+        del ready[at]
+        if at < self.turn:
+            self.turn -= 1
+        if consumer in self.eager:
+            self.eager.remove(consumer)
