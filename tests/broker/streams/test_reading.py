@@ -78,9 +78,9 @@ def test_settled_or_not_is_up_to_the_client(net: Network) -> None:
     client.sender("s").send(b"a", b"b")
     settled = client.receiver("s::0", snd=SenderSettleMode.SETTLED, credit=10)
     client.sender("s").send(b"c")
-    assert [delivery.settled for delivery in settled.deliveries] == [True]
+    assert [delivery.remote_settled for delivery in settled.deliveries] == [True]
     unsettled = read(client, "s")
-    assert [delivery.settled for delivery in unsettled.deliveries] == [False] * 3
+    assert [delivery.remote_settled for delivery in unsettled.deliveries] == [False] * 3
 
 
 @pytest.mark.spec("2.6.7")

@@ -8,6 +8,7 @@ from mypy_extensions import i64
 
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.filters.filter_set import FIRST, LAST, OFFSET, TIME, Position
+from ferrymq_broker.nodes.streams.log import ENDLESS
 from ferrymq_broker.nodes.streams.partition import Partition
 
 ON_TRIM: Final = "ferrymq:on-trim"
@@ -26,7 +27,9 @@ def start_of(position: Position | None, partition: Partition) -> i64:
     if kind == FIRST:
         return log.first
     if kind == OFFSET:
-        start = position.value if position.inclusive else position.value + 1
+        start = position.value
+        if not position.inclusive and start < ENDLESS:
+            start += 1
         if start > log.next:
             raise BrokerError(
                 "amqp:precondition-failed",
@@ -41,7 +44,10 @@ def start_of(position: Position | None, partition: Partition) -> i64:
             )
         return start if start > log.first else log.first
     if kind == TIME:
-        return log.offset_at(position.value if position.inclusive else position.value + 1)
+        time = position.value
+        if not position.inclusive and time < ENDLESS:
+            time += 1
+        return log.offset_at(time)
     if kind == LAST and position.inclusive and log.next > log.first:
         return log.next - 1
     return log.next
