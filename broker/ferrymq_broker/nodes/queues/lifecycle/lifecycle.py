@@ -40,6 +40,7 @@ from ferrymq_broker.nodes.queues.lifecycle.duplicates import Duplicates, identit
 from ferrymq_broker.nodes.queues.lifecycle.expiry import Expiry, expiry_of
 from ferrymq_broker.nodes.queues.lifecycle.idleness import Idleness
 from ferrymq_broker.nodes.queues.lifecycle.last_value import LastValues
+from ferrymq_broker.nodes.queues.lifecycle.relief import Relief
 from ferrymq_broker.nodes.queues.lifecycle.schedule import Schedule, Scheduled, delivery_time
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ class Lifecycle:
         "_last_values",
         "_idleness",
         "_dead_letters",
+        "_relief",
     )
 
     def __init__(self, queue: Queue, policy: QueuePolicy) -> None:
@@ -112,6 +114,7 @@ class Lifecycle:
         self._last_values: LastValues | None = None
         self._idleness: Idleness | None = None
         self._dead_letters: DeadLetters | None = None
+        self._relief: Relief | None = None
         self._follow(policy)
 
     # -- the policy ------------------------------------------------------------------------
@@ -127,6 +130,7 @@ class Lifecycle:
         if self._dead_letters is not None:
             self._dead_letters.forgive()
         self._push_out()
+        self._relieve()
         self.queue.touch()
 
     def _follow(self, policy: QueuePolicy) -> None:
@@ -288,6 +292,14 @@ class Lifecycle:
             return self._full(MAX_BYTES, f"of {self._max_bytes} bytes")
         return None
 
+    def _relieve(self) -> None:
+        """Let the senders that wait for room have it, when this pass is over."""
+        relief = self._relief
+        if relief is None:
+            relief = Relief(self.queue)
+            self._relief = relief
+        relief.touch()
+
     def _full(self, reason: str, what: str) -> Refusal:
         address = self.queue.address
         return Refusal(
@@ -328,6 +340,8 @@ class Lifecycle:
             self._last_values.forget(entry)
         if self._idleness is not None:
             self._idleness.reconsider()
+        if self._overflow == _BLOCK and self.queue.starved:
+            self._relieve()
 
     def returned(self, entry: Entry) -> bool:
         """An entry a consumer held is to be available again; True if it is not wanted any more.
@@ -394,6 +408,7 @@ class Lifecycle:
             return False
         if self._idleness is not None:
             self._idleness.reconsider()
+        self._relieve()
         return True
 
     # -- the queue -------------------------------------------------------------------------
