@@ -64,6 +64,7 @@ class OutgoingEndpoint(Consumer):
     ) -> None:
         super().__init__(handler.broker.new_id(), terms.browses)
         self.priority = terms.priority
+        self.exclusive = terms.exclusive
         self.filter = terms.filters.predicate
         self.link = link
         self.handler = handler
