@@ -191,11 +191,13 @@ class Client:
         handle_max: int = 1023,
         max_frame_size: int = 65536,
         container_id: str | None = None,
+        hostname: str | None = None,
     ) -> None:
         self.net = net
         self.engine = Connection(
             ConnectionSettings(
                 container_id=container_id or f"client-{next(_names)}",
+                hostname=hostname,
                 initiator=True,
                 sasl=sasl,
                 idle_time_out=idle_time_out,
@@ -313,14 +315,17 @@ class Client:
         rcv: ReceiverSettleMode = ReceiverSettleMode.FIRST,
         name: str | None = None,
         session: Session | None = None,
+        source: Source | None = None,
+        properties: dict[str, object] | None = None,
     ) -> Sender:
         """Attach a link that sends to `address`."""
         link = (session or self.session).attach_sender(
             name or f"link-{next(_names)}",
             target=target or Target(address=address),
-            source=Source(),
+            source=source or Source(),
             snd_settle_mode=snd,
             rcv_settle_mode=rcv,
+            properties=properties,
         )
         sender = Sender(self, link)
         self.links[link] = sender
@@ -340,6 +345,7 @@ class Client:
         max_message_size: int = 0,
         name: str | None = None,
         session: Session | None = None,
+        properties: dict[str, object] | None = None,
     ) -> Receiver:
         """Attach a link that receives from `address` and give it credit."""
         link = (session or self.session).attach_receiver(
@@ -350,6 +356,7 @@ class Client:
             snd_settle_mode=snd,
             rcv_settle_mode=rcv,
             max_message_size=max_message_size,
+            properties=properties,
         )
         receiver = Receiver(self, link)
         self.links[link] = receiver

@@ -68,7 +68,7 @@ def test_what_is_not_done_does_not_come_back(net: Network) -> None:
             durable=TerminusDurability.UNSETTLED_STATE,
             expiry_policy=TerminusExpiryPolicy.NEVER,
             timeout=3600,
-            filter={"selector": Described(Symbol("apache.org:selector-filter:string"), "a = 1")},
+            filter={"colour": Described(Symbol("example:colour-filter:string"), "blue")},
             capabilities=["queue", "shared"],
         ),
     )

@@ -13,6 +13,7 @@ from ferrymq_codec.scalars import Described, Symbol
 from ferrymq_types.filters import NoLocalFilter
 from ferrymq_types.messaging import (
     Accepted,
+    ApplicationProperties,
     Data,
     DeleteOnClose,
     DeleteOnNoLinks,
@@ -223,18 +224,41 @@ def test_a_filter_that_is_not_described_is_refused(net: Network, filter: object)
     assert refused(net.connect().receiver("q", source=source), "amqp:invalid-field")
 
 
-@pytest.mark.spec("3.5.8")
-def test_filters_that_are_well_formed_are_not_claimed_to_work(net: Network) -> None:
+@pytest.mark.spec("3.5.8", "3.5.3")
+def test_only_filters_that_are_in_place_come_back(net: Network) -> None:
+    selector = Described(Symbol("apache.org:selector-filter:string"), "a = 1")
     filters: dict[str, object] = {
-        "local": NoLocalFilter(),
-        "selector": Described(Symbol("apache.org:selector-filter:string"), "a = 1"),
+        "selector": selector,
+        "colour": Described(Symbol("example:colour-filter:string"), "blue"),
         "nothing": None,
     }
     client = net.connect()
-    client.sender("q").send(b"a")
-    receiver = client.receiver("q", source=Source(address="q", filter=filters), credit=1)
-    assert receiver.remote_source.filter is None
-    assert receiver.bodies() == [b"a"]
+    sender = client.sender("q")
+    sender.send_sections(ApplicationProperties(value={"a": 2}), Data(value=b"2"))
+    sender.send_sections(ApplicationProperties(value={"a": 1}), Data(value=b"1"))
+    receiver = client.receiver("q", source=Source(address="q", filter=filters), credit=10)
+    assert list(receiver.remote_source.filter or {}) == ["selector"]
+    assert receiver.bodies() == [b"1"]
+
+
+@pytest.mark.spec("broker-2.3.10")
+def test_a_filter_that_is_demanded_and_unknown_costs_the_link(net: Network) -> None:
+    client = net.connect()
+    filters: dict[str, object] = {
+        "local": NoLocalFilter(),
+        "colour": Described(Symbol("example:colour-filter:string"), "blue"),
+    }
+    source = Source(address="q", filter=filters)
+    demand: dict[str, object] = {"ferrymq:require-filters": True}
+    receiver = client.receiver("q", source=source, properties=demand)
+    assert refused(receiver, "amqp:not-implemented")
+    assert receiver.error is not None and "'colour'" in str(receiver.error.description)
+    assert "'local'" not in str(receiver.error.description)
+    del filters["colour"]
+    kept = client.receiver("q", source=source, properties=demand)
+    assert not kept.detached and list(kept.remote_source.filter or {}) == ["local"]
+    wrong: dict[str, object] = {"ferrymq:require-filters": "yes"}
+    assert refused(client.receiver("q", properties=wrong), "amqp:invalid-field")
 
 
 @pytest.mark.spec("3.5.5")
@@ -252,19 +276,18 @@ def test_durability_is_not_claimed(net: Network) -> None:
 
 
 @pytest.mark.spec("3.2.1")
-def test_a_header_is_handed_on_and_decides_nothing(net: Network) -> None:
+def test_a_header_is_handed_on_as_it_came(net: Network) -> None:
     client = net.connect()
     sender = client.sender("q")
-    for priority in (0, 9, 4):
+    for priority in (9, 4, 0):
         sender.send_sections(
-            Header(durable=True, priority=priority, ttl=1), Data(value=bytes([priority]))
+            Header(durable=True, priority=priority, ttl=60_000), Data(value=bytes([priority]))
         )
-    # Nothing expires and nothing overtakes.
-    net.advance(60)
+    net.advance(30)
     receiver = client.receiver("q", credit=10)
     headers = [header(delivery.payload) for delivery in receiver.deliveries]
-    assert [h.priority for h in headers] == [0, 9, 4]
-    assert all(h.durable and h.ttl == 1 for h in headers)
+    assert [h.priority for h in headers] == [9, 4, 0]
+    assert all(h.durable and h.ttl == 60_000 for h in headers)
 
 
 @pytest.mark.spec("2.2.3")

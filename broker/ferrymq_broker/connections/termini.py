@@ -32,7 +32,7 @@ from ferrymq_broker.connections.wishes import (
     priority_of,
 )
 from ferrymq_broker.errors import BrokerError
-from ferrymq_broker.filters.filter_set import FilterSet
+from ferrymq_broker.filters.parse import parse_filters
 from ferrymq_broker.nodes.terms import Party, SourceTerms, TargetTerms
 from ferrymq_types.messaging import (
     Source,
@@ -99,10 +99,7 @@ def _source_terms(
     handler: ConnectionHandler, link: SenderLink, attach: Attach, asked: Source, part: str
 ) -> SourceTerms:
     properties = {} if attach.properties is None else dict(attach.properties)
-    filters = FilterSet()
-    for name, filter in (asked.filter or {}).items():
-        if filter is not None:
-            filters.refused.append(name)
+    filters = parse_filters(asked.filter, handler.id)
     terms = SourceTerms(party_of(handler, link), link.name, part, filters)
     terms.distribution_mode = asked.distribution_mode
     terms.durable = asked.durable.value
@@ -131,7 +128,7 @@ def _expect_granted(node: Node, terms: SourceTerms) -> None:
             "amqp:not-implemented",
             f"{node.address[:200]!r} distributes by {terms.granted_mode}, not by {asked[:100]}",
         )
-    if terms.filters.refused and demands_filters(terms.properties):
+    if demands_filters(terms.properties) and terms.filters.refused:
         names = ", ".join(repr(name[:100]) for name in terms.filters.refused)
         raise BrokerError(
             "amqp:not-implemented", f"{node.address[:200]!r} cannot filter by {names}"

@@ -10,6 +10,7 @@ from typing import Final
 
 from ferrymq_broker.connections.outcomes import SUPPORTED_OUTCOMES
 from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.filters.parse import PLAIN_SELECTORS
 from ferrymq_codec.composite import Composite
 from ferrymq_codec.containers import Array
 from ferrymq_codec.errors import CodecError
@@ -33,7 +34,9 @@ def check_source(asked: Source) -> None:
     filters = asked.filter
     if filters is not None:
         for name, filter in filters.items():
-            if filter is not None and not isinstance(filter, Described | Composite):
+            if filter is None or isinstance(filter, Described | Composite):
+                continue
+            if not (isinstance(filter, str) and name in PLAIN_SELECTORS):
                 raise BrokerError(
                     "amqp:invalid-field",
                     f"the filter {name[:100]!r} is not a described value (AMQP 1.0 §3.5.8)",
