@@ -8,6 +8,7 @@ from ferrymq_broker.broker import Broker
 from ferrymq_broker.config.declarations import Exchange, Nodes, Tables
 from ferrymq_broker.config.model import Config
 from ferrymq_broker.config.resolution import resolve_policy
+from ferrymq_broker.nodes.exchanges.exchange import Exchange as ExchangeNode
 from ferrymq_broker.nodes.policy import NodePolicy, QueuePolicy, TopicPolicy
 
 
@@ -57,6 +58,19 @@ def fill_space(config: Config, tables: Tables, nodes: Nodes, space: AddressSpace
         while target in targets:
             target = targets[target]
         space.aliases[name] = target
+    for entry in exchanges:
+        _bind(space, entry)
+
+
+def _bind(space: AddressSpace, entry: Exchange) -> None:
+    """Bind an exchange. Nodes it hands messages to that only a pattern knows come up now."""
+    exchange = space.nodes[entry.address]
+    assert isinstance(exchange, ExchangeNode)
+    if exchange.policy.alternate:
+        space.resolve(exchange.policy.alternate)
+    for binding in entry.binding:
+        node, _ = space.resolve(binding.to)
+        exchange.bind(node.address, binding.key, dict(binding.arguments))
 
 
 def auto_created(nodes: Nodes) -> tuple[NodePolicy | None, NodePolicy | None]:

@@ -26,6 +26,8 @@ from ferrymq_broker.config.mistakes import Location, Mistake
 from ferrymq_broker.config.nodes import contradictions
 from ferrymq_broker.config.resolution import foreign_settings, resolve_policy
 from ferrymq_broker.config.section import kebab
+from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.nodes.exchanges.tables import make_table
 from ferrymq_broker.nodes.policy import ExchangePolicy, NodePolicy, QueuePolicy, TopicPolicy
 
 
@@ -49,6 +51,7 @@ class _Check:
         self.names: dict[str, Location] = {}
         self.kinds: dict[str, str] = {}
         self.aliases = {alias.name: alias.to for alias in tables.alias}
+        self.redirects = {redirect.name for redirect in tables.redirect}
         self.patterns = PatternTemplate()
         self.clashes: list[Mistake] = []
         for kind, at, entry in tables.declared():
@@ -123,7 +126,7 @@ class _Check:
             if target in self.aliases:
                 yield Mistake((*place, "to"), f"the alias {alias.name!r} leads in a circle")
             else:
-                yield from self._expect(alias.to, (*place, "to"), True)
+                yield from self._expect(alias.to, (*place, "to"), elsewhere=True)
 
     # -- nodes -----------------------------------------------------------------------------
 
@@ -138,8 +141,8 @@ class _Check:
         for key, reason in contradictions(policy):
             yield Mistake((*place, *key.split(".")), reason)
         yield from self._check_addresses(policy, entry, place)
-        if isinstance(entry, Exchange):
-            yield from self._check_bindings(entry, place)
+        if isinstance(entry, Exchange) and isinstance(policy, ExchangePolicy):
+            yield from self._check_bindings(entry, policy, place)
 
     def _check_policy(
         self, kind: str, entry: Declared | Subscription, place: Location
@@ -166,30 +169,37 @@ class _Check:
                 if address and address == entry.name:
                     yield Mistake((*place, key), f"a queue is not its own {key} address")
                 elif address:
-                    yield from self._expect(address, (*place, key), False)
+                    yield from self._expect(address, (*place, key))
         elif isinstance(policy, TopicPolicy):
             queue = policy.subscription
             for key, address in (("dead-letter", queue.dead_letter), ("expired", queue.expired)):
                 if address:
-                    yield from self._expect(address, (*place, "subscription", key), False)
+                    yield from self._expect(address, (*place, "subscription", key))
         elif isinstance(policy, ExchangePolicy) and policy.alternate:
             if policy.alternate == entry.name:
                 yield Mistake((*place, "alternate"), "an exchange is not its own alternate")
             else:
-                yield from self._expect(policy.alternate, (*place, "alternate"), False)
+                yield from self._expect(policy.alternate, (*place, "alternate"), whole=True)
 
-    def _check_bindings(self, exchange: Exchange, place: Location) -> Iterator[Mistake]:
+    def _check_bindings(
+        self, exchange: Exchange, policy: ExchangePolicy, place: Location
+    ) -> Iterator[Mistake]:
+        table = make_table(policy.type)
         if exchange.pattern is not None and exchange.binding:
             yield Mistake((*place, "binding"), "bindings belong to an exchange with a name")
         seen: dict[str, Location] = {}
         for at, binding in enumerate(exchange.binding):
             here = (*place, "binding", at)
-            yield from self._expect(binding.to, (*here, "to"), False)
+            yield from self._expect(binding.to, (*here, "to"), whole=True)
             if binding.to == exchange.name:
                 yield Mistake((*here, "to"), "an exchange is not bound to itself")
-            if binding.arguments and exchange.routing != "headers":
+            if binding.arguments and policy.type != "headers":
                 reason = 'arguments are for an exchange with routing = "headers"'
                 yield Mistake((*here, "arguments"), reason)
+            try:
+                table.check(binding.key, dict(binding.arguments))
+            except BrokerError as error:
+                yield Mistake(here, error.description)
             same = repr((binding.key, binding.to, sorted(binding.arguments.items())))
             if same in seen:
                 yield Mistake(here, "the same binding is declared twice", seen[same])
@@ -197,22 +207,31 @@ class _Check:
 
     # -- what an address leads to ------------------------------------------------------------
 
-    def _expect(self, address: str, location: Location, elsewhere: bool) -> Iterator[Mistake]:
-        """That the address names something; a redirect only counts if `elsewhere` is enough."""
+    def _expect(
+        self, address: str, location: Location, elsewhere: bool = False, whole: bool = False
+    ) -> Iterator[Mistake]:
+        """That the address names a node, or a part of one unless it is to be a `whole` one.
+
+        A redirect only counts if `elsewhere` is good enough.
+        """
         target = self._follow(address)
-        name, part, _ = target.rpartition(PART)
-        parted = bool(part) and target not in self.names
+        name, _, _ = target.rpartition(PART)
+        parted = bool(name) and target not in self.names
         if parted:
             target = self._follow(name)
-        reserved = target.startswith(("$", DYNAMIC))
-        if target in self.kinds:
-            if parted and self.kinds[target] == "queue":
-                yield Mistake(location, f"{address!r} names nothing: a queue has no parts")
+        if parted and (whole or self.kinds.get(target) == "queue"):
+            reason = "a node is needed here" if whole else "a queue has no parts"
+            yield Mistake(location, f"{address!r} is a part of {target!r}; {reason}")
             return
-        redirected = any(redirect.name == target for redirect in self.tables.redirect)
-        if redirected and not elsewhere:
-            yield Mistake(location, f"{address!r} is in another container; no message gets there")
-        if redirected or (not reserved and self.patterns.match(target) is not None):
+        if target in self.kinds:
+            return
+        if target in self.redirects:
+            if not elsewhere:
+                reason = "is in another container; no message gets there from here"
+                yield Mistake(location, f"{address!r} {reason}")
+            return
+        reserved = target.startswith(("$", DYNAMIC))
+        if not reserved and self.patterns.match(target) is not None:
             return
         if self.nodes.auto_create is not False and not reserved and not parted:
             return

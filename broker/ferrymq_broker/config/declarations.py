@@ -79,7 +79,7 @@ class Stream(Declared, StreamSettings):
 class Binding(StrictSection):
     """``[[exchange.binding]]``: messages with a key that fits `key` go `to` an address."""
 
-    key: str = Field(default="", max_length=255)
+    key: str = Field(default="", max_length=2048)
     to: Name
     arguments: dict[str, str | int | float | bool] = Field(default_factory=dict)
 
