@@ -17,6 +17,7 @@ from ferrymq_broker.connections.outcomes import (
     symbol,
 )
 from ferrymq_broker.nodes.consumer import IDLE, SETTLED, TAKEN, UNFIT, Consumer
+from ferrymq_broker.nodes.delivering import outgoing_payload
 from ferrymq_broker.nodes.entry import Entry
 from ferrymq_broker.nodes.node import Node
 from ferrymq_broker.nodes.terms import SourceTerms
@@ -88,7 +89,10 @@ class OutgoingEndpoint(Consumer):
             handler.windowed.append(self)
             return IDLE
         message = entry.message
-        payload = message.payload if entry.attempts == 0 else entry.payload()
+        if entry.attempts == 0 and entry.expires == 0:
+            payload = message.payload
+        else:
+            payload = outgoing_payload(entry, self.node.agenda.now)
         limit = link.remote_max_message_size
         if limit != 0 and len(payload) > limit:
             return UNFIT

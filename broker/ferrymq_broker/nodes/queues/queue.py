@@ -860,8 +860,8 @@ class Queue(Node):
     # -- what there is to know -----------------------------------------------------------
 
     def message_count(self) -> i64:
-        """Available and held ones."""
-        return self.available + self.acquired
+        """Available and held ones, and those that are to come."""
+        return self.available + self.acquired + self.lifecycle.scheduled()
 
     def room(self) -> i64:
         """How many more messages get in, as the lifecycle has it."""

@@ -40,7 +40,6 @@ from ferrymq_broker.nodes.queues.lifecycle.duplicates import Duplicates, identit
 from ferrymq_broker.nodes.queues.lifecycle.expiry import Expiry, expiry_of
 from ferrymq_broker.nodes.queues.lifecycle.idleness import Idleness
 from ferrymq_broker.nodes.queues.lifecycle.last_value import LastValues
-from ferrymq_broker.nodes.queues.lifecycle.relief import Relief
 from ferrymq_broker.nodes.queues.lifecycle.schedule import Schedule, Scheduled, delivery_time
 
 if TYPE_CHECKING:
@@ -94,7 +93,6 @@ class Lifecycle:
         "_last_values",
         "_idleness",
         "_dead_letters",
-        "_relief",
     )
 
     def __init__(self, queue: Queue, policy: QueuePolicy) -> None:
@@ -114,7 +112,6 @@ class Lifecycle:
         self._last_values: LastValues | None = None
         self._idleness: Idleness | None = None
         self._dead_letters: DeadLetters | None = None
-        self._relief: Relief | None = None
         self._follow(policy)
 
     # -- the policy ------------------------------------------------------------------------
@@ -130,8 +127,6 @@ class Lifecycle:
         if self._dead_letters is not None:
             self._dead_letters.forgive()
         self._push_out()
-        self._relieve()
-        self.queue.touch()
 
     def _follow(self, policy: QueuePolicy) -> None:
         queue = self.queue
@@ -292,14 +287,6 @@ class Lifecycle:
             return self._full(MAX_BYTES, f"of {self._max_bytes} bytes")
         return None
 
-    def _relieve(self) -> None:
-        """Let the senders that wait for room have it, when this pass is over."""
-        relief = self._relief
-        if relief is None:
-            relief = Relief(self.queue)
-            self._relief = relief
-        relief.touch()
-
     def _full(self, reason: str, what: str) -> Refusal:
         address = self.queue.address
         return Refusal(
@@ -340,8 +327,6 @@ class Lifecycle:
             self._last_values.forget(entry)
         if self._idleness is not None:
             self._idleness.reconsider()
-        if self._overflow == _BLOCK and self.queue.starved:
-            self._relieve()
 
     def returned(self, entry: Entry) -> bool:
         """An entry a consumer held is to be available again; True if it is not wanted any more.
@@ -408,7 +393,8 @@ class Lifecycle:
             return False
         if self._idleness is not None:
             self._idleness.reconsider()
-        self._relieve()
+        # Senders may wait for the room, and the queue's end for the last message.
+        self.queue.touch()
         return True
 
     # -- the queue -------------------------------------------------------------------------
@@ -432,7 +418,7 @@ class Lifecycle:
         dead_letters = self._dead_letters
         return {
             "scheduled": int(self.scheduled()),
-            "expired": self.expirations,
+            "expirations": self.expirations,
             "overflowed": self.overflowed,
             "duplicates": self.duplicated,
             "replaced": self.replaced,
