@@ -58,8 +58,8 @@ _CODES: Final[dict[int, int]] = {
     0x174: _APPLICATION_PROPERTIES,
 }
 
-# Names under which some clients put a selector that is a plain string.
-_PLAIN_SELECTORS: Final = ("apache.org:selector-filter:string", "jms-selector", "selector")
+# Names under which some clients put a selector that is a plain string, not a described one.
+PLAIN_SELECTORS: Final = ("apache.org:selector-filter:string", "jms-selector")
 
 
 def parse_filters(asked: dict[str, object] | None, connection: i64) -> FilterSet:
@@ -133,7 +133,7 @@ def _read(name: str, value: object) -> tuple[int, object]:
         return _TOPIC, value.value
     if isinstance(value, types.LegacyAmqpHeadersBinding):
         return _HEADERS, value.value
-    if isinstance(value, str) and name in _PLAIN_SELECTORS:
+    if isinstance(value, str) and name in PLAIN_SELECTORS:
         return _SELECTOR, value
     return 0, None
 
