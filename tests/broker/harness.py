@@ -38,6 +38,7 @@ from ferrymq.engine.session import Session
 from ferrymq.engine.settings import ConnectionSettings
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.connections.authentication import Authenticator
+from ferrymq_broker.connections.capabilities import OFFERED
 from ferrymq_broker.connections.handler import ConnectionHandler
 from ferrymq_broker.nodes.policy import QueuePolicy
 from ferrymq_broker.nodes.queues.queue import Queue
@@ -221,6 +222,7 @@ class Client:
                 initiator=False,
                 idle_time_out=net.idle_time_out,
                 incoming_window=net.incoming_window,
+                offered_capabilities=list(OFFERED),
                 sasl_mechanisms=net.authenticator.mechanisms(),
                 sasl_required=not net.authenticator.anonymous,
             ),

@@ -1,9 +1,9 @@
 """How much credit producers may have: a budget for all links, and none while there is an alarm.
 
-What a node can promise is the node's to say (`Node.room`). Beyond that two things hold for the whole
-broker. All links together are never promised more messages than the budget; a link that would get
-nothing waits until another is gone. And while memory or disk run short nobody is promised anything
-more; what was promised is kept, and consumers go on.
+What a node can promise is the node's to say (`Node.room`). Beyond that two things hold for the
+whole broker. All links together are never promised more messages than the budget; a link that would
+get nothing waits until another is gone. And while memory or disk run short nobody is promised
+anything more; what was promised is kept, and consumers go on.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Credit:
         self.alarms: set[str] = set()
         # Whether there is any alarm: a flag, for it is asked often.
         self.withheld = False
-        # Producers that wait for the end of the alarms, and those that the budget left with nothing.
+        # Producers that wait for the end of the alarms, and those the budget left with nothing.
         self._waiting: dict[IncomingEndpoint, None] = {}
         self._poor: dict[IncomingEndpoint, None] = {}
 

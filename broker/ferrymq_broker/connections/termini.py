@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ferrymq.engine.pairing import PAIRED, is_paired
 from ferrymq.engine.receiver import ReceiverLink
 from ferrymq.engine.sender import SenderLink
+from ferrymq_broker.connections.capabilities import offered_by_source, offered_by_target
 from ferrymq_broker.connections.delivery_mode import EXACTLY_ONCE, agree
 from ferrymq_broker.connections.incoming import IncomingEndpoint
 from ferrymq_broker.connections.kinds import add_missing, check_kind
@@ -183,6 +184,7 @@ def _accept_outgoing(
         source=source,
         target=target,
         properties=granted or None,
+        offered_capabilities=offered_by_source(node, attach.desired_capabilities),
         max_message_size=handler.max_message_size,
     )
 
@@ -280,6 +282,7 @@ def _accept_incoming(
         source=source,
         target=target,
         properties=terms.granted_properties or None,
+        offered_capabilities=offered_by_target(node, attach.desired_capabilities),
         max_message_size=handler.max_message_size,
     )
 

@@ -1,0 +1,47 @@
+"""What the broker says it is capable of: in its open, and to links that ask (AMQP 1.0 §2.7.1-3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from ferrymq.engine.pairing import LINK_PAIR
+
+if TYPE_CHECKING:
+    from ferrymq_broker.nodes.node import Node
+
+# Anonymous Terminus for Message Routing 1.0 §2.1.
+ANONYMOUS_RELAY: Final = "ANONYMOUS-RELAY"
+SHARED_SUBSCRIPTIONS: Final = "SHARED-SUBS"
+DELAYED_DELIVERY: Final = "DELAYED_DELIVERY"
+
+# The offered-capabilities of our open.
+OFFERED: Final = (ANONYMOUS_RELAY, LINK_PAIR, SHARED_SUBSCRIPTIONS)
+
+# What links may ask for, and the kinds of nodes that have it. Delayed delivery is no capability of
+# the broker as a whole: a stream keeps no message back.
+_OF_SOURCES: Final[dict[str, tuple[str, ...]]] = {
+    SHARED_SUBSCRIPTIONS: ("topic",),
+    "AMQP_FILTEX_PROP_V1_0": ("queue", "topic", "stream"),
+    "AMQP_FILTEX_SQL_V1_0": ("queue", "topic", "stream"),
+}
+_OF_TARGETS: Final[dict[str, tuple[str, ...]]] = {DELAYED_DELIVERY: ("queue", "topic")}
+
+
+def offered_by_source(node: Node, desired: Sequence[str] | None) -> list[str] | None:
+    """Those of the desired capabilities that a link from this node has."""
+    return _offered(_OF_SOURCES, node, desired)
+
+
+def offered_by_target(node: Node | None, desired: Sequence[str] | None) -> list[str] | None:
+    """Those of the desired capabilities that a link to this node has."""
+    return None if node is None else _offered(_OF_TARGETS, node, desired)
+
+
+def _offered(
+    known: dict[str, tuple[str, ...]], node: Node, desired: Sequence[str] | None
+) -> list[str] | None:
+    if not desired:
+        return None
+    kind = node.kind
+    return [name for name in desired if kind in known.get(name, ())] or None
