@@ -16,6 +16,7 @@ from ferrymq_broker.config.apply import apply_config
 from ferrymq_broker.config.model import Config
 from ferrymq_broker.config.url import ListenAddress
 from ferrymq_broker.connections.authentication import Authenticator, derive_keys
+from ferrymq_broker.connections.capabilities import OFFERED
 from ferrymq_broker.connections.handler import ConnectionHandler
 from ferrymq_broker.journal import log
 from ferrymq_broker.server.protocol import AmqpProtocol
@@ -139,7 +140,7 @@ class BrokerServer:
             idle_time_out=limits.idle_time_out or None,
             handshake_timeout=limits.handshake_timeout,
             close_timeout=limits.close_timeout,
-            offered_capabilities=["ANONYMOUS-RELAY"],
+            offered_capabilities=list(OFFERED),
             properties=self._product,
             sasl_mechanisms=authenticator.mechanisms(),
             sasl_required=not authenticator.anonymous,
