@@ -553,7 +553,8 @@ class Queue(Node):
                     browser.show(self.lanes, now)
         crew = self._sole
         if crew is not None:
-            self._serve(crew, _ENDLESS)
+            if crew.ready and (not self._is_plain(crew) or self._serve_plain(crew)):
+                self._serve(crew, _ENDLESS)
         elif self._crews:
             self._serve_all()
         if self._draining:
@@ -562,6 +563,54 @@ class Queue(Node):
             self.relieve()
         if self.lifetime != PERMANENT and self.published > 0 and self.message_count() == 0:
             self.reconsider_life()
+
+    def _is_plain(self, crew: Crew) -> bool:
+        """Whether all that can be offered to the only crew is at one cursor."""
+        plain = self._plain
+        return (
+            crew.view is plain and self._by_level is None and not plain.returned and not crew.eager
+        )
+
+    def _serve_plain(self, crew: Crew) -> bool:
+        """What `_serve` does, where there is one cursor; true if an entry is for `_serve`."""
+        ready = crew.ready
+        cursor = self._lane.plain
+        while ready:
+            entry = cursor.next
+            if entry is None:
+                return False
+            if (
+                entry.state != AVAILABLE
+                or entry.expires != 0
+                or entry.excluded is not None
+                or entry.group is not None
+            ):
+                return True
+            turn = crew.turn
+            if turn >= len(ready):
+                turn = 0
+            consumer = ready[turn]
+            verdict = consumer.deliver(entry)
+            if verdict == TAKEN:
+                cursor.next = entry.next
+                crew.turn = turn + 1
+                entry.state = ACQUIRED
+                entry.attempts += 1
+                self.delivered += 1
+                self.available -= 1
+                self.acquired += 1
+                consumer.hold(entry)
+            elif verdict == SETTLED:
+                cursor.next = entry.next
+                crew.turn = turn + 1
+                self._consume(entry)
+            elif verdict == IDLE:
+                consumer.ready = False
+                del ready[turn]
+                crew.turn = turn
+            else:
+                entry.exclude(consumer.id)
+        return False
 
     def _serve_all(self) -> None:
         """Serve the crews by priority, those of the same one in turns."""
