@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Final
 from ferrymq_broker.management.aliases import Aliases
 from ferrymq_broker.management.connections import Connections, Links, Sessions
 from ferrymq_broker.management.entity import EntityType
+from ferrymq_broker.management.exchanges import Bindings, Exchanges
 from ferrymq_broker.management.manager import Manager
 from ferrymq_broker.management.overview import Brokers, VirtualHosts
 from ferrymq_broker.management.queues import Queues
 from ferrymq_broker.management.streams import Streams
+from ferrymq_broker.management.topics import Subscriptions, Topics
 from ferrymq_broker.nodes.service import Service
 
 if TYPE_CHECKING:
@@ -28,7 +30,11 @@ def install(space: AddressSpace, broker: Broker) -> Service:
     connections = Connections(broker, space)
     types: list[EntityType] = [
         Queues(space),
+        Topics(space),
+        Subscriptions(space),
         Streams(space),
+        Exchanges(space),
+        Bindings(space),
         Aliases(space),
         connections,
         Sessions(connections),
@@ -37,5 +43,7 @@ def install(space: AddressSpace, broker: Broker) -> Service:
         VirtualHosts(broker, space),
     ]
     service = Service(ADDRESS, space, Manager(types).answer)
+    # It takes no room from the nodes of users.
+    space.max_nodes += 1
     space.add(service)
     return service

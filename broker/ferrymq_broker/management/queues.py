@@ -1,11 +1,44 @@
-"""Queues, and what can be done with the messages in one."""
+"""Queues."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Final
+
 from ferrymq_broker.config.nodes import QueueSettings
+from ferrymq_broker.management.messages import QueueMessages
 from ferrymq_broker.management.nodes import DeclaredNodes
-from ferrymq_broker.management.operation import Call, Operation, Result
+from ferrymq_broker.management.operation import Call, Operation
+from ferrymq_broker.nodes.node import Node
+from ferrymq_broker.nodes.policy import NodePolicy, QueuePolicy
 from ferrymq_broker.nodes.queues.queue import Queue
+
+if TYPE_CHECKING:
+    from ferrymq_broker.addresses.space import AddressSpace
+
+# What a queue counts.
+FIGURES: Final = (
+    "messages",
+    "available",
+    "acquired",
+    "scheduled",
+    "bytes",
+    "consumers",
+    "producers",
+    "published",
+    "delivered",
+    "accepted",
+    "released",
+    "modified",
+    "rejected",
+    "refused",
+    "expirations",
+    "overflowed",
+    "duplicates",
+    "replaced",
+    "dead-lettered",
+    "dropped",
+    "circles",
+)
 
 
 class Queues(DeclaredNodes):
@@ -16,26 +49,32 @@ class Queues(DeclaredNodes):
     attributes = (
         "name",
         *settings,
-        "available",
-        "acquired",
-        "scheduled",
-        "bytes",
-        "consumers",
-        "producers",
-        "published",
+        *FIGURES,
     )
 
-    def operations(self) -> dict[str, Operation]:
-        """Those of all nodes, and PURGE."""
-        return {**super().operations(), "PURGE": Operation(self.purge)}
+    def __init__(self, space: AddressSpace) -> None:
+        super().__init__(space)
+        self._messages = QueueMessages(space, self._queue)
 
-    def queue(self, call: Call) -> Queue:
-        """The queue that is meant. Raises `ManagementError`."""
+    def operations(self) -> dict[str, Operation]:
+        """Those of all nodes, and what can be done with messages."""
+        return {**super().operations(), **self._messages.operations()}
+
+    def show(self, identity: str) -> dict[str, object] | None:
+        """Figures and settings. What has expired is counted by another name than in metrics, for
+        ``expired`` is the setting that says where it goes."""
+        attributes = super().show(identity)
+        if attributes is not None:
+            node = self.find(identity)
+            attributes["expirations"] = node.describe().get("expired", 0)
+        return attributes
+
+    def change(self, node: Node, policy: NodePolicy) -> None:
+        """Bounds and limits hold at once, lifetimes for the messages to come."""
+        assert isinstance(node, Queue) and isinstance(policy, QueuePolicy)
+        node.change_policy(policy)
+
+    def _queue(self, call: Call) -> Queue:
         queue = self.find(call.required_name())
         assert isinstance(queue, Queue)
         return queue
-
-    def purge(self, call: Call) -> Result:
-        """PURGE: drop what nobody holds."""
-        call.expect_only()
-        return Result({"count": int(self.queue(call).clear())}, description="purged")

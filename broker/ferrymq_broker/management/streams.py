@@ -21,10 +21,11 @@ class Streams(DeclaredNodes):
         "name",
         *settings,
         "incarnation",
-        "messages",
+        "records",
         "bytes",
         "published",
-        "readers",
+        "consumers",
+        "producers",
         "ranges",
     )
 

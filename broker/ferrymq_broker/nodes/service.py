@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.terms import SourceTerms, TargetTerms
     from ferrymq_types.transport import Error
 
-# Responses that may wait for one link. A client that asks and does not listen gets no further.
-PENDING: Final = 100
+# Responses that may wait for one link, and at how many bytes no more requests are answered to it.
+# A client that asks and does not listen gets no further.
+PENDING: Final = 1000
+PENDING_BYTES: Final = 8 * 1024 * 1024
 _PART: Final = "::"
 _TOKEN_BYTES: Final = 18
 
@@ -184,12 +186,13 @@ class Service(Node):
         """What takes the response; None if nobody asked for one. Raises `BrokerError`."""
         link = self._link_for(entrance, reply_to)
         if link is not None:
-            if link.queue.message_count() >= PENDING:
+            queue = link.queue
+            if queue.message_count() >= PENDING or queue.bytes >= PENDING_BYTES:
                 raise BrokerError(
                     "amqp:resource-limit-exceeded",
-                    f"{PENDING} responses wait for the link {link.name[:200]!r} already",
+                    f"too many responses wait for the link {link.name[:200]!r} already",
                 )
-            return link.queue
+            return queue
         if reply_to is None:
             return None
         node = self._node(reply_to)

@@ -127,8 +127,14 @@ def test_what_is_listed_is_what_is_shown(net: Network, asker: Asker) -> None:
     asker.ask("CREATE", "queue", "q")
     asker.ask("CREATE", "stream", "s")
     asker.ask("CREATE", "alias", "a", {"address": "q"})
+    asker.ask("CREATE", "topic", "t")
+    asker.ask("CREATE", "subscription", "t::sub")
+    asker.ask("CREATE", "exchange", "x")
+    asker.ask("CREATE", "binding", None, {"exchange": "x", "destination": "q"})
     attributes = asker.ask("GET-ATTRIBUTES", "org.amqp.management", "self").map()
-    for row in asker.query(attributeNames=["type", "identity"]):
+    rows = asker.query(attributeNames=["type", "identity"])
+    assert {row["type"] for row in rows} == attributes.keys()
+    for row in rows:
         type, identity = str(row["type"]), str(row["identity"])
         shown = asker.ask("READ", type, identity).map().keys() - {"identity", "type"}
         listed = attributes[type]

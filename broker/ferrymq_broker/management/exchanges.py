@@ -1,0 +1,179 @@
+"""Exchanges, and what is bound to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+
+from ferrymq_broker.config.nodes import ExchangeSettings
+from ferrymq_broker.management.entity import EntityType, deleted
+from ferrymq_broker.management.errors import (
+    BAD_REQUEST,
+    CONFLICT,
+    CREATED,
+    NOT_FOUND,
+    ManagementError,
+)
+from ferrymq_broker.management.nodes import DeclaredNodes
+from ferrymq_broker.management.operation import Call, Operation, Result
+from ferrymq_broker.nodes.exchanges.binding import Binding, identity_of
+from ferrymq_broker.nodes.exchanges.exchange import Exchange
+from ferrymq_broker.nodes.node import Node
+from ferrymq_broker.nodes.policy import ExchangePolicy, NodePolicy
+
+if TYPE_CHECKING:
+    from ferrymq_broker.addresses.space import AddressSpace
+
+# What stays as it is in the identity of a binding.
+_SAFE: Final = "*#:.-_~ $@"
+_BINDING: Final = ("exchange", "destination", "key", "arguments")
+
+
+class Exchanges(DeclaredNodes):
+    """Exchanges, by address."""
+
+    short = "exchange"
+    settings = tuple(field.alias or name for name, field in ExchangeSettings.model_fields.items())
+    attributes = (
+        "name",
+        *settings,
+        "bindings",
+        "links",
+        "producers",
+        "published",
+        "unroutable",
+        "refused",
+    )
+
+    def show(self, identity: str) -> dict[str, object] | None:
+        """Figures and settings; how it routes is called ``routing``, as in the configuration."""
+        attributes = super().show(identity)
+        if attributes is not None:
+            attributes.pop("exchange-type", None)
+        return attributes
+
+    def change(self, node: Node, policy: NodePolicy) -> None:
+        """Another alternate, another time to go; not another way of routing."""
+        assert isinstance(node, Exchange) and isinstance(policy, ExchangePolicy)
+        if policy.type != node.policy.type:
+            raise ManagementError(
+                CONFLICT, f"routing: {node.address[:200]!r} is {node.policy.type} and stays so"
+            )
+        node.policy = policy
+
+
+class Bindings(EntityType):
+    """Bindings, as EXCHANGE/KEY/DESTINATION, with ``/ARGUMENTS`` where they have some.
+
+    Parts are percent-encoded where they would not be told apart otherwise. A name is made by the
+    broker; a request says exchange, destination, key and arguments instead.
+    """
+
+    short = "binding"
+    attributes = ("name", *_BINDING)
+
+    def __init__(self, space: AddressSpace) -> None:
+        self._space = space
+
+    def operations(self) -> dict[str, Operation]:
+        """CREATE, READ and DELETE: a binding does not change, it is another one."""
+        return {
+            "CREATE": Operation(self.create, _BINDING),
+            "READ": Operation(self.read),
+            "DELETE": Operation(self.delete, _BINDING),
+        }
+
+    def identities(self) -> list[str]:
+        """Sorted."""
+        return sorted(binding_name(exchange, binding) for exchange, binding in self._all())
+
+    def _all(self) -> Iterator[tuple[Exchange, Binding]]:
+        for node in self._space.nodes.values():
+            if isinstance(node, Exchange):
+                for binding in node.bindings():
+                    yield node, binding
+
+    def _find(self, identity: str) -> tuple[Exchange, Binding] | None:
+        for exchange, binding in self._all():
+            if binding_name(exchange, binding) == identity:
+                return exchange, binding
+        return None
+
+    def show(self, identity: str) -> dict[str, object] | None:
+        """From where to where, and for which messages."""
+        found = self._find(identity)
+        return None if found is None else _describe(*found)
+
+    def create(self, call: Call) -> Result:
+        """CREATE: let the exchange hand messages on to the destination."""
+        call.expect_only(*_BINDING, "name", "identity", "type")
+        exchange, destination, key, arguments = self._meant(call)
+        made = exchange.bind(destination, key, arguments)
+        node = self._space.find(destination)
+        identity = identity_of(destination if node is None else node.address, key, arguments)
+        for binding in exchange.bindings():
+            if binding.identity() == identity:
+                shown = self.complete(binding_name(exchange, binding), _describe(exchange, binding))
+                if made:
+                    return Result(shown, CREATED, "created")
+                return Result(shown, description="exists already")
+        raise self.missing(identity)
+
+    def delete(self, call: Call) -> Result:
+        """DELETE: by name, or by what it connects."""
+        call.expect_only(*_BINDING)
+        if call.name and "exchange" not in call.arguments:
+            found = self._find(call.name)
+            if found is None:
+                raise self.missing(call.name)
+            exchange, binding = found
+            exchange.unbind(binding.destination, binding.key, binding.arguments)
+            return deleted()
+        exchange, destination, key, arguments = self._meant(call)
+        if not exchange.unbind(destination, key, arguments):
+            raise ManagementError(
+                NOT_FOUND,
+                f"{exchange.address[:200]!r} has no binding of {destination[:200]!r}"
+                f" with the key {key[:200]!r} and these arguments",
+            )
+        return deleted()
+
+    def _meant(self, call: Call) -> tuple[Exchange, str, str, dict[str, object]]:
+        address = call.text("exchange")
+        exchange = self._space.find(address)
+        if not isinstance(exchange, Exchange):
+            raise ManagementError(NOT_FOUND, f"there is no exchange {address[:200]!r}")
+        destination, key = call.text("destination"), call.text("key", "")
+        arguments = call.arguments.get("arguments") or {}
+        if not isinstance(arguments, dict) or not all(isinstance(k, str) for k in arguments):
+            raise ManagementError(BAD_REQUEST, "arguments: a map with strings for keys is needed")
+        return exchange, destination, key, {str(k): v for k, v in arguments.items()}
+
+
+def binding_name(exchange: Exchange, binding: Binding) -> str:
+    """What the binding is called: the same as long as it is there, and after."""
+    parts = [exchange.address, binding.key, binding.destination]
+    if binding.arguments:
+        parts.append(
+            ";".join(
+                f"{quote(key, _SAFE)}={_value(value)}"
+                for key, value in sorted(binding.arguments.items())
+            )
+        )
+        return "/".join([quote(part, _SAFE) for part in parts[:3]] + parts[3:])
+    return "/".join(quote(part, _SAFE) for part in parts)
+
+
+def _value(value: object) -> str:
+    # What is no string is marked, lest 5 and "5" make one name.
+    return quote(value, _SAFE) if isinstance(value, str) else f"!{quote(repr(value), _SAFE)}"
+
+
+def _describe(exchange: Exchange, binding: Binding) -> dict[str, object]:
+    return {
+        "exchange": exchange.address,
+        "destination": binding.destination,
+        "key": binding.key,
+        "arguments": binding.arguments,
+    }

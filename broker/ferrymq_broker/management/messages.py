@@ -1,0 +1,137 @@
+"""What can be done with the messages in a queue, or in the queue of a subscription."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from ferrymq_broker.addresses.space import PART
+from ferrymq_broker.management.errors import (
+    BAD_REQUEST,
+    CONFLICT,
+    NOT_FOUND,
+    ManagementError,
+    status_of,
+)
+from ferrymq_broker.management.operation import Call, Operation, Result
+from ferrymq_broker.management.peeking import Sheet, count_of
+from ferrymq_broker.nodes.entry import ACQUIRED
+from ferrymq_broker.nodes.node import Node
+from ferrymq_broker.nodes.queues.contents import move, peek
+from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_codec.scalars import Timestamp
+
+if TYPE_CHECKING:
+    from ferrymq_broker.addresses.space import AddressSpace
+
+# Messages one request moves: nobody else is served meanwhile.
+MAX_MOVED: Final = 10_000
+
+
+class QueueMessages:
+    """PURGE, MOVE, PEEK, PEEK-SCHEDULED and CANCEL-SCHEDULED of the queue that `find` finds."""
+
+    def __init__(self, space: AddressSpace, find: Callable[[Call], Queue]) -> None:
+        self._space = space
+        self._find = find
+
+    def operations(self) -> dict[str, Operation]:
+        """By name."""
+        return {
+            "PURGE": Operation(self.purge),
+            "MOVE": Operation(self.move, ("target", "count")),
+            "PEEK": Operation(self.peek, ("from-sequence", "count")),
+            "PEEK-SCHEDULED": Operation(self.peek_scheduled, ("from-sequence", "count")),
+            "CANCEL-SCHEDULED": Operation(self.cancel_scheduled, ("sequences",)),
+        }
+
+    def purge(self, call: Call) -> Result:
+        """PURGE: drop the messages that no consumer holds; scheduled ones stay."""
+        call.expect_only()
+        return Result({"count": int(self._find(call).clear())}, description="purged")
+
+    def move(self, call: Call) -> Result:
+        """MOVE: publish messages that no consumer holds to another address, in their order.
+
+        At most 10 000 in one request. If the target takes one no more, those before it have gone.
+        """
+        call.expect_only("target", "count")
+        queue = self._find(call)
+        address = call.text("target")
+        count = min(call.number("count", MAX_MOVED, 1), MAX_MOVED)
+        target = existing_target(self._space, address)
+        if target is queue:
+            raise ManagementError(BAD_REQUEST, "target: the messages are there already")
+        moved, refusal = move(queue, target, count)
+        if refusal is None:
+            return Result({"count": moved}, description="moved")
+        if moved == 0:
+            status = CONFLICT if refusal.released else status_of(refusal.condition)
+            raise ManagementError(status, f"{address[:200]!r} refused: {refusal.description}")
+        return Result({"count": moved, "refused": refusal.description}, description="moved in part")
+
+    def peek(self, call: Call) -> Result:
+        """PEEK: messages in the order of their delivery, held ones among them.
+
+        Each with its bytes, as the next delivery would be; nothing changes.
+        """
+        call.expect_only("from-sequence", "count")
+        queue = self._find(call)
+        count = count_of(call)
+        sheet = Sheet(count)
+        for entry in peek(queue, count, call.number("from-sequence", 0)):
+            facts: dict[str, object] = {
+                "sequence": int(entry.sequence),
+                "state": "acquired" if entry.state == ACQUIRED else "available",
+                "priority": int(entry.level),
+                "failures": int(entry.failures),
+            }
+            if entry.expires != 0:
+                facts["expires"] = Timestamp(entry.expires)
+            if not sheet.add(entry.payload(), facts):
+                break
+        return Result({"messages": sheet.messages})
+
+    def peek_scheduled(self, call: Call) -> Result:
+        """PEEK-SCHEDULED: messages whose time has not come, the next to come first."""
+        call.expect_only("from-sequence", "count")
+        sheet = Sheet(count_of(call))
+        first = call.number("from-sequence", 0)
+        for scheduled in self._find(call).lifecycle.list_scheduled():
+            if scheduled.sequence < first:
+                continue
+            facts: dict[str, object] = {
+                "sequence": int(scheduled.sequence),
+                "due": Timestamp(scheduled.due),
+            }
+            if sheet.full or not sheet.add(scheduled.message.payload, facts):
+                break
+        return Result({"messages": sheet.messages})
+
+    def cancel_scheduled(self, call: Call) -> Result:
+        """CANCEL-SCHEDULED: let messages not come, by their numbers in PEEK-SCHEDULED."""
+        call.expect_only("sequences")
+        sequences = call.arguments.get("sequences")
+        if (
+            not isinstance(sequences, list)
+            or not sequences
+            or any(isinstance(number, bool) or not isinstance(number, int) for number in sequences)
+        ):
+            raise ManagementError(BAD_REQUEST, "sequences: a list of integers is needed")
+        lifecycle = self._find(call).lifecycle
+        count = sum(1 for number in sequences if lifecycle.cancel_scheduled(int(number)))
+        return Result({"count": count}, description="cancelled")
+
+
+def existing_target(space: AddressSpace, address: str) -> Node:
+    """What takes messages for an address; unlike for a link, nothing is made for it.
+
+    Raises `ManagementError` or `BrokerError` if nothing does.
+    """
+    known = space.find(address)
+    if known is None:
+        name = space.aliases.get(address, address)
+        cut = name.rfind(PART)
+        if cut <= 0 or space.find(name[:cut]) is None:
+            raise ManagementError(NOT_FOUND, f"target: there is no node {address[:200]!r}")
+    return space.target(address)

@@ -1,0 +1,196 @@
+"""Topics, and the subscriptions to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from ferrymq_broker.addresses.space import PART
+from ferrymq_broker.config.nodes import QueueSettings, TopicSettings, node_policy, policy_attributes
+from ferrymq_broker.filters.selector import selector
+from ferrymq_broker.management.entity import EntityType, deleted
+from ferrymq_broker.management.errors import BAD_REQUEST, CONFLICT, CREATED, ManagementError
+from ferrymq_broker.management.messages import QueueMessages
+from ferrymq_broker.management.nodes import DeclaredNodes
+from ferrymq_broker.management.operation import Call, Operation, Result
+from ferrymq_broker.management.queues import FIGURES
+from ferrymq_broker.nodes.node import Node
+from ferrymq_broker.nodes.policy import NodePolicy, QueuePolicy, TopicPolicy
+from ferrymq_broker.nodes.topics.subscription import Subscription
+from ferrymq_broker.nodes.topics.topic import Topic
+
+if TYPE_CHECKING:
+    from ferrymq_broker.addresses.space import AddressSpace
+
+_QUEUE: Final = tuple(field.alias or name for name, field in QueueSettings.model_fields.items())
+
+
+class Topics(DeclaredNodes):
+    """Topics, by address."""
+
+    short = "topic"
+    settings = tuple(field.alias or name for name, field in TopicSettings.model_fields.items())
+    attributes = (
+        "name",
+        *settings,
+        "subscriptions",
+        "links",
+        "producers",
+        "messages",
+        "published",
+        "refused",
+    )
+
+    def change(self, node: Node, policy: NodePolicy) -> None:
+        """Subscriptions that are there keep their settings; those to come have the new ones."""
+        assert isinstance(node, Topic) and isinstance(policy, TopicPolicy)
+        node.policy = policy
+
+
+class Subscriptions(EntityType):
+    """Subscriptions, as TOPIC::NAME: those somebody made here, and those that links made."""
+
+    short = "subscription"
+    attributes = (
+        "name",
+        "address",
+        "topic",
+        "durable",
+        "declared",
+        "shared",
+        "global",
+        "filter",
+        "container",
+        "user",
+        "link-name",
+        "links",
+        "expiry-policy",
+        "timeout",
+        "settings",
+        *FIGURES,
+    )
+
+    def __init__(self, space: AddressSpace) -> None:
+        self._space = space
+        self._messages = QueueMessages(space, lambda call: self._found(call)[1].queue)
+
+    def operations(self) -> dict[str, Operation]:
+        """Everything that can be done with a queue, for it is one."""
+        return {
+            "CREATE": Operation(self.create, ("selector", *_QUEUE)),
+            "READ": Operation(self.read),
+            "UPDATE": Operation(self.update, _QUEUE),
+            "DELETE": Operation(self.delete, ("if-empty", "if-unused")),
+            **self._messages.operations(),
+        }
+
+    def identities(self) -> list[str]:
+        """Their addresses, sorted."""
+        return sorted(
+            subscription.address
+            for topic in self._topics()
+            for subscription in topic.subscriptions()
+        )
+
+    def _topics(self) -> Iterator[Topic]:
+        for node in self._space.nodes.values():
+            if isinstance(node, Topic):
+                yield node
+
+    def _find(self, address: str) -> tuple[Topic, Subscription] | None:
+        cut = address.rfind(PART)
+        topic = self._space.find(address[:cut]) if cut > 0 else None
+        if not isinstance(topic, Topic):
+            return None
+        name = address[cut + len(PART) :]
+        for subscription in topic.subscriptions():
+            if subscription.name == name:
+                return topic, subscription
+        return None
+
+    def _found(self, call: Call) -> tuple[Topic, Subscription]:
+        name = call.required_name()
+        found = self._find(name)
+        if found is None:
+            raise self.missing(name)
+        return found
+
+    def show(self, identity: str) -> dict[str, object] | None:
+        """Who it is for, what gets into it, what waits in it."""
+        found = self._find(identity)
+        if found is None:
+            return None
+        topic, subscription = found
+        settings = policy_attributes(subscription.queue.policy)
+        described = subscription.describe()
+        # Among the names of settings these two are not what the settings of that name are.
+        facts = {key: value for key, value in described.items() if key not in settings}
+        return {
+            **facts,
+            "name": subscription.address,
+            "topic": topic.address,
+            "durable": described["durable"],
+            "expirations": described.get("expired", 0),
+            "settings": settings,
+        }
+
+    def create(self, call: Call) -> Result:
+        """CREATE: a subscription that belongs to nobody and stays until it is deleted."""
+        address = call.required_name()
+        cut = address.rfind(PART)
+        if cut <= 0 or not address[cut + len(PART) :]:
+            raise ManagementError(BAD_REQUEST, f"{address[:200]!r} is not TOPIC::NAME")
+        topic, part = self._space.resolve(address)
+        if not isinstance(topic, Topic):
+            raise ManagementError(CONFLICT, f"{topic.address[:200]!r} is a {topic.kind}")
+        words = call.text("selector", "")
+        given = {
+            key: value
+            for key, value in call.arguments.items()
+            if key not in ("selector", "name", "identity", "type")
+        }
+        policy = topic.policy.subscription
+        if given:
+            wanted = node_policy("queue", {**policy_attributes(policy), **given})
+            assert isinstance(wanted, QueuePolicy)
+            policy = wanted
+        filter = selector(words) if words else None
+        there = self._find(address)
+        if there is not None:
+            before = there[1]
+            key = "" if before.filter is None else before.filter.key
+            if before.queue.policy != policy or key != ("" if filter is None else filter.key):
+                raise ManagementError(
+                    CONFLICT, f"the subscription {address[:200]!r} exists and is another one"
+                )
+            return Result(self.shown(address), description="exists already")
+        made = topic.declare_subscription(part, filter, policy)
+        return Result(self.shown(made.address), CREATED, "created")
+
+    def update(self, call: Call) -> Result:
+        """UPDATE: other settings of its queue."""
+        _, subscription = self._found(call)
+        queue = subscription.queue
+        given = {
+            key: value
+            for key, value in call.arguments.items()
+            if key not in ("name", "identity", "type")
+        }
+        policy = node_policy("queue", {**policy_attributes(queue.policy), **given})
+        assert isinstance(policy, QueuePolicy)
+        queue.change_policy(policy)
+        return Result(self.shown(subscription.address), description="updated")
+
+    def delete(self, call: Call) -> Result:
+        """DELETE: its links are closed with ``amqp:resource-deleted``, its messages dropped."""
+        call.expect_only("if-empty", "if-unused")
+        topic, subscription = self._found(call)
+        messages = subscription.queue.message_count()
+        if call.flag("if-empty") and messages > 0:
+            raise ManagementError(CONFLICT, f"{subscription.address!r} has {messages} messages")
+        if call.flag("if-unused") and subscription.links:
+            raise ManagementError(
+                CONFLICT, f"{subscription.address!r} has {len(subscription.links)} links"
+            )
+        topic.delete_subscription(subscription.name)
+        return deleted()
