@@ -148,6 +148,19 @@ def test_a_drain_waits_for_a_filter_to_have_seen_everything(net: Network) -> Non
     assert (receiver.bodies(), receiver.drained) == ([b"here"], 1)
 
 
+def test_what_a_filter_lets_pass_now_and_then_is_no_licence(net: Network) -> None:
+    declare(net)
+    client = net.connect()
+    sender = client.sender("s")
+    for _ in range(10):
+        flood(sender, 500)
+        sender.send_sections(*coloured("red", b"here"))
+    receiver = read(client, "s", selector="colour = 'red'")
+    assert 0 < len(receiver.deliveries) < 5
+    net.advance(1)
+    assert receiver.bodies() == [b"here"] * 10
+
+
 def test_many_that_look_for_something_hold_nobody_up(net: Network) -> None:
     declare(net)
     client = net.connect()

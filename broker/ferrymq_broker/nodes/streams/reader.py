@@ -3,7 +3,7 @@
 A reader is the node that its link consumes from, one for each link, so that a slow one is nobody's
 concern but its own. It takes `SLICE` records in a turn and goes to the end of the agenda; the share
 of a pass that its connection has bounds how often. Records that a filter keeps from the link do not
-count there. After `SCAN` of them in one go the reader is set aside, and goes on in a pass of its
+count there. After `SCAN` of them in a pass the reader is set aside, and goes on in a pass of its
 own.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 TRIMMED: Final = "ferrymq:stream-trimmed"
 
 # Records a filter may keep from a reader before others have their turn.
-SCAN: Final = 4096
+SCAN: Final = 1024
 
 
 @final
@@ -194,7 +194,6 @@ class Reader(Node):
                     self._give_up(consumer, cursor, len(message.payload))
                     return False
                 cursor.skipped = 0
-                self._scanned = 0
             else:
                 self._scanned += 1
             cursor.index = index + 1
