@@ -209,6 +209,8 @@ def test_never_delivered_late_never_lost_early(actions: list[tuple[str, int]]) -
     waiting: dict[bytes, int] = {}
     held: dict[bytes, int] = {}
     number = 0
+    # From the middle of one millisecond to the middle of another.
+    net.advance(0.0005)
     for action, value in actions:
         if action == "send":
             body = b"%d" % number

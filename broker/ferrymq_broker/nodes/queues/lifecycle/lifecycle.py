@@ -66,20 +66,24 @@ _OVERFLOWS: Final[dict[str, int]] = {
     "dead-letter": _DEAD_LETTER,
     "block": _BLOCK,
 }
+# The size of a message, for a queue that has none to judge by.
+_TYPICAL: Final = 1024
 
 
 @final
 class Lifecycle:
     """Of one queue. `refusal` is why the last message was refused.
 
-    Counted since the queue was made: `expirations`, `overflowed` (pushed out), `duplicated`
-    (dropped because they had come before), `replaced` (by a newer message of the same key).
+    Counted since the queue was made: `refusals`, `expirations`, `overflowed` (pushed out),
+    `duplicated` (dropped because they had come before), `replaced` (by a newer message of the same
+    key).
     """
 
     __slots__ = (
         "queue",
         "policy",
         "refusal",
+        "refusals",
         "expirations",
         "overflowed",
         "duplicated",
@@ -99,6 +103,7 @@ class Lifecycle:
         self.queue = queue
         self.policy = policy
         self.refusal: Refusal | None = None
+        self.refusals = 0
         self.expirations = 0
         self.overflowed = 0
         self.duplicated = 0
@@ -182,13 +187,11 @@ class Lifecycle:
             try:
                 due = delivery_time(message, now)
             except BrokerError as error:
-                self.refusal = Refusal(error.condition, error.description)
-                return REFUSED
+                return self._refuse(Refusal(error.condition, error.description))
         if self._max_length > 0 or self._max_bytes > 0:
-            refusal = self._refuse(message, due != 0)
+            refusal = self._find_room(message, due != 0)
             if refusal is not None:
-                self.refusal = refusal
-                return REFUSED
+                return self._refuse(refusal)
         if duplicates is not None and identity is not None:
             duplicates.remember(identity, now)
         if due == 0:
@@ -199,6 +202,11 @@ class Lifecycle:
             self._schedule = schedule
         schedule.add(message, due)
         return HANDLED
+
+    def _refuse(self, refusal: Refusal) -> i64:
+        self.refusal = refusal
+        self.refusals += 1
+        return REFUSED
 
     def enter(self, message: Message) -> None:
         """A message that was scheduled comes into the queue."""
@@ -234,8 +242,8 @@ class Lifecycle:
     def room(self) -> i64:
         """How many more messages get in, for `Node.room`.
 
-        Only a queue that blocks runs out of room. How many messages `max_bytes` are is estimated
-        by those there are.
+        Only a queue that blocks runs out of room. How many messages `max_bytes` have room for is
+        estimated by those there are.
         """
         if self._overflow != _BLOCK:
             return BOUNDLESS
@@ -246,9 +254,10 @@ class Lifecycle:
         if self._max_bytes > 0:
             size = self._size()
             free = self._max_bytes - size
-            if free > 0 and count > 0 and size > count:
-                free = free * count // size
-                if free == 0:
+            if free > 0:
+                typical = (size + count - 1) // count if count > 0 else _TYPICAL
+                free = free // typical
+                if free == 0 and count == 0:
                     free = 1
             if free < result:
                 result = free
@@ -262,7 +271,7 @@ class Lifecycle:
         schedule = self._schedule
         return self.queue.bytes + (0 if schedule is None else schedule.bytes)
 
-    def _refuse(self, message: Message, scheduled: bool) -> Refusal | None:
+    def _find_room(self, message: Message, scheduled: bool) -> Refusal | None:
         """Why there is no room for the message, now or after others have been pushed out."""
         overflow = self._overflow
         size: i64 = len(message.payload)
@@ -418,7 +427,8 @@ class Lifecycle:
         dead_letters = self._dead_letters
         return {
             "scheduled": int(self.scheduled()),
-            "expirations": self.expirations,
+            "refused": self.refusals,
+            "expired": self.expirations,
             "overflowed": self.overflowed,
             "duplicates": self.duplicated,
             "replaced": self.replaced,
