@@ -5,11 +5,18 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-from ferrymq_broker.config import load_config
+import pytest
+from pydantic import BaseModel
+
+from ferrymq_broker.config import Config, Policy, Subscription, load_config
+from ferrymq_broker.config.nodes import KINDS
+from ferrymq_broker.config.section import kebab
 
 ROOT = Path(__file__).resolve().parents[2]
+CONFIGURATION = ROOT / "docs/broker/configuration.md"
 
 
 def test_the_embedded_broker() -> None:
@@ -23,29 +30,78 @@ def test_the_embedded_broker() -> None:
     assert "received one coffee, please" in result.stdout
 
 
-def test_the_example_configuration() -> None:
+def test_the_example_configuration_shows_every_kind_of_node() -> None:
     config = load_config(ROOT / "examples/broker/ferrymq.toml")
-    assert [queue.name for queue in config.queue] == ["orders", "invoices"]
+    assert {kind for kind, _, _ in config.declared()} == set(KINDS)
+    assert config.alias and config.redirect and config.virtual_host and config.policies
+    assert any(entry.pattern for _, _, entry in config.declared())
     assert config.security.anonymous is False
 
 
-def test_the_documented_configuration_has_every_key(tmp_path: Path) -> None:
-    """And the defaults it names are the defaults."""
-    page = (ROOT / "docs/broker/configuration.md").read_text("utf-8")
-    text = re.search(r"```toml\n(.*?)```", page, re.DOTALL)
-    assert text is not None
+def documented() -> str:
+    found = re.search(r"```toml\n(.*?)```", CONFIGURATION.read_text("utf-8"), re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def tables(model: BaseModel) -> Iterator[BaseModel]:
+    """All tables of a configuration, the outer ones first."""
+    yield model
+    for name in type(model).model_fields:
+        value = getattr(model, name)
+        if isinstance(value, dict):
+            value = list(value.values())
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, BaseModel):
+                yield from tables(item)
+
+
+def loaded(tmp_path: Path, text: str) -> Config:
     path = tmp_path / "all.toml"
-    path.write_text(text[1], "utf-8")
-    documented = load_config(path)
-    plain = load_config(_empty(tmp_path))
-    for section in ("limits", "nodes", "log", "listener"):
-        assert getattr(documented, section) == getattr(plain, section)
-    for part in (documented, documented.limits, documented.nodes, documented.log):
-        assert part.model_fields_set == set(type(part).model_fields)
-    assert documented.security.model_fields_set == {"anonymous", "users"}
+    path.write_text(text, "utf-8")
+    return load_config(path)
 
 
-def _empty(tmp_path: Path) -> Path:
-    path = tmp_path / "empty.toml"
-    path.touch()
-    return path
+def test_the_documented_configuration_has_every_key(tmp_path: Path) -> None:
+    config = loaded(tmp_path, documented())
+    said: dict[type[BaseModel], set[str]] = {}
+    for table in tables(config):
+        said.setdefault(type(table), set()).update(table.model_fields_set)
+    # These have the keys of the nodes they are for, and nothing else but their names.
+    shared = (Policy, Subscription)
+    missing = {
+        f"{model.__name__}.{kebab(name)}"
+        for model, names in said.items()
+        if model not in shared
+        for name in set(model.model_fields) - names
+    }
+    # A virtual host has the tables of the top.
+    inherited = ("topic", "stream", "exchange", "alias", "redirect")
+    assert missing == {f"VirtualHost.{kind}" for kind in inherited}
+    assert {"Queue", "Topic", "Stream", "Exchange", "Http"} <= {each.__name__ for each in said}
+
+
+def test_the_documented_values_are_the_defaults_where_nothing_else_is_said(
+    tmp_path: Path,
+) -> None:
+    """Every line without the word "default" could be left out."""
+    lines = documented().splitlines()
+    needed = [
+        line
+        for line in lines
+        if "default:" in line
+        or not re.match(r"[a-z-]+ = ", line)
+        or line.startswith(("alice", "url"))
+    ]
+    assert len(needed) < len(lines) - 40
+    everything = loaded(tmp_path, documented()).model_dump()
+    assert loaded(tmp_path, "\n".join(needed)).model_dump() == everything
+
+
+@pytest.mark.parametrize("name", ["addresses", "policies", "configuration"])
+def test_documented_configurations_are_good(tmp_path: Path, name: str) -> None:
+    page = (ROOT / f"docs/broker/{name}.md").read_text("utf-8")
+    blocks = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    assert blocks
+    for block in blocks:
+        loaded(tmp_path, block)
