@@ -19,6 +19,7 @@ from ferrymq_broker.connections.authentication import Authenticator, derive_keys
 from ferrymq_broker.connections.capabilities import OFFERED
 from ferrymq_broker.connections.handler import ConnectionHandler
 from ferrymq_broker.journal import log
+from ferrymq_broker.management.install import install as install_management
 from ferrymq_broker.server.protocol import AmqpProtocol
 from ferrymq_types.transport import Error
 
@@ -85,6 +86,8 @@ class BrokerServer:
             loop.call_soon, self._wake_at, self.clock.epoch(), max_nodes=config.nodes.limit
         )
         apply_config(config, self.broker)
+        for space in self.broker.spaces.values():
+            install_management(space, self.broker)
         try:
             for listener in config.listener:
                 await self._listen(loop, listener.address)
