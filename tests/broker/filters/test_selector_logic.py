@@ -138,7 +138,7 @@ def relate(op: str, left: object, right: object) -> bool | None:
     return {
         "=": left == right,
         "<>": left != right,
-        "<": not left == right and not left > right,
+        "<": left != right and not left > right,
         "<=": not left > right,
         ">": left > right,
         ">=": not left < right,
