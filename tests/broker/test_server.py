@@ -58,7 +58,11 @@ async def test_the_open_says_what_it_is(server: BrokerServer) -> None:
         remote = client.engine.remote_open
         assert remote is not None
         assert remote.container_id == server.config.container_id
-        assert remote.offered_capabilities == ["ANONYMOUS-RELAY"]
+        assert remote.offered_capabilities == [
+            "ANONYMOUS-RELAY",
+            "LINK_PAIR_V1_0",
+            "SHARED-SUBS",
+        ]
         assert remote.max_frame_size == 65536
         assert remote.idle_time_out == 30000
         assert remote.properties is not None and remote.properties["product"] == "ferrymq"

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
+from mypy_extensions import i64
+
 if TYPE_CHECKING:
     from ferrymq.engine.link import Link
     from ferrymq_broker.connections.handler import ConnectionHandler
@@ -76,11 +78,15 @@ Key = tuple[str, str | None, str, str]
 
 @final
 class SeenTagsOfLinks:
-    """The tags of every link that wants its deliveries to count once."""
+    """The tags of every link that wants its deliveries to count once.
 
-    __slots__ = ("_links",)
+    At most `absent` links are remembered while they are not attached.
+    """
+
+    __slots__ = ("absent", "_links")
 
     def __init__(self) -> None:
+        self.absent: i64 = ABSENT
         # In the order in which they were detached last.
         self._links: dict[Key, SeenTags] = {}
 
@@ -108,11 +114,15 @@ class SeenTagsOfLinks:
             return
         seen.attached = False
         self._links[key] = seen
-        if len(self._links) > ABSENT:
-            for other, tags in self._links.items():
-                if not tags.attached:
-                    del self._links[other]
-                    return
+        absent: i64 = 0
+        longest: Key | None = None
+        for other, tags in self._links.items():
+            if not tags.attached:
+                absent += 1
+                if longest is None:
+                    longest = other
+        if longest is not None and absent > self.absent:
+            del self._links[longest]
 
 
 def _key(handler: ConnectionHandler, link: Link) -> Key:

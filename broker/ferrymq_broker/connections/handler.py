@@ -4,7 +4,8 @@ The handler is handed bytes, time and the state of the transport by the server, 
 bytes to `write`; it knows neither sockets nor the event loop.
 
 A connection is *blocked* when it should not be given more to send: its transport is full
-(`paused`) or it has had its share of the pass (`congested`). Its consumers then wait in `stalled`,
+(`paused`), it has had its share of the pass (`congested`), or the broker is about to end (`quiet`).
+Its consumers then wait in `stalled`,
 and its producers that would get credit in `unsupplied`; a client that does not read is thus not
 served, at no cost to the others. Consumers in `windowed` wait for the window of their session.
 """
@@ -42,10 +43,11 @@ from ferrymq_broker.broker import Broker
 from ferrymq_broker.connections.authentication import Authenticator
 from ferrymq_broker.connections.incoming import IncomingEndpoint
 from ferrymq_broker.connections.links import SessionLinks, attach_link, close_link, end_session
+from ferrymq_broker.connections.opening import authenticate, on_open
 from ferrymq_broker.connections.outgoing import OutgoingEndpoint
 from ferrymq_broker.journal import log
 from ferrymq_broker.nodes.node import Node
-from ferrymq_types.transport import Error, Open
+from ferrymq_types.transport import Error
 
 
 @final
@@ -70,6 +72,7 @@ class ConnectionHandler:
         "blocked",
         "paused",
         "congested",
+        "quiet",
         "dirty",
         "stalled",
         "windowed",
@@ -108,6 +111,7 @@ class ConnectionHandler:
         self.blocked = False
         self.paused = False
         self.congested = False
+        self.quiet = False
         # True while the handler waits for its flush at the end of the pass.
         self.dirty = False
         self.stalled: list[OutgoingEndpoint] = []
@@ -125,7 +129,9 @@ class ConnectionHandler:
     def receive_data(self, data: bytes, now: float) -> None:
         """Bytes arrived: one whole pass."""
         connection = self.connection
-        self.broker.begin_pass(now)
+        broker = self.broker
+        broker.begin_pass(now)
+        broker.counters.bytes_received += len(data)
         connection.receive_data(data, now)
         self._process()
         if connection.failure is not None:
@@ -135,7 +141,7 @@ class ConnectionHandler:
             self._recheck_windows()
         if not self.dirty:
             self.touch()
-        self.broker.finish_pass()
+        broker.finish_pass()
 
     def receive_eof(self, now: float) -> None:
         """The transport has ended, in whatever way."""
@@ -162,14 +168,31 @@ class ConnectionHandler:
         self.paused = True
         self.blocked = True
 
-    def resume(self) -> None:
+    def resume(self, now: float) -> None:
         """The transport takes bytes again."""
+        self.broker.begin_pass(now)
         self.paused = False
         self._unblock()
         self.broker.finish_pass()
 
+    def quiesce(self) -> None:
+        """Send no more messages and ask for none: the client settles what it has."""
+        self.quiet = True
+        self.blocked = True
+
+    def holds_messages(self) -> bool:
+        """Whether the client has messages that it has not settled."""
+        for session in self.connection.channels.by_remote.values():
+            links = session.context
+            if isinstance(links, SessionLinks):
+                for endpoint in links.outgoing.values():
+                    if endpoint.held > 0:
+                        return True
+        return False
+
     def close(self, error: Error | None, now: float) -> None:
         """Close the connection from our side; the client has `close_timeout` to answer."""
+        self.broker.begin_pass(now)
         self.connection.close(error, now)
         self.deadline_moved = True
         self._process()
@@ -200,7 +223,9 @@ class ConnectionHandler:
         self.dirty = False
         connection = self.connection
         if connection.has_output:
-            self._write(connection.data_to_send())
+            data = connection.data_to_send()
+            self.broker.counters.bytes_sent += len(data)
+            self._write(data)
         if self.congested:
             self.broker.continue_later(self)
         if connection.finished and not self.over:
@@ -213,7 +238,7 @@ class ConnectionHandler:
         self._unblock()
 
     def _unblock(self) -> None:
-        self.blocked = self.paused or self.congested
+        self.blocked = self.paused or self.congested or self.quiet
         if self.blocked:
             return
         if self.stalled:
@@ -293,41 +318,16 @@ class ConnectionHandler:
         elif isinstance(event, SessionTerminated):
             end_session(self, event.session, event.error is not None)
         elif isinstance(event, AuthenticationRequested):
-            self._authenticate(event)
+            authenticate(self, event)
         elif isinstance(event, ScramKeysRequested):
             keys = self.authenticator.scram_keys(event.mechanism, event.username)
             self.connection.provide_scram_keys(keys)
         elif isinstance(event, OpenReceived):
-            self._on_open(event.open)
+            on_open(self, event.open)
         elif isinstance(event, CloseReceived):
             self.connection.close()
         elif isinstance(event, Terminated):
             self._on_terminated(event)
-
-    def _on_open(self, open: Open) -> None:
-        self.container_id = open.container_id
-        space = self.broker.space_for(open.hostname)
-        self.connection.open()
-        self.deadline_moved = True
-        if space is None:
-            log.warning("no such host", peer=self.peer, hostname=open.hostname)
-            self.connection.close(
-                Error(
-                    condition="amqp:not-found",
-                    description=f"there is no virtual host for {str(open.hostname)[:200]!r}",
-                )
-            )
-            return
-        self.space = space
-        log.info("connection opened", peer=self.peer, container=open.container_id, host=space.name)
-
-    def _authenticate(self, event: AuthenticationRequested) -> None:
-        if self.authenticator.check(event.mechanism, event.username, event.password):
-            self.user = event.username
-            self.connection.accept_authentication()
-        else:
-            log.warning("login refused", peer=self.peer, user=event.username)
-            self.connection.reject_authentication()
 
     def _on_terminated(self, event: Terminated) -> None:
         error = event.error
