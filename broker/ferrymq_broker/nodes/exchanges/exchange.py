@@ -204,6 +204,7 @@ class Exchange(Node):
             watchers = target.node.watchers
             if watchers is not None and self in watchers:
                 watchers.remove(self)
+            self._relieve_all()
         self._consider_idle()
         return True
 
@@ -224,7 +225,7 @@ class Exchange(Node):
                 kept[identity] = binding
         self._bindings = kept
         self._forget(target)
-        self.relieve()
+        self._relieve_all()
         self._consider_idle()
 
     def _forget(self, target: Destination) -> None:
@@ -372,6 +373,19 @@ class Exchange(Node):
         super().relieve()
         for entrance in list(self.entrances):
             entrance.relieve()
+
+    def _relieve_all(self) -> None:
+        """Nobody waits for a node any more that was bound here: nor those in front of exchanges
+        that this one is bound to."""
+        visited: dict[Exchange, None] = {self: None}
+        waiting: list[Exchange] = [self]
+        while waiting:
+            exchange = waiting.pop()
+            exchange.relieve()
+            for watcher in exchange.watchers or []:
+                if isinstance(watcher, Exchange) and watcher not in visited:
+                    visited[watcher] = None
+                    waiting.append(watcher)
 
     # -- the exchange's own life -------------------------------------------------------------
 
