@@ -105,11 +105,12 @@ def test_parentheses_and_long_chains_are_not_nesting():
     assert selector("a IN (" + ",".join(str(n) for n in range(1600)) + ")").matches(subject)
 
 
+VOCABULARY = (
+    "a b.c 'x' 1 2.5 AND OR NOT = <> ( ) , IN LIKE BETWEEN IS NULL ESCAPE + - * / TRUE EXISTS "
+    '"q" [q] JMSPriority p.subject m.x-y 0x1F 07'
+)
 WORDS = st.lists(
-    st.sampled_from(
-        "a b.c 'x' 1 2.5 AND OR NOT = <> ( ) , IN LIKE BETWEEN IS NULL ESCAPE + - * / TRUE "
-        'EXISTS "q" [q] JMSPriority p.subject m.x-y 0x1F 07'.split()
-    ),
+    st.sampled_from(VOCABULARY.split()),
     max_size=12,
 ).map(" ".join)
 
