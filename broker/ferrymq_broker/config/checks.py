@@ -186,7 +186,7 @@ class _Check:
     ) -> Iterator[Mistake]:
         table = make_table(policy.type)
         if exchange.pattern is not None and exchange.binding:
-            yield Mistake((*place, "binding"), "bindings belong to an exchange with a name")
+            yield Mistake((*place, "binding", 0), "bindings belong to an exchange with a name")
         seen: dict[str, Location] = {}
         for at, binding in enumerate(exchange.binding):
             here = (*place, "binding", at)

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from ferrymq_broker.config import Config, Listener, load_config
 from ferrymq_broker.config.url import parse_listen_url
 from ferrymq_broker.errors import ConfigError
+from tests.broker.config.files import complaint, load
 
 EVERYTHING = """
 container-id = "harbour"
@@ -51,18 +52,6 @@ alice = "sésame"
 level = "debug"
 format = "json"
 """
-
-
-def load(tmp_path: Path, text: str) -> Config:
-    path = tmp_path / "ferrymq.toml"
-    path.write_text(text, "utf-8")
-    return load_config(path)
-
-
-def complaint(tmp_path: Path, text: str) -> str:
-    with pytest.raises(ConfigError) as caught:
-        load(tmp_path, text)
-    return str(caught.value).replace(str(tmp_path) + "/", "")
 
 
 def test_every_key_is_read(tmp_path: Path) -> None:

@@ -1,0 +1,253 @@
+"""Mistakes in what is declared: each is told with its line, and with what was probably meant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.broker.config.files import complaint, load
+
+SAID = [
+    # Names and patterns.
+    ("[[queue]]\n", "1: queue: it takes a name, or else a pattern"),
+    ("[[topic]]\nname = 'a'\npattern = 'b*'", "1: topic: it takes a name, or else a pattern"),
+    ("[[queue]]\nname = 'a*'", "1: queue: a name has no wildcards; write pattern = 'a*'"),
+    ("[[stream]]\npattern = 'a'", "1: stream: a pattern has a * or a ?; write name = 'a'"),
+    (
+        "[[queue]]\nname = '$x'",
+        "1: queue: names that begin with $ or dynamic. are the broker's own",
+    ),
+    ("[[alias]]\nname = '$x'\nto = 'a'", "2: alias.name: names that begin with $"),
+    ("[[redirect]]\nname = '$x'\nhost = 'a'", "2: redirect.name: names that begin with $"),
+    (
+        "[[queue]]\nname = 'a'\n[[topic]]\nname = 'a'",
+        "4: topic.name: 'a' is declared twice; the other is on line 2",
+    ),
+    (
+        "[[alias]]\nname = 'a'\nto = 'b'\n[[queue]]\nname = 'a'\n",
+        "2: alias.name: 'a' is declared twice; the other is on line 5",
+    ),
+    (
+        "[[redirect]]\nname = 'a'\nhost = 'h'\n[[alias]]\nname = 'a'\nto = 'b'\n",
+        "2: redirect.name: 'a' is declared twice; the other is on line 5",
+    ),
+    (
+        "[[queue]]\npattern = 'a*'\n[[queue]]\npattern = 'a*'",
+        "4: queue.pattern: the pattern 'a*' is declared twice; the other is on line 2",
+    ),
+    (
+        "[[queue]]\npattern = 'a*b?'\n\n[[topic]]\npattern = 'a*?b'",
+        "5: topic.pattern: 'a*?b' and 'a*b?' match the same names, equally well; the other is",
+    ),
+    ("[nodes]\nlimit = 1\n[[queue]]\nname = 'a'\n[[queue]]\nname = 'b'", "2: nodes.limit: 2 nodes"),
+    # Settings one by one.
+    ("[[queue]]\nname = 'a'\npriorities = 11", "3: queue.priorities: Input should be less than"),
+    ("[[queue]]\nname = 'a'\npriorities = 0", "3: queue.priorities: Input should be greater"),
+    (
+        "[[queue]]\nname = 'a'\nmax-lenght = 1",
+        "3: unknown key 'max-lenght'; did you mean 'max-length'?",
+    ),
+    (
+        "[[queue]]\nname = 'a'\nmax_length = 1",
+        "3: unknown key 'max_length'; did you mean 'max-length'?",
+    ),
+    (
+        "[[queue]]\nname = 'a'\nmax-length = true",
+        "3: queue.max-length: Input should be a valid int",
+    ),
+    ("[[queue]]\nname = 'a'\ngroups = 1", "3: queue.groups: Input should be a valid boolean"),
+    ("[[queue]]\nname = 'a'\noverflow = 'drop'", "3: queue.overflow: Input should be 'reject', "),
+    (
+        "[[queue]]\nname = 'a'\nmessage-ttl = '5 x'",
+        "3: queue.message-ttl: a duration is a number of",
+    ),
+    ("[[queue]]\nname = 'a'\nmax-bytes = '5 x'", "3: queue.max-bytes: a size is a number of bytes"),
+    ("[[queue]]\nname = 'a'\nauto-delete = true", "3: queue.auto-delete: a duration is a number"),
+    ("[[stream]]\nname = 'a'\nmax-length = 1", "3: unknown key 'max-length'"),
+    ("[[stream]]\nname = 'a'\npartitions = 0", "3: stream.partitions: Input should be greater"),
+    ("[[exchange]]\nname = 'a'\nrouting = 'x'", "3: exchange.routing: Input should be 'direct', "),
+    (
+        "[[topic]]\nname = 'a'\n[topic.subscription]\nmax-lenght = 1",
+        "4: unknown key 'max-lenght'; did you mean 'max-length'?",
+    ),
+    ("[[redirect]]\nname = 'a'\n", "1: redirect.host: Field required"),
+    ("[[redirect]]\nname = 'a'\nhost = 'b'\nport = 0", "4: redirect.port: Input should be greater"),
+    # Settings together.
+    (
+        "[[queue]]\nname = 'a'\noverflow = 'dead-letter'",
+        "3: queue.overflow: to dead-letter what is",
+    ),
+    (
+        "[[queue]]\nname = 'a'\nlast-value-key = 'k'\ngroups = true",
+        "3: queue.last-value-key: a queue of last values has no groups",
+    ),
+    (
+        "[[queue]]\nname = 'a'\nexclusive = true\nsingle-active = true",
+        "4: queue.single-active: an ex",
+    ),
+    ("[[queue]]\nname = 'a'\nexclusive = true\nmax-consumers = 2", "4: queue.max-consumers: an ex"),
+    (
+        "[[topic]]\nname = 'a'\n[topic.subscription]\n\noverflow = 'dead-letter'",
+        "5: topic.subscription.overflow: to dead-letter what is too much",
+    ),
+    # Policies.
+    (
+        "[policies.fast]\n[[queue]]\nname = 'a'\npolicy = 'fats'",
+        "4: queue.policy: there is no policy 'fats'; did you mean 'fast'?",
+    ),
+    (
+        "[[stream]]\nname = 'a'\npolicy = 'p'\n[policies.p]\nmax-length = 1",
+        "3: stream.policy: the policy 'p' has 'max-length', which no stream has; the other is on "
+        "line 5",
+    ),
+    ("[policies.p]\nmax-lenght = 1", "2: unknown key 'max-lenght'; did you mean 'max-length'?"),
+    ("[policies.p]\nmax_length = 1", "2: unknown key 'max_length'; did you mean 'max-length'?"),
+    (
+        "[policies.p]\noverflow = 'dead-letter'\n[[queue]]\nname = 'a'\npolicy = 'p'",
+        "3: queue.overflow: to dead-letter what is too much",
+    ),
+    # Where addresses lead.
+    ("[[queue]]\nname = 'a'\ndead-letter = 'a'", "3: queue.dead-letter: a queue is not its own"),
+    ("[[queue]]\nname = 'a'\ndead-letter = '$x'", "3: queue.dead-letter: '$x' names nothing"),
+    ("[[queue]]\nname = 'a'\nexpired = 'x::y'", "3: queue.expired: 'x::y' names nothing"),
+    (
+        "[[queue]]\nname = 'a'\n[[queue]]\nname = 'b'\ndead-letter = 'a::y'",
+        "5: queue.dead-letter: 'a::y' is a part of 'a'; a queue has no parts",
+    ),
+    (
+        "[[queue]]\nname = 'a'\ndead-letter = 'far'\n[[redirect]]\nname = 'far'\nhost = 'h'",
+        "3: queue.dead-letter: 'far' is in another container",
+    ),
+    (
+        "[[alias]]\nname = 'a'\nto = 'b'\n[[alias]]\nname = 'b'\nto = 'a'",
+        "3: alias.to: the alias 'a' leads in a circle",
+    ),
+    ("[[alias]]\nname = 'a'\nto = 'a'", "3: alias.to: the alias 'a' leads in a circle"),
+    ("[[exchange]]\nname = 'a'\nalternate = 'a'", "3: exchange.alternate: an exchange is not its"),
+    (
+        "[[exchange]]\nname = 'a'\nalternate = 'b::c'\n[[topic]]\nname = 'b'",
+        "3: exchange.alternate: 'b::c' is a part of 'b'; a node is needed here",
+    ),
+    ("[[exchange]]\nname = 'a'\n[[exchange.binding]]\nto = 'a'", "4: exchange.binding.to: an exch"),
+    (
+        "[[exchange]]\nname = 'a'\n[[exchange.binding]]\nkey = 'a'",
+        "3: exchange.binding.to: Field req",
+    ),
+    (
+        "[[exchange]]\npattern = 'a*'\n[[exchange.binding]]\nto = 'q'",
+        "3: exchange.binding: bindings belong to an exchange with a name",
+    ),
+    (
+        "[[exchange]]\nname = 'a'\n[[exchange.binding]]\nto = 'q'\narguments = { x = 1 }",
+        "5: exchange.binding.arguments: arguments are for an exchange with routing",
+    ),
+    (
+        "[[exchange]]\nname = 'a'\nrouting = 'headers'\n[[exchange.binding]]\nto = 'q'\n"
+        "arguments = { x-match = 'some' }",
+        "4: exchange.binding: ",
+    ),
+    (
+        "[[exchange]]\nname = 'a'\n[[exchange.binding]]\nto = 'q'\n[[exchange.binding]]\nto = 'q'",
+        "5: exchange.binding: the same binding is declared twice; the other is on line 3",
+    ),
+    # Virtual hosts.
+    ("[[virtual-host]]\nname = 'default'", "2: virtual-host.name: the default virtual host is"),
+    (
+        "[[virtual-host]]\nname = 'a'\n[[virtual-host]]\nname = 'b'\nhostnames = ['A']",
+        "3: virtual-host: two virtual hosts answer to 'a'; the other is on line 1",
+    ),
+    ("[[virtual-host]]\nname = 'vhost:a'", "1: virtual-host: vhost: goes before the name"),
+    (
+        "[[virtual-host]]\nname = 'a'\n[[virtual-host.queue]]\nname = 'q'\n"
+        "[[virtual-host]]\nname = 'b'\n[[virtual-host.queue]]\nname = 'q'\nmax-lenght = 1",
+        "9: unknown key 'max-lenght'; did you mean 'max-length'?",
+    ),
+    (
+        "[[virtual-host]]\nname = 'a'\n[[virtual-host.queue]]\nname = 'q'\n"
+        "[[virtual-host.queue]]\nname = 'q'",
+        "6: virtual-host.queue.name: 'q' is declared twice; the other is on line 4",
+    ),
+    ("unknown-hostname = 'x'", "1: unknown-hostname: Input should be 'default' or 'refuse'"),
+    # The rest.
+    ("[nodes]\nauto-create = 'stream'", "2: nodes.auto-create: Input should be "),
+    ("[alarms]\nmemory = '0%'", "2: alarms.memory: a share is above 0%"),
+    ("[alarms]\nmemory = 'much'", "2: alarms.memory: a size is a number of bytes"),
+    ("[alarms]\nmemory = 10\nlow-water = 11", "3: alarms.low-water: an alarm ends below where it"),
+    ("[limits]\nidle-time-out = '1 moon'", "2: limits.idle-time-out: a duration is a number"),
+    ("[limits]\nmax-frame-size = '1 moon'", "2: limits.max-frame-size: a size is a number"),
+    ("[limits]\ntotal-credit = -1", "2: limits.total-credit: Input should be greater than or eq"),
+    ("[limits]\nidle-time-out = inf", "2: limits.idle-time-out: Input should be "),
+    ("[http]\nurl = 'amqp://127.0.0.1:1'", "2: http.url: the monitoring listener is written http:"),
+    ("[http]\nurl = 'http://127.0.0.1'", "2: http.url: http://127.0.0.1: a port is missing"),
+    ("[http]\nurl = 'http://h:99999'", "2: http.url: "),
+    ("[http]\nurl = 'http://me:pw@h:1'", "2: http.url: h: the monitoring listener knows no users"),
+    ("[shutdown]\ndrain-timeout = -1", "2: shutdown.drain-timeout: Input should be greater"),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), SAID)
+def test_a_mistake_is_told_with_its_line(tmp_path: Path, text: str, expected: str) -> None:
+    told = complaint(tmp_path, text)
+    assert any(line.startswith(f"ferrymq.toml:{expected}") for line in told.splitlines()), told
+
+
+STRICT = "[nodes]\nauto-create = false\n[[queue]]\nname = 'orders'\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "[[queue]]\nname = 'a'\ndead-letter = 'order'",
+            "7: queue.dead-letter: 'order' names nothing",
+        ),
+        ("[[queue]]\npattern = 'a*'\nexpired = 'order'", "7: queue.expired: 'order' names nothing"),
+        ("[[alias]]\nname = 'a'\nto = 'order'", "7: alias.to: 'order' names nothing"),
+        ("[[exchange]]\nname = 'a'\nalternate = 'order'", "7: exchange.alternate: 'order' names"),
+        (
+            "[[exchange]]\nname = 'a'\n[[exchange.binding]]\nto = 'order'",
+            "8: exchange.binding.to: 'order' names nothing",
+        ),
+        (
+            "[[topic]]\nname = 'a'\n[topic.subscription]\ndead-letter = 'order'",
+            "8: topic.subscription.dead-letter: 'order' names nothing",
+        ),
+    ],
+)
+def test_where_nothing_is_made_up_every_address_must_be_there(
+    tmp_path: Path, text: str, expected: str
+) -> None:
+    told = complaint(tmp_path, STRICT + text)
+    assert f"ferrymq.toml:{expected}" in told
+    assert "did you mean 'orders'?" in told
+    # With a queue of that name, or a pattern, or links that make it, it is good.
+    for more in ("\n[[queue]]\nname = 'order'", "\n[[queue]]\npattern = 'o?der'"):
+        load(tmp_path, STRICT + text + more)
+    load(tmp_path, (STRICT + text).replace("false", "true"))
+
+
+def test_a_virtual_host_does_not_see_the_names_of_another(tmp_path: Path) -> None:
+    text = (
+        STRICT + "[[virtual-host]]\nname = 'v'\n[[virtual-host.alias]]\nname = 'a'\nto = 'orders'"
+    )
+    assert "virtual-host.alias.to: 'orders' names nothing" in complaint(tmp_path, text)
+    load(tmp_path, text + "\n[virtual-host.nodes]\nauto-create = true")
+
+
+def test_all_collisions_are_told_at_once(tmp_path: Path) -> None:
+    told = complaint(
+        tmp_path,
+        STRICT
+        + "dead-letter = 'x'\nexpired = 'y'\n[[queue]]\nname = 'orders'\n"
+        + "[[queue]]\nname = 'b'\npolicy = 'p'",
+    )
+    assert len(told.splitlines()) == 4
+
+
+def test_an_alias_of_a_redirect_and_of_a_part(tmp_path: Path) -> None:
+    load(
+        tmp_path,
+        "[nodes]\nauto-create = false\n[[topic]]\nname = 't'\n[[redirect]]\nname = 'far'\n"
+        "host = 'h'\n[[alias]]\nname = 'a'\nto = 'far'\n[[alias]]\nname = 'b'\nto = 't::one'",
+    )
