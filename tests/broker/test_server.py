@@ -146,7 +146,7 @@ async def test_configured_queues_are_there_from_the_start() -> None:
         listener=[LOCAL], nodes=Nodes(auto_create=False), queue=[Queue(name="a"), Queue(name="b")]
     )
     async with BrokerServer(config) as server:
-        assert list(server.broker.default.nodes) == ["a", "b"]
+        assert list(server.broker.default.nodes) == ["a", "b", "$management"]
 
 
 async def test_a_port_in_use_is_an_error() -> None:
