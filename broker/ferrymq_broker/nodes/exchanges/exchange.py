@@ -12,8 +12,9 @@ from mypy_extensions import i64
 
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.exchanges.binding import Binding, Destination, identity_of
+from ferrymq_broker.nodes.exchanges.entrance import Entrance
+from ferrymq_broker.nodes.exchanges.keys import MAX_KEY, key_of
 from ferrymq_broker.nodes.exchanges.tables import make_table
-from ferrymq_broker.nodes.facts import facts_of
 from ferrymq_broker.nodes.gate import Gates
 from ferrymq_broker.nodes.node import PERMANENT, Node, Refusal, Space
 from ferrymq_broker.nodes.policy import ExchangePolicy
@@ -24,51 +25,7 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.message import Message
     from ferrymq_broker.nodes.terms import TargetTerms
 
-ROUTING_KEY: Final = "x-opt-routing-key"
-# The longest routing or binding key, in characters.
-MAX_KEY: Final = 2048
-
 _BINDABLE: Final = ("queue", "topic", "stream", "exchange")
-
-
-@final
-class Entrance(Node):
-    """An exchange with a routing key that every message has which comes in here."""
-
-    __slots__ = ("exchange", "key", "_gates")
-
-    def __init__(self, exchange: Exchange, key: str) -> None:
-        super().__init__(f"{exchange.address}::{key}", exchange.space)
-        self.exchange = exchange
-        self.key = key
-        self._gates = Gates(self)
-
-    @property
-    def kind(self) -> str:
-        """``exchange``."""
-        return "exchange"
-
-    def publish(self, message: Message) -> Refusal | None:
-        """Hand the message on with this key."""
-        return self.exchange.route(message, self.key)
-
-    def room(self) -> i64:
-        """What the fullest node has left that a message could go to."""
-        return self._gates.room(self.exchange.reachable(self.key))
-
-    def link_opened(self) -> None:
-        """A link of the exchange, too."""
-        super().link_opened()
-        self.exchange.entrances[self] = None
-        self.exchange.link_opened()
-
-    def link_closed(self) -> None:
-        """A link of the exchange, too."""
-        super().link_closed()
-        if self.links == 0:
-            self.exchange.entrances.pop(self, None)
-            self._gates.withdraw()
-        self.exchange.link_closed()
 
 
 @final
@@ -437,13 +394,3 @@ class Exchange(Node):
             "unroutable": self.unroutable,
             "refused": self.refused,
         }
-
-
-def key_of(message: Message) -> str:
-    """The routing key that a message brings itself."""
-    facts = facts_of(message)
-    subject = facts.subject
-    if subject is not None:
-        return subject
-    annotated = facts.message_annotations.get(ROUTING_KEY)
-    return annotated if isinstance(annotated, str) else ""

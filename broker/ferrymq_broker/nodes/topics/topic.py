@@ -7,18 +7,15 @@ dead letters, browsing, outcomes) a subscription can do too.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64
 
 from ferrymq_broker.errors import BrokerError
-from ferrymq_broker.nodes.gate import Gates
-from ferrymq_broker.nodes.node import BOUNDLESS, PERMANENT, Node, Refusal, Space
+from ferrymq_broker.nodes.node import PERMANENT, Node, Refusal, Space
 from ferrymq_broker.nodes.policy import QueuePolicy, TopicPolicy
-from ferrymq_broker.nodes.queues.queue import Queue
-from ferrymq_broker.nodes.topics.expiry import Expiry
-from ferrymq_broker.nodes.topics.fanout import Fanout
 from ferrymq_broker.nodes.topics.identity import Identity, global_key, public_name
+from ferrymq_broker.nodes.topics.registry import Registry
 from ferrymq_broker.nodes.topics.subscription import Subscription
 from ferrymq_broker.timers import Timed
 from ferrymq_types.transport import Error
@@ -27,9 +24,6 @@ if TYPE_CHECKING:
     from ferrymq_broker.filters.filter import Filter
     from ferrymq_broker.nodes.message import Message
     from ferrymq_broker.nodes.terms import SourceTerms, TargetTerms
-
-# Of a subscription, in characters: as long as an address may be.
-MAX_NAME: Final = 1024
 
 
 @final
@@ -55,13 +49,9 @@ class Topic(Node):
         "policy",
         "published",
         "refused",
-        "_fanout",
+        "_registry",
         "_expiry",
-        "_by_name",
-        "_by_key",
         "_by_terms",
-        "_blocking",
-        "_gates",
         "_number",
         "_fresh",
         "_idle",
@@ -74,16 +64,10 @@ class Topic(Node):
         self.policy = policy
         self.published: i64 = 0
         self.refused: i64 = 0
-        self._fanout = Fanout()
-        self._expiry = Expiry(self)
-        self._by_name: dict[str, Subscription] = {}
-        # Those that others than their one link can find: kept ones, and shared ones.
-        self._by_key: dict[tuple[bool, str], Subscription] = {}
+        self._registry = Registry(self)
+        self._expiry = self._registry.expiry
         # Of every attached link, visitors' too.
         self._by_terms: dict[SourceTerms, Subscription] = {}
-        # Queues with a bound that senders have to respect.
-        self._blocking: list[Node] = []
-        self._gates = Gates(self)
         self._number: i64 = 0
         # Made for a link that has not been told so yet, and may still be refused.
         self._fresh: Subscription | None = None
@@ -92,7 +76,7 @@ class Topic(Node):
             self._consider_idle()
 
     def __repr__(self) -> str:
-        return f"<topic {self.address!r} {len(self._by_name)}>"
+        return f"<topic {self.address!r} {len(self._registry)}>"
 
     @property
     def kind(self) -> str:
@@ -108,13 +92,12 @@ class Topic(Node):
         again without sending it to the others too.
         """
         self.published += 1
-        self.refused += self._fanout.publish(message)
+        self.refused += self._registry.fanout.publish(message)
         return None
 
     def room(self) -> i64:
         """What the fullest of the subscriptions has left that make senders wait."""
-        blocking = self._blocking
-        return self._gates.room(blocking) if blocking else BOUNDLESS
+        return self._registry.room()
 
     def open_target(self, terms: TargetTerms) -> Node:
         """The topic itself."""
@@ -158,12 +141,12 @@ class Topic(Node):
         if subscription is None:
             subscription = self._make(identity, terms)
         else:
-            self._adopt(subscription, terms)
+            self._registry.refilter(subscription, terms.filters.predicate)
         try:
             queue = self._attach(subscription, terms)
         except BrokerError:
             if made:
-                self._drop(subscription, "no link could be attached to it")
+                self._registry.drop(subscription, "no link could be attached to it")
             raise
         self._fresh = subscription if made else None
         self._expiry.attached(subscription)
@@ -200,7 +183,7 @@ class Topic(Node):
         if subscription.links or subscription.declared or subscription.gone:
             return
         if closed or not subscription.kept or subscription is self._fresh:
-            self._drop(subscription, "its last link is gone")
+            self._registry.drop(subscription, "its last link is gone")
         else:
             self._expiry.detached(subscription, terms)
 
@@ -216,7 +199,7 @@ class Topic(Node):
             if isinstance(elsewhere, Topic) and elsewhere is not self:
                 # A client has one subscription of a name: to another topic, it is another one.
                 elsewhere.give_way(key)
-        subscription = self._by_key.get((kept, key))
+        subscription = self._registry.find(key, kept)
         if subscription is None:
             return None
         name = subscription.name
@@ -231,7 +214,7 @@ class Topic(Node):
                     "amqp:precondition-failed",
                     f"the subscription {name[:200]!r} has another filter",
                 )
-            self._drop(subscription, "it was replaced by one with another filter")
+            self._registry.drop(subscription, "it was replaced by one with another filter")
             return None
         if not subscription.shared and subscription.visitors > 0:
             raise BrokerError(
@@ -245,7 +228,7 @@ class Topic(Node):
 
         Raises `BrokerError` if others still share it.
         """
-        subscription = self._by_key.get((True, key))
+        subscription = self._registry.find(key, True)
         if subscription is None:
             return
         if subscription.declared or (subscription.shared and subscription.links):
@@ -253,7 +236,7 @@ class Topic(Node):
                 "amqp:precondition-failed",
                 f"{subscription.name[:200]!r} is a subscription of {self.address[:200]!r}",
             )
-        self._drop(subscription, "it was replaced by one to another topic")
+        self._registry.drop(subscription, "it was replaced by one to another topic")
 
     def _make(self, identity: Identity, terms: SourceTerms) -> Subscription:
         if not identity.label and identity.shared:
@@ -261,7 +244,7 @@ class Topic(Node):
         self._number += 1
         name = identity.name(terms, self._number)
         party = terms.party
-        subscription = self._new(
+        subscription = self._registry.add(
             name,
             identity.key if identity.kept or identity.shared else "",
             identity.kept,
@@ -275,15 +258,6 @@ class Topic(Node):
         subscription.user = None if identity.everywhere else party.user
         subscription.link_name = identity.label
         return subscription
-
-    def _adopt(self, subscription: Subscription, terms: SourceTerms) -> None:
-        """A link with an equal filter takes over; what is relative to its connection is so now."""
-        predicate = terms.filters.predicate
-        before = subscription.filter
-        if before is not None and predicate is not None and before.key != predicate.key:
-            self._fanout.remove(subscription)
-            subscription.filter = predicate
-            self._fanout.add(subscription)
 
     def _attach(self, subscription: Subscription, terms: SourceTerms) -> Node:
         """Let the queue of the subscription have its say about the link, which is no browser."""
@@ -330,11 +304,11 @@ class Topic(Node):
 
     def subscriptions(self) -> list[Subscription]:
         """All there are, in the order they were made."""
-        return list(self._by_name.values())
+        return self._registry.all()
 
     def subscription(self, name: str) -> Subscription:
         """The one of that name. Raises `BrokerError` if there is none."""
-        subscription = self._by_name.get(name)
+        subscription = self._registry.get(name)
         if subscription is None:
             raise BrokerError(
                 "amqp:not-found", f"{self.address!r} has no subscription {name[:200]!r}"
@@ -352,7 +326,7 @@ class Topic(Node):
         key = global_key(name)
         if not name or key in self.space.durables:
             raise BrokerError("amqp:not-allowed", f"there is a subscription {name[:200]!r}")
-        subscription = self._new(
+        subscription = self._registry.add(
             public_name(name), key, True, filter, policy or self.policy.subscription
         )
         subscription.declared = True
@@ -364,78 +338,20 @@ class Topic(Node):
 
     def delete_subscription(self, name: str) -> None:
         """End its links, drop its messages. Raises `BrokerError` if there is none."""
-        self._drop(self.subscription(name), "it has been deleted")
+        self._registry.drop(self.subscription(name), "it has been deleted")
 
     def expire(self, subscription: Subscription) -> None:
         """Nobody came back in time."""
-        self._drop(subscription, "it has expired")
-
-    def _new(
-        self, name: str, key: str, kept: bool, filter: Filter | None, policy: QueuePolicy
-    ) -> Subscription:
-        limit = self.policy.max_subscriptions
-        if limit != 0 and len(self._by_name) >= limit:
-            raise BrokerError(
-                "amqp:resource-limit-exceeded",
-                f"{self.address!r} has {limit} subscriptions, which is the most",
-            )
-        if len(name) > MAX_NAME:
-            raise BrokerError(
-                "amqp:invalid-field",
-                f"a subscription with a name of {len(name)} characters; {MAX_NAME} are allowed",
-            )
-        queue = Queue(f"{self.address}::{name}", self.space, policy)
-        queue.watchers = [self]
-        subscription = Subscription(name, key, queue)
-        subscription.filter = filter
-        subscription.kept = kept
-        self._by_name[name] = subscription
-        if key:
-            self._by_key[kept, key] = subscription
-            if kept:
-                self.space.durables[key] = self
-        if policy.overflow == "block":
-            self._blocking.append(queue)
-        self._fanout.add(subscription)
-        self.space.timers.cancel(self._idle)
-        return subscription
-
-    def _drop(self, subscription: Subscription, why: str) -> None:
-        """The end of a subscription: its links are closed, its messages dropped."""
-        if subscription.gone:
-            return
-        subscription.gone = True
-        self._expiry.attached(subscription)
-        self._fanout.remove(subscription)
-        del self._by_name[subscription.name]
-        key = subscription.key
-        if key:
-            del self._by_key[subscription.kept, key]
-            if subscription.kept:
-                self.space.durables.pop(key, None)
-        queue = subscription.queue
-        blocks = queue in self._blocking
-        if blocks:
-            self._blocking.remove(queue)
-        if not queue.deleted:
-            queue.delete(
-                Error(
-                    condition="amqp:resource-deleted",
-                    description=f"the subscription {queue.address!r} has gone: {why}",
-                )
-            )
-        if blocks:
-            self.relieve()
-        self._consider_idle()
+        self._registry.drop(subscription, "it has expired")
 
     # -- the topic's own life ----------------------------------------------------------------
 
     def node_gone(self, node: Node) -> None:
         """The queue of a subscription has come to its end by itself."""
         prefix = len(self.address) + 2
-        subscription = self._by_name.get(node.address[prefix:])
+        subscription = self._registry.get(node.address[prefix:])
         if subscription is not None and subscription.queue is node:
-            self._drop(subscription, "it was not used")
+            self._registry.drop(subscription, "it was not used")
 
     def party_gone(self, number: i64) -> None:
         """A session or connection has ended that subscriptions waited for."""
@@ -452,15 +368,23 @@ class Topic(Node):
         super().link_closed()
         self._consider_idle()
 
+    def subscription_added(self) -> None:
+        """It is in use."""
+        self.space.timers.cancel(self._idle)
+
+    def subscription_dropped(self) -> None:
+        """Perhaps it is not in use any more."""
+        self._consider_idle()
+
     def _consider_idle(self) -> None:
         after = self.policy.auto_delete
-        if after >= 0 and self.links == 0 and not self._by_name and not self.deleted:
+        if after >= 0 and self.links == 0 and len(self._registry) == 0 and not self.deleted:
             self.space.timers.set(self._idle, self.agenda.now + after)
 
     def delete(self, error: Error) -> None:
         """End every link with `error`, drop every subscription."""
         self.deleted = True
-        for subscription in list(self._by_name.values()):
+        for subscription in self._registry.all():
             subscription.queue.delete(error)
         super().delete(error)
         self.space.timers.cancel(self._idle)
@@ -468,7 +392,7 @@ class Topic(Node):
     def message_count(self) -> i64:
         """Of all its subscriptions together; a message counts in each that has it."""
         count: i64 = 0
-        for subscription in self._by_name.values():
+        for subscription in self._registry.all():
             count += subscription.queue.message_count()
         return count
 
@@ -480,7 +404,7 @@ class Topic(Node):
             "type": self.kind,
             "max-subscriptions": policy.max_subscriptions,
             "auto-delete": policy.auto_delete,
-            "subscriptions": len(self._by_name),
+            "subscriptions": len(self._registry),
             "links": self.links,
             "producers": len(self.producers),
             "messages": self.message_count(),

@@ -1,0 +1,54 @@
+"""An exchange as it is to those who name a routing key in the address, ``EXCHANGE::KEY``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from mypy_extensions import i64
+
+from ferrymq_broker.nodes.gate import Gates
+from ferrymq_broker.nodes.node import Node, Refusal
+
+if TYPE_CHECKING:
+    from ferrymq_broker.nodes.exchanges.exchange import Exchange
+    from ferrymq_broker.nodes.message import Message
+
+
+@final
+class Entrance(Node):
+    """An exchange with a routing key that every message has which comes in here."""
+
+    __slots__ = ("exchange", "key", "_gates")
+
+    def __init__(self, exchange: Exchange, key: str) -> None:
+        super().__init__(f"{exchange.address}::{key}", exchange.space)
+        self.exchange = exchange
+        self.key = key
+        self._gates = Gates(self)
+
+    @property
+    def kind(self) -> str:
+        """``exchange``."""
+        return "exchange"
+
+    def publish(self, message: Message) -> Refusal | None:
+        """Hand the message on with this key."""
+        return self.exchange.route(message, self.key)
+
+    def room(self) -> i64:
+        """What the fullest node has left that a message could go to."""
+        return self._gates.room(self.exchange.reachable(self.key))
+
+    def link_opened(self) -> None:
+        """A link of the exchange, too."""
+        super().link_opened()
+        self.exchange.entrances[self] = None
+        self.exchange.link_opened()
+
+    def link_closed(self) -> None:
+        """A link of the exchange, too."""
+        super().link_closed()
+        if self.links == 0:
+            self.exchange.entrances.pop(self, None)
+            self._gates.withdraw()
+        self.exchange.link_closed()

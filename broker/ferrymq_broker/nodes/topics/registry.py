@@ -1,0 +1,131 @@
+"""All subscriptions of one topic: how they come, are found, and go."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from mypy_extensions import i64
+
+from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.nodes.gate import Gates
+from ferrymq_broker.nodes.node import BOUNDLESS, Node
+from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_broker.nodes.topics.expiry import Expiry
+from ferrymq_broker.nodes.topics.fanout import Fanout
+from ferrymq_broker.nodes.topics.subscription import Subscription
+from ferrymq_types.transport import Error
+
+if TYPE_CHECKING:
+    from ferrymq_broker.filters.filter import Filter
+    from ferrymq_broker.nodes.policy import QueuePolicy
+    from ferrymq_broker.nodes.topics.topic import Topic
+
+# The longest name, in characters: as long as an address may be.
+MAX_NAME: Final = 1024
+
+
+@final
+class Registry:
+    """The subscriptions of `topic` by name; `fanout` fills them, `expiry` ends those left alone."""
+
+    __slots__ = ("topic", "fanout", "expiry", "_by_name", "_by_key", "_blocking", "_gates")
+
+    def __init__(self, topic: Topic) -> None:
+        self.topic = topic
+        self.fanout = Fanout()
+        self.expiry = Expiry(topic)
+        self._by_name: dict[str, Subscription] = {}
+        # Those that others than their one link can find: kept ones, and shared ones.
+        self._by_key: dict[tuple[bool, str], Subscription] = {}
+        # Queues with a bound that senders have to respect.
+        self._blocking: list[Node] = []
+        self._gates = Gates(topic)
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def all(self) -> list[Subscription]:
+        """All there are, in the order they were made."""
+        return list(self._by_name.values())
+
+    def get(self, name: str) -> Subscription | None:
+        """The one of that name."""
+        return self._by_name.get(name)
+
+    def find(self, key: str, kept: bool) -> Subscription | None:
+        """The one with this identity; those that are kept have identities of their own."""
+        return self._by_key.get((kept, key))
+
+    def room(self) -> i64:
+        """What the fullest of those has left that make senders wait."""
+        blocking = self._blocking
+        return self._gates.room(blocking) if blocking else BOUNDLESS
+
+    def add(
+        self, name: str, key: str, kept: bool, filter: Filter | None, policy: QueuePolicy
+    ) -> Subscription:
+        """A new one. Raises `BrokerError` if there are too many, or for an endless name."""
+        topic = self.topic
+        limit = topic.policy.max_subscriptions
+        if limit != 0 and len(self._by_name) >= limit:
+            raise BrokerError(
+                "amqp:resource-limit-exceeded",
+                f"{topic.address!r} has {limit} subscriptions, which is the most",
+            )
+        if len(name) > MAX_NAME:
+            raise BrokerError(
+                "amqp:invalid-field",
+                f"a subscription with a name of {len(name)} characters; {MAX_NAME} are allowed",
+            )
+        queue = Queue(f"{topic.address}::{name}", topic.space, policy)
+        queue.watchers = [topic]
+        subscription = Subscription(name, key, queue)
+        subscription.filter = filter
+        subscription.kept = kept
+        self._by_name[name] = subscription
+        if key:
+            self._by_key[kept, key] = subscription
+            if kept:
+                topic.space.durables[key] = topic
+        if policy.overflow == "block":
+            self._blocking.append(queue)
+        self.fanout.add(subscription)
+        topic.subscription_added()
+        return subscription
+
+    def refilter(self, subscription: Subscription, filter: Filter | None) -> None:
+        """Its filter is said in the same words, and means another connection now."""
+        before = subscription.filter
+        if before is not None and filter is not None and before.key != filter.key:
+            self.fanout.remove(subscription)
+            subscription.filter = filter
+            self.fanout.add(subscription)
+
+    def drop(self, subscription: Subscription, why: str) -> None:
+        """The end of a subscription: its links are closed, its messages dropped."""
+        if subscription.gone:
+            return
+        subscription.gone = True
+        topic = self.topic
+        self.expiry.attached(subscription)
+        self.fanout.remove(subscription)
+        del self._by_name[subscription.name]
+        key = subscription.key
+        if key:
+            del self._by_key[subscription.kept, key]
+            if subscription.kept:
+                topic.space.durables.pop(key, None)
+        queue = subscription.queue
+        blocks = queue in self._blocking
+        if blocks:
+            self._blocking.remove(queue)
+        if not queue.deleted:
+            queue.delete(
+                Error(
+                    condition="amqp:resource-deleted",
+                    description=f"the subscription {queue.address!r} has gone: {why}",
+                )
+            )
+        if blocks:
+            topic.relieve()
+        topic.subscription_dropped()
