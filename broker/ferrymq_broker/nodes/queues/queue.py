@@ -85,6 +85,7 @@ class Queue(Node):
         "_crews",
         "_sole",
         "_watched",
+        "_aged",
         "_browsers",
         "_draining",
         "_active",
@@ -124,6 +125,8 @@ class Queue(Node):
         self._sole: Crew | None = None
         # Whether it matters to anybody that an entry leaves.
         self._watched = False
+        # Whether anybody has asked for the oldest: then the lanes keep note of it.
+        self._aged = False
         self._browsers: list[Browser] = []
         self._draining: list[Consumer] = []
         # The one that is served where one at a time is.
@@ -155,6 +158,7 @@ class Queue(Node):
         self._sole = self._crews[0] if len(self._crews) == 1 else None
         self._watched = (
             self.guarded
+            or self._aged
             or len(self._views) > 1
             or bool(self._browsers)
             or self.groups is not None
@@ -329,7 +333,7 @@ class Queue(Node):
             return
         entry.state = AVAILABLE
         self.available += 1
-        if self._watched:
+        if self._aged:
             self._lane_of(entry.level).is_back(entry)
         self._offer_again(entry)
         self.touch()
@@ -354,6 +358,8 @@ class Queue(Node):
 
     def first_available(self) -> Entry | None:
         """The oldest available entry of the least priority there is: the first to make room."""
+        self._aged = True
+        self._watched = True
         for lane in reversed(self.lanes):
             entry = lane.first_available()
             if entry is not None:
