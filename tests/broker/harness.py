@@ -284,7 +284,7 @@ class Client:
 
     def resume(self) -> None:
         """The client reads again."""
-        self.handler.resume()
+        self.handler.resume(self.net.now)
         self.net.run()
 
     # -- connection, session, links ----------------------------------------------------

@@ -7,7 +7,7 @@ users. It runs in the broker's event loop: that ``/livez`` is answered at all is
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -16,16 +16,10 @@ from prometheus_client.exposition import choose_encoder
 
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.monitoring.metrics import BrokerCollector, Retired
+from ferrymq_broker.monitoring.readiness import Readiness
 
 # How long, in seconds, a request that is under way may take when the listener closes.
 _SHUTDOWN: Final = 1.0
-
-
-class Readiness(NamedTuple):
-    """Whether the broker takes connections; if not, `reason` says why."""
-
-    ready: bool
-    reason: str
 
 
 class MonitoringServer:

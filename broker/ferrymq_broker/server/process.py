@@ -36,11 +36,18 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 async def _serve(config: Config, announce: Callable[[str], None]) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        # Windows has no signal handlers in the event loop; there Ctrl-C ends the runner.
-        with contextlib.suppress(NotImplementedError):
-            loop.add_signal_handler(number, stop.set)
     async with BrokerServer(config) as server:
+
+        def on_signal() -> None:
+            if stop.is_set():
+                # Told twice: whoever it is does not want to wait for outcomes.
+                server.hurry()
+            stop.set()
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            # Windows has no signal handlers in the event loop; there Ctrl-C ends the runner.
+            with contextlib.suppress(NotImplementedError):
+                loop.add_signal_handler(number, on_signal)
         for address in server.addresses:
             announce(f"listening {address.url}")
         announce("ready")

@@ -65,6 +65,8 @@ class AmqpProtocol(asyncio.Protocol):
             self._arm()
         if handler.paused:
             self._limit_input()
+        if handler.quiet and not handler.holds_messages():
+            self._server.connection_settled(self)
 
     def eof_received(self) -> bool:
         """The client sends no more: neither do we."""
@@ -90,11 +92,16 @@ class AmqpProtocol(asyncio.Protocol):
             self._reading = True
             self._transport.resume_reading()
         try:
-            self.handler.resume()
+            self.handler.resume(self._clock.now())
         except Exception:
             self._failed()
 
     # -- from the server -----------------------------------------------------------------
+
+    def quiesce(self) -> bool:
+        """Ask for and give no more messages; whether the client has settled all it has."""
+        self.handler.quiesce()
+        return not self.handler.holds_messages()
 
     def close(self, error: Error) -> None:
         """Close the connection in good order."""

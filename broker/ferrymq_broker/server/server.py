@@ -7,7 +7,7 @@ import importlib.metadata
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from ferrymq.engine.settings import ConnectionSettings
 from ferrymq_broker.broker import Broker
@@ -20,8 +20,12 @@ from ferrymq_broker.connections.capabilities import OFFERED
 from ferrymq_broker.connections.handler import ConnectionHandler
 from ferrymq_broker.journal import log
 from ferrymq_broker.management.install import install as install_management
+from ferrymq_broker.monitoring.readiness import Readiness
 from ferrymq_broker.server.protocol import AmqpProtocol
 from ferrymq_types.transport import Error
+
+if TYPE_CHECKING:
+    from ferrymq_broker.monitoring.http import MonitoringServer
 
 # Connections the kernel completes before we accept them.
 BACKLOG = 1024
@@ -38,10 +42,16 @@ class BrokerServer:
         self.config = Config() if config is None else config
         self.clock = Clock() if clock is None else clock
         self.addresses: list[ListenAddress] = []
+        # For those who watch; None if the configuration names no address for it.
+        self.monitoring: MonitoringServer | None = None
         self.connections: set[AmqpProtocol] = set()
         self._servers: list[asyncio.Server] = []
         self._empty = asyncio.Event()
+        # Connections that have messages to settle before the broker ends.
+        self._unsettled: set[AmqpProtocol] = set()
+        self._settled = asyncio.Event()
         self._closing = False
+        self._readiness = Readiness(False, "the broker is starting")
         self._timer: asyncio.TimerHandle | None = None
         self._product: dict[str, object] = {
             "product": "ferrymq",
@@ -89,8 +99,17 @@ class BrokerServer:
         for space in self.broker.spaces.values():
             install_management(space, self.broker)
         try:
+            if config.http.url is not None:
+                # An HTTP server takes a while to import: who does not want it does not wait.
+                from ferrymq_broker.monitoring.http import MonitoringServer
+
+                self.monitoring = MonitoringServer(
+                    self.broker, config.http.url, lambda: self._readiness
+                )
+                await self.monitoring.start()
             for listener in config.listener:
                 await self._listen(loop, listener.address)
+            self._readiness = Readiness(True, "")
         except BaseException:
             await self.close()
             raise
@@ -163,35 +182,66 @@ class BrokerServer:
     def connection_gone(self, protocol: AmqpProtocol) -> None:
         """A transport has ended."""
         self.connections.discard(protocol)
+        self.connection_settled(protocol)
         if not self.connections:
             self._empty.set()
 
+    def connection_settled(self, protocol: AmqpProtocol) -> None:
+        """A client has settled all messages it had, or is gone: nobody waits for it any more."""
+        self._unsettled.discard(protocol)
+        if not self._unsettled:
+            self._settled.set()
+
+    def hurry(self) -> None:
+        """Let `close` wait no longer for clients to settle what they have."""
+        self._settled.set()
+
     async def close(self) -> None:
-        """Stop listening, close every connection with ``amqp:connection:forced`` and wait for the
-        clients to answer, as long as `close-timeout` allows. Safe to call twice."""
+        """Stop in good order: take no more connections; let clients settle the messages they have,
+        as long as `drain-timeout` allows; close every connection with ``amqp:connection:forced``
+        and wait for the clients to answer, as long as `close-timeout` allows. Safe to call twice.
+        """
         if self._closing:
             return
         self._closing = True
+        self._readiness = Readiness(False, "the broker is shutting down")
         for server in self._servers:
             server.close()
         if self.connections:
-            log.info("closing connections", count=len(self.connections))
-            self._empty.clear()
-            error = Error(
-                condition="amqp:connection:forced", description="the broker is shutting down"
-            )
-            for connection in list(self.connections):
-                connection.close(error)
-            try:
-                async with asyncio.timeout(self.config.limits.close_timeout + 1.0):
-                    while self.connections:
-                        self._empty.clear()
-                        await self._empty.wait()
-            except TimeoutError:
-                for connection in list(self.connections):
-                    connection.abort()
+            await self._drain()
+            await self._close_connections()
         for server in self._servers:
             await server.wait_closed()
+        if self.monitoring is not None:
+            await self.monitoring.close()
         self.broker.clear()
         if self._timer is not None:
             self._timer.cancel()
+
+    async def _drain(self) -> None:
+        """Send and ask for nothing more, and wait until clients have settled what they have."""
+        self._unsettled = {one for one in self.connections if not one.quiesce()}
+        timeout = self.config.shutdown.drain_timeout
+        if not self._unsettled or timeout == 0:
+            return
+        log.info("waiting for outcomes", connections=len(self._unsettled), seconds=timeout)
+        self._settled.clear()
+        try:
+            async with asyncio.timeout(timeout):
+                await self._settled.wait()
+        except TimeoutError:
+            log.warning("messages go back unsettled", connections=len(self._unsettled))
+
+    async def _close_connections(self) -> None:
+        log.info("closing connections", count=len(self.connections))
+        error = Error(condition="amqp:connection:forced", description="the broker is shutting down")
+        for connection in list(self.connections):
+            connection.close(error)
+        try:
+            async with asyncio.timeout(self.config.limits.close_timeout + 1.0):
+                while self.connections:
+                    self._empty.clear()
+                    await self._empty.wait()
+        except TimeoutError:
+            for connection in list(self.connections):
+                connection.abort()
