@@ -31,12 +31,11 @@ ABSENT: Final = 1024
 class SeenTags:
     """The tags of one link: `earlier` are of attachments before, `current` of this one."""
 
-    __slots__ = ("earlier", "current", "attached")
+    __slots__ = ("earlier", "current")
 
     def __init__(self) -> None:
         self.earlier: dict[bytes, None] = {}
         self.current: dict[bytes, None] = {}
-        self.attached = True
 
     def is_resent(self, tag: bytes) -> bool:
         """Whether the delivery was accepted before the link was lost; told once."""
@@ -69,7 +68,6 @@ class SeenTags:
             del earlier[next(iter(earlier))]
         self.earlier = earlier
         self.current = {}
-        self.attached = True
 
 
 # Virtual host, user, container-id, name of the link.
@@ -83,46 +81,40 @@ class SeenTagsOfLinks:
     At most `absent` links are remembered while they are not attached.
     """
 
-    __slots__ = ("absent", "_links")
+    __slots__ = ("absent", "_attached", "_absent")
 
     def __init__(self) -> None:
         self.absent: i64 = ABSENT
-        # In the order in which they were detached last.
-        self._links: dict[Key, SeenTags] = {}
+        self._attached: dict[Key, SeenTags] = {}
+        # In the order in which they left.
+        self._absent: dict[Key, SeenTags] = {}
 
     def __len__(self) -> int:
-        return len(self._links)
+        return len(self._attached) + len(self._absent)
 
     def open(
         self, handler: ConnectionHandler, link: Link, unsettled: dict[object, object] | None
     ) -> SeenTags:
         """The tags of a link that is being attached."""
         key = _key(handler, link)
-        seen = self._links.get(key)
+        seen = self._absent.pop(key, None)
         if seen is None:
             seen = SeenTags()
-            self._links[key] = seen
         else:
             seen.reattach(unsettled)
+        self._attached[key] = seen
         return seen
 
     def leave(self, handler: ConnectionHandler, link: Link, closed: bool) -> None:
         """The link is `closed`, and never comes back, or only detached or lost."""
         key = _key(handler, link)
-        seen = self._links.pop(key, None)
+        seen = self._attached.pop(key, None)
         if seen is None or closed:
             return
-        seen.attached = False
-        self._links[key] = seen
-        absent: i64 = 0
-        longest: Key | None = None
-        for other, tags in self._links.items():
-            if not tags.attached:
-                absent += 1
-                if longest is None:
-                    longest = other
-        if longest is not None and absent > self.absent:
-            del self._links[longest]
+        absent = self._absent
+        absent[key] = seen
+        if len(absent) > self.absent:
+            del absent[next(iter(absent))]
 
 
 def _key(handler: ConnectionHandler, link: Link) -> Key:

@@ -1,0 +1,92 @@
+"""While something runs short producers get no credit; consumers go on."""
+
+from __future__ import annotations
+
+import pytest
+
+from ferrymq_types.messaging import Accepted
+from tests.broker.harness import Network
+
+KIB = bytes(1024)
+
+
+@pytest.mark.spec("broker-2.3.9")
+def test_above_the_limit_producers_wait_and_consumers_go_on(net: Network) -> None:
+    net.credit = 10
+    net.broker.limit_memory(20 * 1024)
+    client = net.connect()
+    sender = client.sender("q")
+    sent = 0
+    while sender.link.credit > 0:
+        sender.send(KIB)
+        sent += 1
+    # What was promised before is honoured.
+    assert 20 <= sent <= 30
+    assert net.queue("q").message_count() == sent
+    assert net.broker.alarms == {"memory"}
+    late = client.sender("other")
+    assert late.attached and late.link.credit == 0
+    receiver = client.receiver("q", credit=sent - 17)
+    assert len(receiver.deliveries) == sent - 17
+    receiver.settle(Accepted())
+    # Below the limit, and not yet at the low water.
+    assert net.broker.alarms == {"memory"} and sender.link.credit == 0
+    receiver.credit(5)
+    receiver.settle(Accepted())
+    assert net.broker.alarms == set()
+    assert sender.link.credit == 10 and late.link.credit == 10
+
+
+def test_the_low_water_can_be_stated(net: Network) -> None:
+    net.broker.limit_memory(10 * 1024, 1024)
+    client = net.connect()
+    client.sender("q").send(*[KIB] * 11)
+    receiver = client.receiver("q", credit=9)
+    receiver.settle(Accepted())
+    assert net.broker.alarms == {"memory"}
+    receiver.credit(2)
+    receiver.settle(Accepted())
+    assert net.broker.alarms == set()
+
+
+def test_an_alarm_for_another_reason(net: Network) -> None:
+    net.credit = 4
+    client = net.connect()
+    sender = client.sender("q")
+    net.broker.set_alarm("disk", True)
+    sender.send(b"1", b"2", b"3", b"4")
+    assert sender.link.credit == 0
+    assert client.receiver("q", credit=9).bodies() == [b"1", b"2", b"3", b"4"]
+    net.broker.set_alarm("memory", True)
+    net.broker.set_alarm("disk", False)
+    net.run()
+    assert sender.link.credit == 0 and net.broker.alarms == {"memory"}
+    net.broker.set_alarm("memory", False)
+    net.broker.finish_pass()
+    net.run()
+    assert sender.link.credit == 4
+
+
+def test_a_limit_that_is_raised_ends_the_alarm(net: Network) -> None:
+    net.credit = 2
+    net.broker.limit_memory(1024)
+    sender = net.connect().sender("q")
+    while sender.link.credit > 0:
+        sender.send(KIB)
+    assert net.broker.alarms == {"memory"}
+    net.broker.limit_memory(1024 * 1024)
+    net.broker.finish_pass()
+    net.run()
+    assert net.broker.alarms == set() and sender.link.credit == 2
+
+
+def test_links_that_go_during_an_alarm_are_forgotten(net: Network) -> None:
+    net.credit = 1
+    net.broker.set_alarm("disk", True)
+    client = net.connect()
+    sender = client.sender("q")
+    assert sender.link.credit == 0
+    client.lose()
+    net.broker.set_alarm("disk", False)
+    net.broker.finish_pass()
+    assert net.broker.credit.reserved == 0

@@ -1,0 +1,173 @@
+"""Producers of a bounded node share its room: promised and stored messages never exceed it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ferrymq_broker.nodes.policy import QueuePolicy
+from ferrymq_types.messaging import Accepted
+from tests.broker.harness import Network
+
+if TYPE_CHECKING:
+    from ferrymq_broker.nodes.queues.queue import Queue
+    from tests.broker.harness import Receiver, Sender
+
+
+def bounded(net: Network, bound: int) -> Queue:
+    return net.declare("q", QueuePolicy(max_length=bound, overflow="block"))
+
+
+def promised(senders: list[Sender]) -> int:
+    return sum(int(sender.link.credit) for sender in senders if not sender.detached)
+
+
+@pytest.mark.spec("broker-2.3.9")
+def test_a_bounded_queue_promises_no_more_than_it_holds(net: Network) -> None:
+    queue = bounded(net, 10)
+    client = net.connect()
+    senders = [client.sender("q") for _ in range(20)]
+    assert promised(senders) <= 10
+    # Everybody who was early enough has something, nobody has everything.
+    assert sum(1 for sender in senders if sender.link.credit > 0) >= 3
+    for sender in senders:
+        while sender.link.credit > 0:
+            sender.send(b"x")
+            assert queue.message_count() + promised(senders) <= 10
+    assert queue.message_count() == 10
+    assert promised(senders) == 0
+
+
+@pytest.mark.spec("broker-2.3.9")
+def test_a_lone_producer_can_fill_the_queue(net: Network) -> None:
+    queue = bounded(net, 100)
+    sender = net.connect().sender("q")
+    sent = 0
+    while sender.link.credit > 0:
+        sender.send(b"x")
+        sent += 1
+    assert sent == queue.message_count() == 100
+
+
+def test_what_leaves_makes_room(net: Network) -> None:
+    queue = bounded(net, 10)
+    client = net.connect()
+    sender = client.sender("q")
+    while sender.link.credit > 0:
+        sender.send(b"x")
+    receiver = client.receiver("q", credit=4)
+    assert sender.link.credit == 0, "what a consumer holds takes room"
+    receiver.settle(Accepted())
+    assert 0 < sender.link.credit <= 4
+    while sender.link.credit > 0:
+        sender.send(b"x")
+    assert queue.message_count() == 10
+
+
+def test_room_goes_round(net: Network) -> None:
+    """Of many producers that wait for a slot each gets its turn."""
+    bounded(net, 1)
+    client = net.connect()
+    senders = [client.sender("q") for _ in range(5)]
+    receiver = client.receiver("q")
+    served: list[int] = []
+    for _ in range(21):
+        (lucky,) = (i for i, sender in enumerate(senders) if sender.link.credit > 0)
+        served.append(lucky)
+        senders[lucky].send(b"x")
+        receiver.credit(1)
+        receiver.settle(Accepted())
+    # The first link had the slot when it came.
+    assert served == [0, *(list(range(5)) * 4)]
+
+
+@pytest.mark.parametrize("how", ["close", "detach", "lose"])
+def test_what_was_promised_to_a_link_returns_with_it(net: Network, how: str) -> None:
+    queue = bounded(net, 8)
+    first, second = net.connect(), net.connect()
+    hoarder = first.sender("q")
+    before = hoarder.link.credit
+    assert before > 0
+    waiting = [second.sender("q") for _ in range(8)]
+    if how == "lose":
+        first.lose()
+    else:
+        hoarder.close(how == "close")
+    assert promised(waiting) == 8
+    assert queue.promised == 8
+    second.lose()
+    assert queue.promised == 0
+
+
+def test_a_deleted_queue_owes_nothing(net: Network) -> None:
+    queue = bounded(net, 8)
+    client = net.connect()
+    senders = [client.sender("q") for _ in range(8)]
+    net.space.remove(queue)
+    net.broker.finish_pass()
+    net.run()
+    assert all(sender.detached for sender in senders)
+    assert queue.promised == 0 and queue.producers == [] and queue.starved == []
+
+
+def test_an_unbounded_queue_gives_everybody_all(net: Network) -> None:
+    queue = net.declare("q")
+    client = net.connect()
+    for _ in range(20):
+        assert client.sender("q").link.credit == net.credit
+    assert queue.promised == 0 and queue.starved == []
+
+
+def test_a_rejecting_queue_does_not_hold_credit_back(net: Network) -> None:
+    net.declare("q", QueuePolicy(max_length=1, overflow="reject"))
+    assert net.connect().sender("q").link.credit == net.credit
+
+
+def test_aborted_deliveries_take_no_room(net: Network) -> None:
+    queue = bounded(net, 2)
+    client = net.connect(max_frame_size=512)
+    sender = client.sender("q")
+    assert sender.link.credit == 1
+    for _ in range(10):
+        if sender.link.credit == 0:
+            break
+        sender.send(b"x")
+    assert queue.message_count() == 2
+    assert queue.promised == 0
+
+
+@given(
+    st.lists(st.sampled_from(["send", "take", "attach", "close"]), max_size=80), st.integers(1, 9)
+)
+@settings(max_examples=60, deadline=None)
+def test_the_promise_always_holds(steps: list[str], bound: int) -> None:
+    """Whatever producers and consumers do, in whatever order, the sum stays within the bound."""
+    net = Network()
+    queue = bounded(net, bound)
+    client = net.connect()
+    receiver: Receiver = client.receiver("q")
+    senders: list[Sender] = []
+    turn = 0
+    for step in steps:
+        turn += 1
+        able = [sender for sender in senders if sender.link.credit > 0]
+        if step == "attach" and len(senders) < 6:
+            senders.append(client.sender("q"))
+        elif step == "send" and able:
+            able[turn % len(able)].send(b"x")
+        elif step == "take":
+            receiver.credit(1)
+            receiver.settle(Accepted())
+            receiver.credit(0)
+        elif step == "close" and senders:
+            senders.pop(turn % len(senders)).close()
+        assert queue.message_count() + promised(senders) <= bound
+        assert queue.promised == promised(senders)
+        if senders:
+            # Nobody waits while there is room.
+            assert queue.message_count() + promised(senders) == bound or any(
+                sender.link.credit > 0 for sender in senders
+            )
