@@ -384,7 +384,7 @@ class Exchange(Node):
         return {
             "name": self.address,
             "type": self.kind,
-            "exchange-type": policy.type,
+            "routing": policy.type,
             "alternate": policy.alternate,
             "auto-delete": policy.auto_delete,
             "bindings": len(self._bindings),
