@@ -62,7 +62,8 @@ def load_with_places(path: Path) -> tuple[Config, Places]:
         raise BadFile(path, [Problem(0, "the file is not UTF-8")]) from None
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
+        # Not only what is no TOML: a number can have too many digits.
         message = str(error)
         found = re.search(r" \(at line (\d+), column \d+\)$", message)
         if found is None:
@@ -95,7 +96,7 @@ def _explain(places: Places, details: ErrorDetails) -> list[Problem]:
     line = places.line(location)
     if details["type"] == "extra_forbidden":
         return [Problem(line, _unknown(location))]
-    reason = details["msg"].removeprefix("Value error, ")
+    reason = details["msg"].removeprefix("Value error, ").replace("\n", " ")
     name = _dotted(location)
     return [Problem(line, f"{name}: {reason}"[:_MOST] if name else reason[:_MOST])]
 

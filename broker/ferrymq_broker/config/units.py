@@ -57,8 +57,10 @@ def parse_duration(value: object, machine: bool = False) -> int:
             (Fraction(amount) * _MILLISECONDS[unit] for amount, unit in _parts(text)), Fraction(0)
         )
         return _bounded(math.ceil(exact), MAX_DURATION, _TOO_LONG)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"{_NO_DURATION}, not {str(value)[:40]}")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{_NO_DURATION}, not {type(value).__name__}")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{_NO_DURATION}, not {value}")
     milliseconds = value if machine else value * 1000
     return _bounded(math.ceil(milliseconds), MAX_DURATION, _TOO_LONG)
 
@@ -76,7 +78,7 @@ def parse_size(value: object) -> int:
             raise ValueError(f"{_NO_SIZE}, not {value[:40]!r}")
         return _bounded(math.ceil(Fraction(found[1]) * unit), MAX_COUNT, _TOO_MUCH)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError(f"{_NO_SIZE}, not {str(value)[:40]}")
+        raise ValueError(f"{_NO_SIZE}, not {type(value).__name__}")
     return _bounded(int(value), MAX_COUNT, _TOO_MUCH)
 
 
