@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -61,6 +62,15 @@ def test_it_prints_where_it_listens_and_then_ready() -> None:
         assert 0 not in ports and ports[0] != ports[1]
         for port in ports:
             socket.create_connection(("127.0.0.1", port)).close()
+
+
+def test_it_prints_where_monitoring_may_ask() -> None:
+    arguments = ["--listen", "amqp://127.0.0.1:0", "--http", "http://127.0.0.1:0"]
+    with serve(*arguments) as (_, lines):
+        word, url = lines[1].split()
+        assert word == "monitoring"
+        with urllib.request.urlopen(url + "/readyz", timeout=10) as answer:
+            assert json.load(answer) == {"ready": True, "reason": "", "alarms": []}
 
 
 @pytest.mark.interop

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from ferrymq_broker.config.load import load_config
-from ferrymq_broker.config.model import Config, Listener, Log
+from ferrymq_broker.config.model import Config, Http, Listener, Log
 from ferrymq_broker.config.url import parse_listen_url
 from ferrymq_broker.errors import ConfigError
 from ferrymq_broker.server.logs import configure_logging
@@ -27,6 +27,10 @@ def serve(
     ] = None,
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A TOML file; see docs/broker.")
+    ] = None,
+    http: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Where monitoring may ask, http://HOST:PORT."),
     ] = None,
     data: Annotated[
         Path | None,
@@ -53,14 +57,18 @@ def serve(
             f"{data}; leave --data out to accept that"
         )
     settings = _with_options(
-        Config() if config is None else load_config(config), listen, log_level, log_format
+        Config() if config is None else load_config(config), listen, http, log_level, log_format
     )
     configure_logging(settings.log)
     run_broker(settings, _announce)
 
 
 def _with_options(
-    config: Config, listen: list[str] | None, log_level: str | None, log_format: str | None
+    config: Config,
+    listen: list[str] | None,
+    http: str | None,
+    log_level: str | None,
+    log_format: str | None,
 ) -> Config:
     """The configuration with what the command line says in place of its own."""
     changes: dict[str, Any] = {}
@@ -71,6 +79,11 @@ def _with_options(
             except ValueError as error:
                 raise typer.BadParameter(str(error), param_hint="--listen") from None
         changes["listener"] = [Listener(url=url) for url in listen]
+    if http is not None:
+        try:
+            changes["http"] = Http(url=http)
+        except ValueError as error:
+            raise typer.BadParameter(_reason(error), param_hint="--http") from None
     log: dict[str, Any] = {}
     if log_level is not None:
         if log_level not in ("debug", "info", "warning", "error"):
@@ -89,8 +102,12 @@ def _with_options(
             **({name: getattr(config, name) for name in type(config).model_fields} | changes)
         )
     except ValueError as error:
-        reason = str(error).split("Value error, ")[-1].split(" [type=")[0]
-        raise ConfigError(reason) from None
+        raise ConfigError(_reason(error)) from None
+
+
+def _reason(error: ValueError) -> str:
+    """What a model says is wrong, without where."""
+    return str(error).split("Value error, ")[-1].split(" [type=")[0]
 
 
 def _announce(line: str) -> None:

@@ -17,7 +17,8 @@ from ferrymq_broker.server.server import BrokerServer
 def run_broker(config: Config, announce: Callable[[str], None]) -> None:
     """Serve until SIGTERM or SIGINT, then close in good order.
 
-    `announce` gets ``listening URL`` for each listener, then ``ready``. Raises `OSError` when a
+    `announce` gets ``listening URL`` for each listener, ``monitoring URL`` if there is one, then
+    ``ready``. Raises `OSError` when a
     listener's address cannot be had.
     """
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
@@ -36,20 +37,23 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 async def _serve(config: Config, announce: Callable[[str], None]) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    async with BrokerServer(config) as server:
+    server = BrokerServer(config)
 
-        def on_signal() -> None:
-            if stop.is_set():
-                # Told twice: whoever it is does not want to wait for outcomes.
-                server.hurry()
-            stop.set()
+    def on_signal() -> None:
+        if stop.is_set():
+            # Told twice: whoever it is does not want to wait for outcomes.
+            server.hurry()
+        stop.set()
 
-        for number in (signal.SIGTERM, signal.SIGINT):
-            # Windows has no signal handlers in the event loop; there Ctrl-C ends the runner.
-            with contextlib.suppress(NotImplementedError):
-                loop.add_signal_handler(number, on_signal)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # Windows has no signal handlers in the event loop; there Ctrl-C ends the runner.
+        with contextlib.suppress(NotImplementedError):
+            loop.add_signal_handler(number, on_signal)
+    async with server:
         for address in server.addresses:
             announce(f"listening {address.url}")
+        if server.monitoring is not None:
+            announce(f"monitoring {server.monitoring.url}")
         announce("ready")
         _tune_garbage_collector()
         await stop.wait()
