@@ -150,9 +150,7 @@ def test_the_promise_always_holds(steps: list[str], bound: int) -> None:
     client = net.connect()
     receiver: Receiver = client.receiver("q")
     senders: list[Sender] = []
-    turn = 0
-    for step in steps:
-        turn += 1
+    for turn, step in enumerate(steps):
         able = [sender for sender in senders if sender.link.credit > 0]
         if step == "attach" and len(senders) < 6:
             senders.append(client.sender("q"))

@@ -1,0 +1,104 @@
+"""What a link leaves behind: a detach, a close, an error and a loss are different ends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ferrymq_broker.nodes.policy import TopicPolicy
+from ferrymq_types.messaging import (
+    Accepted,
+    Modified,
+    Rejected,
+    Source,
+    TerminusDurability,
+    TerminusExpiryPolicy,
+)
+from tests.broker.harness import Client, Network, header, text
+
+if TYPE_CHECKING:
+    from tests.broker.harness import Receiver
+
+
+@pytest.fixture
+def net() -> Network:
+    net = Network()
+    net.space.create("t", TopicPolicy())
+    return net
+
+
+def subscribe(client: Client, outcomes: list[str] | None = None) -> Receiver:
+    source = Source(
+        address="t",
+        durable=TerminusDurability.UNSETTLED_STATE,
+        expiry_policy=TerminusExpiryPolicy.NEVER,
+        outcomes=outcomes,
+    )
+    return client.receiver(None, source=source, credit=9, name="subscription")
+
+
+@pytest.mark.parametrize(
+    ("how", "stays"), [("detach", True), ("end", True), ("lose", True), ("close", False)]
+)
+def test_a_durable_subscription_ends_with_a_close_alone(
+    net: Network, how: str, stays: bool
+) -> None:
+    client = net.connect(container_id="reader")
+    receiver = subscribe(client)
+    if how == "lose":
+        client.lose()
+    elif how == "end":
+        client.session.end()
+        net.run()
+    else:
+        receiver.close(how == "close")
+    net.connect().sender("t").send(b"x")
+    again = subscribe(net.connect(container_id="reader"))
+    assert again.bodies() == ([b"x"] if stays else [])
+
+
+def test_a_durable_subscription_outlives_a_mistake_of_its_client(net: Network) -> None:
+    client = net.connect(container_id="reader")
+    receiver = subscribe(client, ["amqp:accepted:list"])
+    net.connect().sender("t").send(b"x")
+    receiver.settle(Rejected())
+    assert receiver.error is not None and receiver.error.condition == "amqp:not-allowed"
+    assert subscribe(client).bodies() == [b"x"]
+
+
+def test_a_durable_subscription_is_taken_over_from_a_dead_connection(net: Network) -> None:
+    subscribe(net.connect(container_id="reader"))
+    net.connect().sender("t").send(b"x")
+    second = subscribe(net.connect(container_id="reader"))
+    assert second.link.usable and second.bodies() == [b"x"]
+
+
+def test_a_subscriber_takes_what_it_was_given(net: Network) -> None:
+    """It is granted copy, and its messages are its own all the same: nothing comes twice."""
+    client = net.connect(container_id="reader")
+    receiver = subscribe(client)
+    assert receiver.remote_source.distribution_mode == "copy"
+    net.connect().sender("t").send(b"a", b"b")
+    a, b = receiver.take()
+    receiver.settle(Accepted(), a)
+    receiver.settle(Modified(delivery_failed=True), b)
+    (again,) = receiver.take()
+    assert text(again.payload) == b"b" and header(again.payload).delivery_count == 1
+
+
+@pytest.mark.spec("3.4.5")
+def test_modified_returns_a_message_whose_annotations_are_no_map(net: Network) -> None:
+    """What cannot be merged is left alone: the message matters more than its annotations."""
+    client = net.connect()
+    # A message-annotations section with an odd number of items.
+    payload = b"\x00\x53\x72\xc1\x04\x03\xa3\x01a" + b"\x00\x53\x75\xa0\x01x"
+    delivery = client.sender("q").send_encoded(payload)
+    if isinstance(delivery.remote_state, Rejected):
+        pytest.fail("the section was not read so far when the message came")
+    receiver = client.receiver("q", credit=9)
+    (first,) = receiver.take()
+    receiver.settle(Modified(delivery_failed=True, message_annotations={"b": 1}), first)
+    (again,) = receiver.take()
+    assert again.payload.endswith(b"\x00\x53\x75\xa0\x01x")
+    assert net.queue("q").message_count() == 1
