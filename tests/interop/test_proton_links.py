@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import proton
 import pytest
-from proton import Delivery, Endpoint, Event, Link, Message, Terminus, symbol
+from proton import Delivery, Described, Endpoint, Event, Link, Message, Terminus, symbol
 from proton.handlers import TransactionHandler
-from proton.reactor import AtMostOnce, Copy, LinkOption, Move, Selector
+from proton.reactor import AtMostOnce, Copy, Filter, LinkOption, Move
 from proton.utils import (
     BlockingConnection,
     LinkDetached,
@@ -419,8 +419,9 @@ def test_handler_is_told_why(broker: BrokerProcess, address: str) -> None:
 def test_filters_that_do_not_work_are_not_promised(
     connection: BlockingConnection, address: str
 ) -> None:
-    """A selector is not supported; the answer does not name it, as the specification wants."""
-    receiver = EncodedReceiver(connection, address, options=Selector("colour = 'green'"))
+    """A filter that nobody knows: the answer does not name it, as the specification wants."""
+    unknown = Described(symbol("example:colour-filter"), "green")
+    receiver = EncodedReceiver(connection, address, options=Filter({symbol("colour"): unknown}))
     answered = receiver.link.remote_source.filter
     answered.rewind()
     assert not answered.next() or answered.get_object() in (None, {})
