@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from ferrymq_broker.cli.admin.app import admin
 from ferrymq_broker.cli.check_config import check_config
 from ferrymq_broker.cli.receive import receive
 from ferrymq_broker.cli.send import send
@@ -26,6 +27,7 @@ app.command()(serve)
 app.command()(send)
 app.command()(receive)
 app.command()(check_config)
+app.add_typer(admin)
 
 
 def _print_version(wanted: bool) -> None:

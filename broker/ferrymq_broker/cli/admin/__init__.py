@@ -1,0 +1,1 @@
+"""``ferrymq admin``: a broker looked at and changed from outside, over AMQP."""

@@ -1,0 +1,26 @@
+"""The admin commands put together."""
+
+from __future__ import annotations
+
+import typer
+
+from ferrymq_broker.cli.admin.entities import (
+    bind,
+    create,
+    delete,
+    list_entities,
+    show,
+    unbind,
+    update,
+)
+from ferrymq_broker.cli.admin.messages import move, peek, purge
+
+admin = typer.Typer(
+    name="admin",
+    help="Look at a running broker and change what it has.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+admin.command("list")(list_entities)
+for command in (show, create, update, delete, bind, unbind, purge, move, peek):
+    admin.command()(command)

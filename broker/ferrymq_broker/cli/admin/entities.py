@@ -1,0 +1,202 @@
+"""``ferrymq admin list|show|create|update|delete|bind|unbind``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ferrymq_broker.cli.admin.session import (
+    Kind,
+    VirtualHost,
+    Yes,
+    ask,
+    confirm,
+    kind_of,
+    values_of,
+)
+from ferrymq_broker.cli.admin.tables import columns_of, print_entity, print_json, print_list
+from ferrymq_broker.cli.options import DEFAULT_URL, Json, Url
+from ferrymq_broker.management.client import ManagementClient
+
+Name = Annotated[str, typer.Argument(help="Its name or identity.", show_default=False)]
+Pairs = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="KEY=VALUE", help="Attributes, as in the configuration.", show_default=False
+    ),
+]
+
+
+def list_entities(
+    kind: Kind,
+    columns: Annotated[
+        str | None, typer.Option("--columns", "-c", metavar="A,B,C", help="Attributes to show.")
+    ] = None,
+    url: Url = DEFAULT_URL,
+    virtual_host: VirtualHost = None,
+    as_json: Json = False,
+) -> None:
+    """List the queues, topics, subscriptions, streams, exchanges, bindings, aliases, connections,
+    sessions or links there are."""
+    kind = kind_of(kind)
+    wanted = None if columns is None else [name.strip() for name in columns.split(",")]
+
+    async def work(management: ManagementClient) -> list[dict[str, object]]:
+        attributes = wanted
+        if wanted is None and not as_json:
+            attributes = columns_of(kind)
+        return [entity async for entity in management.query(kind, attributes)]
+
+    entities = ask(url, virtual_host, work)
+    if as_json:
+        print_json(entities)
+    else:
+        print_list(wanted or columns_of(kind), entities)
+
+
+def show(
+    kind: Kind,
+    name: Name,
+    url: Url = DEFAULT_URL,
+    virtual_host: VirtualHost = None,
+    as_json: Json = False,
+) -> None:
+    """Show everything there is to know of one."""
+
+    async def work(management: ManagementClient) -> dict[str, object]:
+        return await management.read(kind_of(kind), name)
+
+    _print(ask(url, virtual_host, work), as_json)
+
+
+def create(
+    kind: Kind,
+    name: Name,
+    pairs: Pairs = None,
+    url: Url = DEFAULT_URL,
+    virtual_host: VirtualHost = None,
+    as_json: Json = False,
+) -> None:
+    """Make a queue, topic, subscription (TOPIC::NAME), stream, exchange or alias.
+
+    Fails if there is one of that name with other settings; nothing happens if it has these.
+    """
+    attributes = values_of(pairs)
+
+    async def work(management: ManagementClient) -> dict[str, object]:
+        return await management.create(kind_of(kind), name, attributes)
+
+    made = ask(url, virtual_host, work)
+    if as_json:
+        print_json(made)
+    else:
+        typer.echo(f"{kind_of(kind)} {made.get('name')} is there")
+
+
+def update(
+    kind: Kind,
+    name: Name,
+    pairs: Pairs = None,
+    url: Url = DEFAULT_URL,
+    virtual_host: VirtualHost = None,
+    as_json: Json = False,
+) -> None:
+    """Change settings of one; those that are not named stay as they are."""
+    attributes = values_of(pairs)
+
+    async def work(management: ManagementClient) -> dict[str, object]:
+        return await management.update(kind_of(kind), name, attributes)
+
+    _print(ask(url, virtual_host, work), as_json)
+
+
+def delete(
+    kind: Kind,
+    name: Name,
+    if_empty: Annotated[bool, typer.Option("--if-empty", help="Not with messages in it.")] = False,
+    if_unused: Annotated[bool, typer.Option("--if-unused", help="Not while links use it.")] = False,
+    yes: Yes = False,
+    url: Url = DEFAULT_URL,
+    virtual_host: VirtualHost = None,
+) -> None:
+    """Delete one, with the messages in it; of a connection: close it."""
+    kind = kind_of(kind)
+    confirm(f"Delete the {kind} {name!r}?", yes)
+
+    async def work(management: ManagementClient) -> None:
+        await management.delete(kind, name, if_empty=if_empty, if_unused=if_unused)
+
+    ask(url, virtual_host, work)
+    typer.echo(f"{kind} {name} is deleted")
+
+
+Exchange = Annotated[str, typer.Argument(help="The exchange.", show_default=False)]
+Destination = Annotated[
+    str, typer.Argument(help="What messages are handed to.", show_default=False)
+]
+Key = Annotated[str, typer.Option("--key", "-k", help="The binding key.")]
+Arguments = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="KEY=VALUE", help="Arguments of an exchange of headers.", show_default=False
+    ),
+]
+
+
+def bind(
+    exchange: Exchange,
+    destination: Destination,
+    arguments: Arguments = None,
+    key: Key = "",
+    url: Url = DEFAULT_URL,
+    virtual_host: VirtualHost = None,
+    as_json: Json = False,
+) -> None:
+    """Let an exchange hand messages to a queue, topic, stream or another exchange."""
+    body = _binding(exchange, destination, key, arguments)
+
+    async def work(management: ManagementClient) -> dict[str, object]:
+        return (await management.request("CREATE", "binding", None, body)).map()
+
+    made = ask(url, virtual_host, work)
+    if as_json:
+        print_json(made)
+    else:
+        typer.echo(f"binding {made.get('name')} is there")
+
+
+def unbind(
+    exchange: Exchange,
+    destination: Destination,
+    arguments: Arguments = None,
+    key: Key = "",
+    url: Url = DEFAULT_URL,
+    virtual_host: VirtualHost = None,
+) -> None:
+    """Take a binding back."""
+    body = _binding(exchange, destination, key, arguments)
+
+    async def work(management: ManagementClient) -> None:
+        await management.request("DELETE", "binding", None, body)
+
+    ask(url, virtual_host, work)
+    typer.echo(f"{destination} is not bound to {exchange} any more")
+
+
+def _binding(
+    exchange: str, destination: str, key: str, arguments: list[str] | None
+) -> dict[str, object]:
+    return {
+        "exchange": exchange,
+        "destination": destination,
+        "key": key,
+        "arguments": values_of(arguments),
+    }
+
+
+def _print(attributes: dict[str, object], as_json: bool) -> None:
+    if as_json:
+        print_json(attributes)
+    else:
+        print_entity(attributes)

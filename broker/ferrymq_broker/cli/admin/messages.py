@@ -1,0 +1,157 @@
+"""``ferrymq admin purge|move|peek``."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Final
+
+import typer
+
+from ferrymq import Message
+from ferrymq.errors import DecodeError
+from ferrymq_broker.cli.admin.session import VirtualHost, Yes, ask, confirm
+from ferrymq_broker.cli.admin.tables import print_json
+from ferrymq_broker.cli.options import DEFAULT_URL, Json, Url
+from ferrymq_broker.cli.rendering import as_json as message_json
+from ferrymq_broker.cli.rendering import as_text as message_text
+from ferrymq_broker.management.client import ManagementClient
+from ferrymq_broker.management.errors import CONFLICT, NOT_FOUND, ManagementError
+
+# What an address with messages in it may be.
+_HOLDERS: Final = ("queue", "subscription", "stream")
+
+Address = Annotated[
+    str, typer.Argument(help="A queue, subscription or stream.", show_default=False)
+]
+
+
+async def _kind_at(management: ManagementClient, address: str) -> str:
+    """What the address is, of what can have messages in it."""
+    for kind in _HOLDERS:
+        try:
+            await management.read(kind, address)
+        except ManagementError as error:
+            if error.status != NOT_FOUND:
+                raise
+        else:
+            return kind
+    raise ManagementError(NOT_FOUND, f"there is no queue, subscription or stream {address!r}")
+
+
+def purge(
+    address: Address,
+    yes: Yes = False,
+    url: Url = DEFAULT_URL,
+    virtual_host: VirtualHost = None,
+    as_json: Json = False,
+) -> None:
+    """Drop the messages that no consumer holds."""
+    confirm(f"Drop the messages in {address!r}?", yes)
+
+    async def work(management: ManagementClient) -> int:
+        return await management.purge(await _kind_at(management, address), address)
+
+    count = ask(url, virtual_host, work)
+    if as_json:
+        print_json({"address": address, "count": count})
+    else:
+        typer.echo(f"{_messages(count)} dropped from {address}")
+
+
+def move(
+    source: Annotated[str, typer.Argument(help="A queue or subscription.", show_default=False)],
+    target: Annotated[str, typer.Argument(help="Where to.", show_default=False)],
+    count: Annotated[
+        int | None, typer.Option("--count", "-n", min=1, metavar="N", help="At most so many.")
+    ] = None,
+    url: Url = DEFAULT_URL,
+    virtual_host: VirtualHost = None,
+    as_json: Json = False,
+) -> None:
+    """Send the messages that no consumer holds on to another address, in their order."""
+
+    async def work(management: ManagementClient) -> tuple[int, str]:
+        return await _move(management, source, target, count)
+
+    moved, refusal = ask(url, virtual_host, work)
+    if as_json:
+        print_json({"source": source, "target": target, "count": moved})
+    else:
+        typer.echo(f"{_messages(moved)} moved from {source} to {target}")
+    if refusal:
+        raise ManagementError(CONFLICT, f"{target} took no more: {refusal}")
+
+
+async def _move(
+    management: ManagementClient, source: str, target: str, count: int | None
+) -> tuple[int, str]:
+    """How many were moved, and why no more; the broker moves some thousands at a time."""
+    kind = await _kind_at(management, source)
+    # What arrives meanwhile is not meant: otherwise this might go on for ever.
+    attributes = await management.read(kind, source)
+    available = attributes.get("available", 0)
+    wanted = available if isinstance(available, int) else 0
+    if count is not None:
+        wanted = min(wanted, count)
+    moved = 0
+    while True:
+        # Without any the broker still is to say whether it could be done.
+        body = {"target": target, "count": max(1, wanted - moved)}
+        answer = (await management.request("MOVE", kind, source, body)).map()
+        number = answer.get("count")
+        moved += number if isinstance(number, int) else 0
+        refusal = answer.get("refused")
+        if isinstance(refusal, str):
+            return moved, refusal
+        if not number or moved >= wanted:
+            return moved, ""
+
+
+def peek(
+    address: Address,
+    count: Annotated[
+        int, typer.Option("--count", "-n", min=1, max=1000, metavar="N", help="At most so many.")
+    ] = 10,
+    start: Annotated[
+        int | None,
+        typer.Option(
+            "--from", min=0, metavar="N", help="From this sequence or, of a stream, offset on."
+        ),
+    ] = None,
+    partition: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Of a stream; the first is 0.")
+    ] = None,
+    url: Url = DEFAULT_URL,
+    virtual_host: VirtualHost = None,
+    as_json: Json = False,
+) -> None:
+    """Show messages and leave them as they are; those that consumers hold are shown too."""
+
+    async def work(management: ManagementClient) -> list[dict[str, object]]:
+        kind = await _kind_at(management, address)
+        return await management.peek(kind, address, _peek(kind, count, start, partition))
+
+    for found in ask(url, virtual_host, work):
+        payload = found.pop("message")
+        place = found.get("sequence", found.get("offset"))
+        try:
+            message = Message.decode(payload if isinstance(payload, bytes) else b"")
+        except DecodeError:
+            message = Message(body=payload)
+        if as_json:
+            print_json({**found, "message": json.loads(message_json(message))})
+        else:
+            typer.echo(f"{place}\t{message_text(message)}")
+
+
+def _peek(kind: str, count: int, start: int | None, partition: int | None) -> dict[str, object]:
+    arguments: dict[str, object] = {"count": count}
+    if start is not None:
+        arguments["from-offset" if kind == "stream" else "from-sequence"] = start
+    if partition is not None and kind == "stream":
+        arguments["partition"] = partition
+    return arguments
+
+
+def _messages(count: int) -> str:
+    return f"{count} message{'' if count == 1 else 's'}"

@@ -1,0 +1,104 @@
+"""What every admin command does: connect, ask, and disconnect."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Final, TypeVar
+
+import typer
+
+import ferrymq
+from ferrymq.engine.pairing import LINK_PAIR
+from ferrymq_broker.errors import ConfigError
+from ferrymq_broker.management.client import ManagementClient
+
+T = TypeVar("T")
+
+VirtualHost = Annotated[
+    str | None,
+    typer.Option(
+        "--virtual-host", envvar="FERRYMQ_VIRTUAL_HOST", metavar="NAME", help="The virtual host."
+    ),
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask whether it is meant.")]
+Kind = Annotated[str, typer.Argument(help="queue, topic, stream, connection …", metavar="KIND")]
+
+# What people type for more than one.
+_PLURALS: Final = {
+    "queues": "queue",
+    "topics": "topic",
+    "subscriptions": "subscription",
+    "streams": "stream",
+    "exchanges": "exchange",
+    "bindings": "binding",
+    "aliases": "alias",
+    "connections": "connection",
+    "sessions": "session",
+    "links": "link",
+    "virtual-hosts": "virtual-host",
+    "brokers": "broker",
+}
+
+
+def kind_of(word: str) -> str:
+    """The type of entity that is meant. The broker says so if there is none."""
+    return _PLURALS.get(word, word)
+
+
+def ask(url: str, virtual_host: str | None, work: Callable[[ManagementClient], Awaitable[T]]) -> T:
+    """Do the work over a connection of its own."""
+
+    async def run() -> T:
+        capabilities = [LINK_PAIR]
+        hostname = None if virtual_host is None else f"vhost:{virtual_host}"
+        async with (
+            ferrymq.connect(
+                url, hostname=hostname, desired_capabilities=capabilities
+            ) as connection,
+            ManagementClient(connection) as management,
+        ):
+            return await work(management)
+
+    return asyncio.run(run())
+
+
+def confirm(question: str, yes: bool) -> None:
+    """Ask a person at a terminal; others must have said yes before."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise ConfigError(f"{question} Say --yes: there is nobody to ask")
+    if not typer.confirm(question):
+        raise typer.Exit(1)
+
+
+def values_of(pairs: list[str] | None) -> dict[str, object]:
+    """``key=value`` words as attributes; ``key.part=value`` goes into a map."""
+    found: dict[str, object] = {}
+    for pair in pairs or []:
+        key, given, text = pair.partition("=")
+        if not given or not key:
+            raise typer.BadParameter(f"{pair!r} is not KEY=VALUE", param_hint="KEY=VALUE")
+        table = found
+        *parts, last = key.split(".")
+        for part in parts:
+            inner = table.setdefault(part, {})
+            if not isinstance(inner, dict):
+                raise typer.BadParameter(f"{part!r} has a value already", param_hint=pair)
+            table = inner
+        table[last] = value_of(text)
+    return found
+
+
+def value_of(text: str) -> object:
+    """A whole number, a flag, or text; in double quotes always text."""
+    if text in ("true", "false"):
+        return text == "true"
+    if len(text) >= 2 and text[0] == text[-1] == '"':
+        return text[1:-1]
+    try:
+        return int(text)
+    except ValueError:
+        return text

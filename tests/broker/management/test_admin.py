@@ -1,0 +1,207 @@
+"""`ferrymq admin` as processes against a real broker."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import ferrymq
+from ferrymq.engine.pairing import LINK_PAIR
+from ferrymq_broker.cli.admin.session import values_of
+from ferrymq_broker.cli.admin.tables import text_of
+from ferrymq_broker.config import Config, Listener
+from ferrymq_broker.management.client import ManagementClient
+from ferrymq_broker.management.errors import ManagementError
+from ferrymq_broker.nodes.policy import QueuePolicy
+from ferrymq_broker.server import BrokerServer
+from tests.broker.test_process import port_in, run, serve
+
+LOCAL = Config(listener=[Listener(url="amqp://127.0.0.1:0")])
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with serve("--listen", "amqp://127.0.0.1:0") as (_, lines):
+        yield f"amqp://127.0.0.1:{port_in(lines[0])}"
+
+
+@pytest.fixture
+def name() -> str:
+    return f"q-{uuid.uuid4()}"
+
+
+def admin(url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return run("admin", arguments[0], "--url", url, *arguments[1:])
+
+
+def done(url: str, *arguments: str) -> str:
+    result = admin(url, *arguments)
+    assert (result.returncode, result.stderr) == (0, ""), result.stderr
+    return result.stdout
+
+
+def failed(url: str, *arguments: str) -> str:
+    result = admin(url, *arguments)
+    assert result.returncode == 1
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+    assert result.stderr.startswith("ferrymq: ")
+    return result.stderr
+
+
+def as_json(url: str, *arguments: str) -> Any:
+    return json.loads(done(url, *arguments, "--json"))
+
+
+def test_a_queue_from_its_making_to_its_end(url: str, name: str) -> None:
+    made = done(url, "create", "queue", name, "max-length=5", "message-ttl=30s", "durable=false")
+    assert made == f"queue {name} is there\n"
+    shown = as_json(url, "show", "queue", name)
+    assert (shown["max-length"], shown["message-ttl"], shown["durable"]) == (5, 30_000, False)
+    changed = as_json(url, "update", "queue", name, "max-length=7")
+    assert changed["max-length"] == 7
+    lines = done(url, "show", "queue", name).splitlines()
+    assert any(line.split() == ["max-length", "7"] for line in lines)
+    assert done(url, "delete", "queue", name, "--yes") == f"queue {name} is deleted\n"
+    assert failed(url, "show", "queue", name) == f"ferrymq: there is no queue '{name}'\n"
+
+
+def test_lists_for_people_and_for_programs(url: str, name: str) -> None:
+    done(url, "create", "queue", name)
+    run("send", "--url", url, name, "one", "two")
+    rows = as_json(url, "list", "queues")
+    (row,) = [row for row in rows if row["name"] == name]
+    assert (row["available"], row["type"]) == (2, "org.ferrymq.queue")
+    head, _, *lines = [line.split() for line in done(url, "list", "queues").split("\n") if line]
+    assert head[:3] == ["name", "available", "acquired"]
+    assert [name, "2", "0"] in [line[:3] for line in lines]
+    short = done(url, "list", "queue", "--columns", "name,bytes")
+    assert next(line.split() for line in short.split("\n") if line) == ["name", "bytes"]
+    (connection,) = as_json(url, "list", "connections")
+    assert connection["container-id"].startswith("ferrymq-")
+    assert "no-such-kind" in failed(url, "list", "no-such-kind")
+
+
+def test_messages_are_looked_at_moved_and_dropped(url: str, name: str) -> None:
+    other = f"{name}-other"
+    for queue in (name, other):
+        done(url, "create", "queue", queue)
+    run("send", "--url", url, name, "a", "b", "c", "--subject", "s")
+    assert done(url, "peek", name, "--count", "2") == "1\ta\n2\tb\n"
+    assert done(url, "peek", name, "--from", "3") == "3\tc\n"
+    first = json.loads(done(url, "peek", name, "--count", "1", "--json"))
+    assert (first["state"], first["message"]["subject"]) == ("available", "s")
+    assert first["message"]["body"] == "a"
+    assert done(url, "move", name, other, "-n", "1") == f"1 message moved from {name} to {other}\n"
+    assert as_json(url, "move", name, other)["count"] == 2
+    assert done(url, "peek", other) == "1\ta\n2\tb\n3\tc\n"
+    assert as_json(url, "purge", other, "--yes") == {"address": other, "count": 3}
+    assert "no node 'nowhere'" in failed(url, "move", name, "nowhere")
+    assert failed(url, "peek", "nowhere").endswith("stream 'nowhere'\n")
+
+
+def test_bindings_topics_and_streams(url: str, name: str) -> None:
+    done(url, "create", "queue", name)
+    done(url, "create", "exchange", f"{name}-x", "routing=topic")
+    done(url, "bind", f"{name}-x", name, "--key", "a.#")
+    (binding,) = [b for b in as_json(url, "list", "bindings") if b["destination"] == name]
+    assert (binding["exchange"], binding["key"]) == (f"{name}-x", "a.#")
+    done(url, "unbind", f"{name}-x", name, "--key", "a.#")
+    assert "no binding" in failed(url, "unbind", f"{name}-x", name, "--key", "a.#")
+    done(url, "create", "topic", f"{name}-t", "subscription.max-length=3")
+    made = as_json(url, "create", "subscription", f"{name}-t::s")
+    assert made["settings"]["max-length"] == 3
+    done(url, "create", "stream", f"{name}-s", "partitions=2")
+    run("send", "--url", url, f"{name}-s::1", "x", "y")
+    peeked = done(url, "peek", f"{name}-s", "--partition", "1", "--from", "1")
+    assert peeked == "1\ty\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("create", "queue", "q", "max-lenght=5"), "did you mean 'max-length'"),
+        (("create", "queue", "$q"), "reserved"),
+        (("create", "connection", "5"), "no operation 'CREATE'"),
+        (("delete", "queue", "q"), "--yes"),
+        (("purge", "q"), "--yes"),
+        (("delete", "connection", "999", "--yes"), "no connection '999'"),
+    ],
+)
+def test_mistakes_are_told_in_a_line(url: str, arguments: tuple[str, ...], words: str) -> None:
+    message = failed(url, *arguments)
+    assert words in message
+    assert message.count("\n") == 1
+
+
+def test_a_broker_that_is_not_there() -> None:
+    assert "ferrymq: " in failed("amqp://127.0.0.1:1", "list", "queues")
+
+
+def test_values_of_the_command_line() -> None:
+    assert values_of(["a=1", "b=true", "c=x", 'd="5"', "e=", "f=10MiB", "g=-1"]) == {
+        "a": 1,
+        "b": True,
+        "c": "x",
+        "d": "5",
+        "e": "",
+        "f": "10MiB",
+        "g": -1,
+    }
+    assert values_of(["s.a=1", "s.b.c=x"]) == {"s": {"a": 1, "b": {"c": "x"}}}
+
+
+def test_a_name_does_not_move_the_cursor() -> None:
+    assert text_of("a\x1b[2Jb\nc") == "a\\x1b[2Jb\\nc"
+    assert text_of({"a": None, "b": [1, True]}) == "a=-, b=1, yes"
+
+
+# -- the client it is made of --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pairs", [True, False])
+async def test_the_client_asks_over_a_pair_where_it_can(pairs: bool) -> None:
+    capabilities = [LINK_PAIR] if pairs else []
+    async with (
+        BrokerServer(LOCAL) as server,
+        ferrymq.connect(server.url, desired_capabilities=capabilities) as connection,
+        ManagementClient(connection) as management,
+    ):
+        assert management.paired is pairs
+        made = await management.create("queue", "orders", {"max-length": 5})
+        assert made["max-length"] == 5
+        assert (await management.read("queue", "orders"))["name"] == "orders"
+        assert (await management.update("queue", "orders", {"max-length": 6}))["max-length"] == 6
+        sender = await connection.sender("orders")
+        await sender.send(ferrymq.Message(body="one"))
+        (peeked,) = await management.peek("queue", "orders")
+        assert isinstance(peeked["message"], bytes)
+        assert ferrymq.Message.decode(peeked["message"]).body == "one"
+        with pytest.raises(ManagementError) as caught:
+            await management.delete("queue", "orders", if_empty=True)
+        assert caught.value.status == 409
+        assert await management.purge("queue", "orders") == 1
+        await management.delete("queue", "orders", if_empty=True)
+        with pytest.raises(ManagementError, match="no queue 'orders'"):
+            await management.read("queue", "orders")
+        if pairs:
+            # Nothing was made for the responses.
+            assert set(server.broker.default.nodes) == {"$management"}
+
+
+async def test_the_client_reads_page_after_page() -> None:
+    async with (
+        BrokerServer(LOCAL) as server,
+        ferrymq.connect(server.url, desired_capabilities=[LINK_PAIR]) as connection,
+        ManagementClient(connection) as management,
+    ):
+        expected = [f"q{number:04}" for number in range(1234)]
+        for queue in expected:
+            server.broker.default.create(queue, QueuePolicy())
+        found = [row["name"] async for row in management.query("queue", ["name"])]
+        assert found == expected
