@@ -77,7 +77,9 @@ def explain(config: Config, address: str, host: str = DEFAULT_HOST) -> Explanati
         name, _, part = node.rpartition(PART)
         node = _follow(tables, name, place, followed)
         found = _look_up(config, tables, place, node)
-        if found.found == "auto-create" and isinstance(found.policy, QueuePolicy):
+        if isinstance(found.policy, QueuePolicy):
+            # A queue has no parts.
+            node, part = f"{node}{PART}{part}", ""
             found = Explanation(node, node, "nothing")
     return Explanation(
         address,
