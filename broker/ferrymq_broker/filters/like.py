@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from typing import Final, final
 
-# What a pattern is cut into: a wildcard is put for each unescaped underscore.
+# What stands for an unescaped underscore among the code points of a pattern.
 _ONE: Final = -1
+# Longer texts are not searched for pieces with underscores, which goes character by character.
+LONGEST: Final = 1 << 20
 
 
 @final
 class LikePattern:
     """A pattern, with the character that takes the meaning of the one behind it, or "" for none.
 
-    Matching takes time proportional to the length of the text, whatever the pattern. Raises
-    ValueError if the pattern ends with its escape character.
+    Matching takes time proportional to the length of the text, whatever the pattern. What would
+    have to be searched for characters with underscores among them, ``%a_c%``, matches no text of
+    more than a million (2**20) characters. Raises ValueError if the pattern ends with its escape
+    character.
     """
 
-    __slots__ = ("pattern", "escape", "_exact", "_first", "_last", "_middle", "_length")
+    __slots__ = ("pattern", "escape", "_exact", "_first", "_last", "_middle", "_length", "_slow")
 
     def __init__(self, pattern: str, escape: str = "") -> None:
         self.pattern = pattern
@@ -31,6 +35,10 @@ class LikePattern:
         for piece in pieces:
             length += len(piece)
         self._length = length
+        self._slow = False
+        for middle in self._middle:
+            if middle.gaps:
+                self._slow = True
 
     def matches(self, text: str) -> bool:
         """Whether the whole text matches."""
@@ -43,6 +51,8 @@ class LikePattern:
         if not self._last.stands_at(text, end):
             return False
         # The leftmost place of each piece leaves most room for those that follow.
+        if self._slow and size > LONGEST:
+            return False
         pos = self._first.length
         for piece in self._middle:
             pos = piece.find(text, pos, end)
@@ -54,14 +64,14 @@ class LikePattern:
 
 @final
 class _Piece:
-    """Characters and underscores between two per cent signs."""
+    """Characters and underscores between two per cent signs; `gaps` is whether there are any _."""
 
-    __slots__ = ("length", "_literal", "_gaps", "_masks", "_anything", "_found")
+    __slots__ = ("length", "_literal", "gaps", "_masks", "_anything", "_found")
 
     def __init__(self, codes: list[int]) -> None:
         self.length = len(codes)
-        self._gaps = _ONE in codes
-        self._literal = "" if self._gaps else "".join([chr(code) for code in codes])
+        self.gaps = _ONE in codes
+        self._literal = "" if self.gaps else "".join([chr(code) for code in codes])
         # For a search with gaps: a set of bits in which bit n says that the text so far ends with
         # the first n+1 characters of the piece. A character of the text moves each bit one on if
         # the next character of the piece allows it.
@@ -81,13 +91,13 @@ class _Piece:
 
     def stands_at(self, text: str, pos: int) -> bool:
         """Whether the text goes on with the piece at `pos`; there is enough text left."""
-        if not self._gaps:
+        if not self.gaps:
             return text.startswith(self._literal, pos)
         return self.find(text, pos, pos + self.length) == pos
 
     def find(self, text: str, pos: int, end: int) -> int:
         """Where the piece first stands in the text between the two positions, −1 for nowhere."""
-        if not self._gaps:
+        if not self.gaps:
             return text.find(self._literal, pos, end)
         masks = self._masks
         anything = self._anything

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrymq_broker.errors import BrokerError
-from ferrymq_broker.filters.like import LikePattern
+from ferrymq_broker.filters.like import LONGEST, LikePattern
 from ferrymq_broker.filters.selector import selector
 from tests.broker.filters.messages import message, verdict
 
@@ -88,6 +88,15 @@ def as_if_backwards(pattern: str, text: str) -> bool:
     if pattern.endswith("_b%"):
         return True
     return len(re.sub("%", "", pattern)) <= len(text)
+
+
+def test_endless_texts_are_not_searched_step_by_step():
+    longest = "x" * (LONGEST - 1) + "a"
+    assert LikePattern("%_a%").matches(longest)
+    assert not LikePattern("%_a%").matches("x" + longest)
+    # Where nothing has to be searched, or only letters, the length does not matter.
+    assert LikePattern("_x%_a").matches("x" + longest)
+    assert LikePattern("%xa%").matches("x" + longest)
 
 
 def test_an_escape_character_at_the_end_is_an_error():

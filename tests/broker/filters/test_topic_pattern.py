@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrymq_broker.errors import BrokerError
-from ferrymq_broker.filters.topic_pattern import MAX_PATTERN, TopicPattern, split
+from ferrymq_broker.filters.topic_pattern import MAX_PATTERN, MAX_WORDS, TopicPattern, split
 
 
 @pytest.mark.parametrize(
@@ -72,6 +72,12 @@ def test_no_pattern_takes_long():
     began = time.process_time()
     assert not pattern.matches(key)
     assert time.process_time() - began < 2.0
+
+
+def test_endless_keys_take_no_memory():
+    assert len(split("." * 1_000_000)) == MAX_WORDS
+    assert TopicPattern("a.#").matches("a" + "." * 1_000_000)
+    assert not TopicPattern("a.#").matches("b" + "." * 1_000_000)
 
 
 def test_a_pattern_has_a_length_at_most():
