@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from ferrymq_broker.filters.filter import Filter
-from ferrymq_broker.nodes.message import Message
 from ferrymq_broker.nodes.policy import TopicPolicy
 from ferrymq_broker.nodes.topics.topic import Topic
 from ferrymq_codec.scalars import Described
@@ -69,23 +67,27 @@ def test_what_does_not_pass_is_not_kept(net: Network, topic: Topic) -> None:
 
 
 def test_equal_filters_are_asked_once_for_each_message(net: Network, topic: Topic) -> None:
-    class Counting(Filter):
-        asked = 0
-
-        def matches(self, message: Message) -> bool:
-            Counting.asked += 1
-            return True
-
-    for number in range(20):
-        topic.declare_subscription(f"s{number}", Counting("always"))
-    net.connect().sender("news").send(b"1", b"2", b"3")
-    assert Counting.asked == 3
-    assert topic.message_count() == 60
-    for subscription in topic.subscriptions()[:19]:
-        topic.delete_subscription(subscription.name)
-    net.connect().sender("news").send(b"4")
-    assert Counting.asked == 4
-    assert topic.message_count() == 4
+    client = net.connect()
+    readers = [subscribe(client, RED) for _ in range(20)]
+    others = [subscribe(client, None) for _ in range(5)]
+    assert topic.describe()["filters"] == 1
+    blue = subscribe(client, BLUE)
+    assert topic.describe()["filters"] == 2
+    sender = client.sender("news")
+    send(sender, "red", "blue")
+    assert all(reader.bodies() == [b"red"] for reader in readers)
+    assert all(reader.bodies() == [b"red", b"blue"] for reader in others)
+    # Whoever leaves, in whatever order: the others of the group go on.
+    for reader in readers[:1] + readers[5:10] + readers[-1:] + others + [blue]:
+        reader.close()
+    assert topic.describe()["filters"] == 1
+    send(sender, "red")
+    left = readers[1:5] + readers[10:-1]
+    assert len(topic.subscriptions()) == len(left) == 13
+    assert all(reader.bodies() == [b"red", b"red"] for reader in left)
+    for reader in left:
+        reader.close()
+    assert topic.describe()["filters"] == 0
 
 
 def test_a_durable_one_with_another_filter_is_another(net: Network, topic: Topic) -> None:

@@ -43,6 +43,11 @@ class Fanout:
         self._groups: list[_Group] = []
         self._by_key: dict[str, _Group] = {}
 
+    def filters(self) -> i64:
+        """How many filters are asked for each message: equal ones count as one."""
+        count: i64 = len(self._groups)
+        return count - 1 if _ALL in self._by_key else count
+
     def add(self, subscription: Subscription) -> None:
         """Let the subscription have messages from now on."""
         filter = subscription.filter

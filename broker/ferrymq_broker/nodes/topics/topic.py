@@ -405,6 +405,7 @@ class Topic(Node):
             "max-subscriptions": policy.max_subscriptions,
             "auto-delete": policy.auto_delete,
             "subscriptions": len(self._registry),
+            "filters": self._registry.fanout.filters(),
             "links": self.links,
             "producers": len(self.producers),
             "messages": self.message_count(),
