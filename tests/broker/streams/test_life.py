@@ -98,13 +98,16 @@ def test_readers_leave_nothing_behind(net: Network) -> None:
     client = net.connect()
     receiver = read(client, "s")
     lost = read(net.connect(), "s")
-    client.sender("s").send(*numbered(4))
+    client.sender("s::0").send(*numbered(4))
+    for body in numbered(4):
+        client.sender("s::0").send(body)
+    assert [len(partition.waiting) for partition in stream.partitions] == [2, 2]
     receiver.close()
     lost.client.lose()
     assert stream.readers == []
     assert [(p.readers, p.waiting) for p in stream.partitions] == [(0, []), (0, [])]
     client.sender("s").send(*numbered(4))
-    assert stream.message_count() == 8
+    assert stream.message_count() == 12
 
 
 def test_partitions_become_more_never_fewer(net: Network) -> None:

@@ -66,6 +66,35 @@ def test_a_time(ten: Network, seconds: float, first: int) -> None:
     assert receiver.bodies() == numbered(10 - first, first)
 
 
+@pytest.mark.parametrize(
+    ("selector", "first"),
+    [
+        ("amqp.annotation.x-opt-offset > '3'", 4),
+        ("amqp.annotation.x-opt-offset >= '3'", 3),
+        ("amqp.annotation.x-opt-offset > '9'", 10),
+        ("amqp.annotation.x-opt-offset > '-1'", 0),
+        ("amqp.annotation.x-opt-offset > '@latest'", 10),
+        ("amqp.annotation.x-opt-sequence-number > '6'", 7),
+        ("amqp.annotation.x-opt-enqueued-time > '{}'", 6),
+        ("amqp.annotation.x-opt-enqueued-time >= '{}'", 5),
+    ],
+)
+def test_the_words_of_event_hubs(ten: Network, selector: str, first: int) -> None:
+    receiver = read(ten.connect(), "s::0", None, selector=selector.format(int(at(ten, 5))))
+    assert granted(receiver)["ferrymq:first-offset"] == first
+    assert receiver.bodies() == numbered(10 - first, first)
+
+
+@pytest.mark.parametrize("name", ["x-opt-offset", "x-opt-enqueued-time"])
+def test_the_greatest_number_is_beyond_the_end(ten: Network, name: str) -> None:
+    receiver = read(ten.connect(), "s", None, selector=f"amqp.annotation.{name} > '{2**63 - 1}'")
+    if name == "x-opt-offset":
+        assert receiver.error is not None
+        assert receiver.error.condition == "amqp:precondition-failed"
+    else:
+        assert not receiver.detached and receiver.bodies() == []
+
+
 def test_a_time_to_come_begins_with_the_next_record(ten: Network) -> None:
     client = ten.connect()
     receiver = read(client, "s", at(ten, 3600))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ferrymq_codec.scalars import Described, Symbol
 from ferrymq_types.messaging import (
     Accepted,
     Data,
@@ -12,10 +13,19 @@ from ferrymq_types.messaging import (
     Modified,
     Rejected,
     Released,
+    Source,
 )
 from ferrymq_types.transport import SenderSettleMode
 from tests.broker.harness import Network, Sender, header
-from tests.broker.streams.kit import coloured, declare, numbered, offsets, places, read
+from tests.broker.streams.kit import (
+    POSITION,
+    coloured,
+    declare,
+    numbered,
+    offsets,
+    places,
+    read,
+)
 
 
 def flood(sender: Sender, count: int) -> None:
@@ -45,6 +55,17 @@ def test_partitions_are_read_in_turn(net: Network) -> None:
     client.sender("s::2").send(*numbered(100))
     receiver = read(client, "s", credit=10)
     assert [partition for partition, _ in places(receiver)] == [0, 2] * 5
+
+
+def test_partitions_take_turns_whatever_the_credit(net: Network) -> None:
+    declare(net, partitions=2)
+    client = net.connect()
+    client.sender("s").send(*numbered(10))
+    receiver = read(client, "s", credit=1)
+    for count in range(2, 7):
+        receiver.credit(1)
+        assert len(receiver.deliveries) == count
+    assert [partition for partition, _ in places(receiver)] == [0, 1] * 3
 
 
 def test_a_partition_by_itself(net: Network) -> None:
@@ -131,6 +152,27 @@ def test_filters_keep_records_out_and_offsets_as_they_are(net: Network) -> None:
     sender.send_sections(*coloured("blue", b"10"))
     sender.send_sections(*coloured("red", b"11"))
     assert offsets(receiver) == [0, 3, 6, 9, 11]
+
+
+def test_a_filter_reads_messages_with_a_header_too(net: Network) -> None:
+    declare(net)
+    client = net.connect()
+    sender = client.sender("s")
+    for colour in ("blue", "red"):
+        sender.send_sections(Header(priority=7), *coloured(colour, colour.encode()))
+    assert read(client, "s", selector="colour = 'red'").bodies() == [b"red"]
+
+
+def test_a_reader_may_leave_out_what_its_own_connection_sent(net: Network) -> None:
+    declare(net)
+    alice, bob = net.connect(), net.connect()
+    alice.sender("s").send(b"from alice")
+    bob.sender("s").send(b"from bob")
+    local = Described(Symbol("apache.org:no-local-filter:list"), [])
+    first = Described(Symbol(POSITION), "first")
+    source = Source(address="s", filter={"local": local, POSITION: first})
+    assert alice.receiver(None, source=source, credit=10).bodies() == [b"from bob"]
+    assert bob.receiver(None, source=source, credit=10).bodies() == [b"from alice"]
 
 
 def test_a_drain_waits_for_a_filter_to_have_seen_everything(net: Network) -> None:

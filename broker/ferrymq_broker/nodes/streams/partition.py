@@ -157,9 +157,7 @@ class Partition(Node):
             if oldest is None:
                 return
             remaining = log.next - oldest.first - oldest.count
-            if remaining == 0 or (
-                log.bytes - oldest.bytes < self._max_bytes and remaining < self._max_records
-            ):
+            if log.bytes - oldest.bytes < self._max_bytes and remaining < self._max_records:
                 return
             self._drop(oldest)
 

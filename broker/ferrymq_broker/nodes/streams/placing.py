@@ -34,8 +34,6 @@ def place(message: Message, partitions: i64) -> i64:
 
     Raises `BrokerError` if it names one that is not there, or a key of a type that is none.
     """
-    if message.opaque:
-        return -1
     facts = facts_of(message)
     annotations = facts.message_annotations
     if annotations:
@@ -52,6 +50,8 @@ def place(message: Message, partitions: i64) -> i64:
                 "amqp:invalid-field",
                 f"{PARTITION_KEY} is a {type(key).__name__}; it may be a string, symbol or binary",
             )
+    if partitions == 1:
+        return 0
     group = facts.group_id
     return -1 if group is None else partition_of_key(group.encode(), partitions)
 

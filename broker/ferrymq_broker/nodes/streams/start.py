@@ -48,7 +48,7 @@ def start_of(position: Position | None, partition: Partition) -> i64:
         if not position.inclusive and time < ENDLESS:
             time += 1
         return log.offset_at(time)
-    if kind == LAST and position.inclusive and log.next > log.first:
+    if kind == LAST and log.next > log.first:
         return log.next - 1
     return log.next
 
