@@ -1,0 +1,46 @@
+"""Declaring nodes and looking at them by messages: `python examples/broker/management.py`."""
+
+from __future__ import annotations
+
+import asyncio
+
+import ferrymq
+from ferrymq import Message
+from ferrymq.engine.pairing import LINK_PAIR
+from ferrymq_broker.config import Config, Listener
+from ferrymq_broker.management.client import ManagementClient
+from ferrymq_broker.management.errors import ManagementError
+from ferrymq_broker.server import BrokerServer
+
+
+async def main() -> None:
+    """Make an exchange with two queues, route through it, look at what lies where."""
+    config = Config(listener=[Listener(url="amqp://127.0.0.1:0")])
+    async with (
+        BrokerServer(config) as server,
+        ferrymq.connect(server.url, desired_capabilities=[LINK_PAIR]) as connection,
+        ManagementClient(connection) as management,
+    ):
+        await management.create("exchange", "orders", {"routing": "topic"})
+        for queue, key in (("new-orders", "order.new"), ("all-orders", "order.#")):
+            await management.create("queue", queue, {"max-length": 1000})
+            binding = {"exchange": "orders", "destination": queue, "key": key}
+            await management.request("CREATE", "binding", None, binding)
+        for key in ("new", "paid"):
+            sender = await connection.sender(f"orders::order.{key}")
+            await sender.send(Message(body=f"an order is {key}"))
+        async for row in management.query("queue", ["name", "available"]):
+            print(row["name"], "has", row["available"])
+        for found in await management.peek("queue", "all-orders"):
+            payload = found["message"]
+            if isinstance(payload, bytes):
+                print(found["sequence"], Message.decode(payload).body)
+        print("moved", await management.move("all-orders", "new-orders"))
+        try:
+            await management.delete("queue", "new-orders", if_empty=True)
+        except ManagementError as error:
+            print("not deleted:", error.status, error.description)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
