@@ -67,7 +67,8 @@ def test_bytes_are_counted_as_they_are_encoded(net: Network) -> None:
 def test_what_alone_is_too_large_never_gets_in(net: Network, overflow: str) -> None:
     net.declare("q", QueuePolicy(max_bytes=100, overflow=overflow, dead_letter="dlq"))
     sender = net.connect().sender("q")
-    small, large = sender.send(b"small", b"x" * 100)
+    small = sender.send(b"small")[0]
+    large = sender.send(b"x" * 100)[0]
     assert isinstance(small.remote_state, Accepted)
     assert refused(large)[0] == "amqp:resource-limit-exceeded"
     assert browse(net, "q") == [b"small"]

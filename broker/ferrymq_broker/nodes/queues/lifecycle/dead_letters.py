@@ -9,6 +9,10 @@ What a message carries of it, in its annotations (all begin with ``x-opt-deadlet
 that rejected it (``condition``, ``description``); the ``first-reason`` and ``first-source``; the
 ``count`` of deaths; and the ``path``, the queues it has died in since a consumer had a say. One
 that is about to come to a queue of its path again goes in a circle, and is dropped.
+
+Full queues that push messages on to each other make another kind of circle, in which no message
+comes back to its place: the messages that are pushed out because of one another are known by their
+`Chain`, and a queue pushes on only once in it.
 """
 
 from __future__ import annotations
@@ -57,16 +61,52 @@ _MOST: Final = 0xFFFFFFFF
 
 
 @final
+class Chain:
+    """That a message had to leave `queue`, because of one that had to leave another one before."""
+
+    __slots__ = ("queue", "cause")
+
+    def __init__(self, queue: Queue, cause: Chain | None) -> None:
+        self.queue = queue
+        self.cause = cause
+
+    def contains(self, queue: Queue) -> bool:
+        """Whether a message has left this queue in the chain."""
+        link: Chain | None = self
+        while link is not None:
+            if link.queue is queue:
+                return True
+            link = link.cause
+        return False
+
+
+@final
+class _Present:
+    """What is being published now: what dies meanwhile dies of it."""
+
+    __slots__ = ("chain",)
+
+    def __init__(self) -> None:
+        self.chain: Chain | None = None
+
+
+_present: Final = _Present()
+
+
+@final
 class Letter:
     """A message on its way to `address`, because of `reason` and perhaps an `error`."""
 
-    __slots__ = ("message", "address", "reason", "error")
+    __slots__ = ("message", "address", "reason", "error", "chain")
 
-    def __init__(self, message: Message, address: str, reason: str, error: Error | None) -> None:
+    def __init__(
+        self, message: Message, address: str, reason: str, error: Error | None, chain: Chain
+    ) -> None:
         self.message = message
         self.address = address
         self.reason = reason
         self.error = error
+        self.chain = chain
 
 
 @final
@@ -92,7 +132,11 @@ class DeadLetters(Node):
         if not address:
             self.dropped += 1
             return
-        self._letters.append(Letter(message, address, reason, error))
+        cause = _present.chain
+        if cause is not None and cause.contains(self.queue):
+            self._drop_circle()
+            return
+        self._letters.append(Letter(message, address, reason, error, Chain(self.queue, cause)))
         self.touch()
 
     def dispatch(self) -> None:
@@ -126,7 +170,11 @@ class DeadLetters(Node):
         if node.address in path:
             self._drop_circle()
             return
-        refusal = node.publish(readdressed(message, self._annotations(letter, path)))
+        _present.chain = letter.chain
+        try:
+            refusal = node.publish(readdressed(message, self._annotations(letter, path)))
+        finally:
+            _present.chain = None
         if refusal is None:
             self.sent += 1
         else:

@@ -67,17 +67,22 @@ class LastValues:
         self._values[entry.sequence] = value
         return before if before is not None and before.state == AVAILABLE else None
 
-    def superseded(self, entry: Entry) -> bool:
-        """An entry comes back from a consumer: whether there is a newer one by now."""
+    def is_back(self, entry: Entry) -> Entry | None:
+        """An entry comes back from a consumer; the answer is the one that has to go, if any.
+
+        That may be itself, if there is a newer one by now, or an older one that waits.
+        """
         value = self._values.get(entry.sequence)
         if value is None:
-            return False
+            return None
         newest = self._newest.get(value)
-        if newest is None:
-            # The newer ones have come and gone: it is the last again.
-            self._newest[value] = entry
-            return False
-        return newest is not entry
+        if newest is entry:
+            return None
+        if newest is not None and newest.sequence > entry.sequence:
+            return entry
+        # The newer ones have come and gone: it is the last again.
+        self._newest[value] = entry
+        return newest if newest is not None and newest.state == AVAILABLE else None
 
     def forget(self, entry: Entry) -> None:
         """The entry has left the queue."""

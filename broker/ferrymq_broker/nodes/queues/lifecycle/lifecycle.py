@@ -342,12 +342,18 @@ class Lifecycle:
 
         Then the queue unlinks it.
         """
-        if self._last_values is not None and self._last_values.superseded(entry):
-            self.replaced += 1
-            return True
         if entry.expires != 0 and entry.expires <= self.queue.agenda.now:
             self._count_expired(entry)
             return True
+        if self._last_values is None:
+            return False
+        old = self._last_values.is_back(entry)
+        if old is None:
+            return False
+        self.replaced += 1
+        if old is entry:
+            return True
+        self.queue.drop(old)
         return False
 
     def expired(self, entry: Entry) -> None:
