@@ -30,6 +30,9 @@ from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.exchanges.tables import make_table
 from ferrymq_broker.nodes.policy import ExchangePolicy, NodePolicy, QueuePolicy, TopicPolicy
 
+# Looking for what was meant among many names takes its time.
+_MOST_HINTS = 20
+
 
 def check_tables(
     tables: Tables, nodes: Nodes, policies: Mapping[str, Policy], place: Location
@@ -54,6 +57,7 @@ class _Check:
         self.redirects = {redirect.name for redirect in tables.redirect}
         self.patterns = PatternTemplate()
         self.clashes: list[Mistake] = []
+        self.hints: dict[str, str] = {}
         for kind, at, entry in tables.declared():
             if entry.name is not None:
                 self._take(entry.name, (*place, kind, at, "name"))
@@ -165,21 +169,26 @@ class _Check:
         self, policy: NodePolicy, entry: Declared, place: Location
     ) -> Iterator[Mistake]:
         if isinstance(policy, QueuePolicy):
-            for key, address in (("dead-letter", policy.dead_letter), ("expired", policy.expired)):
-                if address and address == entry.name:
-                    yield Mistake((*place, key), f"a queue is not its own {key} address")
-                elif address:
-                    yield from self._expect(address, (*place, key))
-        elif isinstance(policy, TopicPolicy):
-            queue = policy.subscription
-            for key, address in (("dead-letter", queue.dead_letter), ("expired", queue.expired)):
-                if address:
-                    yield from self._expect(address, (*place, "subscription", key))
+            yield from self._check_letters(policy, entry, entry, place)
+        elif isinstance(policy, TopicPolicy) and isinstance(entry, Topic):
+            inner = (*place, "subscription")
+            yield from self._check_letters(policy.subscription, entry, entry.subscription, inner)
         elif isinstance(policy, ExchangePolicy) and policy.alternate:
+            location = _origin(entry, "alternate", place)
             if policy.alternate == entry.name:
-                yield Mistake((*place, "alternate"), "an exchange is not its own alternate")
+                yield Mistake(location, "an exchange is not its own alternate")
             else:
-                yield from self._expect(policy.alternate, (*place, "alternate"), whole=True)
+                yield from self._expect(policy.alternate, location, whole=True)
+
+    def _check_letters(
+        self, policy: QueuePolicy, node: Declared, said: Declared | Subscription, place: Location
+    ) -> Iterator[Mistake]:
+        for key, address in (("dead-letter", policy.dead_letter), ("expired", policy.expired)):
+            location = _origin(said, key, place)
+            if address and address == node.name:
+                yield Mistake(location, f"what leaves {address!r} cannot go there again")
+            elif address:
+                yield from self._expect(address, location)
 
     def _check_bindings(
         self, exchange: Exchange, policy: ExchangePolicy, place: Location
@@ -235,8 +244,15 @@ class _Check:
             return
         if self.nodes.auto_create is not False and not reserved and not parted:
             return
-        hint = _suggestion(target, self.names)
-        yield Mistake(location, f"{address!r} names nothing{hint}")
+        yield Mistake(location, f"{address!r} names nothing{self._hint(target)}")
+
+    def _hint(self, name: str) -> str:
+        """What was probably meant; a long list of mistakes is told without."""
+        hint = self.hints.get(name)
+        if hint is None:
+            hint = "" if len(self.hints) >= _MOST_HINTS else _suggestion(name, self.names)
+            self.hints[name] = hint
+        return hint
 
     def _follow(self, address: str) -> str:
         seen: set[str] = set()
@@ -244,6 +260,13 @@ class _Check:
             seen.add(address)
             address = self.aliases[address]
         return address
+
+
+def _origin(said: Declared | Subscription, key: str, place: Location) -> Location:
+    """Where a setting comes from: the node's own table, or the policy that it shares."""
+    if said.policy and key.replace("-", "_") not in said.model_fields_set:
+        return ("policies", said.policy, key)
+    return (*place, key)
 
 
 def _suggestion(name: str, names: Mapping[str, object]) -> str:

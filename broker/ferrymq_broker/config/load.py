@@ -21,6 +21,8 @@ from ferrymq_broker.errors import ConfigError
 
 # What is said of a bad key or a bad value is cut to this many characters.
 _MOST = 500
+# So many mistakes are told in one go.
+_MOST_LINES = 100
 
 
 class Problem(NamedTuple):
@@ -31,19 +33,16 @@ class Problem(NamedTuple):
 
 
 class BadFile(ConfigError):
-    """A file that cannot be used. The message has one line for each of the `problems`."""
+    """A file that cannot be used. The message has a line for each of the first `problems`."""
 
     def __init__(self, path: Path, problems: list[Problem]) -> None:
-        super().__init__(
-            "\n".join(
-                (
-                    f"{path}:{problem.line}: {problem.reason}"
-                    if problem.line
-                    else f"{path}: {problem.reason}"
-                )
-                for problem in problems
-            )
-        )
+        lines = [
+            f"{path}:{line}: {reason}" if line else f"{path}: {reason}"
+            for line, reason in problems[:_MOST_LINES]
+        ]
+        if len(problems) > _MOST_LINES:
+            lines.append(f"{path}: and {len(problems) - _MOST_LINES} more mistakes")
+        super().__init__("\n".join(lines))
         self.problems = problems
 
 

@@ -108,7 +108,12 @@ SAID = [
         "3: queue.overflow: to dead-letter what is too much",
     ),
     # Where addresses lead.
-    ("[[queue]]\nname = 'a'\ndead-letter = 'a'", "3: queue.dead-letter: a queue is not its own"),
+    ("[[queue]]\nname = 'a'\ndead-letter = 'a'", "3: queue.dead-letter: what leaves 'a' cannot"),
+    (
+        "[policies.p]\ndead-letter = '$x'\n[[queue]]\nname = 'a'\npolicy = 'p'\n"
+        "[[topic]]\nname = 't'\n[topic.subscription]\npolicy = 'p'",
+        "2: policies.p.dead-letter: '$x' names nothing",
+    ),
     ("[[queue]]\nname = 'a'\ndead-letter = '$x'", "3: queue.dead-letter: '$x' names nothing"),
     ("[[queue]]\nname = 'a'\nexpired = 'x::y'", "3: queue.expired: 'x::y' names nothing"),
     (
@@ -251,3 +256,20 @@ def test_an_alias_of_a_redirect_and_of_a_part(tmp_path: Path) -> None:
         "[nodes]\nauto-create = false\n[[topic]]\nname = 't'\n[[redirect]]\nname = 'far'\n"
         "host = 'h'\n[[alias]]\nname = 'a'\nto = 'far'\n[[alias]]\nname = 'b'\nto = 't::one'",
     )
+
+
+def test_a_mistake_in_a_policy_is_told_once(tmp_path: Path) -> None:
+    nodes = "".join(f"[[queue]]\nname = 'q{n}'\npolicy = 'p'\n" for n in range(50))
+    told = complaint(tmp_path, "[policies.p]\ndead-letter = '$x'\n" + nodes)
+    assert told == "ferrymq.toml:2: policies.p.dead-letter: '$x' names nothing"
+
+
+def test_thousands_of_mistakes_are_told_in_a_moment(tmp_path: Path) -> None:
+    """Among thousands of names nothing is looked for again and again; the first are told."""
+    nodes = "".join(
+        f"[[queue]]\nname = 'queue-{n}'\ndead-letter = 'quue-{n}'\n" for n in range(4000)
+    )
+    told = complaint(tmp_path, "[nodes]\nauto-create = false\n" + nodes).splitlines()
+    assert len(told) == 101
+    assert told[-1] == "ferrymq.toml: and 3900 more mistakes"
+    assert told[0].endswith("'quue-0' names nothing; did you mean 'queue-0'?")
