@@ -34,6 +34,8 @@ def describe_queue(queue: Queue) -> dict[str, object]:
             "released": int(queue.released),
             "modified": int(queue.modified),
             "rejected": int(queue.rejected),
+            "declined": int(queue.declined),
+            "filter-evaluations": int(queue.evaluations()),
         }
     )
     described.update(queue.lifecycle.figures())

@@ -57,7 +57,8 @@ class Queue(Node):
     payloads add up to.
 
     Since the queue was made: `published` counts messages taken in, `delivered` deliveries, the
-    others what these ended as. `guarded` says that the lifecycle looks at every message.
+    others what these ended as; `declined` counts the times a consumer had no use for what it was
+    offered. `guarded` says that the lifecycle looks at every message.
     """
 
     __slots__ = (
@@ -73,6 +74,7 @@ class Queue(Node):
         "released",
         "modified",
         "rejected",
+        "declined",
         "consumers",
         "lanes",
         "groups",
@@ -106,6 +108,7 @@ class Queue(Node):
         self.released: i64 = 0
         self.modified: i64 = 0
         self.rejected: i64 = 0
+        self.declined: i64 = 0
         self.consumers: list[Consumer] = []
         lane = Lane(DEFAULT_LEVEL)
         # The one that most messages go to, and all there are, the most urgent first.
@@ -518,6 +521,7 @@ class Queue(Node):
         """Nobody has this view any more."""
         if view.filter is not None:
             self._views.remove(view)
+            self._plain.evaluations += view.evaluations
             for cursor in view.cursors:
                 others = cursor.lane.others
                 if others is not None:
@@ -611,10 +615,12 @@ class Queue(Node):
                 crew.turn = turn + 1
                 self._consume(entry)
             elif verdict == IDLE:
+                self.declined += 1
                 consumer.ready = False
                 del ready[turn]
                 crew.turn = turn
             else:
+                self.declined += 1
                 entry.exclude(consumer.id)
         return False
 
@@ -697,10 +703,12 @@ class Queue(Node):
                 served = True
                 turns -= 1
             elif verdict == IDLE:
+                self.declined += 1
                 consumer.ready = False
                 del ready[turn]
                 crew.turn = turn
             else:
+                self.declined += 1
                 entry.exclude(consumer.id)
         return served
 
@@ -761,11 +769,12 @@ class Queue(Node):
             self._expire(entry)
             return False
         verdict = consumer.deliver(entry)
-        if verdict == IDLE:
-            self._idle(consumer)
-            return False
         if verdict != TAKEN and verdict != SETTLED:
-            entry.exclude(consumer.id)
+            self.declined += 1
+            if verdict == IDLE:
+                self._idle(consumer)
+            else:
+                entry.exclude(consumer.id)
             return False
         if view is not None:
             view.step(entry)
@@ -917,6 +926,13 @@ class Queue(Node):
     def message_count(self) -> i64:
         """Available and held ones, and those that are to come."""
         return self.available + self.acquired + self.lifecycle.scheduled()
+
+    def evaluations(self) -> i64:
+        """How often filters have been asked about a message."""
+        count: i64 = 0
+        for view in self._views:
+            count += view.evaluations
+        return count
 
     def room(self) -> i64:
         """How many more messages get in, as the lifecycle has it."""
