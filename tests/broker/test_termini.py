@@ -89,7 +89,7 @@ def test_a_link_without_source_or_target_is_refused(net: Network) -> None:
     link = client.session.attach_receiver("r", source=None)
     client.links[link] = null = Endpoint(client, link)
     net.run()
-    assert refused(null, "amqp:invalid-field")
+    assert refused(null, "amqp:not-found")
     sender = client.session.attach_sender("s", target=None)
     client.links[sender] = null = Endpoint(client, sender)
     net.run()

@@ -35,6 +35,7 @@ from ferrymq_broker.connections.wishes import (
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.filters.parse import parse_filters
 from ferrymq_broker.nodes.terms import Party, SourceTerms, TargetTerms
+from ferrymq_broker.nodes.topics.recall import recall
 from ferrymq_types.messaging import (
     Source,
     Target,
@@ -57,8 +58,10 @@ def attach_outgoing(handler: ConnectionHandler, link: SenderLink) -> OutgoingEnd
     """Accept a link that wants messages. Raises `BrokerError` if it cannot have them."""
     attach = link.remote_attach
     asked = None if attach is None else attach.source
+    if asked is None:
+        asked = recall(handler.space, handler.user, handler.container_id, link.name)
     if attach is None or asked is None:
-        raise BrokerError("amqp:invalid-field", "attach of a receiver without a source")
+        raise BrokerError("amqp:not-found", "the source is missing, and the link has had none")
     check_source(asked)
     node, part = _source_node(handler, link, asked)
     try:

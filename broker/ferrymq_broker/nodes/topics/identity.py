@@ -51,7 +51,7 @@ class Identity:
             name = name.partition("|")[0]
         self.label = name
         self.key = (
-            global_key(name) if self.everywhere else _key(party.user, party.container_id, name)
+            global_key(name) if self.everywhere else own_key(party.user, party.container_id, name)
         )
 
     def name(self, terms: SourceTerms, number: int) -> str:
@@ -84,7 +84,8 @@ def escape(text: str) -> str:
     return text.replace("%", "%25").replace("/", "%2F").replace("@", "%40").replace("~", "%7E")
 
 
-def _key(user: str | None, container: str, name: str) -> str:
+def own_key(user: str | None, container: str, name: str) -> str:
+    """What identifies a subscription that is one container's."""
     # NUL is in no user name; a container-id with one comes out different in length.
     who = "" if user is None else f"={user}"
     return f"own\0{who}\0{len(container)}\0{container}\0{name}"

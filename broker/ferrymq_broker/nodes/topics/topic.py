@@ -315,6 +315,10 @@ class Topic(Node):
             )
         return subscription
 
+    def durable(self, key: str) -> Subscription | None:
+        """The one that is kept and has this identity."""
+        return self._registry.find(key, True)
+
     def declare_subscription(
         self, name: str, filter: Filter | None = None, policy: QueuePolicy | None = None
     ) -> Subscription:
