@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import socket
 from typing import Annotated, Literal
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
@@ -32,7 +31,7 @@ from ferrymq_broker.config.memory import available_memory
 from ferrymq_broker.config.mistakes import Location, Mistake, Mistakes
 from ferrymq_broker.config.section import Section
 from ferrymq_broker.config.units import Bytes, Seconds, Share, share_of
-from ferrymq_broker.config.url import ListenAddress, parse_listen_url
+from ferrymq_broker.config.url import ListenAddress, check_http_url, parse_listen_url
 
 MIB = 1024 * 1024
 # The virtual host of the tables at the top of the file.
@@ -97,23 +96,10 @@ class Alarms(Section):
         return share_of(self.low_water, self.memory_bytes())
 
 
-def _check_http_url(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme != "http" or not parts.hostname:
-        raise ValueError("the monitoring listener is written http://HOST:PORT")
-    if parts.username is not None or parts.password is not None:
-        raise ValueError(f"{parts.hostname}: the monitoring listener knows no users")
-    if parts.path not in ("", "/") or parts.query or parts.fragment:
-        raise ValueError(f"{url}: nothing may follow the port")
-    if parts.port is None:
-        raise ValueError(f"{url}: a port is missing")
-    return url
-
-
 class Http(Section):
     """``[http]``: where monitoring may ask, ``http://HOST:PORT``; nowhere by default."""
 
-    url: Annotated[str, AfterValidator(_check_http_url)] | None = None
+    url: Annotated[str, AfterValidator(check_http_url)] | None = None
 
 
 class Shutdown(Section):

@@ -14,7 +14,12 @@ class Section(BaseModel):
     """A table of the file: unknown keys are errors, nothing changes once it is read."""
 
     model_config = ConfigDict(
-        alias_generator=kebab, populate_by_name=True, extra="forbid", frozen=True
+        alias_generator=kebab,
+        populate_by_name=True,
+        extra="forbid",
+        frozen=True,
+        # What was typed in the wrong place may be a password.
+        hide_input_in_errors=True,
     )
 
 

@@ -1,10 +1,10 @@
-"""Listener URLs: ``amqp://HOST:PORT``."""
+"""URLs of listeners, ``amqp://HOST:PORT``, and of the one for monitoring, ``http://HOST:PORT``."""
 
 from __future__ import annotations
 
 import ipaddress
 from typing import NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from ferrymq_types.transport import PORT
 
@@ -34,19 +34,45 @@ class ListenAddress(NamedTuple):
 
 def parse_listen_url(url: str) -> ListenAddress:
     """Take a listener URL apart. Raises ValueError, saying what is wrong with it."""
-    parts = urlsplit(url)
+    parts = _split(url)
+    if parts.username is not None or parts.password is not None:
+        raise ValueError(f"{parts.hostname}: users belong to [security], not to a listener")
     if parts.scheme == "amqps":
         raise ValueError(f"{url}: this version listens without TLS; use amqp://")
     if parts.scheme != "amqp":
         raise ValueError(f"{url}: a listener is written amqp://HOST:PORT")
-    if parts.username is not None or parts.password is not None:
-        raise ValueError(f"{parts.hostname}: users belong to [security], not to a listener")
     if parts.path not in ("", "/") or parts.query or parts.fragment:
         raise ValueError(f"{url}: nothing may follow the port")
     if not parts.hostname:
         raise ValueError(f"{url}: a host is missing; 127.0.0.1 listens for this machine only")
-    try:
-        port = parts.port
-    except ValueError:
-        raise ValueError(f"{url}: a port is a number from 0 to 65535") from None
+    port = _port(parts)
     return ListenAddress(parts.hostname, PORT if port is None else port)
+
+
+def check_http_url(url: str) -> str:
+    """The URL of the monitoring listener, if it is one. Raises ValueError."""
+    parts = _split(url)
+    if parts.username is not None or parts.password is not None:
+        raise ValueError(f"{parts.hostname}: the monitoring listener knows no users")
+    if parts.scheme != "http" or not parts.hostname:
+        raise ValueError(f"{url}: the monitoring listener is written http://HOST:PORT")
+    if parts.path not in ("", "/") or parts.query or parts.fragment:
+        raise ValueError(f"{url}: nothing may follow the port")
+    if _port(parts) is None:
+        raise ValueError(f"{url}: a port is missing")
+    return url
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        return urlsplit(url)
+    except ValueError:
+        # The reason that is given may hold a password.
+        raise ValueError("this is no URL; a host is a name or an address") from None
+
+
+def _port(parts: SplitResult) -> int | None:
+    try:
+        return parts.port
+    except ValueError:
+        raise ValueError(f"{parts.hostname}: a port is a number from 0 to 65535") from None

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from ferrymq_broker.config import Config, Listener, load_config
+from ferrymq_broker.config import Config, Http, Listener, load_config
 from ferrymq_broker.config.url import parse_listen_url
 from ferrymq_broker.errors import ConfigError
 from tests.broker.config.files import complaint, load
@@ -160,6 +160,11 @@ def test_listener_urls(url: str, host: str, port: int) -> None:
         "amqp://127.0.0.1:70000",
         "amqp://127.0.0.1:x",
         "amqp://me:secret@127.0.0.1",
+        "amqps://me:secret@127.0.0.1",
+        "http://me:secret@127.0.0.1",
+        "amqp://me:secret@127.0.0.1:x",
+        "amqp://me:secret@[::1",
+        "amqp://me:secret@\u2100",
         "amqp://127.0.0.1/path",
         "amqp://127.0.0.1?x=1",
     ],
@@ -170,6 +175,9 @@ def test_listener_urls_that_are_none(url: str) -> None:
     assert "secret" not in str(caught.value)
     with pytest.raises(ValidationError):
         Listener(url=url)
+    with pytest.raises(ValidationError) as refused:
+        Http(url=url.replace("amqp", "http"))
+    assert "secret" not in str(refused.value)
 
 
 def test_a_container_id_that_no_open_has_room_for(tmp_path: Path) -> None:

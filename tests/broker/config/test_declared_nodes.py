@@ -144,8 +144,7 @@ def test_what_links_make_of_free_names(
     alice.sender("asked", target=Target(address="asked", capabilities=["topic"]))
     found = {name: node.kind for name, node in net.space.nodes.items() if name[0] != "$"}
     assert found.get("plain") == plain
-    # Nobody is told that a queue was a topic: where topics are not made, the link may be refused.
-    assert found.get("asked") == asked or (asked == "queue" and "asked" not in found)
+    assert found.get("asked") == asked
 
 
 def test_an_alias_leads_everybody_to_the_same_node() -> None:
