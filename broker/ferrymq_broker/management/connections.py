@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
 
 from ferrymq.engine.link import Link
 from ferrymq.engine.session import Session
@@ -16,6 +17,9 @@ from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
     from ferrymq_broker.addresses.space import AddressSpace
+
+_SIMPLE: Final = (str, int, float, bytes, UUID)
+_SHOWN: Final = 200
 
 
 class Connections(EntityType):
@@ -84,7 +88,7 @@ class Connections(EntityType):
             attributes["max-frame-size"] = remote.max_frame_size
             attributes["channel-max"] = remote.channel_max
             attributes["idle-time-out"] = remote.idle_time_out
-            attributes["properties"] = remote.properties
+            attributes["properties"] = _plain(remote.properties)
         return attributes
 
     def delete(self, call: Call) -> Result:
@@ -235,5 +239,16 @@ def _link_attributes(handler: ConnectionHandler, link: Link) -> dict[str, object
         "rcv-settle-mode": link.rcv_settle_mode.name.lower(),
         "max-message-size": int(link.remote_max_message_size),
         "paired": link.paired,
-        "properties": None if attach is None else attach.properties,
+        "properties": None if attach is None else _plain(attach.properties),
+    }
+
+
+def _plain(properties: dict[str, object] | None) -> dict[str, object] | None:
+    """The properties with text for what is no simple value: a client may nest them so deeply that
+    they fit into no answer."""
+    if properties is None:
+        return None
+    return {
+        key: value if value is None or isinstance(value, _SIMPLE) else repr(value)[:_SHOWN]
+        for key, value in properties.items()
     }

@@ -35,23 +35,12 @@ class Exchanges(DeclaredNodes):
 
     short = "exchange"
     settings = tuple(field.alias or name for name, field in ExchangeSettings.model_fields.items())
-    attributes = (
-        "name",
-        *settings,
-        "bindings",
-        "links",
-        "producers",
-        "published",
-        "unroutable",
-        "refused",
-    )
 
-    def show(self, identity: str) -> dict[str, object] | None:
+    def describe(self, node: Node) -> dict[str, object]:
         """Figures and settings; how it routes is called ``routing``, as in the configuration."""
-        attributes = super().show(identity)
-        if attributes is not None:
-            attributes.pop("exchange-type", None)
-        return attributes
+        described = super().describe(node)
+        described.pop("exchange-type", None)
+        return described
 
     def change(self, node: Node, policy: NodePolicy) -> None:
         """Another alternate, another time to go; not another way of routing."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from ferrymq_broker.addresses.space import DYNAMIC
+from ferrymq_broker.addresses.space import DYNAMIC, AddressSpace
 from ferrymq_broker.config.nodes import node_policy, policy_attributes
 from ferrymq_broker.management.entity import PREFIX, EntityType, deleted
 from ferrymq_broker.management.errors import (
@@ -15,11 +15,9 @@ from ferrymq_broker.management.errors import (
     ManagementError,
 )
 from ferrymq_broker.management.operation import Call, Operation, Result
-from ferrymq_broker.nodes.node import Node
+from ferrymq_broker.nodes.node import Agenda, Node
 from ferrymq_broker.nodes.policy import NodePolicy
-
-if TYPE_CHECKING:
-    from ferrymq_broker.addresses.space import AddressSpace
+from ferrymq_broker.timers import Timers
 
 # What every entity has beside the attributes of its type.
 _COMMON: Final = ("name", "identity", "type")
@@ -33,6 +31,10 @@ class DeclaredNodes(EntityType):
 
     def __init__(self, space: AddressSpace) -> None:
         self.space = space
+        # What nodes describe is theirs to say: a new one, that nobody can find, is asked for it.
+        scratch = AddressSpace("", Agenda(), Timers(), 1)
+        fresh = scratch.create("fresh", node_policy(self.short, {}))
+        self.attributes = tuple(self.describe(fresh))
 
     def operations(self) -> dict[str, Operation]:
         """CREATE, READ, UPDATE and DELETE."""
@@ -61,7 +63,14 @@ class DeclaredNodes(EntityType):
         node = self.space.find(identity)
         if node is None or node.kind != self.short:
             return None
-        return {**node.describe(), **policy_attributes(policy_of(node)), "name": node.address}
+        return self.describe(node)
+
+    def describe(self, node: Node) -> dict[str, object]:
+        """Figures and settings of a node of the kind."""
+        settings = policy_attributes(policy_of(node))
+        described = node.describe()
+        described.pop("type", None)
+        return {"name": node.address, **settings, **described, **settings}
 
     def shown(self, identity: str) -> dict[str, object]:
         """As the node is called, not as it was asked for."""

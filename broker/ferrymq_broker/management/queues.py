@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ferrymq_broker.config.nodes import QueueSettings
 from ferrymq_broker.management.messages import QueueMessages
@@ -15,42 +15,12 @@ from ferrymq_broker.nodes.queues.queue import Queue
 if TYPE_CHECKING:
     from ferrymq_broker.addresses.space import AddressSpace
 
-# What a queue counts.
-FIGURES: Final = (
-    "messages",
-    "available",
-    "acquired",
-    "scheduled",
-    "bytes",
-    "consumers",
-    "producers",
-    "published",
-    "delivered",
-    "accepted",
-    "released",
-    "modified",
-    "rejected",
-    "refused",
-    "expirations",
-    "overflowed",
-    "duplicates",
-    "replaced",
-    "dead-lettered",
-    "dropped",
-    "circles",
-)
-
 
 class Queues(DeclaredNodes):
     """Queues, by address."""
 
     short = "queue"
     settings = tuple(field.alias or name for name, field in QueueSettings.model_fields.items())
-    attributes = (
-        "name",
-        *settings,
-        *FIGURES,
-    )
 
     def __init__(self, space: AddressSpace) -> None:
         super().__init__(space)
@@ -60,14 +30,10 @@ class Queues(DeclaredNodes):
         """Those of all nodes, and what can be done with messages."""
         return {**super().operations(), **self._messages.operations()}
 
-    def show(self, identity: str) -> dict[str, object] | None:
+    def describe(self, node: Node) -> dict[str, object]:
         """Figures and settings. What has expired is counted by another name than in metrics, for
         ``expired`` is the setting that says where it goes."""
-        attributes = super().show(identity)
-        if attributes is not None:
-            node = self.find(identity)
-            attributes["expirations"] = node.describe().get("expired", 0)
-        return attributes
+        return {**super().describe(node), "expirations": node.describe().get("expired", 0)}
 
     def change(self, node: Node, policy: NodePolicy) -> None:
         """Bounds and limits hold at once, lifetimes for the messages to come."""

@@ -17,17 +17,6 @@ class Streams(DeclaredNodes):
 
     short = "stream"
     settings = tuple(field.alias or name for name, field in StreamSettings.model_fields.items())
-    attributes = (
-        "name",
-        *settings,
-        "incarnation",
-        "records",
-        "bytes",
-        "published",
-        "consumers",
-        "producers",
-        "ranges",
-    )
 
     def operations(self) -> dict[str, Operation]:
         """Those of all nodes, PEEK and PURGE."""

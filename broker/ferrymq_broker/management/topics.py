@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from ferrymq_broker.addresses.space import PART
+from ferrymq_broker.addresses.space import PART, AddressSpace
 from ferrymq_broker.config.nodes import QueueSettings, TopicSettings, node_policy, policy_attributes
 from ferrymq_broker.filters.selector import selector
 from ferrymq_broker.management.entity import EntityType, deleted
@@ -13,14 +13,11 @@ from ferrymq_broker.management.errors import BAD_REQUEST, CONFLICT, CREATED, Man
 from ferrymq_broker.management.messages import QueueMessages
 from ferrymq_broker.management.nodes import DeclaredNodes
 from ferrymq_broker.management.operation import Call, Operation, Result
-from ferrymq_broker.management.queues import FIGURES
-from ferrymq_broker.nodes.node import Node
+from ferrymq_broker.nodes.node import Agenda, Node
 from ferrymq_broker.nodes.policy import NodePolicy, QueuePolicy, TopicPolicy
 from ferrymq_broker.nodes.topics.subscription import Subscription
 from ferrymq_broker.nodes.topics.topic import Topic
-
-if TYPE_CHECKING:
-    from ferrymq_broker.addresses.space import AddressSpace
+from ferrymq_broker.timers import Timers
 
 _QUEUE: Final = tuple(field.alias or name for name, field in QueueSettings.model_fields.items())
 
@@ -30,16 +27,6 @@ class Topics(DeclaredNodes):
 
     short = "topic"
     settings = tuple(field.alias or name for name, field in TopicSettings.model_fields.items())
-    attributes = (
-        "name",
-        *settings,
-        "subscriptions",
-        "links",
-        "producers",
-        "messages",
-        "published",
-        "refused",
-    )
 
     def change(self, node: Node, policy: NodePolicy) -> None:
         """Subscriptions that are there keep their settings; those to come have the new ones."""
@@ -51,28 +38,13 @@ class Subscriptions(EntityType):
     """Subscriptions, as TOPIC::NAME: those somebody made here, and those that links made."""
 
     short = "subscription"
-    attributes = (
-        "name",
-        "address",
-        "topic",
-        "durable",
-        "declared",
-        "shared",
-        "global",
-        "filter",
-        "container",
-        "user",
-        "link-name",
-        "links",
-        "expiry-policy",
-        "timeout",
-        "settings",
-        *FIGURES,
-    )
 
     def __init__(self, space: AddressSpace) -> None:
         self._space = space
         self._messages = QueueMessages(space, lambda call: self._found(call)[1].queue)
+        scratch = AddressSpace("", Agenda(), Timers(), 1)
+        topic = Topic("fresh", scratch, TopicPolicy())
+        self.attributes = tuple(_describe(topic, topic.declare_subscription("fresh")))
 
     def operations(self) -> dict[str, Operation]:
         """Everything that can be done with a queue, for it is one."""
@@ -120,19 +92,7 @@ class Subscriptions(EntityType):
         found = self._find(identity)
         if found is None:
             return None
-        topic, subscription = found
-        settings = policy_attributes(subscription.queue.policy)
-        described = subscription.describe()
-        # Among the names of settings these two are not what the settings of that name are.
-        facts = {key: value for key, value in described.items() if key not in settings}
-        return {
-            **facts,
-            "name": subscription.address,
-            "topic": topic.address,
-            "durable": described["durable"],
-            "expirations": described.get("expired", 0),
-            "settings": settings,
-        }
+        return _describe(*found)
 
     def create(self, call: Call) -> Result:
         """CREATE: a subscription that belongs to nobody and stays until it is deleted."""
@@ -194,3 +154,19 @@ class Subscriptions(EntityType):
             )
         topic.delete_subscription(subscription.name)
         return deleted()
+
+
+def _describe(topic: Topic, subscription: Subscription) -> dict[str, object]:
+    settings = policy_attributes(subscription.queue.policy)
+    described = subscription.describe()
+    described.pop("type", None)
+    # Among the names of settings two are those of facts as well, which are others.
+    facts = {key: value for key, value in described.items() if key not in settings}
+    return {
+        **facts,
+        "name": subscription.address,
+        "topic": topic.address,
+        "durable": described["durable"],
+        "expirations": described.get("expired", 0),
+        "settings": settings,
+    }

@@ -16,12 +16,13 @@ from mypy_extensions import i64
 
 from ferrymq.engine.pairing import ME, PAIRED
 from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.journal import log
 from ferrymq_broker.nodes.message import Message
 from ferrymq_broker.nodes.node import Node, Refusal, Space
 from ferrymq_broker.nodes.policy import QueuePolicy
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.nodes.request import Request, Response, encode_response, read_request
-from ferrymq_codec.errors import DecodeError
+from ferrymq_codec.errors import DecodeError, EncodeError
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.terms import SourceTerms, TargetTerms
@@ -175,11 +176,17 @@ class Service(Node):
             return Refusal(error.condition, error.description)
         self.served += 1
         response = self.answer(request)
-        if way is not None:
-            reply_to = request.properties.reply_to
-            if reply_to is None and entrance.paired:
-                reply_to = ME
-            way.publish(encode_response(response, reply_to, request.properties))
+        if way is None:
+            return None
+        reply_to = request.properties.reply_to
+        if reply_to is None and entrance.paired:
+            reply_to = ME
+        try:
+            answer = encode_response(response, reply_to, request.properties)
+        except EncodeError as error:
+            log.error("response not encoded", service=self.address, reason=str(error))
+            return Refusal("amqp:internal-error", f"the response cannot be encoded: {error}")
+        way.publish(answer)
         return None
 
     def _way_back(self, entrance: Entrance, reply_to: str | None) -> Node | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.broker.harness import Network
+from ferrymq_types.messaging import Target
+from tests.broker.harness import Network, Sender
 from tests.broker.management.asker import Asker
 
 
@@ -92,3 +93,20 @@ def test_the_broker_and_the_virtual_host(net: Network, asker: Asker) -> None:
     assert host["nodes"] == {"queue": 2, "service": 1}
     assert asker.ask("READ", "virtual-host", "other").status == 404
     assert len(asker.query("broker")) == len(asker.query("virtual-host")) == 1
+
+
+def test_what_a_client_says_of_itself_is_shown_however_strange(net: Network, asker: Asker) -> None:
+    client = net.connect()
+    deep: object = "core"
+    for _ in range(29):
+        deep = [deep]
+    link = client.session.attach_sender(
+        "strange", target=Target(address="q"), properties={"plain": 5, "deep": deep, "none": None}
+    )
+    client.links[link] = Sender(client, link)
+    net.run()
+    row = next(row for row in asker.query("link") if row["name"] == "strange")
+    properties = row["properties"]
+    assert isinstance(properties, dict)
+    assert (properties["plain"], properties["none"]) == (5, None)
+    assert str(properties["deep"]).startswith("[[[[")
