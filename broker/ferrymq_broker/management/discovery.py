@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from ferrymq_broker.management import authorisation
 from ferrymq_broker.management.entity import EntityType
 from ferrymq_broker.management.errors import BAD_REQUEST, ManagementError
 from ferrymq_broker.management.operation import Call, Operation, Result
@@ -28,6 +29,7 @@ class Discovery:
             "GET-TYPES": Operation(self.get_types, ("entityType",)),
             "GET-ATTRIBUTES": Operation(self.get_attributes, ("entityType",)),
             "GET-OPERATIONS": Operation(self.get_operations, ("entityType",)),
+            "GET-ANNOTATIONS": Operation(self.get_annotations, ("entityType",)),
             "GET-MGMT-NODES": Operation(self.get_nodes),
         }
 
@@ -35,11 +37,16 @@ class Discovery:
         """QUERY: attributes of many entities, as a table.
 
         Results are sorted by type and identity, so that pages fit together. The property `count`
-        says how many there are in this answer, `total` how many in all.
+        says how many there are in this answer, `total` how many in all. What the party may not READ
+        is left out.
         """
         offset = call.number("offset", 0)
         count = min(call.number("count", PAGE), PAGE)
-        types = self._selected(call)
+        types = [
+            type
+            for type in self._selected(call)
+            if authorisation.authorise(call.party, "READ", type.name)
+        ]
         names = _attribute_names(call)
         total = 0
         found: list[dict[str, object]] = []
@@ -79,6 +86,10 @@ class Discovery:
                 for type in self._selected(call)
             }
         )
+
+    def get_annotations(self, call: Call) -> Result:
+        """GET-ANNOTATIONS: no type has any."""
+        return Result({type.name: [] for type in self._selected(call)})
 
     def get_nodes(self, call: Call) -> Result:
         """GET-MGMT-NODES: no other management node can be reached from here."""

@@ -11,7 +11,7 @@ from typing import Final
 
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.journal import log
-from ferrymq_broker.management.authorisation import authorise
+from ferrymq_broker.management import authorisation
 from ferrymq_broker.management.discovery import Discovery
 from ferrymq_broker.management.entity import EntityType
 from ferrymq_broker.management.errors import (
@@ -71,7 +71,7 @@ class Manager:
             raise ManagementError(BAD_REQUEST, "the request has no operation")
         type_name = _string(properties, "type")
         operation, type_name = self._operation(name, type_name)
-        if not authorise(request.party, name, type_name):
+        if not authorisation.authorise(request.party, name, type_name):
             raise ManagementError(FORBIDDEN, f"{name} of {type_name} is not allowed to you")
         entity = _string(properties, "name") or _string(properties, "identity")
         return operation.handler(Call(request.party, entity, _arguments(request)))

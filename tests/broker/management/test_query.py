@@ -119,6 +119,8 @@ def test_the_node_tells_what_it_manages(asker: Asker) -> None:
     assert {"CREATE", "READ", "UPDATE", "DELETE", "PURGE"} <= queue.keys()
     assert "max-length" in queue["CREATE"]
     assert asker.ask("GET-MGMT-NODES").body == []
+    annotations = asker.ask("GET-ANNOTATIONS", properties={"entityType": "link"})
+    assert annotations.body == {"org.ferrymq.link": []}
     assert asker.ask("GET-TYPES", properties={"entityType": "nothing"}).status == 400
 
 
