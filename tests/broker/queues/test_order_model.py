@@ -16,7 +16,6 @@ from hypothesis.stateful import (
     consumes,
     initialize,
     invariant,
-    multiple,
     precondition,
     rule,
 )
@@ -370,10 +369,11 @@ class GroupMachine(QueueMachine):
         if sent is not waiting[0]:
             return False
         holders = {other.holder for other in self.members(group)} - {None}
-        # The group may be another's: only of one who certainly has it is it certain that he may.
-        if holders:
-            return holders == {worker} and self.owners.get(group) is worker
-        return len(self.staff) == 1 or self.owners.get(group) is worker
+        owner = self.owners.get(group)
+        if owner not in self.staff:
+            # It is anybody's.
+            return not holders
+        return owner is worker and holders <= {worker}
 
 
 TestQueueMachine = QueueMachine.TestCase

@@ -1,0 +1,278 @@
+"""Messages out of a queue, where there is a choice: several crews, filters, exclusions, groups.
+
+What has one crew, one cursor and nothing special the queue does by itself (`Queue.dispatch`).
+"""
+
+from __future__ import annotations
+
+from heapq import heappop
+from typing import TYPE_CHECKING, Final
+
+from mypy_extensions import i64
+
+from ferrymq_broker.nodes.consumer import IDLE, SETTLED, TAKEN, Consumer
+from ferrymq_broker.nodes.entry import AVAILABLE, Entry
+from ferrymq_broker.nodes.queues.groups import Group
+from ferrymq_broker.nodes.queues.views import Crew, View, push
+
+if TYPE_CHECKING:
+    from ferrymq_broker.nodes.queues.queue import Queue
+
+# More turns than there will ever be.
+ENDLESS: Final = 0x7FFF_FFFF_FFFF_FFFF
+# What a crew of one counts for a message it takes.
+_SHARE: Final = 1 << 20
+
+
+def serve_all(queue: Queue) -> None:
+    """Serve the crews by priority, those of the same one in turns."""
+    crews = queue.crews
+    start: i64 = 0
+    while start < len(crews):
+        priority = crews[start].priority
+        end = start + 1
+        while end < len(crews) and crews[end].priority == priority:
+            end += 1
+        if end - start == 1:
+            serve(queue, crews[start], ENDLESS)
+        else:
+            _serve_in_turns(queue, crews[start:end])
+        start = end
+
+
+def _serve_in_turns(queue: Queue, crews: list[Crew]) -> None:
+    """Give every message to the crew that has had the least for its size."""
+    least: i64 = -1
+    for crew in crews:
+        if crew.ready and (least < 0 or crew.taken < least):
+            least = crew.taken
+    for crew in crews:
+        # Nobody is owed more than one message for the time when he took none.
+        ahead = crew.taken - least
+        crew.taken = 0 if ahead < 0 else _SHARE if ahead > _SHARE else ahead
+    while True:
+        best: Crew | None = None
+        for crew in crews:
+            if crew.ready and (best is None or crew.taken < best.taken):
+                best = crew
+        if best is None:
+            return
+        share: i64 = _SHARE // len(best.ready)
+        if serve(queue, best, 1):
+            best.taken += share
+        else:
+            crews = [crew for crew in crews if crew is not best]
+
+
+def serve(queue: Queue, crew: Crew, turns: i64) -> bool:
+    """Let the crew have up to so many messages; whether it took any."""
+    view = crew.view
+    ready = crew.ready
+    served = False
+    while turns > 0 and ready:
+        entry = view.front()
+        if entry is None:
+            if not crew.eager:
+                break
+            if _serve_eager(queue, crew):
+                served = True
+                turns -= 1
+            continue
+        if entry.expires != 0 and entry.expires <= queue.agenda.now:
+            queue.expire(entry)
+            continue
+        turn = crew.turn
+        if turn >= len(ready):
+            turn = 0
+        consumer = ready[turn]
+        if entry.excluded is not None or entry.group is not None or consumer.own is not None:
+            crew.turn = turn
+            if _serve_carefully(queue, crew, consumer, entry):
+                served = True
+                turns -= 1
+            continue
+        verdict = consumer.deliver(entry)
+        if verdict == TAKEN:
+            view.step(entry)
+            queue.acquire(consumer, entry)
+            crew.turn = turn + 1
+            served = True
+            turns -= 1
+        elif verdict == SETTLED:
+            view.step(entry)
+            queue.consume(entry)
+            crew.turn = turn + 1
+            served = True
+            turns -= 1
+        elif verdict == IDLE:
+            queue.declined += 1
+            consumer.ready = False
+            del ready[turn]
+            crew.turn = turn
+        else:
+            queue.declined += 1
+            entry.exclude(consumer.id)
+    return served
+
+
+def _serve_eager(queue: Queue, crew: Crew) -> bool:
+    """Nothing is left for everybody; there may be something for one of those with their own."""
+    consumer = crew.eager.pop(0)
+    crew.eager.append(consumer)
+    entry = _own_front(queue, consumer)
+    return entry is not None and _hand(queue, consumer, entry, None)
+
+
+def _serve_carefully(queue: Queue, crew: Crew, consumer: Consumer, entry: Entry) -> bool:
+    """Offer an entry that not everybody may get, or to one that has entries of his own."""
+    if consumer.own is not None:
+        own = _own_front(queue, consumer)
+        if own is not None and own.rank < entry.rank:
+            if _hand(queue, consumer, own, None):
+                crew.turn += 1
+                return True
+            return False
+    view = crew.view
+    if entry.group is not None and not _is_free(queue, view, entry, entry.group, consumer):
+        return False
+    excluded = entry.excluded
+    if excluded is not None and consumer.id in excluded:
+        other = view.find(excluded)
+        if other is None:
+            view.step(entry)
+            _set_aside(queue, view, entry, excluded)
+            return False
+        return _hand(queue, other, entry, view)
+    if _hand(queue, consumer, entry, view):
+        crew.turn += 1
+        return True
+    return False
+
+
+def _hand(queue: Queue, consumer: Consumer, entry: Entry, view: View | None) -> bool:
+    """Deliver the entry at the front of the view, or of the consumer's own."""
+    if entry.expires != 0 and entry.expires <= queue.agenda.now:
+        queue.expire(entry)
+        return False
+    verdict = consumer.deliver(entry)
+    if verdict != TAKEN and verdict != SETTLED:
+        queue.declined += 1
+        if verdict == IDLE:
+            _idle(queue, consumer)
+        else:
+            entry.exclude(consumer.id)
+        return False
+    if view is not None:
+        view.step(entry)
+    group = entry.group
+    if group is not None and queue.groups is not None and group.consumer is None:
+        queue.groups.give(group, consumer)
+    if verdict == TAKEN:
+        queue.acquire(consumer, entry)
+    else:
+        queue.consume(entry)
+    if group is not None and group.blockers:
+        offer_waiting(queue, group)
+    return True
+
+
+def _idle(queue: Queue, consumer: Consumer) -> None:
+    crew = consumer.crew
+    if crew is not None and consumer.ready:
+        crew.dismiss(consumer)
+    consumer.ready = False
+
+
+def _own_front(queue: Queue, consumer: Consumer) -> Entry | None:
+    """The first of the entries that wait for this consumer."""
+    own = consumer.own
+    if own is None:
+        return None
+    while own:
+        entry = own[0][1]
+        if entry.state == AVAILABLE:
+            group = entry.group
+            excluded = entry.excluded
+            if excluded is None or consumer.id not in excluded:
+                if group is None or _is_free(queue, None, entry, group, consumer):
+                    return entry
+                if group.consumer is None and not group.blocks(entry):
+                    # It has just been taken from another consumer.
+                    continue
+            elif group is not None and group.consumer is consumer:
+                _disown(queue, group)
+        heappop(own)
+    consumer.own = None
+    crew = consumer.crew
+    if crew is not None and consumer in crew.eager:
+        crew.eager.remove(consumer)
+    return None
+
+
+def _give_own(queue: Queue, consumer: Consumer, entry: Entry) -> None:
+    """Let the entry wait for this consumer."""
+    own = consumer.own
+    if own is None:
+        own = []
+        consumer.own = own
+        crew = consumer.crew
+        if crew is not None and consumer.ready:
+            crew.eager.append(consumer)
+    push(own, entry, queue.available)
+
+
+def _set_aside(queue: Queue, view: View, entry: Entry, excluded: set[int]) -> None:
+    """No consumer that is ready may get the entry: it waits for the others, and new ones."""
+    for crew in view.crews:
+        for consumer in crew.members:
+            if consumer.id not in excluded:
+                _give_own(queue, consumer, entry)
+    push(view.aside, entry, queue.available)
+    group = entry.group
+    if group is not None and group.consumer is None:
+        group.block(entry)
+
+
+def _is_free(
+    queue: Queue, view: View | None, entry: Entry, group: Group, consumer: Consumer
+) -> bool:
+    """Whether this consumer may have a message of the group.
+
+    If not, the message is passed over, in `view` too, and waits for the one that may.
+    """
+    owner = group.consumer
+    excluded = entry.excluded
+    if owner is not None and excluded is not None and owner.id in excluded:
+        _disown(queue, group)
+        return False
+    if owner is consumer:
+        return True
+    if owner is not None:
+        filter = owner.filter
+        if filter is not None and not filter.matches(entry.message):
+            return True
+        if view is not None:
+            view.step(entry)
+        group.wait(entry)
+        _give_own(queue, owner, entry)
+        return False
+    if group.blocks(entry):
+        if view is not None:
+            view.step(entry)
+        group.wait(entry)
+        return False
+    return True
+
+
+def _disown(queue: Queue, group: Group) -> None:
+    """The group's consumer cannot take its next message: another one may."""
+    if queue.groups is not None:
+        queue.groups.release(group)
+    offer_waiting(queue, group)
+
+
+def offer_waiting(queue: Queue, group: Group) -> None:
+    """Offer what has been passed over again: the group has another consumer, or none."""
+    for entry in group.take_waiting():
+        queue.offer_again(entry)
+    queue.touch()

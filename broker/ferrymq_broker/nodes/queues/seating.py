@@ -1,0 +1,148 @@
+"""Which consumers of a queue are served: their places in views and crews."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mypy_extensions import i64
+
+from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.nodes.consumer import Consumer
+from ferrymq_broker.nodes.entry import AVAILABLE, Entry
+from ferrymq_broker.nodes.queues.dispatching import offer_waiting
+from ferrymq_broker.nodes.queues.lanes import Cursor, Lane
+from ferrymq_broker.nodes.queues.views import Crew, View, push
+
+if TYPE_CHECKING:
+    from ferrymq_broker.nodes.queues.queue import Queue
+
+
+def expect_vacancy(queue: Queue, exclusive: bool) -> None:
+    """Raise `BrokerError` if there may be no further consumer, or none that is to be alone."""
+    others = 0
+    for consumer in queue.consumers:
+        if not consumer.copies:
+            others += 1
+            exclusive = exclusive or consumer.exclusive
+    if others > 0 and exclusive:
+        raise BrokerError(
+            "amqp:resource-locked", f"{queue.address!r} has a consumer, and one is to be alone"
+        )
+    most = queue.policy.max_consumers
+    if most and others >= most:
+        raise BrokerError(
+            "amqp:resource-limit-exceeded", f"{queue.address!r} has {most} consumers already"
+        )
+
+
+def activate_next(queue: Queue) -> None:
+    """Serve the one of highest priority, of these the one that came first."""
+    best: Consumer | None = None
+    if queue.deleted:
+        return
+    for consumer in queue.consumers:
+        if not consumer.copies and (best is None or consumer.priority > best.priority):
+            best = consumer
+    queue.active = best
+    if best is not None:
+        seat(queue, best)
+        best.activated(True)
+        queue.touch()
+
+
+def seat(queue: Queue, consumer: Consumer) -> None:
+    """Give the consumer a place in a view and a crew."""
+    view = _view_of(queue, consumer)
+    crew: Crew | None = None
+    for other in view.crews:
+        if other.priority == consumer.priority:
+            crew = other
+    if crew is None:
+        crew = Crew(view, consumer.priority)
+        at: i64 = 0
+        while at < len(queue.crews) and queue.crews[at].priority >= crew.priority:
+            at += 1
+        queue.crews.insert(at, crew)
+        at = 0
+        while at < len(view.crews) and view.crews[at].priority > crew.priority:
+            at += 1
+        view.crews.insert(at, crew)
+    crew.members.append(consumer)
+    consumer.crew = crew
+    own = [record for record in view.aside if record[1].state == AVAILABLE]
+    # A heap: in order.
+    own.sort(key=_rank_of)
+    consumer.own = own or None
+    if consumer.ready:
+        crew.admit(consumer)
+
+
+def _view_of(queue: Queue, consumer: Consumer) -> View:
+    filter = consumer.filter
+    if filter is None:
+        return queue.plain
+    for view in queue.views:
+        if view.filter is not None and view.filter.key == filter.key:
+            return view
+    view = View(filter)
+    queue.views.append(view)
+    for lane in queue.lanes:
+        view.cursors.append(new_cursor(queue, lane, view))
+    return view
+
+
+def unseat(queue: Queue, consumer: Consumer) -> None:
+    """Take the consumer's place away; what waited for it alone is for others."""
+    crew = consumer.crew
+    if crew is None:
+        return
+    if consumer.ready:
+        crew.dismiss(consumer)
+    consumer.crew = None
+    consumer.own = None
+    crew.members.remove(consumer)
+    view = crew.view
+    if not crew.members:
+        queue.crews.remove(crew)
+        view.crews.remove(crew)
+    if not view.crews:
+        _abandon(queue, view)
+    groups = queue.groups
+    if groups is not None:
+        for group in groups.owned_by(consumer):
+            groups.release(group)
+            offer_waiting(queue, group)
+
+
+def _abandon(queue: Queue, view: View) -> None:
+    """Nobody has this view any more."""
+    if view.filter is not None:
+        queue.views.remove(view)
+        queue.plain.evaluations += view.evaluations
+        for cursor in view.cursors:
+            others = cursor.lane.others
+            if others is not None:
+                others.remove(cursor)
+                if not others:
+                    cursor.lane.others = None
+        return
+    for _, entry in view.aside:
+        if entry.state == AVAILABLE:
+            push(view.returned, entry, queue.available)
+    view.aside = []
+
+
+def new_cursor(queue: Queue, lane: Lane, view: View) -> Cursor:
+    """Where a view begins in a lane; made known to the lane."""
+    if view.filter is None:
+        return lane.plain
+    cursor = Cursor(lane)
+    if lane.others is None:
+        lane.others = [cursor]
+    else:
+        lane.others.append(cursor)
+    return cursor
+
+
+def _rank_of(record: tuple[int, Entry]) -> int:
+    return record[0]
