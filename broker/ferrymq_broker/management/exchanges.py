@@ -49,7 +49,7 @@ class Exchanges(DeclaredNodes):
             raise ManagementError(
                 CONFLICT, f"routing: {node.address[:200]!r} is {node.policy.type} and stays so"
             )
-        node.policy = policy
+        node.change_policy(policy)
 
 
 class Bindings(EntityType):

@@ -31,7 +31,7 @@ class Topics(DeclaredNodes):
     def change(self, node: Node, policy: NodePolicy) -> None:
         """Subscriptions that are there keep their settings; those to come have the new ones."""
         assert isinstance(node, Topic) and isinstance(policy, TopicPolicy)
-        node.policy = policy
+        node.change_policy(policy)
 
 
 class Subscriptions(EntityType):

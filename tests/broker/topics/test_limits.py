@@ -181,3 +181,24 @@ def test_what_management_sees(net: Network) -> None:
     assert reader.error is not None and reader.error.condition == "amqp:resource-deleted"
     with pytest.raises(BrokerError):
         topic.delete_subscription("audit")
+
+
+def test_another_policy_counts_at_once(net: Network) -> None:
+    topic = declare(net, TopicPolicy())
+    net.broker.begin_pass(net.now)
+    topic.change_policy(TopicPolicy(auto_delete=5000, max_subscriptions=1))
+    net.broker.finish_pass()
+    client = net.connect()
+    reader = client.receiver("news")
+    assert client.receiver("news").error is not None
+    net.advance(10)
+    assert not topic.deleted
+    reader.close()
+    net.advance(4)
+    topic.change_policy(TopicPolicy())
+    net.advance(100)
+    assert net.space.find("news") is topic
+    topic.change_policy(TopicPolicy(auto_delete=1000))
+    net.broker.finish_pass()
+    net.advance(2)
+    assert net.space.find("news") is None

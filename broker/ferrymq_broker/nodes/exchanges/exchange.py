@@ -346,6 +346,12 @@ class Exchange(Node):
 
     # -- the exchange's own life -------------------------------------------------------------
 
+    def change_policy(self, policy: ExchangePolicy) -> None:
+        """It behaves like this from now on. The type stays: bindings are arranged by it."""
+        self.policy = policy
+        self.space.timers.cancel(self._idle)
+        self._consider_idle()
+
     def link_opened(self) -> None:
         """It is in use."""
         super().link_opened()

@@ -28,7 +28,7 @@ MAX_NAME: Final = 1024
 class Registry:
     """The subscriptions of `topic` by name; `fanout` fills them, `expiry` ends those left alone."""
 
-    __slots__ = ("topic", "fanout", "expiry", "_by_name", "_by_key", "_blocking", "_gates")
+    __slots__ = ("topic", "fanout", "expiry", "_by_name", "_by_key", "_gates")
 
     def __init__(self, topic: Topic) -> None:
         self.topic = topic
@@ -37,8 +37,6 @@ class Registry:
         self._by_name: dict[str, Subscription] = {}
         # Those that others than their one link can find: kept ones, and shared ones.
         self._by_key: dict[tuple[bool, str], Subscription] = {}
-        # Queues with a bound that senders have to respect.
-        self._blocking: list[Node] = []
         self._gates = Gates(topic)
 
     def __len__(self) -> int:
@@ -58,7 +56,10 @@ class Registry:
 
     def room(self) -> i64:
         """What the fullest of those has left that make senders wait."""
-        blocking = self._blocking
+        blocking: list[Node] = []
+        for subscription in self._by_name.values():
+            if subscription.queue.policy.overflow == "block":
+                blocking.append(subscription.queue)
         return self._gates.room(blocking) if blocking else BOUNDLESS
 
     def add(
@@ -87,8 +88,6 @@ class Registry:
             self._by_key[kept, key] = subscription
             if kept:
                 topic.space.durables[key] = topic
-        if policy.overflow == "block":
-            self._blocking.append(queue)
         self.fanout.add(subscription)
         topic.subscription_added()
         return subscription
@@ -116,9 +115,6 @@ class Registry:
             if subscription.kept:
                 topic.space.durables.pop(key, None)
         queue = subscription.queue
-        blocks = queue in self._blocking
-        if blocks:
-            self._blocking.remove(queue)
         if not queue.deleted:
             queue.delete(
                 Error(
@@ -126,6 +122,6 @@ class Registry:
                     description=f"the subscription {queue.address!r} has gone: {why}",
                 )
             )
-        if blocks:
+        if queue.policy.overflow == "block":
             topic.relieve()
         topic.subscription_dropped()

@@ -361,6 +361,12 @@ class Topic(Node):
         """A session or connection has ended that subscriptions waited for."""
         self._expiry.party_gone(number)
 
+    def change_policy(self, policy: TopicPolicy) -> None:
+        """It behaves like this from now on; subscriptions that are there stay as they are."""
+        self.policy = policy
+        self.space.timers.cancel(self._idle)
+        self._consider_idle()
+
     def link_opened(self) -> None:
         """It is in use."""
         super().link_opened()
