@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from ferrymq_broker.config import Config, Http, Listener, load_config
+from ferrymq_broker.config import Config, Http, Listener, Queue, load_config
 from ferrymq_broker.config.url import parse_listen_url
 from ferrymq_broker.errors import ConfigError
 from tests.broker.config.files import complaint, load
@@ -182,3 +182,10 @@ def test_listener_urls_that_are_none(url: str) -> None:
 
 def test_a_container_id_that_no_open_has_room_for(tmp_path: Path) -> None:
     assert "300 bytes" in complaint(tmp_path, f'container-id = "{"é" * 151}"\n')
+
+
+def test_a_configuration_made_in_a_program_is_checked_like_a_file() -> None:
+    config = Config(queue=[Queue(name="a", message_ttl="1h"), Queue(name="b", message_ttl=2)])
+    assert [queue.message_ttl for queue in config.queue] == [3_600_000, 2000]
+    with pytest.raises(ValidationError, match="'a' is declared twice"):
+        Config(queue=[Queue(name="a"), Queue(name="a")])

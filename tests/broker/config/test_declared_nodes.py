@@ -184,6 +184,26 @@ def test_an_alias_leads_everybody_to_the_same_node() -> None:
     assert source == "orders"
 
 
+def test_a_dead_letter_makes_the_queue_that_a_pattern_has_for_it() -> None:
+    net = network("""
+        [nodes]
+        auto-create = false
+        [[queue]]
+        name = "orders"
+        dead-letter = "dead.orders"
+        [[queue]]
+        pattern = "dead.*"
+        max-length = 5
+        """)
+    alice = net.connect()
+    receiver = alice.receiver("orders", credit=1)
+    assert "dead.orders" not in net.space.nodes
+    alice.sender("orders").send(b"bad")
+    receiver.settle(Rejected())
+    assert net.queue("dead.orders").policy == QueuePolicy(max_length=5)
+    assert alice.receiver("dead.orders", credit=1).bodies() == [b"bad"]
+
+
 def test_an_alias_of_a_part() -> None:
     net = network("""
         [[exchange]]
