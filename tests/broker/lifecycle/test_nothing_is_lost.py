@@ -12,7 +12,21 @@ from tests.broker.lifecycle.letters import bodies, browse, death, drain, figure,
 
 ACTIONS = st.lists(
     st.tuples(
-        st.sampled_from("send send mortal later take accept reject fail release wait lose".split()),
+        st.sampled_from(
+            [
+                "send",
+                "send",
+                "mortal",
+                "later",
+                "take",
+                "accept",
+                "reject",
+                "fail",
+                "release",
+                "wait",
+                "lose",
+            ]
+        ),
         st.integers(1, 3),
     ),
     max_size=50,
