@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ferrymq_broker.connections.wishes import REQUIRE_FILTERS
 from ferrymq_broker.nodes.policy import TopicPolicy
 from ferrymq_broker.nodes.topics.topic import Topic
 from ferrymq_codec.scalars import Described
@@ -144,4 +145,27 @@ def test_no_local_of_a_durable_one_is_about_its_connection_now(net: Network, top
     second.sender("news").send(b"mine")
     other.sender("news").send(b"another's")
     assert reader.bodies() == [b"kept", b"another's"]
+    assert len(topic.subscriptions()) == 1
+
+
+def test_a_filter_that_is_demanded_and_unknown_leaves_no_subscription(
+    net: Network, topic: Topic
+) -> None:
+    client = net.connect()
+    link = client.session.attach_receiver(
+        "mine",
+        source=Source(
+            address="news",
+            filter={"unheard-of": Described("example:unheard-of", 1)},
+            expiry_policy=TerminusExpiryPolicy.NEVER,
+        ),
+        properties={REQUIRE_FILTERS: True},
+    )
+    client.links[link] = receiver = Receiver(client, link)
+    net.run()
+    assert receiver.error is not None and receiver.error.condition == "amqp:not-implemented"
+    assert topic.subscriptions() == []
+    # Without the demand it is the answer that tells.
+    told = subscribe(client, Described("example:unheard-of", 1), durable=True)
+    assert told.remote_source.filter is None
     assert len(topic.subscriptions()) == 1
