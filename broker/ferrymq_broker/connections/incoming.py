@@ -123,7 +123,10 @@ class IncomingEndpoint(Producer):
                 self._reject(delivery, error.condition, error.description, error.info)
             else:
                 message.origin = self.handler.id
-                self._publish(target, message, delivery)
+                if node is None and not _has_room(target):
+                    self._refuse(delivery, _full(target))
+                else:
+                    self._publish(target, message, delivery)
         if self._metered and node is not None:
             self._promised -= 1
             node.promised -= 1
@@ -249,7 +252,7 @@ class IncomingEndpoint(Producer):
         if share > self.window:
             share = self.window
         more = share - credit
-        free = room - node.promised
+        free = room - node.pledged()
         if more > free:
             more = free
         if more > 0 and more >= credit:
@@ -288,3 +291,17 @@ class IncomingEndpoint(Producer):
                     node.relieve()
                 node.link_closed()
         handler.broker.credit.leave(self, self.window)
+
+
+def _has_room(node: Node) -> bool:
+    """Whether a node takes a message for which it has promised no credit."""
+    room = node.room()
+    return room == BOUNDLESS or room > node.pledged()
+
+
+def _full(node: Node) -> Refusal:
+    """What a sender without credit of the node's is told."""
+    return Refusal(
+        "amqp:resource-limit-exceeded",
+        f"{node.address[:200]!r} has no room but for those it has promised it to",
+    )

@@ -26,6 +26,10 @@ class Gate(Producer):
         self.behind = behind
         # Whether it is among the starved of the node behind.
         self._waits = False
+        if behind.fronts is None:
+            behind.fronts = [front]
+        else:
+            behind.fronts.append(front)
 
     def wait(self) -> None:
         """Be told when the node behind has more room."""
@@ -43,9 +47,12 @@ class Gate(Producer):
 
     def withdraw(self) -> None:
         """Nothing is published through it any more."""
-        if self._waits and self in self.behind.starved:
-            self.behind.starved.remove(self)
+        behind = self.behind
+        if self._waits and self in behind.starved:
+            behind.starved.remove(self)
         self._waits = False
+        if behind.fronts is not None and self.front in behind.fronts:
+            behind.fronts.remove(self.front)
 
 
 @final
@@ -72,7 +79,8 @@ class Gates:
                 gate = Gate(self.front, node)
             gates[node] = gate
             gate.wait()
-            room -= node.promised
+            # What its own producers have been promised, the node in front knows itself.
+            room -= node.pledged() - self.front.pledged()
             if room < least:
                 least = room
         for stale in before.values():

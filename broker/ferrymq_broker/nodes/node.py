@@ -119,6 +119,7 @@ class Node:
         "producers",
         "starved",
         "promised",
+        "fronts",
         "creator",
         "watchers",
     )
@@ -135,6 +136,8 @@ class Node:
         self.producers: list[Producer] = []
         self.starved: list[Producer] = []
         self.promised: i64 = 0
+        # Nodes whose producers have their room here; None without any.
+        self.fronts: list[Node] | None = None
         self.creator = False
         # Nodes that hand messages on to this one and must know when it goes; None without any.
         self.watchers: list[Node] | None = None
@@ -179,15 +182,24 @@ class Node:
         return Refusal("amqp:not-allowed", f"{self.address!r} takes no messages")
 
     def room(self) -> i64:
-        """How many more messages it could take in at this moment, whatever is `promised`."""
+        """How many more messages it could take in at this moment, whatever is `pledged`."""
         return BOUNDLESS
+
+    def pledged(self) -> i64:
+        """The credit that counts against its room: what it has promised, and its `fronts`."""
+        total = self.promised
+        fronts = self.fronts
+        if fronts is not None:
+            for front in fronts:
+                total += front.pledged()
+        return total
 
     def relieve(self) -> None:
         """There is room again: producers that starve share it, those that have waited longest
         first. A node with a bound calls it when messages have left."""
         starved = self.starved
         turns: i64 = len(starved)
-        while turns > 0 and starved and self.room() > self.promised:
+        while turns > 0 and starved and self.room() > self.pledged():
             turns -= 1
             starved.pop(0).supply()
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ferrymq_broker.nodes.policy import QueuePolicy
+from ferrymq_broker.nodes.exchanges.exchange import Exchange
+from ferrymq_broker.nodes.policy import ExchangePolicy, QueuePolicy
 from ferrymq_types.messaging import Accepted
 from tests.broker.harness import Network
 
@@ -169,3 +170,28 @@ def test_the_promise_always_holds(steps: list[str], bound: int) -> None:
             assert queue.message_count() + promised(senders) == bound or any(
                 sender.link.credit > 0 for sender in senders
             )
+
+
+def test_the_bound_holds_for_those_who_come_through_an_exchange(net: Network) -> None:
+    """Direct producers and those of two exchanges: one queue, one bound."""
+    queue = bounded(net, 12)
+    for name in ("x", "y"):
+        exchange = net.space.create(name, ExchangePolicy(type="fanout"))
+        assert isinstance(exchange, Exchange)
+        exchange.bind("q", "")
+    client = net.connect()
+    senders = [client.sender(address) for address in ("x", "q", "y", "x", "y", "x::key", "q")]
+    assert promised(senders) <= 12
+    for _ in range(3):
+        for sender in senders:
+            while sender.link.credit > 0:
+                (delivery,) = sender.send(b"x")
+                assert isinstance(delivery.remote_state, Accepted)
+                assert queue.message_count() + promised(senders) <= 12
+        assert queue.message_count() == 12
+        receiver = client.receiver("q", credit=7)
+        receiver.settle(Accepted())
+        receiver.close()
+        assert 0 < promised(senders) <= 7
+    client.lose()
+    assert queue.pledged() == 0

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ferrymq_broker.nodes.policy import TopicPolicy
+from ferrymq_codec.scalars import Described, Symbol
 from ferrymq_types.messaging import (
     Accepted,
     Modified,
@@ -16,6 +17,7 @@ from ferrymq_types.messaging import (
     TerminusExpiryPolicy,
 )
 from tests.broker.harness import Client, Network, header, text
+from tests.broker.test_termini import refused
 
 if TYPE_CHECKING:
     from tests.broker.harness import Receiver
@@ -102,3 +104,33 @@ def test_modified_returns_a_message_whose_annotations_are_no_map(net: Network) -
     (again,) = receiver.take()
     assert again.payload.endswith(b"\x00\x53\x75\xa0\x01x")
     assert net.queue("q").message_count() == 1
+
+
+def test_a_refused_attach_leaves_no_subscription(net: Network) -> None:
+    client = net.connect(container_id="reader")
+    source = Source(
+        address="t",
+        durable=TerminusDurability.UNSETTLED_STATE,
+        expiry_policy=TerminusExpiryPolicy.NEVER,
+        filter={"colour": Described(Symbol("example:colour-filter:string"), "blue")},
+    )
+    demand: dict[str, object] = {"ferrymq:require-filters": True}
+    first = client.receiver(None, source=source, name="subscription", properties=demand)
+    assert refused(first, "amqp:not-implemented")
+    net.connect().sender("t").send(b"x")
+    assert subscribe(client).bodies() == []
+
+
+def test_a_refused_attach_leaves_the_subscription_there_was(net: Network) -> None:
+    client = net.connect(container_id="reader")
+    subscribe(client).close(closed=False)
+    net.connect().sender("t").send(b"x")
+    pair: dict[str, object] = {"paired": True}
+    source = Source(
+        address="t",
+        durable=TerminusDurability.UNSETTLED_STATE,
+        expiry_policy=TerminusExpiryPolicy.NEVER,
+    )
+    again = client.receiver(None, source=source, name="subscription", properties=pair)
+    assert refused(again, "amqp:not-implemented")
+    assert subscribe(client).bodies() == [b"x"]

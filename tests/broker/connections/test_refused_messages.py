@@ -159,3 +159,16 @@ def test_a_refusal_says_what_it_is_about(net: Network) -> None:
     error = error_of(second)
     assert error.condition == "amqp:resource-limit-exceeded"
     assert error.description and "full" in error.description
+
+
+def test_who_has_no_credit_of_a_node_takes_no_room_that_is_promised(net: Network) -> None:
+    net.declare("tight", QueuePolicy(max_length=3, overflow="block"))
+    client = net.connect()
+    direct, relay = client.sender("tight"), client.sender(None)
+    assert direct.link.credit == 1
+    assert isinstance(route(relay, "tight").remote_state, Accepted)
+    assert isinstance(route(relay, "tight").remote_state, Accepted)
+    assert error_of(route(relay, "tight")).condition == "amqp:resource-limit-exceeded"
+    (delivery,) = direct.send(b"x")
+    assert isinstance(delivery.remote_state, Accepted)
+    assert net.queue("tight").message_count() == 3
