@@ -10,23 +10,11 @@ from ferrymq_types.messaging import Accepted, Modified, Rejected, Released
 from tests.broker.harness import Network, text
 from tests.broker.lifecycle.letters import bodies, browse, death, drain, figure, send
 
+SENDS = ["send", "send", "mortal", "later"]
+KINDS = [*SENDS, "take", "accept", "reject", "fail", "release", "wait", "lose"]
 ACTIONS = st.lists(
     st.tuples(
-        st.sampled_from(
-            [
-                "send",
-                "send",
-                "mortal",
-                "later",
-                "take",
-                "accept",
-                "reject",
-                "fail",
-                "release",
-                "wait",
-                "lose",
-            ]
-        ),
+        st.sampled_from(KINDS),
         st.integers(1, 3),
     ),
     max_size=50,

@@ -27,12 +27,11 @@ from mypy_extensions import i64
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.facts import facts_of
 from ferrymq_broker.nodes.node import BOUNDLESS, Refusal
+from ferrymq_broker.nodes.queues.lifecycle.bounds import Bounds
 from ferrymq_broker.nodes.queues.lifecycle.dead_letters import (
     COUNT,
     DELIVERY_LIMIT,
     EXPIRED,
-    MAX_BYTES,
-    MAX_LENGTH,
     REJECTED,
     DeadLetters,
 )
@@ -55,20 +54,6 @@ APPEND: Final = 0  # let it in
 HANDLED: Final = 1  # it has been taken, and is not to be appended (now)
 REFUSED: Final = 2  # not taken: `refusal` says why
 
-# What is done about a message too many, as plain numbers.
-_REJECT: Final = 0
-_DROP_HEAD: Final = 1
-_DEAD_LETTER: Final = 2
-_BLOCK: Final = 3
-_OVERFLOWS: Final[dict[str, int]] = {
-    "reject": _REJECT,
-    "drop-head": _DROP_HEAD,
-    "dead-letter": _DEAD_LETTER,
-    "block": _BLOCK,
-}
-# The size of a message, for a queue that has none to judge by.
-_TYPICAL: Final = 1024
-
 
 @final
 class Lifecycle:
@@ -88,9 +73,7 @@ class Lifecycle:
         "overflowed",
         "duplicated",
         "replaced",
-        "_max_length",
-        "_max_bytes",
-        "_overflow",
+        "_bounds",
         "_expiry",
         "_schedule",
         "_duplicates",
@@ -108,9 +91,7 @@ class Lifecycle:
         self.overflowed = 0
         self.duplicated = 0
         self.replaced = 0
-        self._max_length: i64 = 0
-        self._max_bytes: i64 = 0
-        self._overflow: i64 = _REJECT
+        self._bounds: Bounds | None = None
         self._expiry: Expiry | None = None
         self._schedule: Schedule | None = None
         self._duplicates: Duplicates | None = None
@@ -131,13 +112,13 @@ class Lifecycle:
         self._follow(policy)
         if self._dead_letters is not None:
             self._dead_letters.forgive()
-        self._push_out()
+        if self._bounds is not None:
+            self._bounds.keep()
 
     def _follow(self, policy: QueuePolicy) -> None:
         queue = self.queue
-        self._max_length = policy.max_length
-        self._max_bytes = policy.max_bytes
-        self._overflow = _OVERFLOWS[policy.overflow]
+        bounded = policy.max_length > 0 or policy.max_bytes > 0
+        self._bounds = Bounds(self, policy) if bounded else None
         duplicates = self._duplicates
         if policy.duplicate_window <= 0:
             self._duplicates = None
@@ -157,8 +138,7 @@ class Lifecycle:
         if policy.auto_delete >= 0:
             self._idleness = Idleness(queue, policy.auto_delete)
         queue.guarded = (
-            policy.max_length > 0
-            or policy.max_bytes > 0
+            bounded
             or policy.message_ttl > 0
             or policy.duplicate_window > 0
             or policy.auto_delete >= 0
@@ -188,8 +168,12 @@ class Lifecycle:
                 due = delivery_time(message, now)
             except BrokerError as error:
                 return self._refuse(Refusal(error.condition, error.description))
-        if self._max_length > 0 or self._max_bytes > 0:
-            refusal = self._find_room(message, due != 0)
+        bounds = self._bounds
+        if bounds is not None:
+            replaced = None
+            if self._last_values is not None and due == 0:
+                replaced = self._last_values.waiting(message)
+            refusal = bounds.find_room(message, due != 0, replaced)
             if refusal is not None:
                 return self._refuse(refusal)
         if duplicates is not None and identity is not None:
@@ -234,97 +218,13 @@ class Lifecycle:
             if before is not None:
                 self.replaced += 1
                 queue.drop(before)
-        if self._max_length > 0 or self._max_bytes > 0:
-            self._push_out()
-
-    # -- bounds ----------------------------------------------------------------------------
+        if self._bounds is not None:
+            self._bounds.keep()
 
     def room(self) -> i64:
-        """How many more messages get in, for `Node.room`.
-
-        Only a queue that blocks runs out of room. How many messages `max_bytes` have room for is
-        estimated by those there are.
-        """
-        if self._overflow != _BLOCK:
-            return BOUNDLESS
-        count = self._count()
-        result: i64 = BOUNDLESS
-        if self._max_length > 0:
-            result = self._max_length - count
-        if self._max_bytes > 0:
-            size = self._size()
-            free = self._max_bytes - size
-            if free > 0:
-                typical = (size + count - 1) // count if count > 0 else _TYPICAL
-                free = free // typical
-                if free == 0 and count == 0:
-                    free = 1
-            if free < result:
-                result = free
-        return result if result > 0 else 0
-
-    def _count(self) -> i64:
-        queue = self.queue
-        return queue.available + queue.acquired + self.scheduled()
-
-    def _size(self) -> i64:
-        schedule = self._schedule
-        return self.queue.bytes + (0 if schedule is None else schedule.bytes)
-
-    def _find_room(self, message: Message, scheduled: bool) -> Refusal | None:
-        """Why there is no room for the message, now or after others have been pushed out."""
-        overflow = self._overflow
-        size: i64 = len(message.payload)
-        if self._max_bytes > 0 and size > self._max_bytes:
-            return self._full(MAX_BYTES, f"of {self._max_bytes} bytes for a message of {size}")
-        if overflow == _BLOCK:
-            # The sender had credit, which is a promise.
-            return None
-        count: i64 = 1
-        if overflow != _REJECT:
-            if not scheduled:
-                return None
-            self._push_out_for(count, size)
-        elif self._last_values is not None and not scheduled:
-            before = self._last_values.waiting(message)
-            if before is not None:
-                count = 0
-                size -= len(before.message.payload)
-        if self._max_length > 0 and self._count() + count > self._max_length:
-            return self._full(MAX_LENGTH, f"of {self._max_length} messages")
-        if self._max_bytes > 0 and self._size() + size > self._max_bytes:
-            return self._full(MAX_BYTES, f"of {self._max_bytes} bytes")
-        return None
-
-    def _full(self, reason: str, what: str) -> Refusal:
-        address = self.queue.address
-        return Refusal(
-            "amqp:resource-limit-exceeded",
-            f"the queue {address[:200]!r} has no room: its limit is {reason} {what}",
-            info={"queue": address, "reason": reason},
-        )
-
-    def _push_out(self) -> None:
-        """Let the oldest messages go until the bounds are kept."""
-        if self._overflow == _DROP_HEAD or self._overflow == _DEAD_LETTER:
-            self._push_out_for(0, 0)
-
-    def _push_out_for(self, count: i64, size: i64) -> None:
-        queue = self.queue
-        while True:
-            if self._max_length > 0 and self._count() + count > self._max_length:
-                reason = MAX_LENGTH
-            elif self._max_bytes > 0 and self._size() + size > self._max_bytes:
-                reason = MAX_BYTES
-            else:
-                return
-            entry = queue.first_available()
-            if entry is None:
-                return
-            queue.drop(entry)
-            self.overflowed += 1
-            if self._overflow == _DEAD_LETTER:
-                self._bury(entry.message, reason, None)
+        """How many more messages get in, for `Node.room`."""
+        bounds = self._bounds
+        return BOUNDLESS if bounds is None else bounds.room()
 
     # -- messages out ----------------------------------------------------------------------
 
@@ -361,6 +261,12 @@ class Lifecycle:
         self.queue.drop(entry)
         self._count_expired(entry)
 
+    def pushed_out(self, entry: Entry, reason: str, buried: bool) -> None:
+        """The entry had to make room; it is to be a dead letter, or it is just gone."""
+        self.overflowed += 1
+        if buried:
+            self._bury(entry.message, reason, None)
+
     def _count_expired(self, entry: Entry) -> None:
         self.expirations += 1
         self._bury(entry.message, EXPIRED, None)
@@ -395,6 +301,11 @@ class Lifecycle:
         """How many messages are to come into the queue later."""
         schedule = self._schedule
         return 0 if schedule is None else schedule.count
+
+    def scheduled_bytes(self) -> i64:
+        """How large these are together."""
+        schedule = self._schedule
+        return 0 if schedule is None else schedule.bytes
 
     def list_scheduled(self) -> list[Scheduled]:
         """The messages that are to come, in the order in which they will."""

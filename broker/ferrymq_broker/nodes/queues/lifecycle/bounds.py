@@ -1,0 +1,133 @@
+"""How much a queue may hold, and what is done about a message too many.
+
+What waits, what consumers hold and what is scheduled counts. What is held is never pushed out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from mypy_extensions import i64
+
+from ferrymq_broker.nodes.node import BOUNDLESS, Refusal
+from ferrymq_broker.nodes.queues.lifecycle.dead_letters import MAX_BYTES, MAX_LENGTH
+
+if TYPE_CHECKING:
+    from ferrymq_broker.nodes.entry import Entry
+    from ferrymq_broker.nodes.message import Message
+    from ferrymq_broker.nodes.policy import QueuePolicy
+    from ferrymq_broker.nodes.queues.lifecycle.lifecycle import Lifecycle
+
+# What is done about a message too many, as plain numbers.
+_REJECT: Final = 0
+_DROP_HEAD: Final = 1
+_DEAD_LETTER: Final = 2
+_BLOCK: Final = 3
+_OVERFLOWS: Final[dict[str, int]] = {
+    "reject": _REJECT,
+    "drop-head": _DROP_HEAD,
+    "dead-letter": _DEAD_LETTER,
+    "block": _BLOCK,
+}
+# The size of a message, for a queue that has none to judge by.
+_TYPICAL: Final = 1024
+
+
+@final
+class Bounds:
+    """Of one queue, as its policy has them; 0 for a bound it has not."""
+
+    __slots__ = ("_lifecycle", "_max_length", "_max_bytes", "_overflow")
+
+    def __init__(self, lifecycle: Lifecycle, policy: QueuePolicy) -> None:
+        self._lifecycle = lifecycle
+        self._max_length: i64 = policy.max_length
+        self._max_bytes: i64 = policy.max_bytes
+        self._overflow: i64 = _OVERFLOWS[policy.overflow]
+
+    def room(self) -> i64:
+        """How many more messages get in, for `Node.room`.
+
+        Only a queue that blocks runs out of room. How many messages `max_bytes` have room for is
+        estimated by those there are.
+        """
+        if self._overflow != _BLOCK:
+            return BOUNDLESS
+        count = self._count()
+        result: i64 = BOUNDLESS
+        if self._max_length > 0:
+            result = self._max_length - count
+        if self._max_bytes > 0:
+            size = self._size()
+            free = self._max_bytes - size
+            if free > 0:
+                typical = (size + count - 1) // count if count > 0 else _TYPICAL
+                free = free // typical
+                if free == 0 and count == 0:
+                    free = 1
+            if free < result:
+                result = free
+        return result if result > 0 else 0
+
+    def find_room(
+        self, message: Message, scheduled: bool, replaced: Entry | None
+    ) -> Refusal | None:
+        """Why there is no room for the message; it may be `scheduled`, or come for another."""
+        overflow = self._overflow
+        size: i64 = len(message.payload)
+        if self._max_bytes > 0 and size > self._max_bytes:
+            return self._full(MAX_BYTES, f"of {self._max_bytes} bytes for a message of {size}")
+        if overflow == _BLOCK:
+            # The sender had credit, which is a promise.
+            return None
+        count: i64 = 1
+        if overflow != _REJECT:
+            if not scheduled:
+                # There will be room as soon as it is in the queue.
+                return None
+            self._push_out(count, size)
+        elif replaced is not None:
+            count = 0
+            size -= len(replaced.message.payload)
+        if self._max_length > 0 and self._count() + count > self._max_length:
+            return self._full(MAX_LENGTH, f"of {self._max_length} messages")
+        if self._max_bytes > 0 and self._size() + size > self._max_bytes:
+            return self._full(MAX_BYTES, f"of {self._max_bytes} bytes")
+        return None
+
+    def keep(self) -> None:
+        """Let the oldest messages go until the bounds are kept, if that is the policy."""
+        if self._overflow == _DROP_HEAD or self._overflow == _DEAD_LETTER:
+            self._push_out(0, 0)
+
+    def _push_out(self, count: i64, size: i64) -> None:
+        """Make room for so many messages of so many bytes, as far as that is possible."""
+        lifecycle = self._lifecycle
+        queue = lifecycle.queue
+        while True:
+            if self._max_length > 0 and self._count() + count > self._max_length:
+                reason = MAX_LENGTH
+            elif self._max_bytes > 0 and self._size() + size > self._max_bytes:
+                reason = MAX_BYTES
+            else:
+                return
+            entry = queue.first_available()
+            if entry is None:
+                return
+            queue.drop(entry)
+            lifecycle.pushed_out(entry, reason, self._overflow == _DEAD_LETTER)
+
+    def _count(self) -> i64:
+        queue = self._lifecycle.queue
+        return queue.available + queue.acquired + self._lifecycle.scheduled()
+
+    def _size(self) -> i64:
+        return self._lifecycle.queue.bytes + self._lifecycle.scheduled_bytes()
+
+    def _full(self, reason: str, what: str) -> Refusal:
+        address = self._lifecycle.queue.address
+        return Refusal(
+            "amqp:resource-limit-exceeded",
+            f"the queue {address[:200]!r} has no room: its limit is {reason} {what}",
+            info={"queue": address, "reason": reason},
+        )
