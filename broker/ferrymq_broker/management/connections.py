@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -10,7 +9,7 @@ from ferrymq.engine.link import Link
 from ferrymq.engine.session import Session
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.connections.handler import ConnectionHandler
-from ferrymq_broker.management.entity import EntityType, deleted
+from ferrymq_broker.management.entity import IndexedType, deleted
 from ferrymq_broker.management.operation import Call, Operation, Result
 from ferrymq_types.messaging import Source, Target
 from ferrymq_types.transport import Error
@@ -22,7 +21,7 @@ _SIMPLE: Final = (str, int, float, bytes, UUID)
 _SHOWN: Final = 200
 
 
-class Connections(EntityType):
+class Connections(IndexedType[ConnectionHandler]):
     """Connections to the virtual host, by their numbers."""
 
     short = "connection"
@@ -50,28 +49,17 @@ class Connections(EntityType):
         """READ and DELETE."""
         return {"READ": Operation(self.read), "DELETE": Operation(self.delete, ("reason",))}
 
-    def identities(self) -> list[str]:
-        """In the order they came."""
-        return [str(handler.id) for handler in self.handlers()]
+    def entries(self) -> dict[str, ConnectionHandler]:
+        """Those of this virtual host, in the order they came."""
+        return {
+            str(handler.id): handler
+            for handler in self.broker.handlers
+            if handler.space is self.space
+        }
 
-    def handlers(self) -> Iterator[ConnectionHandler]:
-        """Those of this virtual host."""
-        for handler in self.broker.handlers:
-            if handler.space is self.space:
-                yield handler
-
-    def find(self, identity: str) -> ConnectionHandler | None:
-        """The connection of that number."""
-        for handler in self.handlers():
-            if str(handler.id) == identity:
-                return handler
-        return None
-
-    def show(self, identity: str) -> dict[str, object] | None:
+    def describe(self, entry: ConnectionHandler) -> dict[str, object]:
         """Who it is and what it has."""
-        handler = self.find(identity)
-        if handler is None:
-            return None
+        handler = entry
         sessions = sessions_of(handler)
         remote = handler.connection.remote_open
         attributes: dict[str, object] = {
@@ -96,7 +84,7 @@ class Connections(EntityType):
         call.expect_only("reason")
         identity = call.required_name()
         reason = call.text("reason", "closed by management")
-        handler = self.find(identity)
+        handler = self.entries().get(identity)
         if handler is None:
             raise self.missing(identity)
         self.broker.soon(_Closing(self.broker, handler, reason).run)
@@ -118,7 +106,7 @@ class _Closing:
             handler.close(error, float(self._broker.agenda.now) / 1000.0 - self._broker.epoch)
 
 
-class Sessions(EntityType):
+class Sessions(IndexedType[tuple[ConnectionHandler, Session]]):
     """Sessions, as CONNECTION/CHANNEL; the channel is the broker's."""
 
     short = "session"
@@ -136,37 +124,30 @@ class Sessions(EntityType):
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
 
-    def _all(self) -> Iterator[tuple[str, ConnectionHandler, Session]]:
-        for handler in self._connections.handlers():
-            for session in sessions_of(handler):
-                yield f"{handler.id}/{session.channel}", handler, session
-
-    def identities(self) -> list[str]:
+    def entries(self) -> dict[str, tuple[ConnectionHandler, Session]]:
         """By connection and channel."""
-        return [identity for identity, _, _ in self._all()]
+        return {
+            f"{handler.id}/{session.channel}": (handler, session)
+            for handler in self._connections.entries().values()
+            for session in sessions_of(handler)
+        }
 
-    def show(self, identity: str) -> dict[str, object] | None:
+    def describe(self, entry: tuple[ConnectionHandler, Session]) -> dict[str, object]:
         """Its channels, windows and links."""
-        handler = self._connections.find(identity.partition("/")[0])
-        if handler is None:
-            return None
-        for session in sessions_of(handler):
-            if f"{handler.id}/{session.channel}" != identity:
-                continue
-            remote = session.remote_begin
-            return {
-                "connection": str(handler.id),
-                "channel": int(session.channel),
-                "remote-channel": int(session.remote_channel),
-                "links": len(session.links),
-                "incoming-window": int(session.incoming.window),
-                "remote-incoming-window": int(session.outgoing.remote_window),
-                "handle-max": None if remote is None else remote.handle_max,
-            }
-        return None
+        handler, session = entry
+        remote = session.remote_begin
+        return {
+            "connection": str(handler.id),
+            "channel": int(session.channel),
+            "remote-channel": int(session.remote_channel),
+            "links": len(session.links),
+            "incoming-window": int(session.incoming.window),
+            "remote-incoming-window": int(session.outgoing.remote_window),
+            "handle-max": None if remote is None else remote.handle_max,
+        }
 
 
-class Links(EntityType):
+class Links(IndexedType[tuple[ConnectionHandler, Link]]):
     """Links, as CONNECTION/CHANNEL/ROLE/NAME; the role is the client's, sender or receiver."""
 
     short = "link"
@@ -190,25 +171,19 @@ class Links(EntityType):
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
 
-    def identities(self) -> list[str]:
+    def entries(self) -> dict[str, tuple[ConnectionHandler, Link]]:
         """By connection, channel, role and name."""
-        found = []
-        for handler in self._connections.handlers():
+        found: dict[str, tuple[ConnectionHandler, Link]] = {}
+        for handler in self._connections.entries().values():
             for session in sessions_of(handler):
-                found += sorted(_link_identity(handler, link) for link in session.links.values())
+                named = {_link_identity(handler, link): link for link in session.links.values()}
+                for identity in sorted(named):
+                    found[identity] = (handler, named[identity])
         return found
 
-    def show(self, identity: str) -> dict[str, object] | None:
+    def describe(self, entry: tuple[ConnectionHandler, Link]) -> dict[str, object]:
         """Its termini, credit and settle modes."""
-        parts = identity.split("/", 3)
-        handler = self._connections.find(parts[0]) if len(parts) == 4 else None
-        if handler is None:
-            return None
-        for session in sessions_of(handler):
-            link = session.links.get((parts[3], parts[2] == "receiver"))
-            if link is not None and _link_identity(handler, link) == identity:
-                return _link_attributes(handler, link)
-        return None
+        return _link_attributes(*entry)
 
 
 def sessions_of(handler: ConnectionHandler) -> list[Session]:

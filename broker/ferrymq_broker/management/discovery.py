@@ -56,8 +56,8 @@ class Discovery:
             total += len(identities)
             start = max(0, offset - before)
             stop = max(0, offset + count - before)
-            for identity in identities[start:stop]:
-                attributes = type.show(identity)
+            page = identities[start:stop]
+            for identity, attributes in zip(page, type.show_all(page), strict=True):
                 if attributes is not None:
                     found.append(type.complete(identity, attributes))
         if not names:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from ferrymq_broker.management.errors import NO_CONTENT, NOT_FOUND, ManagementError
 from ferrymq_broker.management.operation import Call, Operation, Result
+
+T = TypeVar("T")
 
 PREFIX: Final = "org.ferrymq."
 
@@ -38,6 +40,10 @@ class EntityType:
         """The attributes of one; None if there is none of that identity."""
         return None
 
+    def show_all(self, identities: list[str]) -> list[dict[str, object] | None]:
+        """The attributes of each of these, for tables."""
+        return [self.show(identity) for identity in identities]
+
     def read(self, call: Call) -> Result:
         """READ."""
         call.expect_only()
@@ -57,6 +63,35 @@ class EntityType:
     def missing(self, identity: str) -> ManagementError:
         """There is none of that name."""
         return ManagementError(NOT_FOUND, f"there is no {self.short} {identity[:200]!r}")
+
+
+class IndexedType(EntityType, Generic[T]):
+    """Entities that are found by going through all of them, once for each table."""
+
+    def entries(self) -> dict[str, T]:
+        """Those there are, by identity, in an order that stays."""
+        return {}
+
+    def describe(self, entry: T) -> dict[str, object]:
+        """The attributes of one."""
+        return {}
+
+    def identities(self) -> list[str]:
+        """As in `entries`."""
+        return list(self.entries())
+
+    def show(self, identity: str) -> dict[str, object] | None:
+        """The attributes of one; None if there is none of that identity."""
+        return self.show_all([identity])[0]
+
+    def show_all(self, identities: list[str]) -> list[dict[str, object] | None]:
+        """The attributes of each of these."""
+        entries = self.entries()
+        found: list[dict[str, object] | None] = []
+        for identity in identities:
+            entry = entries.get(identity)
+            found.append(None if entry is None else self.describe(entry))
+        return found
 
 
 def deleted() -> Result:

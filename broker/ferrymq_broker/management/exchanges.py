@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from ferrymq_broker.config.nodes import ExchangeSettings
-from ferrymq_broker.management.entity import EntityType, deleted
+from ferrymq_broker.management.entity import IndexedType, deleted
 from ferrymq_broker.management.errors import (
     BAD_REQUEST,
     CONFLICT,
@@ -52,7 +51,7 @@ class Exchanges(DeclaredNodes):
         node.change_policy(policy)
 
 
-class Bindings(EntityType):
+class Bindings(IndexedType[tuple[Exchange, Binding]]):
     """Bindings, as EXCHANGE/KEY/DESTINATION, with ``/ARGUMENTS`` where they have some.
 
     Parts are percent-encoded where they would not be told apart otherwise. A name is made by the
@@ -73,26 +72,24 @@ class Bindings(EntityType):
             "DELETE": Operation(self.delete, _BINDING),
         }
 
-    def identities(self) -> list[str]:
-        """Sorted."""
-        return sorted(binding_name(exchange, binding) for exchange, binding in self._all())
-
-    def _all(self) -> Iterator[tuple[Exchange, Binding]]:
+    def entries(self) -> dict[str, tuple[Exchange, Binding]]:
+        """Sorted by name."""
+        found: dict[str, tuple[Exchange, Binding]] = {}
         for node in self._space.nodes.values():
             if isinstance(node, Exchange):
                 for binding in node.bindings():
-                    yield node, binding
+                    found[binding_name(node, binding)] = (node, binding)
+        return dict(sorted(found.items()))
 
-    def _find(self, identity: str) -> tuple[Exchange, Binding] | None:
-        for exchange, binding in self._all():
-            if binding_name(exchange, binding) == identity:
-                return exchange, binding
-        return None
-
-    def show(self, identity: str) -> dict[str, object] | None:
+    def describe(self, entry: tuple[Exchange, Binding]) -> dict[str, object]:
         """From where to where, and for which messages."""
-        found = self._find(identity)
-        return None if found is None else _describe(*found)
+        exchange, binding = entry
+        return {
+            "exchange": exchange.address,
+            "destination": binding.destination,
+            "key": binding.key,
+            "arguments": binding.arguments,
+        }
 
     def create(self, call: Call) -> Result:
         """CREATE: let the exchange hand messages on to the destination."""
@@ -103,7 +100,9 @@ class Bindings(EntityType):
         identity = identity_of(destination if node is None else node.address, key, arguments)
         for binding in exchange.bindings():
             if binding.identity() == identity:
-                shown = self.complete(binding_name(exchange, binding), _describe(exchange, binding))
+                shown = self.complete(
+                    binding_name(exchange, binding), self.describe((exchange, binding))
+                )
                 if made:
                     return Result(shown, CREATED, "created")
                 return Result(shown, description="exists already")
@@ -113,7 +112,7 @@ class Bindings(EntityType):
         """DELETE: by name, or by what it connects."""
         call.expect_only(*_BINDING)
         if call.name and "exchange" not in call.arguments:
-            found = self._find(call.name)
+            found = self.entries().get(call.name)
             if found is None:
                 raise self.missing(call.name)
             exchange, binding = found
@@ -157,12 +156,3 @@ def binding_name(exchange: Exchange, binding: Binding) -> str:
 def _value(value: object) -> str:
     # What is no string is marked, lest 5 and "5" make one name.
     return quote(value, _SAFE) if isinstance(value, str) else f"!{quote(repr(value), _SAFE)}"
-
-
-def _describe(exchange: Exchange, binding: Binding) -> dict[str, object]:
-    return {
-        "exchange": exchange.address,
-        "destination": binding.destination,
-        "key": binding.key,
-        "arguments": binding.arguments,
-    }

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from ferrymq_broker.addresses.space import PART, AddressSpace
 from ferrymq_broker.config.nodes import QueueSettings, TopicSettings, node_policy, policy_attributes
 from ferrymq_broker.filters.selector import selector
-from ferrymq_broker.management.entity import EntityType, deleted
+from ferrymq_broker.management.entity import IndexedType, deleted
 from ferrymq_broker.management.errors import BAD_REQUEST, CONFLICT, CREATED, ManagementError
 from ferrymq_broker.management.messages import QueueMessages
 from ferrymq_broker.management.nodes import DeclaredNodes
 from ferrymq_broker.management.operation import Call, Operation, Result
 from ferrymq_broker.nodes.node import Agenda, Node
 from ferrymq_broker.nodes.policy import NodePolicy, QueuePolicy, TopicPolicy
+from ferrymq_broker.nodes.topics.identity import public_name
 from ferrymq_broker.nodes.topics.subscription import Subscription
 from ferrymq_broker.nodes.topics.topic import Topic
 from ferrymq_broker.timers import Timers
@@ -34,7 +34,7 @@ class Topics(DeclaredNodes):
         node.change_policy(policy)
 
 
-class Subscriptions(EntityType):
+class Subscriptions(IndexedType[tuple[Topic, Subscription]]):
     """Subscriptions, as TOPIC::NAME: those somebody made here, and those that links made."""
 
     short = "subscription"
@@ -56,18 +56,19 @@ class Subscriptions(EntityType):
             **self._messages.operations(),
         }
 
-    def identities(self) -> list[str]:
-        """Their addresses, sorted."""
-        return sorted(
-            subscription.address
-            for topic in self._topics()
-            for subscription in topic.subscriptions()
-        )
-
-    def _topics(self) -> Iterator[Topic]:
+    def entries(self) -> dict[str, tuple[Topic, Subscription]]:
+        """Sorted by address."""
+        found: dict[str, tuple[Topic, Subscription]] = {}
         for node in self._space.nodes.values():
             if isinstance(node, Topic):
-                yield node
+                for subscription in node.subscriptions():
+                    found[subscription.address] = (node, subscription)
+        return dict(sorted(found.items()))
+
+    def describe(self, entry: tuple[Topic, Subscription]) -> dict[str, object]:
+        """Who it is for, what gets into it, what waits in it."""
+        topic, subscription = entry
+        return _describe(topic, subscription)
 
     def _find(self, address: str) -> tuple[Topic, Subscription] | None:
         cut = address.rfind(PART)
@@ -88,11 +89,9 @@ class Subscriptions(EntityType):
         return found
 
     def show(self, identity: str) -> dict[str, object] | None:
-        """Who it is for, what gets into it, what waits in it."""
+        """The attributes of one, which may be named by an alias of its topic."""
         found = self._find(identity)
-        if found is None:
-            return None
-        return _describe(*found)
+        return None if found is None else self.describe(found)
 
     def create(self, call: Call) -> Result:
         """CREATE: a subscription that belongs to nobody and stays until it is deleted."""
@@ -115,7 +114,7 @@ class Subscriptions(EntityType):
             assert isinstance(wanted, QueuePolicy)
             policy = wanted
         filter = selector(words) if words else None
-        there = self._find(address)
+        there = self._find(f"{topic.address}{PART}{public_name(part)}")
         if there is not None:
             before = there[1]
             key = "" if before.filter is None else before.filter.key
@@ -123,7 +122,7 @@ class Subscriptions(EntityType):
                 raise ManagementError(
                     CONFLICT, f"the subscription {address[:200]!r} exists and is another one"
                 )
-            return Result(self.shown(address), description="exists already")
+            return Result(self.shown(there[1].address), description="exists already")
         made = topic.declare_subscription(part, filter, policy)
         return Result(self.shown(made.address), CREATED, "created")
 

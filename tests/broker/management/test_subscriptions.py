@@ -118,3 +118,14 @@ def test_settings_are_changed(net: Network, asker: Asker) -> None:
     assert isinstance(later, dict) and later["max-length"] == 7
     assert asker.ask("UPDATE", "topic", "t", {"max-subscriptions": 2}).status == 200
     assert asker.ask("CREATE", "subscription", "t::more").status == 507
+
+
+def test_a_name_with_separators_is_written_so_that_it_is_one(net: Network, asker: Asker) -> None:
+    asker.ask("CREATE", "topic", "t")
+    made = asker.ask("CREATE", "subscription", "t::a/b", {"max-length": 5})
+    assert (made.status, made.map()["identity"]) == (201, "t::a%2Fb")
+    assert asker.ask("CREATE", "subscription", "t::a/b", {"max-length": 5}).status == 200
+    assert asker.ask("READ", "subscription", "t::a%2Fb").status == 200
+    net.space.aliases["other"] = "t"
+    assert asker.ask("PURGE", "subscription", "other::a%2Fb").map() == {"count": 0}
+    assert asker.ask("READ", "subscription", "other::a%2Fb").map()["name"] == "t::a%2Fb"
