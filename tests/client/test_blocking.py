@@ -131,6 +131,18 @@ def test_errors_reach_the_caller(threaded: ThreadedPeer, connection: blocking.Co
         connection.sender("nowhere")
 
 
+def test_detaching(threaded: ThreadedPeer, connection: blocking.Connection) -> None:
+    sender = connection.sender("orders")
+    receiver = connection.receiver("orders")
+    sender.detach()
+    receiver.detach()
+    receiver.detach()
+    with pytest.raises(ferrymq.LinkDetached, match="was detached"):
+        receiver.receive()
+    found = [e for e in threaded.peer.events if isinstance(e, events.DetachReceived)]
+    assert [event.closed for event in found] == [False, False]
+
+
 def test_a_connection_that_cannot_be_made_leaves_no_thread() -> None:
     before = ferrymq_threads()
     with pytest.raises(ferrymq.TransportError):

@@ -476,6 +476,19 @@ class TestEndings:
             if isinstance(event, events.OutcomeReceived)
         )
 
+    @pytest.mark.spec("2.6.4")
+    async def test_detaching_leaves_the_terminus(
+        self, peer: Peer, connection: ferrymq.Connection
+    ) -> None:
+        receiver = await connection.receiver("orders", name="mine")
+        await receiver.detach()
+        [detached] = [e for e in peer.events if isinstance(e, events.DetachReceived)]
+        assert not detached.closed
+        with pytest.raises(ferrymq.LinkDetached, match="'mine' was detached"):
+            await receiver.receive()
+        again = await connection.receiver("orders", name="mine")
+        assert not again.closed
+
     async def test_a_delivery_of_a_closed_link_cannot_be_settled(
         self, peer: Peer, connection: ferrymq.Connection
     ) -> None:

@@ -11,10 +11,12 @@ import pytest
 
 import ferrymq
 from ferrymq import Message, blocking
+from ferrymq.options import ReceiverArguments
 from ferrymq_broker.config import Config
+from ferrymq_broker.nodes.policy import TopicPolicy
 from ferrymq_broker.server import BrokerServer
 from ferrymq_codec import Array, Float32, Symbol, Timestamp, UByte, UInt, ULong
-from ferrymq_types.messaging import AmqpSequence, Data
+from ferrymq_types.messaging import AmqpSequence, Data, TerminusExpiryPolicy
 from ferrymq_types.transport import ReceiverSettleMode, SenderSettleMode
 
 
@@ -29,6 +31,26 @@ async def broker() -> AsyncIterator[BrokerServer]:
 async def connection(broker: BrokerServer) -> AsyncIterator[ferrymq.Connection]:
     async with ferrymq.connect(broker.url) as connected:
         yield connected
+
+
+async def test_a_durable_subscription_waits_for_its_receiver(broker: BrokerServer) -> None:
+    broker.broker.default.create("prices", TopicPolicy())
+    options: ReceiverArguments = {"name": "mine", "expiry_policy": TerminusExpiryPolicy.NEVER}
+    async with ferrymq.connect(broker.url, container_id="me") as connection:
+        receiver = await connection.receiver("prices", **options)
+        await receiver.detach()
+        sender = await connection.sender("prices")
+        await sender.send(Message("while away"))
+        receiver = await connection.receiver("prices", **options)
+        delivery = await receiver.receive(timeout=20)
+        assert delivery.message.body == "while away"
+        await delivery.accept()
+        await receiver.close()
+        # Closing has ended the subscription.
+        await sender.send(Message("for nobody"))
+        receiver = await connection.receiver("prices", **options)
+        await sender.send(Message("new"))
+        assert (await receiver.receive(timeout=20)).message.body == "new"
 
 
 @pytest.mark.parametrize(

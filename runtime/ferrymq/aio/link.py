@@ -61,15 +61,27 @@ class Link(ABC, Generic[L]):
         A peer that does not answer within `timeout` is not waited for any longer; the link is
         closed all the same. Does nothing when it is over already.
         """
+        await self._leave(True, error, timeout)
+
+    async def detach(self, *, timeout: Timeout = "default") -> None:
+        """End the link and leave its terminus at the peer as it is (AMQP 1.0 §2.6.4): a durable
+        subscription goes on, and a link of the same name finds it again.
+
+        For how long, the terminus' expiry policy says (§3.5.6). As for the rest, this is `close`.
+        """
+        await self._leave(False, None, timeout)
+
+    async def _leave(self, closed: bool, error: Error | None, timeout: Timeout) -> None:
         engine = self._engine
+        ended = LinkDetached(f"link {self.name!r} was {'closed' if closed else 'detached'}")
         if self._failure is not None or engine is None:
-            self._end(LinkDetached(f"link {self.name!r} was closed"))
+            self._end(ended)
             return
         self._before_close()
-        self._end(LinkDetached(f"link {self.name!r} was closed"))
+        self._end(ended)
         if engine.local_detached or not engine.session.mapped:
             return
-        engine.detach(closed=True, error=error)
+        engine.detach(closed=closed, error=error)
         self._detaching = asyncio.get_running_loop().create_future()
         self._connection.soon()
         try:

@@ -67,6 +67,11 @@ class Sender:
         if not self._sender.closed:
             self._portal.run(lambda: self._sender.close(error=error, timeout=timeout))
 
+    def detach(self, *, timeout: Timeout = "default") -> None:
+        """End the link and leave its terminus as it is; see `aio.Sender.detach`."""
+        if not self._sender.closed:
+            self._portal.run(lambda: self._sender.detach(timeout=timeout))
+
     def __enter__(self) -> Self:
         return self
 
@@ -131,6 +136,11 @@ class Receiver:
         """Close the link; see `aio.Receiver.close`."""
         if not self._receiver.closed:
             self._portal.run(lambda: self._receiver.close(error=error, timeout=timeout))
+
+    def detach(self, *, timeout: Timeout = "default") -> None:
+        """End the link and leave its terminus as it is; see `aio.Receiver.detach`."""
+        if not self._receiver.closed:
+            self._portal.run(lambda: self._receiver.detach(timeout=timeout))
 
     def __iter__(self) -> Iterator[Delivery]:
         while True:
