@@ -137,9 +137,34 @@ def test_a_message_is_looked_at_once_for_each_filter(net: Network) -> None:
         # The slow one wakes up without taking anything.
         slow.credit(0)
         slow.credit(1)
+        net.advance(0)
     assert len(slow.deliveries) >= 1
     assert queue.evaluations() <= 2 * (count + 2) + 2 * (queue.delivered + queue.declined)
     assert queue.delivered + queue.declined <= 2 * count
+
+
+@pytest.mark.parametrize("mode", ["move", "copy"])
+def test_others_have_their_turn_while_a_filter_goes_through_a_long_queue(
+    net: Network, mode: str
+) -> None:
+    queue = net.declare("q")
+    client = net.connect()
+    publish(client.sender("q"), b"blue", colour="blue")
+    blue = queue.lanes[0].first
+    assert blue is not None
+    for _ in range(50_000):
+        queue.publish(blue.message)
+    publish(client.sender("q"), b"red", colour="red")
+    red = consume(client, "q", selector=RED, mode=mode)
+    red.link.set_credit(10)
+    red.drain()
+    # One turn did not reach the end; nobody is told that there is nothing.
+    assert (red.bodies(), red.drained) == ([], 0)
+    assert queue.evaluations() <= 20_000
+    net.advance(0.1)
+    assert (red.bodies(), red.drained) == ([b"red"], 1)
+    assert queue.evaluations() <= 50_010
+    assert net.broker.timers.next_due() == 0
 
 
 def test_a_delivery_costs_the_same_with_a_thousand_consumers(net: Network) -> None:

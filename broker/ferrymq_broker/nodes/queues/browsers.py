@@ -9,6 +9,7 @@ from mypy_extensions import i64
 from ferrymq_broker.nodes.consumer import IDLE, Consumer
 from ferrymq_broker.nodes.entry import AVAILABLE, Entry
 from ferrymq_broker.nodes.queues.lanes import LEVELS, Lane
+from ferrymq_broker.nodes.queues.views import PATIENCE
 
 
 @final
@@ -21,8 +22,12 @@ class Browser:
         self.consumer = consumer
         self._positions: list[Entry | None] = [None] * LEVELS
 
-    def show(self, lanes: list[Lane], now: i64) -> None:
-        """Show it what it has not seen. What others hold at this moment is passed over."""
+    def show(self, lanes: list[Lane], now: i64) -> bool:
+        """Show it what it has not seen. What others hold at this moment is passed over.
+
+        False if there is more to look at, in another turn.
+        """
+        patience = PATIENCE
         consumer = self.consumer
         filter = consumer.filter
         for lane in lanes:
@@ -31,17 +36,20 @@ class Browser:
             entry = lane.first if position is None else position.next
             while entry is not None:
                 if not consumer.ready:
-                    return
-                if (
-                    entry.state == AVAILABLE
-                    and (entry.expires == 0 or entry.expires > now)
-                    and (filter is None or filter.matches(entry.message))
-                    and consumer.deliver(entry) == IDLE
-                ):
-                    consumer.ready = False
-                    return
+                    return True
+                if entry.state == AVAILABLE and (entry.expires == 0 or entry.expires > now):
+                    wanted = True
+                    if filter is not None:
+                        if patience <= 0:
+                            return False
+                        patience -= 1
+                        wanted = filter.matches(entry.message)
+                    if wanted and consumer.deliver(entry) == IDLE:
+                        consumer.ready = False
+                        return True
                 self._positions[level] = entry
                 entry = entry.next
+        return True
 
     def forget(self, entry: Entry) -> None:
         """The entry is about to leave the queue."""

@@ -81,3 +81,20 @@ def move(queue: Queue, target: Node, count: i64) -> tuple[int, Refusal | None]:
             queue.drop(chosen)
         moved += 1
     return moved, None
+
+
+def drop_available(queue: Queue) -> i64:
+    """Drop every message nobody holds; how many there were."""
+    count: i64 = 0
+    for lane in queue.lanes:
+        entry = lane.first
+        while entry is not None:
+            after = entry.next
+            if entry.state == AVAILABLE:
+                queue.drop(entry)
+                count += 1
+            entry = after
+    for view in queue.views:
+        view.returned = []
+        view.aside = []
+    return count

@@ -27,7 +27,7 @@ from ferrymq_broker.nodes.entry import ACQUIRED, AVAILABLE, REMOVED, Entry
 from ferrymq_broker.nodes.node import PERMANENT, Node, Refusal, Space
 from ferrymq_broker.nodes.policy import QueuePolicy
 from ferrymq_broker.nodes.queues.browsers import Browser
-from ferrymq_broker.nodes.queues.contents import describe_queue
+from ferrymq_broker.nodes.queues.contents import describe_queue, drop_available
 from ferrymq_broker.nodes.queues.dispatching import ENDLESS, offer_waiting, serve, serve_all
 from ferrymq_broker.nodes.queues.groups import Groups
 from ferrymq_broker.nodes.queues.lanes import DEFAULT_LEVEL, LEVELS, Lane
@@ -36,6 +36,7 @@ from ferrymq_broker.nodes.queues.lifecycle.lifecycle import (
     REFUSED,
     make_lifecycle,
 )
+from ferrymq_broker.nodes.queues.resumption import Resumption
 from ferrymq_broker.nodes.queues.seating import (
     activate_next,
     expect_vacancy,
@@ -43,7 +44,7 @@ from ferrymq_broker.nodes.queues.seating import (
     seat,
     unseat,
 )
-from ferrymq_broker.nodes.queues.views import Crew, View
+from ferrymq_broker.nodes.queues.views import PATIENCE, Crew, View
 from ferrymq_broker.nodes.terms import SourceTerms
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ class Queue(Node):
         "_aged",
         "_browsers",
         "_draining",
+        "_resumption",
         "active",
     )
 
@@ -133,6 +135,7 @@ class Queue(Node):
         self._aged = False
         self._browsers: list[Browser] = []
         self._draining: list[Consumer] = []
+        self._resumption = Resumption(self)
         # The one that is served where one at a time is.
         self.active: Consumer | None = None
         self.groups: Groups | None = None
@@ -439,18 +442,26 @@ class Queue(Node):
 
     def dispatch(self) -> None:
         """Offer messages until they, or the consumers that can take them, run out."""
+        done = True
         if self._browsers:
             now = self.agenda.now
             for browser in list(self._browsers):
-                if browser.consumer.ready:
-                    browser.show(self.lanes, now)
+                if browser.consumer.ready and not browser.show(self.lanes, now):
+                    done = False
         crew = self._sole
         if crew is not None:
             if crew.ready and (not self._is_plain(crew) or self._serve_plain(crew)):
                 serve(self, crew, ENDLESS)
         elif self.crews:
             serve_all(self)
-        if self._draining:
+        if len(self.views) > 1:
+            for view in self.views:
+                if view.patience <= 0:
+                    done = False
+                view.patience = PATIENCE
+        if not done:
+            self._resumption.ask()
+        elif self._draining:
             self._draining = [c for c in self._draining if not c.nothing_left()]
         if self.starved:
             self.relieve()
@@ -537,19 +548,7 @@ class Queue(Node):
 
     def clear(self) -> i64:
         """Drop every message nobody holds; how many there were."""
-        count: i64 = 0
-        for lane in self.lanes:
-            entry = lane.first
-            while entry is not None:
-                after = entry.next
-                if entry.state == AVAILABLE:
-                    self.drop(entry)
-                    count += 1
-                entry = after
-        for view in self.views:
-            view.returned = []
-            view.aside = []
-        return count
+        return drop_available(self)
 
     def delete(self, error: Error) -> None:
         """End every link with `error`, drop every message."""
@@ -558,6 +557,7 @@ class Queue(Node):
             consumer.evict(error)
         self.clear()
         self.lifecycle.close()
+        self._resumption.cancel()
 
     def link_closed(self) -> None:
         """One of its links is gone."""

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 # A heap may have so many outdated records before somebody looks whether it has too many.
 _SLACK: Final = 64
+# How many messages a filter may be asked about in one turn of the queue, some 20 ms: the broker
+# does nothing else meanwhile.
+PATIENCE: Final = 10_000
 
 
 def push(heap: list[tuple[int, Entry]], entry: Entry, available: i64) -> None:
@@ -45,7 +48,7 @@ class View:
     `cursors` are in the order of the lanes. `returned` is a heap of entries the cursors have passed
     and that are to be offered now, `aside` one of entries that none of the consumers it has may
     get, or none that is ready: for those who are to come. `evaluations` counts what the filter was
-    asked about.
+    asked about, `patience` how much more it may be asked in this turn.
     """
 
     __slots__ = (
@@ -55,6 +58,7 @@ class View:
         "aside",
         "crews",
         "evaluations",
+        "patience",
         "_source",
         "_match",
     )
@@ -66,6 +70,7 @@ class View:
         self.aside: list[tuple[int, Entry]] = []
         self.crews: list[Crew] = []
         self.evaluations: i64 = 0
+        self.patience: i64 = PATIENCE
         # Where `front` found its answer; None for the heap.
         self._source: Cursor | None = None
         # What the filter let pass last: a cursor may point to it.
@@ -85,6 +90,8 @@ class View:
                 if entry is not None:
                     self._source = cursor
                     break
+                if self.patience <= 0:
+                    return None
             i += 1
         returned = self.returned
         while returned:
@@ -100,8 +107,15 @@ class View:
     def _seek(self, cursor: Cursor, start: Entry) -> Entry | None:
         entry: Entry | None = start
         while entry is not None:
-            if entry.state == AVAILABLE and self.passes(entry):
-                break
+            if entry.state == AVAILABLE:
+                if self.filter is None or self._match is entry:
+                    break
+                if self.patience <= 0:
+                    cursor.next = entry
+                    return None
+                self.patience -= 1
+                if self.passes(entry):
+                    break
             entry = entry.next
         cursor.next = entry
         return entry
