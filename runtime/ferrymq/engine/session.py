@@ -50,8 +50,7 @@ if TYPE_CHECKING:
     from ferrymq.engine.connection import Connection
     from ferrymq.engine.delivery import IncomingDelivery, OutgoingDelivery
     from ferrymq_codec.composite import Composite
-    from ferrymq_types.unions import Source, Target
-    from ferrymq_types.unions import DeliveryState
+    from ferrymq_types.unions import DeliveryState, Source, Target
 
 # We never hold a sender of ours back, so the window we announce is "plenty".
 OUTGOING_WINDOW: Final = 0x7FFFFFFF
