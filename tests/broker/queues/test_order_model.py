@@ -349,6 +349,8 @@ class GroupMachine(QueueMachine):
             self.owners[group] = worker
 
     def barring(self, group: str) -> set[Worker]:
+        """Whoever did not want a message of the group, the one of this step included."""
+        self.remember_who_barred()
         return self.everyone_barred.get(group, set())
 
     @initialize()
