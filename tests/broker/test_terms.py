@@ -241,6 +241,22 @@ def test_only_filters_that_are_in_place_come_back(net: Network) -> None:
     assert receiver.bodies() == [b"1"]
 
 
+@pytest.mark.spec("3.5.1")
+def test_a_filter_decides_about_a_message_as_before(net: Network) -> None:
+    client = net.connect()
+    sender = client.sender("q")
+    for number in (1, 2, 1, 2):
+        sender.send_sections(ApplicationProperties(value={"a": number}), Data(value=b"%d" % number))
+    selector = Described(Symbol("apache.org:selector-filter:string"), "a = 1")
+    receiver = client.receiver("q", source=Source(address="q", filter={"s": selector}), credit=99)
+    for _ in range(3):
+        assert receiver.bodies() == [b"1", b"1"]
+        receiver.settle(Modified(delivery_failed=True, message_annotations={"x-seen": True}))
+    receiver.close()
+    others = client.receiver("q", source=Source(address="q", filter={"s": selector}), credit=99)
+    assert others.bodies() == [b"1", b"1"]
+
+
 @pytest.mark.spec("broker-2.3.10")
 def test_a_filter_that_is_demanded_and_unknown_costs_the_link(net: Network) -> None:
     client = net.connect()
