@@ -92,17 +92,15 @@ def test_what_holds_for_all_messages(url: str, address: str) -> None:
 def test_a_message_for_later(url: str, address: str) -> None:
     run("send", "--url", url, address, "later", "--delay", "3600")
     run("send", "--url", url, address, "now")
-    assert run("receive", "--url", url, address, "--timeout", "0").stdout == "now\n"
+    assert run("receive", "--url", url, address, "-n", "1").stdout == "now\n"
 
 
 def test_only_what_is_selected(url: str, address: str) -> None:
     run("send", "--url", url, address, "a", "-p", "colour=red")
     run("send", "--url", url, address, "b", "-p", "colour=blue")
-    selected = run(
-        "receive", "--url", url, address, "--selector", "colour = 'blue'", "--timeout", "0"
-    )
+    selected = run("receive", "--url", url, address, "--selector", "colour = 'blue'", "-n", "1")
     assert selected.stdout == "b\n"
-    assert run("receive", "--url", url, address, "--timeout", "0").stdout == "a\n"
+    assert run("receive", "--url", url, address, "-n", "1").stdout == "a\n"
 
 
 def test_too_few_messages_are_a_failure(url: str, address: str) -> None:

@@ -64,8 +64,9 @@ class AddressSpace(Space):
     """The nodes of one virtual host, by address.
 
     `auto_create` is the policy of nodes made for names that no template knows, None if none are
-    made; `auto_create_topic` that of those a link asks to be topics. `aliases` lead from names to addresses, `redirects` elsewhere. Those in `on_change`
-    are told of every node that comes (True) and goes (False).
+    made; `auto_create_topic` that of those a link asks to be topics. `aliases` lead from names to
+    addresses, `redirects` elsewhere. Those in `on_change` are told of every node that comes (True)
+    and goes (False).
     """
 
     __slots__ = (

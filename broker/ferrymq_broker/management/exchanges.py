@@ -35,12 +35,6 @@ class Exchanges(DeclaredNodes):
     short = "exchange"
     settings = tuple(field.alias or name for name, field in ExchangeSettings.model_fields.items())
 
-    def describe(self, node: Node) -> dict[str, object]:
-        """Figures and settings; how it routes is called ``routing``, as in the configuration."""
-        described = super().describe(node)
-        described.pop("exchange-type", None)
-        return described
-
     def change(self, node: Node, policy: NodePolicy) -> None:
         """Another alternate, another time to go; not another way of routing."""
         assert isinstance(node, Exchange) and isinstance(policy, ExchangePolicy)

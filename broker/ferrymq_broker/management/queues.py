@@ -30,11 +30,6 @@ class Queues(DeclaredNodes):
         """Those of all nodes, and what can be done with messages."""
         return {**super().operations(), **self._messages.operations()}
 
-    def describe(self, node: Node) -> dict[str, object]:
-        """Figures and settings. What has expired is counted by another name than in metrics, for
-        ``expired`` is the setting that says where it goes."""
-        return {**super().describe(node), "expirations": node.describe().get("expired", 0)}
-
     def change(self, node: Node, policy: NodePolicy) -> None:
         """Bounds and limits hold at once, lifetimes for the messages to come."""
         assert isinstance(node, Queue) and isinstance(policy, QueuePolicy)

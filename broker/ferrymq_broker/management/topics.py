@@ -166,6 +166,5 @@ def _describe(topic: Topic, subscription: Subscription) -> dict[str, object]:
         "name": subscription.address,
         "topic": topic.address,
         "durable": described["durable"],
-        "expirations": described.get("expired", 0),
         "settings": settings,
     }

@@ -26,7 +26,7 @@ COUNTERS: Final = {
     "modified": "Deliveries modified",
     "rejected": "Deliveries rejected",
     "refused": "Messages not taken in",
-    "expired": "Messages whose time was over",
+    "expirations": "Messages whose time was over",
     "dead-lettered": "Messages handed to a dead-letter address",
     "dropped": "Messages dropped by a policy",
     "duplicates": "Messages dropped as duplicates",

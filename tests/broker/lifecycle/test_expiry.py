@@ -26,7 +26,7 @@ def test_a_message_is_there_until_its_ttl_is_over(net: Network) -> None:
     assert browse(net, "q") == [b"long", b"ever"]
     net.advance(4)
     assert bodies(net, "q") == [b"ever"]
-    assert figure(net, "q", "expired") == 2
+    assert figure(net, "q", "expirations") == 2
     assert figure(net, "q", "dropped") == 2
 
 
@@ -72,7 +72,7 @@ def test_a_ttl_of_nothing_is_over_on_arrival(net: Network) -> None:
     assert isinstance(delivery.remote_state, Accepted)
     assert receiver.take() == []
     assert net.queue("q").message_count() == 0
-    assert figure(net, "q", "expired") == 1
+    assert figure(net, "q", "expirations") == 1
 
 
 @pytest.mark.spec("3.2.1")
@@ -133,7 +133,7 @@ def test_what_a_consumer_holds_expires_when_it_comes_back(
     receiver.settle(outcome)
     assert net.queue("q").message_count() == 0
     assert receiver.take() == []
-    assert figure(net, "q", "expired") == 1
+    assert figure(net, "q", "expirations") == 1
 
 
 def test_a_consumer_may_accept_what_has_expired_meanwhile(net: Network) -> None:
@@ -142,7 +142,7 @@ def test_a_consumer_may_accept_what_has_expired_meanwhile(net: Network) -> None:
     net.advance(10)
     receiver.settle(Accepted())
     assert net.queue("q").message_count() == 0
-    assert figure(net, "q", "expired") == 0
+    assert figure(net, "q", "expirations") == 0
 
 
 def test_what_came_back_in_time_expires_in_its_place(net: Network) -> None:

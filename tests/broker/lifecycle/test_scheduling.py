@@ -101,7 +101,7 @@ def test_an_absolute_time_does_not_wait(net: Network) -> None:
     send(sender, b"a", annotations={DELAY: 5000}, properties=properties)
     net.advance(5.001)
     assert browse(net, "q") == []
-    assert figure(net, "q", "expired") == 1
+    assert figure(net, "q", "expirations") == 1
 
 
 def test_what_is_to_come_counts_against_a_bound(net: Network) -> None:

@@ -345,7 +345,7 @@ class Lifecycle:
         return {
             "scheduled": int(self.scheduled()),
             "refused": self.refusals,
-            "expired": self.expirations,
+            "expirations": self.expirations,
             "overflowed": self.overflowed,
             "duplicates": self.duplicated,
             "replaced": self.replaced,
