@@ -81,7 +81,7 @@ def overlap(first: str, second: str) -> bool:
                 offered = second[at]
                 if offered == ANY:
                     later.add(at)
-                elif offered == ONE or wanted == ONE or offered == wanted:
+                elif ONE in (offered, wanted) or offered == wanted:
                     later.add(at + 1)
         reached = _past_stars(second, later)
     return len(second) in reached
