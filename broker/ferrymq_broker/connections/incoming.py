@@ -196,7 +196,8 @@ class IncomingEndpoint(Producer):
     def supply(self) -> None:
         """Give the client its credit again, as far as there is room for what it may send.
 
-        Not while its connection does not take what we answer, nor while there is an alarm.
+        Not while its connection does not take what we answer, nor while there is an alarm; services
+        are exempt from that, for whoever is to purge a queue sends a request.
         """
         if self.closed:
             return
@@ -206,7 +207,8 @@ class IncomingEndpoint(Producer):
             if self not in handler.unsupplied:
                 handler.unsupplied.append(self)
             return
-        if credit.withheld:
+        node = self.node
+        if credit.withheld and (node is None or node.kind != "service"):
             credit.wait(self)
             return
         full = handler.credit_window
@@ -216,7 +218,6 @@ class IncomingEndpoint(Producer):
             self.window += credit.reserve(self, full - self.window)
             if self.window == 0:
                 return
-        node = self.node
         room = BOUNDLESS if node is None else node.room()
         if node is not None and (room != BOUNDLESS or self._metered):
             self._share(node, room)
