@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.nodes.delivering import delivered_before
 from ferrymq_broker.nodes.facts import facts_of
 from ferrymq_broker.nodes.node import BOUNDLESS, Refusal
 from ferrymq_broker.nodes.queues.lifecycle.bounds import Bounds
@@ -265,11 +266,11 @@ class Lifecycle:
         """The entry had to make room; it is to be a dead letter, or it is just gone."""
         self.overflowed += 1
         if buried:
-            self._bury(entry.message, reason, None)
+            self._bury(entry, reason, None)
 
     def _count_expired(self, entry: Entry) -> None:
         self.expirations += 1
-        self._bury(entry.message, EXPIRED, None)
+        self._bury(entry, EXPIRED, None)
 
     def on_failed(self, consumer: Consumer, entry: Entry) -> bool:
         """A failed delivery has been counted; True if it was one too many.
@@ -279,20 +280,27 @@ class Lifecycle:
         limit = self.policy.delivery_limit
         if limit <= 0 or entry.failures <= limit:
             return False
-        self._bury(entry.message, DELIVERY_LIMIT, None)
+        self._bury(entry, DELIVERY_LIMIT, None)
         return True
 
     def on_rejected(self, consumer: Consumer, entry: Entry, error: Error | None) -> None:
-        """The consumer found the message invalid; the queue unlinks the entry."""
-        self._bury(entry.message, REJECTED, error)
+        """The consumer found the message invalid; the queue unlinks the entry.
 
-    def _bury(self, message: Message, reason: str, error: Error | None) -> None:
+        That counts as a failed delivery (AMQP 1.0 §3.4.3).
+        """
+        entry.failures += 1
+        self._bury(entry, REJECTED, error)
+
+    def _bury(self, entry: Entry, reason: str, error: Error | None) -> None:
         policy = self.policy
         address = policy.expired if reason == EXPIRED and policy.expired else policy.dead_letter
         dead_letters = self._dead_letters
         if dead_letters is None:
             dead_letters = DeadLetters(self.queue)
             self._dead_letters = dead_letters
+        message = entry.message
+        if address and entry.attempts > 0:
+            message = delivered_before(message, entry.failures)
         dead_letters.send(message, address, reason, error)
 
     # -- messages to come ------------------------------------------------------------------
