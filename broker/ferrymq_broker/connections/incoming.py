@@ -284,6 +284,8 @@ class IncomingEndpoint(Producer):
         if node is not None:
             node.promised -= self._promised
             self._promised = 0
+            # The delivery that it perhaps went for takes no more from the node.
+            self._metered = False
             if self in node.starved:
                 node.starved.remove(self)
             if self in node.producers:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.nodes.policy import ExchangePolicy, QueuePolicy
-from ferrymq_types.messaging import Accepted
+from ferrymq_types.messaging import Accepted, Source
 from tests.broker.harness import Network
 
 if TYPE_CHECKING:
@@ -195,3 +195,18 @@ def test_the_bound_holds_for_those_who_come_through_an_exchange(net: Network) ->
         assert 0 < promised(senders) <= 7
     client.lose()
     assert queue.pledged() == 0
+
+
+def test_a_link_that_goes_for_what_it_sent_takes_its_promise_with_it_once(net: Network) -> None:
+    queue = net.declare("q", QueuePolicy(max_length=4, max_bytes=100, overflow="block"))
+    client = net.connect()
+    sender = client.sender("q", source=Source(outcomes=["amqp:accepted:list"]))
+    sender.send(b"x" * 101)
+    # It cannot be told with an outcome.
+    assert sender.detached and queue.promised == 0
+    lucky = client.sender("q")
+    sent = 0
+    while lucky.link.credit > 0:
+        lucky.send(b"x")
+        sent += 1
+    assert sent == 4
