@@ -118,7 +118,7 @@ class AddressSpace(Space):
             if node is not None:
                 return node, ""
         cut = address.rfind(PART)
-        if cut > 0:
+        if cut > 0 and address not in self.redirects:
             name = address[:cut]
             node = self.find(name)
             if node is None:
