@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,7 +20,48 @@ ROOT = Path(__file__).resolve().parents[2]
 CONFIGURATION = ROOT / "docs/broker/configuration.md"
 
 
-def test_the_embedded_broker() -> None:
+EXAMPLES = sorted((ROOT / "examples/broker").glob("*.py"))
+
+examples = pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+
+
+def promised(example: Path) -> list[str]:
+    """What an example says that it prints: the comment at its end."""
+    _, found, comment = example.read_text("utf-8").partition("\n# Prints:\n")
+    assert found, f"{example.name} does not say what it prints"
+    return [line.removeprefix("#").removeprefix(" ") for line in comment.splitlines()]
+
+
+def is_as_promised(printed: str, line: str) -> bool:
+    """Whether a line is what was promised, in which … is whatever differs from run to run."""
+    parts = [re.escape(part) for part in line.split("…")]
+    return re.fullmatch(".+".join(parts), printed.rstrip()) is not None
+
+
+@examples
+def test_examples_print_what_they_say(example: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(example), run_name="__main__")
+    printed = capsys.readouterr().out.splitlines()
+    expected = promised(example)
+    assert len(printed) == len(expected), printed
+    for line, wanted in zip(printed, expected, strict=True):
+        assert is_as_promised(line, wanted), f"{line!r} is not {wanted!r}"
+
+
+@examples
+def test_examples_are_short_and_wait_for_what_they_wait_for(example: Path) -> None:
+    code = example.read_text("utf-8").partition("\n# Prints:\n")[0]
+    assert len(code.splitlines()) <= 80
+    assert "sleep" not in code
+
+
+@examples
+def test_examples_are_shown_on_a_page(example: Path) -> None:
+    link = f"examples/broker/{example.name})"
+    assert any(link in page.read_text("utf-8") for page in (ROOT / "docs/broker").glob("*.md"))
+
+
+def test_examples_are_programs() -> None:
     result = subprocess.run(
         [sys.executable, str(ROOT / "examples/broker/embedded.py")],
         capture_output=True,

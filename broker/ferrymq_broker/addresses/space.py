@@ -35,7 +35,7 @@ _TOKEN_BYTES: Final = 18
 
 @final
 class Redirect:
-    """An address whose node is in another container (AMQP 1.0 §2.8.17)."""
+    """An address whose node is in another container (AMQP 1.0 §2.8.18)."""
 
     __slots__ = ("hostname", "network_host", "port", "address")
 

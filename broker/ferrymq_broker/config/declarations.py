@@ -98,7 +98,7 @@ class Alias(StrictSection):
 
 
 class Redirect(StrictSection):
-    """``[[redirect]]``: an address whose node another container has (AMQP 1.0 §2.8.17)."""
+    """``[[redirect]]``: an address whose node another container has (AMQP 1.0 §2.8.18)."""
 
     name: Name
     host: str = Field(min_length=1, max_length=255)
