@@ -32,8 +32,8 @@ async def main() -> None:
     async with BrokerServer(CONFIG) as server, ferrymq.connect(server.url) as connection:
         listener = await connection.receiver("news", selector="region = 'south'")
         async with ferrymq.connect(server.url, container_id="archive") as first:
-            # Not closed: the connection is, and that is not unsubscribing.
-            await first.receiver("news", name="all", expiry_policy=NEVER)
+            archive = await first.receiver("news", name="all", expiry_policy=NEVER)
+            await archive.detach()  # closing it would end the subscription
         workers = [
             await connection.receiver("news", name=f"work|{number}", capabilities=["shared"])
             for number in (1, 2)
