@@ -7,7 +7,7 @@ import pytest
 from ferrymq_broker.nodes.policy import QueuePolicy
 from ferrymq_codec.scalars import Timestamp
 from ferrymq_types.messaging import Accepted, Data, Header, MessageAnnotations, Released
-from tests.broker.harness import Network, header, text
+from tests.broker.harness import Network, header, message_annotations, text
 from tests.broker.management.asker import Answer, Asker
 
 
@@ -154,6 +154,25 @@ def test_a_target_without_bindings_takes_nothing(net: Network, asker: Asker) -> 
     asker.ask("CREATE", "stream", "s", {"partitions": 2})
     assert asker.ask("MOVE", "queue", "from", {"target": "s::1"}).map() == {"count": 1}
     assert len(shown(asker.ask("PEEK", "stream", "s", {"partition": 1}))) == 1
+
+
+def test_the_time_of_a_moved_message_counts_on(net: Network, asker: Asker) -> None:
+    for name in ("q", "other"):
+        net.declare(name)
+    sender = net.connect().sender("q")
+    sender.send_sections(Header(ttl=5000), Data(value=b"a"))
+    sender.send_sections(
+        Header(ttl=9000),
+        MessageAnnotations(value={"x-opt-delivery-delay": 1000, "x-opt-kept": 1}),
+        Data(value=b"b"),
+    )
+    net.advance(4)
+    assert asker.ask("MOVE", "queue", "q", {"target": "other"}).map() == {"count": 2}
+    assert net.queue("other").available == 2
+    net.advance(1.5)
+    (left,) = net.connect().receiver("other", credit=9).take()
+    assert text(left.payload) == b"b" and header(left.payload).ttl == 4500
+    assert message_annotations(left.payload) == {"x-opt-kept": 1}
 
 
 @pytest.mark.parametrize(
