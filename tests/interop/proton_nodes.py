@@ -155,9 +155,18 @@ def left(connection: BlockingConnection, address: str) -> list[Any]:
     return bodies
 
 
-def detached(inbox: EncodedReceiver, connection: BlockingConnection) -> tuple[str, str | None]:
-    """Wait for the broker to detach the link; the error's condition and description."""
+def detach(connection: BlockingConnection, inbox: EncodedReceiver) -> None:
+    """Detach the link without closing it; return when the broker knows.
+
+    What a program does between two turns of its loop Proton sends in an order of its own: attaches,
+    then dispositions, then detaches.
+    """
+    inbox.link.detach()
+    fence(connection)
+
+
+def lost_to(connection: BlockingConnection, inbox: EncodedReceiver) -> tuple[str, str | None]:
+    """Wait for the broker to detach the link, not closing it; its error and description."""
     link = inbox.link
-    connection.wait(lambda: link.state & Link.REMOTE_CLOSED, msg="Detaching")
-    condition = link.remote_condition
-    return condition.name, condition.description
+    connection.wait(lambda: link.remote_condition is not None, msg="Detaching")
+    return link.remote_condition.name, link.remote_condition.description
