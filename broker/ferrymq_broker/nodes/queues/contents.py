@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
+from ferrymq_broker.nodes.delivering import delivered_before
 from ferrymq_broker.nodes.entry import AVAILABLE, Entry
 from ferrymq_broker.nodes.facts import facts_of
 from ferrymq_broker.nodes.message import Message, derive, section_end
@@ -70,7 +71,7 @@ def move(queue: Queue, target: Node, count: i64) -> tuple[int, Refusal | None]:
     """Publish up to `count` messages that nobody holds to `target`, in order, and drop them here.
 
     Answers how many were moved, and why it ended if `target` did not want one. The time that they
-    have left stays the same.
+    have left stays the same, and so does what their headers tell of deliveries (AMQP 1.0 §3.2.1).
     """
     entries: list[Entry] = []
     for lane in queue.lanes:
@@ -114,8 +115,11 @@ def drop_available(queue: Queue) -> i64:
 
 
 def _with_time_left(entry: Entry, now: i64) -> Message:
-    """The message of the entry as another queue gets it: its ttl counts on, no delay begins."""
+    """The message of the entry as another queue gets it: its ttl and its deliveries count on, no
+    delay begins."""
     message = entry.message
+    if entry.attempts > 0:
+        message = delivered_before(message, entry.failures)
     if not message.special or message.opaque:
         return message
     left = entry.expires - now
