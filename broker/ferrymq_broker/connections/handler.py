@@ -261,7 +261,8 @@ class ConnectionHandler:
         for consumer in waiting:
             if consumer.closed:
                 continue
-            if consumer.link.parked > 0:
+            link = consumer.link
+            if link.parked > 0 or link.session.outgoing.remote_window <= 0:
                 self.windowed.append(consumer)
             else:
                 consumer.node.wake(consumer)

@@ -92,6 +92,10 @@ class OutgoingEndpoint(Consumer):
         if entry.attempts == 0 and entry.expires == 0:
             payload = message.payload
         else:
+            if entry.expires != 0 and link.session.outgoing.remote_window <= 0:
+                # Its time could be over when it goes.
+                handler.windowed.append(self)
+                return IDLE
             payload = outgoing_payload(entry, self.node.agenda.now)
         limit = link.remote_max_message_size
         if limit != 0 and len(payload) > limit:
