@@ -114,8 +114,9 @@ class ConnectionHandler:
         self.quiet = False
         # True while the handler waits for its flush at the end of the pass.
         self.dirty = False
-        self.stalled: list[OutgoingEndpoint] = []
-        self.windowed: list[OutgoingEndpoint] = []
+        # Each of them once, however often the client sends a flow meanwhile.
+        self.stalled: dict[OutgoingEndpoint, None] = {}
+        self.windowed: dict[OutgoingEndpoint, None] = {}
         self.unsupplied: list[IncomingEndpoint] = []
         self.dynamic_nodes: dict[Link, Node] = {}
         self.deadline_moved = True
@@ -243,7 +244,7 @@ class ConnectionHandler:
             return
         if self.stalled:
             stalled = self.stalled
-            self.stalled = []
+            self.stalled = {}
             for consumer in stalled:
                 if not consumer.closed:
                     consumer.node.wake(consumer)
@@ -257,13 +258,13 @@ class ConnectionHandler:
 
     def _recheck_windows(self) -> None:
         waiting = self.windowed
-        self.windowed = []
+        self.windowed = {}
         for consumer in waiting:
             if consumer.closed:
                 continue
             link = consumer.link
             if link.parked > 0 or link.session.outgoing.remote_window <= 0:
-                self.windowed.append(consumer)
+                self.windowed[consumer] = None
             else:
                 consumer.node.wake(consumer)
 
@@ -338,7 +339,7 @@ class ConnectionHandler:
             log.info("connection lost", peer=self.peer, reason=str(error))
         self.broker.handlers.pop(self, None)
         self.space.party_gone(self.id)
-        self.stalled = []
-        self.windowed = []
+        self.stalled = {}
+        self.windowed = {}
         self.unsupplied = []
         self.touch()

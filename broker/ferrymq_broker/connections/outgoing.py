@@ -83,10 +83,10 @@ class OutgoingEndpoint(Consumer):
             return IDLE
         handler = self.handler
         if handler.blocked:
-            handler.stalled.append(self)
+            handler.stalled[self] = None
             return IDLE
         if link.parked > 0:
-            handler.windowed.append(self)
+            handler.windowed[self] = None
             return IDLE
         message = entry.message
         if entry.attempts == 0 and entry.expires == 0:
@@ -94,7 +94,7 @@ class OutgoingEndpoint(Consumer):
         else:
             if entry.expires != 0 and link.session.outgoing.remote_window <= 0:
                 # Its time could be over when it goes.
-                handler.windowed.append(self)
+                handler.windowed[self] = None
                 return IDLE
             payload = outgoing_payload(entry, self.node.agenda.now)
         limit = link.remote_max_message_size
@@ -192,6 +192,8 @@ class OutgoingEndpoint(Consumer):
         if self.closed:
             return
         self.closed = True
+        self.handler.stalled.pop(self, None)
+        self.handler.windowed.pop(self, None)
         outcome = self.default_outcome
         if outcome is None:
             outcome = FAILED if lost else RELEASED
