@@ -13,7 +13,7 @@ from ferrymq_broker.management.errors import (
     ManagementError,
     status_of,
 )
-from ferrymq_broker.management.operation import Call, Operation, Result
+from ferrymq_broker.management.operation import GREATEST, Call, Operation, Result
 from ferrymq_broker.management.peeking import Sheet, count_of
 from ferrymq_broker.nodes.entry import ACQUIRED
 from ferrymq_broker.nodes.node import Node
@@ -119,7 +119,10 @@ class QueueMessages:
         ):
             raise ManagementError(BAD_REQUEST, "sequences: a list of integers is needed")
         lifecycle = self._find(call).lifecycle
-        count = sum(1 for number in sequences if lifecycle.cancel_scheduled(int(number)))
+        count = 0
+        for number in sequences:
+            if 0 < number <= GREATEST and lifecycle.cancel_scheduled(int(number)):
+                count += 1
         return Result({"count": count}, description="cancelled")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ferrymq_broker.nodes.policy import QueuePolicy
-from ferrymq_codec.scalars import Timestamp
+from ferrymq_codec.scalars import Timestamp, ULong
 from ferrymq_types.messaging import Accepted, Data, Header, MessageAnnotations, Released
 from tests.broker.harness import Network, header, message_annotations, text
 from tests.broker.management.asker import Answer, Asker
@@ -249,3 +249,18 @@ def test_a_changed_setting_holds_at_once(net: Network, asker: Asker) -> None:
     wrong = asker.ask("UPDATE", "queue", "q", {"max-length": 5, "overflow": "dead-letter"})
     assert wrong.status == 400
     assert net.queue("q").policy == QueuePolicy(max_length=2, delivery_limit=3)
+
+
+@pytest.mark.parametrize("number", [ULong(2**63), ULong(2**64 - 1), "9" * 20, "9" * 5000])
+def test_a_number_beyond_all_numbers_is_refused(net: Network, asker: Asker, number: object) -> None:
+    net.declare("q")
+    for argument in ("from-sequence", "count"):
+        assert asker.ask("PEEK", "queue", "q", {argument: number}).status == 400
+    assert asker.ask("MOVE", "queue", "q", {"target": "q", "count": number}).status == 400
+
+
+def test_no_scheduled_message_has_a_number_beyond_all_numbers(net: Network, asker: Asker) -> None:
+    net.declare("q")
+    numbers = [ULong(2**64 - 1), ULong(2**63), -(2**63)]
+    answer = asker.ask("CANCEL-SCHEDULED", "queue", "q", {"sequences": numbers})
+    assert (answer.status, answer.map()) == (200, {"count": 0})
