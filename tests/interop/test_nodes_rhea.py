@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tests.interop.broker_process import BrokerProcess
-from tests.interop.rhea_client import needs_rhea, run
+from tests.interop.relay import Relay
+from tests.interop.rhea_client import Scenario, needs_rhea, run
 
 pytestmark = [pytest.mark.interop, needs_rhea]
 
@@ -140,6 +141,34 @@ def test_a_link_that_goes_settles_by_its_default_outcome(
         dead="dead",
     )
     dead = ["x"] if name == "rejected" else []
+    assert result == {"told": code, "left": left, "dead": dead}
+
+
+@pytest.mark.spec("3.5.3")
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_a_lost_link_settles_by_its_default_outcome(
+    broker: BrokerProcess, address: str, name: str
+) -> None:
+    """Without one, the delivery counts as failed: the client may have seen the message."""
+    outcome, fields, code, left = DEFAULTS[name]
+    with (
+        Relay(broker.port) as relay,
+        Scenario(
+            broker,
+            "default_outcome",
+            address=f"mortal-{address}",
+            relay=relay.port,
+            outcome=outcome,
+            fields=fields,
+            end="lost",
+            dead="dead",
+        ) as scenario,
+    ):
+        scenario.wait_for("taken")
+        relay.cut()
+        result = scenario.result()
+    dead = ["x"] if name == "rejected" else []
+    left = [["x", 1, None]] if name == "none" else left
     assert result == {"told": code, "left": left, "dead": dead}
 
 

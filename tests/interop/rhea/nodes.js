@@ -5,7 +5,7 @@ const rhea = require('rhea');
 const { message: codec, types } = rhea;
 
 const {
-    Inbox, close, close_link, condition, connect, once, open_sender, remaining, send_all,
+    Inbox, close, close_link, condition, connect, once, open_sender, remaining, send_all, tell,
 } = require('./support.js');
 
 function bodies_of(contexts) {
@@ -28,10 +28,29 @@ async function detach(link) {
     await closed;
 }
 
+// Resolves when no consumer holds anything of the queue any more, as management tells.
+async function settled(connection, name) {
+    const inbox = new Inbox(connection, { source: { dynamic: true } });
+    await inbox.opened;
+    const reply_to = inbox.receiver.source.address;
+    const sender = await open_sender(connection, { target: '$management' });
+    let held = 1;
+    while (held) {
+        sender.send({
+            reply_to, application_properties: { operation: 'READ', type: 'queue', name },
+        });
+        const { message } = await inbox.take();
+        held = message.body.messages - message.body.available;
+    }
+    await close_link(sender);
+    await inbox.close();
+}
+
 // A link's own words about a delivery it never settled: what becomes of the message.
 async function default_outcome(params) {
-    const connection = await connect(params);
-    await publish(connection, params.address, 'x');
+    const other = await connect(params);
+    await publish(other, params.address, 'x');
+    const connection = await connect({ ...params, port: params.relay || params.port });
     const source = { address: params.address };
     if (params.outcome) {
         source.default_outcome = codec[params.outcome](params.fields).described();
@@ -48,11 +67,17 @@ async function default_outcome(params) {
         await remaining(connection, params.address + '-fence');
     } else if (params.end === 'close') {
         await inbox.close();
-    } else {
+    } else if (params.end === 'detach') {
         await detach(inbox.receiver);
     }
-    await close(connection);
-    const other = await connect(params);
+    if (params.end === 'lost') {
+        const lost = once(connection, 'disconnected');
+        tell('taken');
+        await lost;
+        await settled(other, params.address);
+    } else {
+        await close(connection);
+    }
     const left = new Inbox(other, { source: params.address, credit_window: 0 });
     await left.opened;
     const drained = once(left.receiver, 'receiver_drained');
