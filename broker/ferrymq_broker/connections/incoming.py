@@ -98,8 +98,7 @@ class IncomingEndpoint(Producer):
                 elif not delivery.remote_settled:
                     delivery.settle(ACCEPTED)
             if self._metered:
-                self._promised -= 1
-                node.promised -= 1
+                self._keep_promise(node)
         if self.link.credit <= self.low:
             self.supply()
 
@@ -128,8 +127,14 @@ class IncomingEndpoint(Producer):
                 else:
                     self._publish(target, message, delivery)
         if self._metered and node is not None:
-            self._promised -= 1
-            node.promised -= 1
+            self._keep_promise(node)
+
+    def _keep_promise(self, node: Node) -> None:
+        """What was promised has come. If it took no room after all, others may have that."""
+        self._promised -= 1
+        node.promised -= 1
+        if node.starved and not node.dirty:
+            node.touch()
 
     def _publish(self, node: Node, message: Message, delivery: IncomingDelivery) -> None:
         refusal = node.publish(message)

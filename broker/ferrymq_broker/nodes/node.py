@@ -218,7 +218,9 @@ class Node:
         """Tell the consumer, once, when there is nothing left for it."""
 
     def dispatch(self) -> None:
-        """Offer messages to consumers until one of the two runs out."""
+        """Offer messages to consumers until one of the two runs out, and room to producers."""
+        if self.starved:
+            self.relieve()
 
     # -- outcomes of what a consumer holds -------------------------------------------------
 
