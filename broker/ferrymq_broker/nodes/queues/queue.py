@@ -226,7 +226,7 @@ class Queue(Node):
     def append(self, message: Message) -> Entry:
         """Put the message behind all others of its priority, whatever the lifecycle thinks."""
         self.published += 1
-        level = message.priority
+        level = i64(message.priority)
         if level == DEFAULT_LEVEL:
             lane = self.lane
         else:

@@ -213,7 +213,7 @@ class Reader(Node):
             self._entry = entry
         else:
             entry.message = message
-            entry.sequence = offset
+            entry.renumber(offset)
         return consumer.deliver(entry)
 
     def _go_on(self) -> None:
