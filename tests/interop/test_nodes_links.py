@@ -365,18 +365,43 @@ def test_filters_that_are_not_known(
 # -- outcomes -------------------------------------------------------------------------------
 
 
+ACCEPTED_ONLY = ["amqp:accepted:list"]
+
+
 def test_an_outcome_that_was_not_agreed(connection: BlockingConnection, address: str) -> None:
+    """The link is closed: a mere detach Proton's handlers do not hear of."""
     send(connection, address, "x")
-    options = Asking(outcomes=["amqp:accepted:list", "amqp:rejected:list"])
-    inbox = Inbox(connection, address, options=options)
-    outcomes = inbox.link.remote_source.outcomes
+    receiver = connection.create_receiver(
+        address, options=Asking(outcomes=[*ACCEPTED_ONLY, "amqp:rejected:list"])
+    )
+    outcomes = receiver.link.remote_source.outcomes
     outcomes.rewind()
     outcomes.next()
-    assert list(outcomes.get_object().elements) == ["amqp:accepted:list", "amqp:rejected:list"]
-    settle(inbox.get()[1], Delivery.RELEASED)
-    assert lost_to(connection, inbox)[0] == "amqp:not-allowed"
+    assert list(outcomes.get_object().elements) == [*ACCEPTED_ONLY, "amqp:rejected:list"]
+    receiver.receive()
+    receiver.release()
+    with pytest.raises(LinkDetached, match="not-allowed"):
+        receiver.receive()
     # What it held is back in its place.
     assert left(connection, address) == ["x"]
+
+
+def test_a_subscription_outlives_an_outcome_that_was_not_agreed(
+    broker: BrokerProcess, connection: BlockingConnection, address: str
+) -> None:
+    address = f"topic-{address}"
+    kept = {"durability": Terminus.DELIVERIES, "expiry": Terminus.EXPIRE_NEVER}
+    with connect_as(broker.url, f"client-{address}") as mine:
+        strict = Asking(outcomes=ACCEPTED_ONLY, **kept)
+        inbox = Inbox(mine, address, name="sub", options=strict)
+        send(connection, address, "x", "y")
+        settle(inbox.get()[1], Delivery.RELEASED)
+        assert lost_to(mine, inbox)[0] == "amqp:not-allowed"
+        assert not inbox.link.state & Link.REMOTE_CLOSED
+        detach(mine, inbox)
+        inbox = Inbox(mine, address, name="sub", options=Asking(**kept))
+        assert inbox.bodies(2) == ["x", "y"]
+        inbox.close()
 
 
 @pytest.mark.parametrize(

@@ -176,6 +176,7 @@ def test_an_outcome_that_was_not_agreed(broker: BrokerProcess, address: str) -> 
     result = run(broker, "not_agreed", address=address)
     assert result["outcomes"] in ("amqp:accepted:list", ["amqp:accepted:list"])
     assert result["error"]["condition"] == "amqp:not-allowed"
+    assert result["closed"] is True
     assert result["left"] == ["x"]
 
 

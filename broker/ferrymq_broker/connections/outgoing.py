@@ -176,11 +176,14 @@ class OutgoingEndpoint(Consumer):
     def _refuse(self, condition: str, description: str) -> None:
         """The client states what it may not: the link ends, and what it held goes back.
 
-        A terminus that outlives its link outlives this as well.
+        A terminus that outlives its link outlives this as well. Any other is gone, and the client
+        is told so: there are clients that take no notice of a link that is merely detached.
         """
-        self.link.detach(closed=False, error=Error(condition=condition, description=description))
+        terms = self.terms
+        gone = terms.granted_expiry_policy == "link-detach" and terms.granted_timeout == 0
+        self.link.detach(closed=gone, error=Error(condition=condition, description=description))
         self.handler.touch()
-        self.close(False, False)
+        self.close(False, gone)
 
     def close(self, lost: bool, closed: bool) -> None:
         """The link is gone: settle what it held by the default outcome (AMQP 1.0 §3.5.3).
