@@ -13,8 +13,9 @@ import pytest
 from pydantic import BaseModel
 
 from ferrymq_broker.config import Config, Policy, Subscription, load_config
-from ferrymq_broker.config.nodes import KINDS
+from ferrymq_broker.config.nodes import KINDS, policy_attributes
 from ferrymq_broker.config.section import kebab
+from ferrymq_broker.nodes.policy import QueuePolicy
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGURATION = ROOT / "docs/broker/configuration.md"
@@ -140,10 +141,31 @@ def test_the_documented_values_are_the_defaults_where_nothing_else_is_said(
     assert loaded(tmp_path, "\n".join(needed)).model_dump() == everything
 
 
-@pytest.mark.parametrize("name", ["addresses", "policies", "configuration"])
-def test_documented_configurations_are_good(tmp_path: Path, name: str) -> None:
-    page = (ROOT / f"docs/broker/{name}.md").read_text("utf-8")
-    blocks = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
-    assert blocks
-    for block in blocks:
+TOML = re.compile(r"```toml\n(.*?)```", re.DOTALL)
+CONFIGURED = [
+    page
+    for page in sorted((ROOT / "docs/broker").glob("*.md"))
+    if TOML.search(page.read_text("utf-8"))
+]
+
+
+@pytest.mark.parametrize("page", CONFIGURED, ids=lambda page: page.stem)
+def test_documented_configurations_are_good(tmp_path: Path, page: Path) -> None:
+    for block in TOML.findall(page.read_text("utf-8")):
         loaded(tmp_path, block)
+
+
+def test_the_table_of_settings_has_every_setting_of_a_queue_and_its_default() -> None:
+    page = (ROOT / "docs/broker/queues.md").read_text("utf-8")
+    rows = re.findall(r"^\| `([a-z-]+)` \| [^|]* \| ([^|]*) \|", page, re.MULTILINE)
+    defaults = {key: re.split(r"[:` ]+", text.strip("` "))[0] for key, text in rows}
+    settings = policy_attributes(QueuePolicy())
+    assert defaults.keys() == settings.keys()
+    words = {"none": "", "off": 0, "as": "", "false": False, "true": True}
+    for key, value in settings.items():
+        word = defaults[key]
+        default = words.get(word, word)
+        if key == "auto-delete":
+            assert (word, value) == ("false", -1)
+        else:
+            assert str(default) == str(value), key
