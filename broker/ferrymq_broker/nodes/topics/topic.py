@@ -383,8 +383,16 @@ class Topic(Node):
         self.space.timers.cancel(self._idle)
 
     def subscription_dropped(self) -> None:
-        """Perhaps it is not in use any more."""
+        """Perhaps it is not in use any more, or was there for the messages that went with it."""
         self._consider_idle()
+        if self.lifetime != PERMANENT:
+            self.touch()
+
+    def dispatch(self) -> None:
+        """Offer room to producers; go, if there is nothing left to live for."""
+        super().dispatch()
+        if self.lifetime != PERMANENT:
+            self.reconsider_life()
 
     def _consider_idle(self) -> None:
         after = self.policy.auto_delete
