@@ -12,7 +12,6 @@ from proton import (
     Link,
     Message,
     Receiver,
-    Sender,
     Terminus,
     symbol,
     ulong,
@@ -162,25 +161,29 @@ def test_lifetimes(
         connection.create_sender(address, name="afterwards")
 
 
-def test_a_dynamic_target(connection: BlockingConnection) -> None:
-    class Dynamic(LinkOption):
+def test_a_dynamic_target(broker: BrokerProcess, connection: BlockingConnection) -> None:
+    """As JMS clients make a temporary queue, which ends with the sender that made it."""
+    policy = Described(symbol("amqp:delete-on-close:list"), [])
+
+    class Dynamic(Asking):
         def apply(self, link: Link) -> None:
+            super().apply(link)
             link.target.dynamic = True
 
-        def test(self, link: Link) -> bool:
-            return isinstance(link, Sender)
-
-    sender = connection.container.create_sender(
-        connection.conn, None, options=Dynamic(), name="dynamic"
-    )
-    connection.wait(lambda: sender.state & Link.REMOTE_ACTIVE)
-    address = sender.remote_target.address
-    assert address.startswith("dynamic.")
-    inbox = Inbox(connection, address)
-    delivery = sender.send(Message(body="x"))
-    assert inbox.next().body == "x"
-    connection.wait(lambda: delivery.settled)
-    delivery.settle()
+    options = Dynamic(capabilities=["temporary-queue"], node={"lifetime-policy": policy})
+    owner = connection.container.create_sender(connection.conn, None, name="temp", options=options)
+    connection.wait(lambda: owner.state & Link.REMOTE_ACTIVE)
+    target = owner.remote_target
+    assert target.dynamic
+    assert target.address.startswith("dynamic.")
+    with connect(broker.url) as other:
+        inbox = Inbox(connection, target.address, options=Asking(capabilities=["temporary-queue"]))
+        send(other, target.address, "x")
+        assert inbox.next().body == "x"
+        owner.close()
+        assert lost_to(connection, inbox)[0] == "amqp:resource-deleted"
+        with pytest.raises(LinkDetached, match="not-found"):
+            other.create_sender(target.address)
 
 
 def test_a_temporary_topic(broker: BrokerProcess, connection: BlockingConnection) -> None:

@@ -255,6 +255,24 @@ def test_a_durable_subscription(broker: BrokerProcess, address: str) -> None:
     assert result["error"]["condition"] == "amqp:link:stolen"
 
 
+def test_a_durable_subscription_and_rheas_own_reconnecting(
+    broker: BrokerProcess, address: str
+) -> None:
+    with (
+        Relay(broker.port) as relay,
+        Scenario(
+            broker,
+            "reconnecting_subscriber",
+            address=f"topic-{address}",
+            fence=f"{address}-fence",
+            relay=relay.port,
+        ) as scenario,
+    ):
+        scenario.wait_for("taken")
+        relay.cut()
+        assert scenario.result() == [[2, 1], [3, 0]]
+
+
 def test_a_shared_subscription(broker: BrokerProcess, address: str) -> None:
     result = run(
         broker, "shared", address=f"topic-{address}", group=address, fence=f"{address}-fence"
@@ -329,6 +347,18 @@ def test_lifetimes(broker: BrokerProcess, address: str, code: int, ends: bool, t
 
 def test_a_filter_that_is_not_known_is_not_promised(broker: BrokerProcess, address: str) -> None:
     assert run(broker, "filters", address=address) == {"names": ["jms-selector"], "body": "red"}
+
+
+def test_capabilities_that_are_desired(broker: BrokerProcess, address: str) -> None:
+    """None is a condition; what is offered is what the link has."""
+    desired = ["SHARED-SUBS", "AMQP_FILTEX_SQL_V1_0", "DELAYED_DELIVERY", "example:nothing"]
+    topic, stream = f"topic-{address}", f"stream-{address}"
+    result = run(broker, "offered", addresses=[address, topic, stream], desired=desired)
+    assert result == {
+        address: [["AMQP_FILTEX_SQL_V1_0"], ["DELAYED_DELIVERY"]],
+        topic: [["AMQP_FILTEX_SQL_V1_0", "SHARED-SUBS"], ["DELAYED_DELIVERY"]],
+        stream: [["AMQP_FILTEX_SQL_V1_0"], []],
+    }
 
 
 def test_a_redirect(broker: BrokerProcess) -> None:

@@ -378,6 +378,54 @@ async function filters(params) {
     return { names, body: message.body };
 }
 
+// Which of the capabilities that a link desires it is offered, for each address.
+async function offered(params) {
+    const connection = await connect(params);
+    const result = {};
+    for (const address of params.addresses) {
+        const options = { desired_capabilities: params.desired };
+        const inbox = new Inbox(connection, { source: address, ...options });
+        await inbox.opened;
+        const sender = await open_sender(connection, { target: address, ...options });
+        result[address] = [inbox.receiver, sender].map(
+            (link) => [].concat(link.offered_capabilities || []).map(String).sort(),
+        );
+    }
+    await close(connection);
+    return result;
+}
+
+// rhea reconnects by itself, and a durable subscription is there again with what had been held.
+async function reconnecting_subscriber(params) {
+    const container = rhea.create_container({ id: 'rhea-' + params.address });
+    const connection = container.connect({
+        host: '127.0.0.1', port: params.relay, initial_reconnect_delay: 10, max_reconnect_delay: 10,
+    });
+    await once(connection, 'connection_open');
+    const inbox = subscriber(connection, params.address, 'sub', { autoaccept: false });
+    await inbox.opened;
+    const other = await connect(params);
+    await publish(other, params.address, 1, 2);
+    const first = await inbox.take();
+    first.delivery.accept();
+    await remaining(connection, params.fence);
+    await inbox.take();
+    const again = once(inbox.receiver, 'receiver_open');
+    tell('taken');
+    await again;
+    await publish(other, params.address, 3);
+    const seen = [];
+    while (seen.length < 2) {
+        const { message, delivery } = await inbox.take();
+        delivery.accept();
+        seen.push([message.body, message.delivery_count || 0]);
+    }
+    await inbox.close();
+    await close(connection);
+    await close(other);
+    return seen;
+}
+
 // A request to the management node, over a dynamic queue or over a pair of links.
 async function manage(params) {
     const connection = await connect(params);
@@ -437,5 +485,5 @@ async function redirected(params) {
 
 module.exports = {
     blocked, consumers, default_outcome, durable, filters, host, lifetime, manage, no_host,
-    not_agreed, publish_and_look, read_stream, redirected, shared, wait_for,
+    not_agreed, offered, publish_and_look, read_stream, reconnecting_subscriber, redirected, shared, wait_for,
 };
