@@ -321,6 +321,13 @@ class Agenda:
         while self.nodes:
             nodes = self.nodes
             self.nodes = []
-            for node in nodes:
-                node.dirty = False
-                node.dispatch()
+            turns: i64 = 0
+            try:
+                for node in nodes:
+                    turns += 1
+                    node.dirty = False
+                    node.dispatch()
+            except BaseException:
+                # A mistake is to cost the connection of this pass, and the other nodes nothing.
+                self.nodes = nodes[turns:] + self.nodes
+                raise
