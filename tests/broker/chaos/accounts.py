@@ -44,7 +44,7 @@ class Account:
             + self.moved
         )
         inside = figures["available"] + figures["acquired"]
-        assert figures["published"] == left + inside, (
-            f"{figures['published']} came, {left} went, {inside} are there: {figures}"
-        )
+        assert (
+            figures["published"] == left + inside
+        ), f"{figures['published']} came, {left} went, {inside} are there: {figures}"
         assert figures["messages"] == inside + figures["scheduled"]

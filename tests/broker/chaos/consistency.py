@@ -151,7 +151,9 @@ def _check_places(queue: Queue, by_id: dict[int, Entry], available: list[Entry])
         for cursor, lane in zip(view.cursors, queue.lanes, strict=True):
             assert cursor.lane is lane
             assert cursor.next is None or id(cursor.next) in by_id, "a cursor points nowhere"
-        at = {lane.level: cursor.next for cursor, lane in zip(view.cursors, queue.lanes)}
+        at = {
+            lane.level: cursor.next for cursor, lane in zip(view.cursors, queue.lanes, strict=True)
+        }
         for entry in available:
             next = at[entry.level]
             if next is not None and next.sequence <= entry.sequence:
@@ -160,9 +162,9 @@ def _check_places(queue: Queue, by_id: dict[int, Entry], available: list[Entry])
                 entry.group is not None and any(e is entry for e in entry.group.waiting)
             ):
                 continue
-            assert view.filter is not None and not view.filter.matches(entry.message), (
-                f"{entry.sequence} of {queue!r} is where nobody looks"
-            )
+            assert view.filter is not None and not view.filter.matches(
+                entry.message
+            ), f"{entry.sequence} of {queue!r} is where nobody looks"
 
 
 def _check_seats(queue: Queue) -> None:
@@ -216,7 +218,7 @@ def _check_lifecycle(queue: Queue, by_id: dict[int, Entry], available: list[Entr
     for entry in available:
         if entry.expires != 0:
             assert id(entry) in waiting, "nobody knows that it expires"
-            assert expiry is not None and 0 < expiry.due, "nobody will look"
+            assert expiry is not None and expiry.due > 0, "nobody will look"
             assert entry.expires > now or expiry.due <= now + 1, "its time is over"
     if expiry is not None:
         live = {id(e) for _, _, e in expiry._heap} & set(by_id)
@@ -257,7 +259,7 @@ def _check_nobody_waits(queue: Queue, available: list[Entry]) -> None:
                 if entry.excluded is not None and consumer.id in entry.excluded:
                     continue
                 filter = consumer.filter
-                assert filter is not None and not filter.matches(entry.message), (
-                    f"{entry.sequence} of {queue!r} could be delivered"
-                )
+                assert filter is not None and not filter.matches(
+                    entry.message
+                ), f"{entry.sequence} of {queue!r} could be delivered"
     assert not [c for c in queue._draining if isinstance(c, OutgoingEndpoint) and c.closed]

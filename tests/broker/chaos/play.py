@@ -138,8 +138,8 @@ class Play:
         self.actions: list[tuple[int, Callable[[], None]]] = [
             (4, self.arrive),
             (6, self.attach_sender),
-            (8, self.attach_receiver),
-            (30, self.send),
+            (12, self.attach_receiver),
+            (20, self.send),
             (25, self.settle),
             (15, self.allow),
             (4, self.drain),
@@ -212,7 +212,9 @@ class Play:
             if queue.address == self.keeper.reply_to:
                 continue
             for entry in entries_of(queue):
-                places.setdefault(_number(entry.message.payload), []).append(f"{queue!r} {entry.state}")
+                places.setdefault(_number(entry.message.payload), []).append(
+                    f"{queue!r} {entry.state}"
+                )
             for scheduled in queue.lifecycle.list_scheduled():
                 places.setdefault(_number(scheduled.message.payload), []).append(f"{queue!r} later")
         several = {number: where for number, where in places.items() if len(where) > 1}
@@ -362,8 +364,9 @@ class Play:
             target=target,
             name=name,
             snd=random.choice(list(SenderSettleMode)),
-            rcv=random.choice((ReceiverSettleMode.FIRST, ReceiverSettleMode.FIRST,
-                               ReceiverSettleMode.SECOND)),
+            rcv=random.choice(
+                (ReceiverSettleMode.FIRST, ReceiverSettleMode.FIRST, ReceiverSettleMode.SECOND)
+            ),
             source=Source(outcomes=random.choice((None, None, ["amqp:accepted:list"]))),
         )
         if sender.detached:
@@ -388,15 +391,23 @@ class Play:
         if random.random() < 0.2:
             capabilities = random.choice((["shared"], ["shared", "global"], ["exclusive"]))
         default: Outcome | None = random.choice(
-            (None, None, None, Accepted(), Released(), Rejected(),
-             Modified(delivery_failed=True), Modified(undeliverable_here=True))
+            (
+                None,
+                None,
+                None,
+                Accepted(),
+                Released(),
+                Rejected(),
+                Modified(delivery_failed=True),
+                Modified(undeliverable_here=True),
+            )
         )
         if random.random() < 0.08:
             source = Source(
                 dynamic=True,
                 dynamic_node_properties={"lifetime-policy": random.choice(LIFETIMES)},
                 default_outcome=default,
-                capabilities=random.choice((None, ["topic"])),
+                capabilities=None if self.unique else random.choice((None, ["topic"])),
             )
         else:
             source = Source(
@@ -406,8 +417,11 @@ class Play:
                 capabilities=capabilities or None,
                 default_outcome=default,
                 durable=random.choice(
-                    (TerminusDurability.NONE, TerminusDurability.NONE,
-                     TerminusDurability.CONFIGURATION)
+                    (
+                        TerminusDurability.NONE,
+                        TerminusDurability.NONE,
+                        TerminusDurability.CONFIGURATION,
+                    )
                 ),
                 expiry_policy=random.choice(list(TerminusExpiryPolicy)),
                 timeout=random.choice((0, 0, 3)),
@@ -423,8 +437,9 @@ class Play:
             source=source,
             name=name,
             credit=random.choice((0, 1, 3, 10, 100)),
-            snd=random.choice((SenderSettleMode.MIXED, SenderSettleMode.UNSETTLED,
-                               SenderSettleMode.SETTLED)),
+            snd=random.choice(
+                (SenderSettleMode.MIXED, SenderSettleMode.UNSETTLED, SenderSettleMode.SETTLED)
+            ),
             rcv=random.choice((ReceiverSettleMode.FIRST, ReceiverSettleMode.SECOND)),
             max_message_size=random.choice((0, 0, 0, 0, 120)),
             properties=properties or None,
@@ -473,6 +488,9 @@ class Play:
             self.say(f"{sender.link.name} {self.number} to {sender.remote_target.address}")
             sender.send_sections(*sections, settled=settled)
             self.happened["sent"] += 1
+            if sender.client.handler.paused:
+                # Who does not hear that the window has moved sends it who knows when.
+                self.deadlines.pop(self.number, None)
 
     def message(self, number: int, anonymous: bool) -> list[Section]:
         random = self.random
@@ -548,7 +566,9 @@ class Play:
             self.say(f"{receiver.link.name} {_number(delivery.payload)} {outcome}")
             if not delivery.remote_settled and random.random() < 0.1 and outcome is not None:
                 # First the one, then the other, then perhaps never settled.
-                delivery.update(random.choice((Received(section_number=0, section_offset=0), outcome)))
+                delivery.update(
+                    random.choice((Received(section_number=0, section_offset=0), outcome))
+                )
                 self.net.run()
                 if random.random() < 0.7:
                     receiver.settle(outcome, delivery)

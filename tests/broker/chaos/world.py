@@ -33,6 +33,7 @@ def random_policy(random: Random) -> QueuePolicy:
     dead_letter = random.choice(("", *QUEUES))
     overflow = random.choice(OVERFLOWS)
     groups = random.random() < 0.25
+    alone = random.choice((0, 0, 0, 0, 0, 0, 1, 1, 2))
     if overflow == "dead-letter" and not dead_letter:
         overflow = "drop-head"
     return QueuePolicy(
@@ -44,14 +45,14 @@ def random_policy(random: Random) -> QueuePolicy:
         delivery_limit=sometimes(1, 2, 4),
         dead_letter=dead_letter,
         expired=random.choice(("", "", *QUEUES)),
-        single_active=random.random() < 0.15,
-        exclusive=random.random() < 0.05,
+        single_active=alone == 1,
+        exclusive=alone == 2,
         groups=groups,
         last_value_key="key" if not groups and random.random() < 0.2 else "",
         duplicate_window=sometimes(1000, 100_000),
         duplicate_limit=random.choice((1, 5, 100)),
         auto_delete=random.choice((0, 1000)) if random.random() < 0.1 else -1,
-        max_consumers=sometimes(1, 3),
+        max_consumers=sometimes(1, 3) if alone == 0 else 0,
         durable=False,
     )
 
