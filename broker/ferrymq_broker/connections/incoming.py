@@ -133,8 +133,7 @@ class IncomingEndpoint(Producer):
         """What was promised has come. If it took no room after all, others may have that."""
         self._promised -= 1
         node.promised -= 1
-        if node.starved and not node.dirty:
-            node.touch()
+        node.regain_room()
 
     def _publish(self, node: Node, message: Message, delivery: IncomingDelivery) -> None:
         refusal = node.publish(message)
@@ -296,7 +295,7 @@ class IncomingEndpoint(Producer):
             if self in node.producers:
                 node.producers.remove(self)
                 if not node.deleted:
-                    node.relieve()
+                    node.regain_room()
                 node.link_closed()
         handler.broker.credit.leave(self, self.window)
 

@@ -203,6 +203,12 @@ class Node:
             turns -= 1
             starved.pop(0).supply()
 
+    def regain_room(self) -> None:
+        """Some of what was promised is no more, and perhaps took no room: those who starve share
+        it at the end of the pass. A node that has its room behind it tells the nodes there."""
+        if self.starved and not self.dirty:
+            self.touch()
+
     # -- consumers -----------------------------------------------------------------------
 
     def subscribe(self, consumer: Consumer) -> None:
@@ -309,10 +315,12 @@ class Agenda:
     `held` is how many bytes of messages all nodes hold, each message counted once.
     """
 
-    __slots__ = ("nodes", "now", "held")
+    __slots__ = ("nodes", "now", "held", "_at")
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
+        # How many of them have had their turn.
+        self._at: i64 = 0
         self.now: i64 = 0
         self.held: i64 = 0
 

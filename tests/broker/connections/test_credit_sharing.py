@@ -229,3 +229,21 @@ def test_room_that_a_message_did_not_take_is_for_those_who_wait(net: Network, ad
     assert net.queue("q").message_count() == 0
     # One has given it up, and one of the others has it.
     assert poor.link.credit == 1
+
+
+@pytest.mark.parametrize("front", ["x", "x::key"])
+def test_who_leaves_an_exchange_leaves_room_to_those_who_send_directly(
+    net: Network, front: str
+) -> None:
+    queue = bounded(net, 10)
+    exchange = net.space.create("x", ExchangePolicy(type="fanout"))
+    assert isinstance(exchange, Exchange)
+    exchange.bind("q")
+    client = net.connect()
+    indirect = [client.sender(front) for _ in range(10)]
+    late = client.sender("q")
+    assert promised(indirect) == 10 and late.link.credit == 0
+    for sender in indirect:
+        sender.close()
+    assert late.link.credit > 0
+    assert queue.promised == late.link.credit <= 10

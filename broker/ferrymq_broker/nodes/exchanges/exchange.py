@@ -325,6 +325,11 @@ class Exchange(Node):
                     waiting.append(node)
         return list(nodes)
 
+    def regain_room(self) -> None:
+        """Those who send to the nodes behind by other ways starve there."""
+        super().regain_room()
+        self._gates.regain_room()
+
     def relieve(self) -> None:
         """A node behind has room again: those who starve here or at an entrance share it."""
         super().relieve()

@@ -62,6 +62,10 @@ class Registry:
                 blocking.append(subscription.queue)
         return self._gates.room(blocking) if blocking else BOUNDLESS
 
+    def regain_room(self) -> None:
+        """The topic has promised less."""
+        self._gates.regain_room()
+
     def add(
         self, name: str, key: str, kept: bool, filter: Filter | None, policy: QueuePolicy
     ) -> Subscription:

@@ -99,6 +99,11 @@ class Topic(Node):
         """What the fullest of the subscriptions has left that make senders wait."""
         return self._registry.room()
 
+    def regain_room(self) -> None:
+        """Those who send to the subscriptions by other ways starve there."""
+        super().regain_room()
+        self._registry.regain_room()
+
     def open_target(self, terms: TargetTerms) -> Node:
         """The topic itself."""
         node = self.target(terms.part)
