@@ -302,7 +302,7 @@ class Play:
             self.say(f"{link._link.name} closed={closed}")
             link.close(closed)
             if link in actor.senders:
-                actor.senders.remove(link)  # type: ignore[arg-type]
+                actor.senders.remove(link)
             else:
                 actor.receivers.remove(link)  # type: ignore[arg-type]
 

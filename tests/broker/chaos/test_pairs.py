@@ -20,8 +20,6 @@ from tests.broker.harness import Network, message_annotations
 from tests.broker.lifecycle.letters import bodies, browse, death, figure, refused, send
 from tests.broker.queues.links import consume, publish
 
-RED = {"colour": "red"}
-
 
 def test_the_one_that_takes_over_begins_with_the_most_urgent(net: Network) -> None:
     queue = net.declare("q", QueuePolicy(single_active=True))
@@ -60,15 +58,15 @@ def test_a_group_goes_on_behind_what_its_consumer_does_not_want(net: Network) ->
     net.declare("q", QueuePolicy(groups=True))
     sender = net.connect().sender("q")
     red = consume(net.connect(), "q", 10, selector="colour = 'red'")
-    publish(sender, b"r1", group="g", **RED)
+    publish(sender, b"r1", group="g", colour="red")
     publish(sender, b"b1", group="g", colour="blue")
-    publish(sender, b"r2", group="g", **RED)
+    publish(sender, b"r2", group="g", colour="red")
     assert red.bodies() == [b"r1", b"r2"]
     anything = net.connect().receiver("q", credit=10)
     assert anything.bodies() == [b"b1"]
     # What one of them cannot process is for the other, and the group with it.
     red.settle(Modified(undeliverable_here=True), red.deliveries[0])
-    publish(sender, b"r3", group="g", **RED)
+    publish(sender, b"r3", group="g", colour="red")
     assert anything.bodies() == [b"b1", b"r1", b"r3"]
 
 
@@ -194,7 +192,7 @@ def test_a_drain_is_answered_when_nothing_passes_the_filter(net: Network) -> Non
     red = consume(net.connect(), "q", 10, selector="colour = 'red'")
     red.drain()
     assert red.drained == 1 and red.link.credit == 0 and not red.deliveries
-    publish(sender, b"y", **RED)
+    publish(sender, b"y", colour="red")
     assert not red.deliveries
     red.credit(1)
     assert red.bodies() == [b"y"]
