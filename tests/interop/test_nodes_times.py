@@ -13,7 +13,7 @@ from proton import Condition, Delivery, Message, Terminus, int32, symbol, timest
 from proton.utils import BlockingConnection
 
 from tests.interop.broker_process import BrokerProcess
-from tests.interop.proton_client import connect
+from tests.interop.proton_client import connect, send_encoded
 from tests.interop.proton_nodes import Asking, Inbox, fence, left, send, settle
 
 pytestmark = pytest.mark.interop
@@ -221,21 +221,20 @@ def test_trying_again_later(connection: BlockingConnection) -> None:
 def test_delivery_delay_and_times_keep_their_order(
     connection: BlockingConnection, address: str
 ) -> None:
-    address = f"brief-{address}"
     inbox = Inbox(connection, address)
     begun = now()
-    send(
-        connection,
-        address,
-        Message(body=150, annotations={symbol("x-opt-delivery-delay"): ulong(150)}),
-        Message(body=50, annotations={symbol("x-opt-delivery-time"): begun + 50}),
+    messages = [
+        Message(body=700, annotations={symbol("x-opt-delivery-delay"): ulong(700)}),
+        Message(body=500, annotations={symbol("x-opt-delivery-time"): begun + 500}),
         Message(
-            body=100,
-            annotations={symbol("x-opt-scheduled-enqueue-time"): timestamp(begun + 100)},
+            body=600,
+            annotations={symbol("x-opt-scheduled-enqueue-time"): timestamp(begun + 600)},
         ),
         Message(body=0, annotations={symbol("x-opt-delivery-time"): int32(1)}),
-    )
-    for due in (0, 50, 100, 150):
+    ]
+    # All at once, so that the last is here before the first is due.
+    send_encoded(connection, address, *[message.encode() for message in messages])
+    for due in (0, 500, 600, 700):
         assert inbox.next().body == due
         assert now() >= begun + due
 
@@ -243,14 +242,21 @@ def test_delivery_delay_and_times_keep_their_order(
 def test_a_scheduled_message_is_not_shown_before_its_time(
     connection: BlockingConnection, address: str
 ) -> None:
-    """Its ttl begins when it comes into the queue: the broker's own times tell."""
+    delayed = {symbol("x-opt-delivery-delay"): ulong(3_600_000)}
+    send(connection, address, Message(body="in an hour", annotations=delayed), "now")
+    browser = Inbox(connection, address, credit=0, options=Asking(mode=Terminus.DIST_MODE_COPY))
+    assert browser.rest() == ["now"]
+    assert left(connection, address) == ["now"]
+
+
+def test_the_ttl_of_a_scheduled_message_begins_when_it_is_due(
+    connection: BlockingConnection, address: str
+) -> None:
+    """The broker's own times tell."""
     address = f"mortal-{address}"
     begun = now()
     delayed = {symbol("x-opt-delivery-delay"): ulong(80)}
     send(connection, address, Message(body="later", ttl=0.02, annotations=delayed))
-    browser = Inbox(connection, address, options=Asking(mode=Terminus.DIST_MODE_COPY))
-    browser.drain()
-    assert browser.waiting == 0
     message = Inbox(connection, "dead").next()
     assert message.annotations["x-opt-deadletter-time"] >= begun + 100
     assert symbol("x-opt-delivery-delay") not in message.annotations
