@@ -315,12 +315,10 @@ class Agenda:
     `held` is how many bytes of messages all nodes hold, each message counted once.
     """
 
-    __slots__ = ("nodes", "now", "held", "_at")
+    __slots__ = ("nodes", "now", "held")
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
-        # How many of them have had their turn.
-        self._at: i64 = 0
         self.now: i64 = 0
         self.held: i64 = 0
 
