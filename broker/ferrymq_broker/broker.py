@@ -109,6 +109,10 @@ class Broker:
         self._next_id += 1
         return self._next_id
 
+    def begun(self) -> int:
+        """How many connections, sessions and consumers there have been."""
+        return self._next_id
+
     def clear(self) -> None:
         """Drop all nodes and messages; for the end of the process, when no link is left."""
         for space in self.spaces.values():
