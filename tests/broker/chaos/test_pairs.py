@@ -16,6 +16,7 @@ from ferrymq_types.messaging import (
     Source,
     TerminusExpiryPolicy,
 )
+from ferrymq_types.unions import Outcome
 from tests.broker.harness import Network, message_annotations
 from tests.broker.lifecycle.letters import bodies, browse, death, figure, refused, send
 from tests.broker.queues.links import consume, publish
@@ -166,7 +167,7 @@ def test_a_good_queue_keeps_what_a_full_one_refused(net: Network) -> None:
 )
 @pytest.mark.parametrize("how", ["lose", "close"])
 def test_the_default_outcome_of_a_lost_link_counts_towards_the_limit(
-    net: Network, how: str, default: Modified | None, left: list[bytes], dead: list[bytes]
+    net: Network, how: str, default: Outcome | None, left: list[bytes], dead: list[bytes]
 ) -> None:
     net.declare("q", QueuePolicy(delivery_limit=1, dead_letter="dead"))
     net.declare("dead")
