@@ -76,13 +76,11 @@ class AddressSpace(Space):
         "templates",
         "auto_create",
         "auto_create_topic",
-        "max_nodes",
         "on_change",
     )
 
     def __init__(self, name: str, agenda: Agenda, timers: Timers, max_nodes: int) -> None:
-        super().__init__(name, agenda, timers)
-        self.max_nodes = max_nodes
+        super().__init__(name, agenda, timers, max_nodes)
         self.nodes: dict[str, Node] = {}
         self.aliases: dict[str, str] = {}
         self.redirects: dict[str, Redirect] = {}

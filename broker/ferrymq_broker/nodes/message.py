@@ -40,6 +40,8 @@ _NOTHING: Final = -1
 _OTHER: Final = -2
 # How annotations that the broker acts upon begin.
 _OURS: Final = b"x-opt-"
+# How many bytes of annotations a consumer may make a message have.
+MAX_ANNOTATIONS: Final = 65_536
 # Fields of the properties up to absolute-expiry-time, the ninth.
 _UP_TO_EXPIRY: Final = 9
 
@@ -153,7 +155,8 @@ class Message:
     def annotated(self, annotations: dict[str, object]) -> Message:
         """This message with `annotations` put over its message-annotations (AMQP 1.0 §3.4.5).
 
-        Raises `DecodeError` if the annotations it has are malformed.
+        Itself if it would have more than `MAX_ANNOTATIONS` bytes of them: a message must not grow
+        with every delivery. Raises `DecodeError` if the annotations it has are malformed.
         """
         if self.opaque or not annotations:
             return self
@@ -171,6 +174,9 @@ class Message:
         w = BytesWriter()
         w.write(payload[:pos])
         encode_message_annotations(w, MessageAnnotations(value=merged))
+        size: i64 = len(w) - pos
+        if size > MAX_ANNOTATIONS and size > rest - pos:
+            return self
         w.write(payload[rest:])
         return derive(self, w.getvalue(), pos)
 

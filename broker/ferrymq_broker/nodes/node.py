@@ -67,14 +67,18 @@ class Space:
     """What a node sees of the virtual host it lives in.
 
     `durables` has the topics with durable subscriptions, by what identifies these: a client has one
-    subscription of a name, whichever topic it is to. `awaiting` has the nodes that want to be told
+    subscription of a name, whichever topic it is to. There are no more of these than `max_nodes`,
+    and no more nodes. `awaiting` has the nodes that want to be told
     of the end of a session or connection, by its number.
     """
 
-    __slots__ = ("name", "agenda", "timers", "durables", "awaiting")
+    __slots__ = ("name", "agenda", "timers", "max_nodes", "durables", "awaiting")
 
-    def __init__(self, name: str, agenda: Agenda, timers: Timers) -> None:
+    def __init__(
+        self, name: str, agenda: Agenda, timers: Timers, max_nodes: int = BOUNDLESS
+    ) -> None:
         self.name = name
+        self.max_nodes = max_nodes
         self.agenda = agenda
         self.timers = timers
         self.durables: dict[str, Node] = {}

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.message import Message
     from ferrymq_broker.nodes.terms import TargetTerms
 
+# Of one exchange; and how long one may be, destination, key and arguments together.
+MAX_BINDINGS: Final = 100_000
+_MAX_IDENTITY: Final = 65_536
 _BINDABLE: Final = ("queue", "topic", "stream", "exchange")
 
 
@@ -125,6 +128,16 @@ class Exchange(Node):
         identity = identity_of(node.address, key, arguments)
         if identity in self._bindings:
             return False
+        if len(identity) > _MAX_IDENTITY:
+            raise BrokerError(
+                "amqp:invalid-field",
+                f"a binding of {len(identity)} characters; {_MAX_IDENTITY} are allowed",
+            )
+        if len(self._bindings) >= MAX_BINDINGS:
+            raise BrokerError(
+                "amqp:resource-limit-exceeded",
+                f"{self.address[:200]!r} has {MAX_BINDINGS} bindings, which is the most",
+            )
         target = self._targets.get(node)
         if target is None:
             target = Destination(node)

@@ -86,7 +86,7 @@ def move(queue: Queue, target: Node, count: i64) -> tuple[int, Refusal | None]:
         if chosen.state != AVAILABLE:
             continue
         if chosen.expires != 0 and chosen.expires <= queue.agenda.now:
-            queue.expire(chosen)
+            queue.lifecycle.expired(chosen)
             continue
         refusal = target.publish(_with_time_left(chosen, queue.agenda.now))
         if refusal is not None:

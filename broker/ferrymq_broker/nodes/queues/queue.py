@@ -18,7 +18,7 @@ taken out until it wakes; none is ever asked in vain twice. What becomes of mess
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
@@ -51,6 +51,9 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.message import Message
     from ferrymq_broker.nodes.queues.lifecycle.lifecycle import Lifecycle
     from ferrymq_types.transport import Error
+
+# Consumers that an entry is kept from, of those that are gone: more are looked through.
+_SLACK: Final = 64
 
 
 @final
@@ -297,7 +300,7 @@ class Queue(Node):
         """
         consumer.unhold(entry)
         if elsewhere:
-            entry.exclude(consumer.id)
+            self.exclude(consumer, entry)
         gone = False
         if failed:
             entry.failures += 1
@@ -476,7 +479,7 @@ class Queue(Node):
         )
 
     def _serve_plain(self, crew: Crew) -> bool:
-        """What `_serve` does, where there is one cursor; true if an entry is for `_serve`."""
+        """What `serve` does, where there is one cursor; true if an entry is for `serve`."""
         ready = crew.ready
         cursor = self.lane.plain
         while ready:
@@ -515,7 +518,7 @@ class Queue(Node):
                 crew.turn = turn
             else:
                 self.declined += 1
-                entry.exclude(consumer.id)
+                self.exclude(consumer, entry)
         return False
 
     def acquire(self, consumer: Consumer, entry: Entry) -> None:
@@ -533,11 +536,13 @@ class Queue(Node):
         self.available -= 1
         self._unlink(entry)
 
-    def expire(self, entry: Entry) -> None:
-        """The time of an entry at the front is over."""
-        self.lifecycle.expired(entry)
-        if entry.state == AVAILABLE:
-            self.drop(entry)
+    def exclude(self, consumer: Consumer, entry: Entry) -> None:
+        """Keep the message from this consumer from now on."""
+        entry.exclude(consumer.id)
+        excluded = entry.excluded
+        if excluded is not None and len(excluded) > 2 * len(self.consumers) + _SLACK:
+            # Most of them are gone, and nobody has their numbers again.
+            entry.excluded = {one.id for one in self.consumers if one.id in excluded}
 
     def offer_again(self, entry: Entry) -> None:
         """An entry is available that cursors may have passed."""

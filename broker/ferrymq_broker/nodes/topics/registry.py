@@ -77,6 +77,12 @@ class Registry:
                 "amqp:resource-limit-exceeded",
                 f"{topic.address!r} has {limit} subscriptions, which is the most",
             )
+        most = topic.space.max_nodes
+        if kept and len(topic.space.durables) >= most:
+            raise BrokerError(
+                "amqp:resource-limit-exceeded",
+                f"there are {most} durable subscriptions already, as many as there may be nodes",
+            )
         if len(name) > MAX_NAME:
             raise BrokerError(
                 "amqp:invalid-field",
