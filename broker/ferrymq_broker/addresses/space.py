@@ -129,6 +129,15 @@ class AddressSpace(Space):
         node, part = self.resolve(address)
         return node.target(part)
 
+    def existing_target(self, address: str) -> Node | None:
+        """As `target`, of what is there: nothing is made for it. None if there is no such node."""
+        if self.find(address) is None:
+            name = self.aliases.get(address, address)
+            cut = name.rfind(PART)
+            if cut <= 0 or self.find(name[:cut]) is None:
+                return None
+        return self.target(address)
+
     def _make(self, address: str, parted: bool, capabilities: Sequence[str]) -> Node:
         if not address:
             raise BrokerError("amqp:invalid-field", "an empty address names no node")

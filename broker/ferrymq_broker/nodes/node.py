@@ -99,6 +99,10 @@ class Space:
         """What takes messages sent to an address. Raises `BrokerError` if nothing does."""
         raise BrokerError("amqp:not-found", f"there is no node {address[:200]!r}")
 
+    def existing_target(self, address: str) -> Node | None:
+        """As `target`, of what is there: nothing is made for it. None if there is no such node."""
+        return None
+
     def remove(self, node: Node) -> None:
         """The node has come to its end: forget it and end its links."""
 
