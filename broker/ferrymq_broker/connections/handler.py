@@ -310,7 +310,9 @@ class ConnectionHandler:
             close_link(self, event.link, False, event.closed)
             event.link.detach(closed=event.closed)
         elif isinstance(event, LinkFailed):
-            log.warning("link failed", peer=self.peer, link=event.link.name, error=str(event.error))
+            log.warning(
+                "link failed", peer=self.peer, link=event.link.name, reason=str(event.error)
+            )
             close_link(self, event.link, False, False)
         elif isinstance(event, BeginReceived):
             event.session.context = SessionLinks(self.broker.new_id())

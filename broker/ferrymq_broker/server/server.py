@@ -233,7 +233,7 @@ class BrokerServer:
             log.warning("messages go back unsettled", connections=len(self._unsettled))
 
     async def _close_connections(self) -> None:
-        log.info("closing connections", count=len(self.connections))
+        log.info("closing connections", connections=len(self.connections))
         error = Error(condition="amqp:connection:forced", description="the broker is shutting down")
         for connection in list(self.connections):
             connection.close(error)
