@@ -36,6 +36,32 @@ def test_what_was_not_taken_in_is_not_accepted(net: Network) -> None:
     assert sent.remote_state is None
 
 
+def test_a_mistake_at_a_time_does_not_cost_later_times(net: Network) -> None:
+    net.connect()
+    net.declare("mortal", QueuePolicy(auto_delete=1000))
+    net.declare("later", QueuePolicy(auto_delete=2000))
+    net.space.on_change.append(fail)
+    with pytest.raises(ValueError, match="a mistake"):
+        net.advance(1)
+    net.space.on_change.clear()
+    net.advance(1)
+    assert net.space.find("later") is None
+
+
+def test_a_mistake_in_writing_does_not_cost_others_their_messages(net: Network) -> None:
+    broken = net.connect()
+    broken.receiver("q", credit=1)
+    fine = net.connect().receiver("q", credit=1)
+    sender = net.connect().sender("q")
+    broken.handler._write = fail
+    sender.link.send(encode(Data(value=b"x")))
+    sender.link.send(encode(Data(value=b"y")))
+    with pytest.raises(ValueError, match="a mistake"):
+        net.run()
+    broken.lose()
+    assert fine.bodies() == [b"y"]
+
+
 def test_a_mistake_in_a_node_does_not_cost_others_their_turn(net: Network) -> None:
     mortal = net.space.create_dynamic(QueuePolicy(), DELETE_ON_NO_MESSAGES)
     net.declare("other")
