@@ -210,8 +210,6 @@ def attach_incoming(handler: ConnectionHandler, link: ReceiverLink) -> IncomingE
     terms.capabilities = list(asked.capabilities or [])
     terms.properties = properties
     terms.paired = is_paired(properties)
-    if attach.source is not None:
-        terms.source_address = attach.source.address
     try:
         fitting = [] if node is None else check_kind(node, terms.capabilities)
         mode = agree(link, properties, None, terms.granted_properties)

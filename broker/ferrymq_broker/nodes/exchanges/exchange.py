@@ -23,7 +23,6 @@ from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.message import Message
-    from ferrymq_broker.nodes.terms import TargetTerms
 
 # Of one exchange; and how long one may be, destination, key and arguments together.
 MAX_BINDINGS: Final = 100_000
@@ -204,12 +203,6 @@ class Exchange(Node):
             self._chained -= 1
 
     # -- messages in -----------------------------------------------------------------------
-
-    def open_target(self, terms: TargetTerms) -> Node:
-        """The exchange, or an entrance with the key that the address has."""
-        if "exchange" in terms.capabilities:
-            terms.granted_capabilities.append("exchange")
-        return self.target(terms.part)
 
     def target(self, part: str) -> Node:
         """The exchange, or an entrance with the part as the routing key. Raises `BrokerError`."""

@@ -204,8 +204,6 @@ class Queue(Node):
             terms.granted_mode = "move"
             terms.granted_priority = terms.priority
             terms.granted_exclusive = terms.exclusive
-        if "queue" in terms.capabilities:
-            terms.granted_capabilities.append("queue")
         return self
 
     # -- messages in -------------------------------------------------------------------
@@ -288,7 +286,7 @@ class Queue(Node):
         """The consumer found the message invalid: it leaves the queue (AMQP 1.0 §3.4.3)."""
         consumer.unhold(entry)
         self.rejected += 1
-        self.lifecycle.on_rejected(consumer, entry, error)
+        self.lifecycle.on_rejected(entry, error)
         self.acquired -= 1
         self._unlink(entry)
 
@@ -304,7 +302,7 @@ class Queue(Node):
         gone = False
         if failed:
             entry.failures += 1
-            gone = self.lifecycle.on_failed(consumer, entry)
+            gone = self.lifecycle.on_failed(entry)
         if failed or elsewhere:
             self.modified += 1
         else:

@@ -23,7 +23,7 @@ from ferrymq_types.transport import Error
 if TYPE_CHECKING:
     from ferrymq_broker.filters.filter import Filter
     from ferrymq_broker.nodes.message import Message
-    from ferrymq_broker.nodes.terms import SourceTerms, TargetTerms
+    from ferrymq_broker.nodes.terms import SourceTerms
 
 
 @final
@@ -104,13 +104,6 @@ class Topic(Node):
         super().regain_room()
         self._registry.regain_room()
 
-    def open_target(self, terms: TargetTerms) -> Node:
-        """The topic itself."""
-        node = self.target(terms.part)
-        if "topic" in terms.capabilities:
-            terms.granted_capabilities.append("topic")
-        return node
-
     def target(self, part: str) -> Node:
         """The topic itself. Raises `BrokerError` for a subscription, which takes nothing else."""
         if part:
@@ -162,7 +155,7 @@ class Topic(Node):
         terms.granted_mode = "copy"
         terms.granted_expiry_policy = subscription.expiry_policy
         terms.granted_timeout = subscription.timeout
-        granted: list[str] = ["topic"] if "topic" in terms.capabilities else []
+        granted: list[str] = []
         if identity.shared:
             granted.append("shared")
             if identity.everywhere:

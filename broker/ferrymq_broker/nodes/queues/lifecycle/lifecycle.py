@@ -43,7 +43,6 @@ from ferrymq_broker.nodes.queues.lifecycle.last_value import LastValues
 from ferrymq_broker.nodes.queues.lifecycle.schedule import Schedule, Scheduled, delivery_time
 
 if TYPE_CHECKING:
-    from ferrymq_broker.nodes.consumer import Consumer
     from ferrymq_broker.nodes.entry import Entry
     from ferrymq_broker.nodes.message import Message
     from ferrymq_broker.nodes.policy import QueuePolicy
@@ -272,7 +271,7 @@ class Lifecycle:
         self.expirations += 1
         self._bury(entry, EXPIRED, None)
 
-    def on_failed(self, consumer: Consumer, entry: Entry) -> bool:
+    def on_failed(self, entry: Entry) -> bool:
         """A failed delivery has been counted; True if it was one too many.
 
         Then the message is on its way elsewhere, and the queue unlinks the entry.
@@ -283,7 +282,7 @@ class Lifecycle:
         self._bury(entry, DELIVERY_LIMIT, None)
         return True
 
-    def on_rejected(self, consumer: Consumer, entry: Entry, error: Error | None) -> None:
+    def on_rejected(self, entry: Entry, error: Error | None) -> None:
         """The consumer found the message invalid; the queue unlinks the entry.
 
         That counts as a failed delivery (AMQP 1.0 §3.4.3).
