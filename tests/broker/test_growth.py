@@ -137,3 +137,20 @@ def test_a_binding_has_a_limit_of_arguments(net: Network) -> None:
     with pytest.raises(BrokerError, match="characters; 65536 are allowed"):
         exchange.bind("q", "", {"a": "y" * 70_000})
     assert exchange.bind("q", "", {"a": "y" * 60_000})
+
+
+def test_links_that_come_and_go_while_their_client_does_not_read_leave_nothing(
+    net: Network,
+) -> None:
+    client = net.connect()
+    client.pause()
+    for number in range(50):
+        sender = client.sender("q", name=f"s{number}")
+        receiver = client.receiver("q", name=f"r{number}", credit=1)
+        sender.close()
+        receiver.close()
+    handler = client.handler
+    assert not handler.unsupplied and not handler.stalled and not handler.windowed
+    client.resume()
+    sender = client.sender("q")
+    assert sender.link.credit > 0

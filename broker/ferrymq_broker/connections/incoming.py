@@ -282,6 +282,8 @@ class IncomingEndpoint(Producer):
             return
         self.closed = True
         handler = self.handler
+        if self in handler.unsupplied:
+            handler.unsupplied.remove(self)
         if self._tags is not None:
             handler.broker.seen_tags.leave(handler, self.link, closed)
         node = self.node
