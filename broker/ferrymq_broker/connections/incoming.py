@@ -104,6 +104,12 @@ class IncomingEndpoint(Producer):
 
     def _on_unusual(self, delivery: IncomingDelivery) -> None:
         """The anonymous terminus, deliveries with a state, links whose deliveries count once."""
+        if self.closed:
+            # Its node went while the message was on its way: the sender still has it, or had it not
+            # wanted to know.
+            if delivery.remote_settled:
+                self.handler.broker.counters.messages_dropped += 1
+            return
         node = self.node
         if isinstance(delivery.remote_state, TransactionalState):
             self._reject(
@@ -281,6 +287,7 @@ class IncomingEndpoint(Producer):
         if self.closed:
             return
         self.closed = True
+        self._direct = None
         handler = self.handler
         if self in handler.unsupplied:
             handler.unsupplied.remove(self)

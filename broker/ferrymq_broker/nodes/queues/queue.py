@@ -215,6 +215,8 @@ class Queue(Node):
         return None
 
     def _publish_guarded(self, message: Message) -> Refusal | None:
+        if self.deleted:
+            return Refusal("amqp:not-found", f"{self.address!r} has been deleted")
         lifecycle = self.lifecycle
         verdict = lifecycle.admit(message)
         if verdict == APPEND:
@@ -554,6 +556,8 @@ class Queue(Node):
 
     def delete(self, error: Error) -> None:
         """End every link with `error`, drop every message."""
+        # Whoever still knows it is told that it takes no more.
+        self.guarded = True
         super().delete(error)
         for consumer in list(self.consumers):
             consumer.evict(error)
