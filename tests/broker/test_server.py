@@ -10,6 +10,7 @@ import pytest
 from librt.strings import BytesWriter
 
 from ferrymq.engine.frames import begin_frame, end_frame
+from ferrymq_broker.clock import Clock
 from ferrymq_broker.config import Config, Limits, Listener, Nodes, Queue
 from ferrymq_broker.nodes.policy import QueuePolicy
 from ferrymq_broker.nodes.queues.queue import Queue as NodeQueue
@@ -262,3 +263,24 @@ async def test_pipelined_opening(server: BrokerServer) -> None:
     # The session was over before it could be answered.
     assert codes == [0x10, 0x18]
     writer.close()
+
+
+async def test_a_clock_that_is_set_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    class SetClock(Clock):
+        def __init__(self) -> None:
+            self.asked = 0
+            self.followed = asyncio.Event()
+
+        def epoch(self) -> float:
+            self.asked += 1
+            if self.asked > 2:
+                self.followed.set()
+                return super().epoch() + 3600
+            return super().epoch()
+
+    monkeypatch.setattr("ferrymq_broker.server.server.CLOCK_PERIOD", 0)
+    clock = SetClock()
+    async with BrokerServer(Config(listener=[LOCAL]), clock) as server:
+        before = server.broker.epoch
+        await asyncio.wait_for(clock.followed.wait(), 10)
+        assert server.broker.epoch - before > 3599

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 # Connections the kernel completes before we accept them.
 BACKLOG = 1024
+# How often, in seconds, the time of the day is compared with the clock that never goes back.
+CLOCK_PERIOD = 5.0
 
 
 class BrokerServer:
@@ -53,6 +55,7 @@ class BrokerServer:
         self._closing = False
         self._readiness = Readiness(False, "the broker is starting")
         self._timer: asyncio.TimerHandle | None = None
+        self._sync: asyncio.TimerHandle | None = None
         self._product: dict[str, object] = {
             "product": "ferrymq",
             "version": importlib.metadata.version("ferrymq"),
@@ -93,7 +96,7 @@ class BrokerServer:
         loop = asyncio.get_running_loop()
         config = self.config
         self.broker = Broker(
-            loop.call_soon, self._wake_at, self.clock.epoch(), max_nodes=config.nodes.limit
+            self._soon, self._wake_at, self.clock.epoch(), max_nodes=config.nodes.limit
         )
         # What is declared is made now, and not at the beginning of time.
         self.broker.begin_pass(self.clock.now())
@@ -112,6 +115,7 @@ class BrokerServer:
             for listener in config.listener:
                 await self._listen(loop, listener.address)
             self.broker.finish_pass()
+            self._sync_clock()
             self._readiness = Readiness(True, "")
         except BaseException:
             await self.close()
@@ -132,6 +136,19 @@ class BrokerServer:
             # A host with several addresses got a free port for each of them.
             self.addresses += [ListenAddress(name[0], name[1]) for name in names]
 
+    def _soon(self, call: Callable[[], None]) -> None:
+        """A pass of its own, when what is under way is done."""
+        asyncio.get_running_loop().call_soon(self._pass, call)
+
+    def _pass(self, call: Callable[[], None]) -> None:
+        self.broker.begin_pass(self.clock.now())
+        call()
+
+    def _sync_clock(self) -> None:
+        """The clock of the day may have been set."""
+        self.broker.epoch = self.clock.epoch()
+        self._sync = asyncio.get_running_loop().call_later(CLOCK_PERIOD, self._sync_clock)
+
     def _wake_at(self, due: float) -> None:
         """The broker's own timers: the first is due at `due`."""
         if self._timer is not None:
@@ -141,7 +158,6 @@ class BrokerServer:
 
     def _on_timer(self) -> None:
         self._timer = None
-        self.broker.epoch = self.clock.epoch()
         try:
             self.broker.handle_timeout(self.clock.now())
         except Exception:
@@ -223,8 +239,9 @@ class BrokerServer:
         if self.monitoring is not None:
             await self.monitoring.close()
         self.broker.clear()
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._sync):
+            if timer is not None:
+                timer.cancel()
 
     async def _drain(self) -> None:
         """Send and ask for nothing more, and wait until clients have settled what they have."""
