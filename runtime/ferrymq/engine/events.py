@@ -203,13 +203,15 @@ class LinkFailed(Event):
 class CreditReceived(Event):
     """A flow for one of our sender links arrived: its `credit`, `drain` or properties changed.
 
-    When `link.drain` is true, send what there is and then call `link.drained`.
+    `properties` are those of this very flow. When `link.drain` is true, send what there is and
+    then call `link.drained`.
     """
 
-    __slots__ = ("link",)
+    __slots__ = ("link", "properties")
 
-    def __init__(self, link: SenderLink) -> None:
+    def __init__(self, link: SenderLink, properties: dict[str, object] | None = None) -> None:
         self.link = link
+        self.properties = properties
 
 
 class DrainCompleted(Event):

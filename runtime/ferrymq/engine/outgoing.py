@@ -20,6 +20,7 @@ from ferrymq.engine.frames import begin_frame, end_frame
 from ferrymq.engine.resumption import is_outcome
 from ferrymq.engine.serial import serial_add, serial_diff
 from ferrymq.errors import LocalProtocolError, Scope
+from ferrymq_types.transactions import TransactionalState
 from ferrymq_types.transport import Disposition, Flow, Role, Transfer, encode_transfer
 
 if TYPE_CHECKING:
@@ -159,8 +160,13 @@ class OutgoingHalf:
                     aborted=aborted,
                 )
             else:
-                # Only the first frame must name the delivery (AMQP 1.0 §2.7.5).
-                transfer = Transfer(handle=delivery.link.handle, settled=delivery.settled)
+                # Only the first frame must name the delivery (AMQP 1.0 §2.7.5), but each its
+                # transaction (§4.4.1).
+                transfer = Transfer(
+                    handle=delivery.link.handle,
+                    settled=delivery.settled,
+                    state=state if isinstance(state, TransactionalState) else None,
+                )
             encode_transfer(w, transfer)
             room = limit - (len(w) - mark)
             rest = total - offset

@@ -443,7 +443,7 @@ class Session:
         if isinstance(link, SenderLink):
             if flow.link_credit is not None:
                 link._on_flow(flow)
-                self.connection._emit(CreditReceived(link))
+                self.connection._emit(CreditReceived(link, flow.properties))
         elif isinstance(link, ReceiverLink) and link._on_flow(flow):
             self.connection._emit(DrainCompleted(link))
         if flow.echo and link.usable:
@@ -453,10 +453,11 @@ class Session:
         """Tell the peer the state of the session (AMQP 1.0 §2.7.4)."""
         self._send(self._flow())
 
-    def _send_link_flow(self, link: Link) -> None:
+    def _send_link_flow(self, link: Link, properties: dict[str, object] | None = None) -> None:
         """Tell the peer the state of the session and of one link."""
         flow = self._flow()
         flow.handle = link.handle
+        flow.properties = properties
         link._fill_flow(flow)
         self._send(flow)
 
@@ -471,6 +472,12 @@ class Session:
 
     def _send(self, performative: Composite) -> None:
         self.connection._send(self.channel, performative)
+
+    def flush_dispositions(self) -> None:
+        """Write what waits to be joined with its neighbours: what is settled after this call is
+        told in a later frame."""
+        if self.open_for_output:
+            self._flush_dispositions()
 
     def _flush_dispositions(self) -> None:
         self.incoming.dispositions.flush()

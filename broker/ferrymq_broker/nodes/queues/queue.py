@@ -223,6 +223,18 @@ class Queue(Node):
             return lifecycle.refusal
         return None
 
+    def reserve(self, message: Message, holders: list[Node]) -> Refusal | None:
+        """Keep room for a message that is to come."""
+        if self.deleted:
+            return Refusal("amqp:not-found", f"{self.address!r} has been deleted")
+        if self.guarded or message.special:
+            return self.lifecycle.reserve(message, holders)
+        return None
+
+    def unreserve(self, message: Message) -> None:
+        """The room is not needed any longer."""
+        self.lifecycle.unreserve(message)
+
     def append(self, message: Message) -> Entry:
         """Put the message behind all others of its priority, whatever the lifecycle thinks."""
         self.published += 1
