@@ -156,7 +156,7 @@ class IncomingEndpoint(Producer):
 
     def posted(self, delivery: IncomingDelivery) -> None:
         """The message has been published with its transaction."""
-        if self._tags is not None and not delivery.remote_settled and not self.closed:
+        if self._tags is not None and not delivery.remote_settled:
             self._tags.add(delivery.tag)
 
     def room_for_guest(self, node: Node) -> Refusal | None:

@@ -14,7 +14,7 @@ from ferrymq_types.transactions import (
     Discharge,
     TransactionalState,
 )
-from ferrymq_types.transport import Disposition, SenderSettleMode
+from ferrymq_types.transport import Disposition, Role, SenderSettleMode
 from ferrymq_types.unions import Outcome, Section
 from tests.broker.harness import Client, Endpoint, Receiver, Sender, encode
 from tests.support.script import On, parse
@@ -139,7 +139,7 @@ def retire_range(
     session = deliveries[0].link.session
     session._send(
         Disposition(
-            role=True,
+            role=Role.RECEIVER,
             first=deliveries[0].id,
             last=deliveries[-1].id,
             settled=settled,

@@ -68,9 +68,7 @@ def test_sections_around_the_body_are_ignored(control: Controller) -> None:
 
 @pytest.mark.spec("4.2")
 @pytest.mark.parametrize("body", [Declare(), Discharge(txn_id=b"x")])
-def test_a_settled_message_ends_the_link(
-    control: Controller, body: Declare | Discharge
-) -> None:
+def test_a_settled_message_ends_the_link(control: Controller, body: Declare | Discharge) -> None:
     control.tell(AmqpValue(value=body), settled=True)
     assert control.error is not None and control.error.condition == "amqp:illegal-state"
 
@@ -92,7 +90,9 @@ def test_anything_else_is_rejected(control: Controller, section: AmqpValue | Dat
 
 
 @pytest.mark.spec("4.2")
-@pytest.mark.parametrize("payload", [b"", b"\x00\x53\x77", b"\x00\x53\x77\x00\x53\x32\x45", b"\xff"])
+@pytest.mark.parametrize(
+    "payload", [b"", b"\x00\x53\x77", b"\x00\x53\x77\x00\x53\x32\x45", b"\xff"]
+)
 def test_a_malformed_message_is_rejected(control: Controller, payload: bytes) -> None:
     delivery = control.link.send(payload)
     control.net.run()
@@ -183,9 +183,7 @@ def test_a_control_link_is_not_resumed(net: Network, client: Client) -> None:
     txn = control.declare()
     post(client.sender("q"), txn, b"a")
     control.close(False)
-    again = client.session.attach_sender(
-        control.link.name, target=control.target, source=Source()
-    )
+    again = client.session.attach_sender(control.link.name, target=control.target, source=Source())
     client.links[again] = control
     net.run()
     control.link = again
@@ -243,9 +241,7 @@ def test_a_transaction_that_took_too_long_can_be_rolled_back(
     control.roll_back(txn)
 
 
-def test_one_that_is_discharged_in_time_never_times_out(
-    net: Network, control: Controller
-) -> None:
+def test_one_that_is_discharged_in_time_never_times_out(net: Network, control: Controller) -> None:
     net.broker.transaction_limits.timeout = 60_000
     for end in (control.commit, control.roll_back):
         txn = control.declare()
