@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -19,13 +20,14 @@ import hatch_build
 from bench import markdown, profile
 from bench.machine import load, machine, two_processors, versions
 from bench.parts.broker import CASES, BrokerBench, Candidate
+from bench.parts.features import CONFIGURATION, FeatureBench
 from bench.parts.memory import CASES as CASES_OF_MEMORY
 from bench.process import Server, broker, echo, proton_broker
 from bench.results import Report
 from bench.tables import show
 from bench.tree import Trees, command, environment, variant_on
 
-PARTS: Final = ("codec", "broker", "latency", "memory")
+PARTS: Final = ("codec", "broker", "features", "latency", "memory")
 FORMAT: Final = 1
 # Columns of the tables when they go to a file.
 FILE_WIDTH: Final = 132
@@ -153,6 +155,8 @@ def measure(arguments: argparse.Namespace, console: Console) -> dict[str, Any]:
             reports.append(codec(trees, extent))
         elif part == "broker":
             reports.append(brokers(trees, extent, arguments))
+        elif part == "features":
+            reports.append(features(trees, extent))
         elif part == "latency":
             reports.append(latency(trees, extent))
         else:
@@ -175,6 +179,23 @@ def codec(trees: Trees, extent: Extent) -> Report:
     return worker(
         trees, "codec", f"--rounds={extent.codec_rounds}", f"--seconds={extent.codec_seconds}"
     )
+
+
+def features(trees: Trees, extent: Extent) -> Report:
+    """The part `features`: one broker that has some of each kind of node."""
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder, "features.toml")
+        config.write_text(CONFIGURATION, "utf-8")
+        with broker(trees, config) as server:
+            report = FeatureBench(
+                trees, server, rounds=extent.broker_rounds, seconds=extent.broker_seconds
+            ).measure()
+    report.build = {
+        "broker": trees.broker_variant(),
+        "client": variant_on(trees.loops, "bench.loops.load"),
+        **versions(),
+    }
+    return report
 
 
 def latency(trees: Trees, extent: Extent) -> Report:

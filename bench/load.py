@@ -1,7 +1,8 @@
 """`python -m bench.load`: sends numbered messages through a broker and receives them again.
 
-One process, two connections, one thread: a loop over two sockets around the compiled ends in
-`bench.loops.load`. Prints one JSON object; exit status 0 when every message arrived once, whole and
+One process, one connection for the sender and one for each receiver, one thread: a loop over the
+sockets around the compiled ends in `bench.loops.load`. Every receiver is to get every message.
+Prints one JSON object; exit status 0 when every message arrived once, whole and
 in order, else 1.
 """
 
@@ -19,10 +20,13 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from bench.loops.load import End, Plan, Receiver, Sender
+from ferrymq_types.filters import SelectorFilter
 
 READ_SIZE: Final = 1 << 18
 # More unwritten bytes than this, and the sender waits for the transport.
 HIGH_WATER: Final = 1 << 18
+# The name of a selector among the filters of a source.
+SELECTOR: Final = "apache.org:selector-filter:string"
 # Seconds to wait for what is no part of the measurement.
 LINGER: Final = 1.0
 
@@ -72,16 +76,20 @@ class Pipe:
 class Load:
     """A run of a plan against one broker. Ends when all is done or nothing happens any more."""
 
-    def __init__(self, plan: Plan, host: str, port: int, idle: float) -> None:
+    def __init__(
+        self, plan: Plan, host: str, port: int, idle: float, *,
+        receivers: int = 1, ordered: bool = True,
+    ) -> None:  # fmt: skip
         self.plan = plan
         self.idle = idle
+        self.ordered = ordered
         self.poll = select.poll()
         # The receiver first: where queues are made on attach, it may be the one that makes it.
-        self.receiver = Receiver(plan)
+        self.receivers = [Receiver(plan, number) for number in range(receivers)]
         self.sender = Sender(plan)
+        ends: list[End] = [*self.receivers, self.sender]
         self.pipes = {
-            pipe.socket.fileno(): pipe
-            for pipe in (Pipe(self.receiver, host, port), Pipe(self.sender, host, port))
+            pipe.socket.fileno(): pipe for pipe in (Pipe(end, host, port) for end in ends)
         }
         for fd in self.pipes:
             self.poll.register(fd, select.POLLIN)
@@ -89,15 +97,19 @@ class Load:
     def run(self) -> dict[str, Any]:
         """Do it; what came of it."""
         cpu = time.process_time()
-        finished = self._until(lambda: self.sender.finished and self.receiver.ended > 0)
+        receivers = self.receivers
+        finished = self._until(
+            lambda: self.sender.finished and all(each.ended > 0 for each in receivers)
+        )
         cpu = time.process_time() - cpu
         if finished:
             # What the broker still holds for us would be a duplicate. Not every broker answers.
-            self.receiver.drain()
-            self._until(lambda: self.receiver.drained, LINGER)
+            for each in receivers:
+                each.drain()
+            self._until(lambda: all(each.drained for each in receivers), LINGER)
         for pipe in self.pipes.values():
             pipe.end.close()
-        self._until(lambda: self.sender.closed and self.receiver.closed, LINGER)
+        self._until(lambda: all(pipe.end.closed for pipe in self.pipes.values()), LINGER)
         for pipe in self.pipes.values():
             pipe.socket.close()
         return self._result(finished, cpu)
@@ -127,33 +139,37 @@ class Load:
             more = self._pump()
 
     def _pump(self) -> bool:
-        """Let the sender send, once the receiver is there; whether it has more to send now."""
-        if not self.receiver.attached:
+        """Let the sender send, once the receivers are there; whether it has more to send now."""
+        if not all(each.attached for each in self.receivers):
             return False
         for pipe in self.pipes.values():
             if pipe.end is self.sender and len(pipe.unwritten) > HIGH_WATER:
                 return False
-        self.sender.arrived = self.receiver.tally.received
+        self.sender.arrived = min(each.tally.received for each in self.receivers)
         return self.sender.pump()
 
     def _broken(self) -> bool:
-        return bool(self.sender.failure or self.receiver.failure) or any(
-            pipe.eof and not pipe.end.closed for pipe in self.pipes.values()
+        return any(
+            bool(pipe.end.failure) or (pipe.eof and not pipe.end.closed)
+            for pipe in self.pipes.values()
         )
 
     def _result(self, finished: bool, cpu: float) -> dict[str, Any]:
-        plan, tally = self.plan, self.receiver.tally
-        seconds = self.receiver.ended - self.receiver.began
+        plan = self.plan
+        tallies = [each.tally for each in self.receivers]
+        last = max(self.receivers, key=lambda each: each.ended)
+        seconds = last.ended - last.began
         refused = self.sender.settled - self.sender.accepted
-        error = self.sender.failure or self.receiver.failure
+        errors = [pipe.end.failure for pipe in self.pipes.values() if pipe.end.failure]
+        error = errors[-1] if errors else ""
         if not error and not finished:
             error = f"nothing happened for {self.idle:g} s"
         faults = {
-            "lost": tally.lost,
-            "duplicated": tally.duplicated,
-            "reordered": tally.reordered,
-            "damaged": tally.damaged,
-            "foreign": tally.foreign,
+            "lost": sum(tally.lost for tally in tallies),
+            "duplicated": sum(tally.duplicated for tally in tallies),
+            "reordered": sum(tally.reordered for tally in tallies) if self.ordered else 0,
+            "damaged": sum(tally.damaged for tally in tallies),
+            "foreign": sum(tally.foreign for tally in tallies),
             "refused": refused,
         }
         ok = finished and not error and not any(faults.values())
@@ -166,7 +182,7 @@ class Load:
             "in_flight": plan.in_flight,
             "credit": plan.credit,
             "settled": plan.settled,
-            "drained": self.receiver.drained,
+            "drained": all(each.drained for each in self.receivers),
             "seconds": seconds if ok else None,
             "rate": plan.count / seconds if ok else None,
             "client_cpu_seconds": cpu,
@@ -179,6 +195,15 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="python -m bench.load", description=__doc__)
     made.add_argument("--url", default="amqp://127.0.0.1:5672", help="the broker")
     made.add_argument("--address", default="bench", help="the queue")
+    made.add_argument("--source", default="", help="what to receive from, if not the address")
+    made.add_argument("--capability", default="", help="what the receivers expect of the node")
+    made.add_argument("--receivers", type=int, default=1, help="how many get every message")
+    made.add_argument("--selector", default="", help="a filter of the receivers")
+    made.add_argument(
+        "--head", action="append", default=[], type=bytes.fromhex, metavar="HEX",
+        help="sections before the body; several take turns, message by message",
+    )  # fmt: skip
+    made.add_argument("--unordered", action="store_true", help="messages may come in any order")
     made.add_argument("--count", type=int, default=100_000, help="messages that are measured")
     made.add_argument("--warm-up", type=int, default=5_000, help="messages before them")
     made.add_argument("--size", type=int, default=100, help="bytes of body, 16 at least")
@@ -201,9 +226,20 @@ def main(argv: list[str] | None = None) -> int:
         in_flight=arguments.in_flight,
         credit=arguments.credit,
         settled=arguments.settled,
+        source=arguments.source,
+        heads=arguments.head,
+        filter={SELECTOR: SelectorFilter(arguments.selector)} if arguments.selector else None,
+        capability=arguments.capability,
         run=int.from_bytes(os.urandom(6), "big"),
     )
-    load = Load(plan, url.hostname or "127.0.0.1", url.port or 5672, arguments.idle)
+    load = Load(
+        plan,
+        url.hostname or "127.0.0.1",
+        url.port or 5672,
+        arguments.idle,
+        receivers=arguments.receivers,
+        ordered=not arguments.unordered,
+    )
     result = load.run()
     json.dump(result, sys.stdout)
     print()

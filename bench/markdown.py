@@ -19,7 +19,13 @@ from bench.rows import (
 
 BEGIN: Final = "<!-- results: written by `python -m bench --markdown`, do not edit -->"
 END: Final = "<!-- end of results -->"
-TITLES: Final = {"codec": "Codec", "broker": "Broker", "latency": "Latency"}
+TITLES: Final = {
+    "codec": "Codec",
+    "broker": "Broker",
+    "features": "Features",
+    "latency": "Latency",
+    "memory": "Memory",
+}
 
 
 def render(run: dict[str, Any]) -> str:

@@ -111,9 +111,11 @@ class Server:
         return memory_of(self.pid, PEAK)
 
 
-def broker(trees: Trees) -> Server:
+def broker(trees: Trees, config: Path | None = None) -> Server:
     """The broker, as a user starts it, on a free port."""
-    arguments = ("serve", "--listen", "amqp://127.0.0.1:0", "--memory", "--log-level", "warning")
+    arguments = ["serve", "--listen", "amqp://127.0.0.1:0", "--memory", "--log-level", "warning"]
+    if config is not None:
+        arguments.append(f"--config={config}")
     return Server("ferrymq", command("ferrymq_broker", *arguments), trees.broker)
 
 

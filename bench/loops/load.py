@@ -40,9 +40,15 @@ _WINDOW: Final = 1 << 20
 
 @final
 class Plan:
-    """What one run does: `warm_up` messages that do not count, then `count` that do."""
+    """What one run does: `warm_up` messages that do not count, then `count` that do.
 
-    __slots__ = ("address", "count", "warm_up", "size", "in_flight", "credit", "settled", "run")
+    What is not said to be different: receivers take from `address` (`source`), messages have no
+    sections before their body (`heads`: those of the first message, the second … and so on from the
+    start), and a receiver wants all of them (`filter`, `capability`).
+    """
+
+    __slots__ = ("address", "count", "warm_up", "size", "in_flight", "credit", "settled", "run",
+                 "source", "heads", "filter", "capability")  # fmt: skip
 
     def __init__(
         self,
@@ -55,8 +61,16 @@ class Plan:
         credit: int,
         settled: bool,
         run: int,
+        source: str = "",
+        heads: list[bytes] | None = None,
+        filter: dict[str, object] | None = None,
+        capability: str = "",
     ) -> None:
         self.address = address
+        self.source = source or address
+        self.heads: list[bytes] = heads or []
+        self.filter = filter
+        self.capability = capability
         self.count = count
         self.warm_up = warm_up
         self.size = size
@@ -184,7 +198,11 @@ class Sender(End):
     def send_one(self, link: SenderLink) -> None:
         """Send the next message over the attached `link`, which must have credit."""
         settled = self.plan.settled
-        link.send(self.numbered.message(self.sent), settled=settled)
+        message = self.numbered.message(self.sent)
+        heads = self.plan.heads
+        if heads:
+            message = heads[self.sent % len(heads)] + message
+        link.send(message, settled=settled)
         self.sent += 1
         if settled:
             self.settled += 1
@@ -223,8 +241,8 @@ class Receiver(End):
 
     __slots__ = ("link", "numbered", "tally", "began", "ended", "drained", "_low", "_accepted")
 
-    def __init__(self, plan: Plan) -> None:
-        super().__init__(plan, f"bench-receiver-{plan.run}")
+    def __init__(self, plan: Plan, number: int = 0) -> None:
+        super().__init__(plan, f"bench-receiver-{plan.run}-{number}")
         self.link: ReceiverLink | None = None
         self.numbered = Numbered(plan.run, plan.size)
         self.tally = Tally(plan.total)
@@ -248,9 +266,11 @@ class Receiver(End):
             link.set_credit(self.plan.credit)
 
     def _attach(self, session: Session) -> None:
+        plan = self.plan
+        capabilities = [plan.capability] if plan.capability else None
         self.link = session.attach_receiver(
-            f"receive-{self.plan.run}",
-            source=Source(address=self.plan.address),
+            f"receive-{plan.run}",
+            source=Source(address=plan.source, filter=plan.filter, capabilities=capabilities),
             target=Target(),
             snd_settle_mode=(
                 SenderSettleMode.SETTLED if self.plan.settled else SenderSettleMode.UNSETTLED

@@ -1,7 +1,7 @@
-"""What the broker's process occupies: a long queue, many idle connections, many queues.
+"""What the broker's process occupies: long queues, many subscriptions, connections and queues.
 
-Each case has a broker of its own, so that none finds what another left. A long queue is filled and
-drained, and every message is counted back; the other two are held while the memory is read.
+Each case has a broker of its own, so that none finds what another left. Long queues are filled and
+drained, and every message is counted back; everything else is held while the memory is read.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from ferrymq_types.messaging import Accepted, Source, Target
 
 MIB: Final = "MiB"
 KIB: Final = "KiB"
+BYTES: Final = "B"
 SIZE: Final = 1024
 CREDIT: Final = 5_000
 # Links that one session carries here: what brokers allow without asking.
@@ -31,6 +32,8 @@ LINKS: Final = 1_000
 PATIENCE: Final = 60.0
 # An encoded message: a data section of `SIZE` bytes.
 MESSAGE: Final = b"\x00\x53\x75\xb0" + SIZE.to_bytes(4, "big") + bytes(SIZE)
+# One of 113 bytes, 108 of them data.
+SMALL: Final = b"\x00\x53\x75\xa0\x6c" + bytes(108)
 
 
 class Watched:
@@ -57,6 +60,8 @@ class Peer:
         settings = ConnectionSettings(container_id=name, initiator=True, incoming_window=50_000)
         self.engine = Connection(settings, time.monotonic())
         self.engine.open()
+        self.both = select.poll()
+        self.both.register(self.socket, select.POLLIN | select.POLLOUT)
         self.received = 0
         self.until(lambda: self.engine.opened)
 
@@ -70,22 +75,29 @@ class Peer:
             self.flush()
             if done():
                 return
-            data = self.socket.recv(1 << 18)
-            if not data:
-                raise ConnectionError("the broker hung up")
-            self.engine.receive_data(data, time.monotonic())
-            self.handle()
+            self.read()
+
+    def read(self) -> None:
+        """Take in what has arrived, or what arrives. Raises `ConnectionError` at the end."""
+        data = self.socket.recv(1 << 18)
+        if not data:
+            raise ConnectionError("the broker hung up")
+        self.engine.receive_data(data, time.monotonic())
+        self.handle()
 
     def flush(self) -> None:
         """Write what is to be written; read meanwhile, so that nobody waits for the other."""
         data = memoryview(self.engine.data_to_send())
         while data:
-            readable, writable, _ = select.select([self.socket], [self.socket], [], PATIENCE)
-            if readable:
-                self.engine.receive_data(self.socket.recv(1 << 18), time.monotonic())
-                self.handle()
-            if writable:
-                data = data[self.socket.send(data[: 1 << 16]) :]
+            # Not select(): it knows no more than 1024 sockets.
+            ready = self.both.poll(PATIENCE * 1000)
+            if not ready:
+                raise TimeoutError("the broker neither reads nor writes")
+            for _, mask in ready:
+                if mask & ~select.POLLOUT:
+                    self.read()
+                if mask & select.POLLOUT:
+                    data = data[self.socket.send(data[: 1 << 16]) :]
 
     def handle(self) -> None:
         """Accept what has arrived."""
@@ -113,29 +125,99 @@ class Peer:
         self.socket.close()
 
 
-def long_queue(server: Watched, count: int) -> list[Figure]:
-    """Fill a queue with `count` messages of 1 KiB and drain it again."""
+def fill(server: Watched, address: str, message: bytes, count: int) -> None:
+    """Put `count` messages into a queue, and see each accepted."""
     peer = Peer(server.port, "filler")
-    link = peer.sender(peer.session(), "long")
+    link = peer.sender(peer.session(), address)
     sent = 0
     while sent < count:
         peer.until(lambda: link.credit > 0)
         for _ in range(min(link.credit, count - sent, 500)):
-            link.send(MESSAGE)
+            link.send(message)
             sent += 1
     session = link.session
     peer.until(lambda: not session.outgoing.unsettled)
-    full = server.memory()
-    drained = Peer(server.port, "drainer")
-    drained.receiver(drained.session(), "long")
-    drained.until(lambda: drained.received == count)
     peer.close()
-    drained.close()
-    case = f"{count:,} messages of 1 KiB in a queue".replace(",", " ")
+
+
+def drain(server: Watched, address: str, count: int) -> None:
+    """Take `count` messages out of a queue."""
+    peer = Peer(server.port, "drainer")
+    peer.receiver(peer.session(), address)
+    peer.until(lambda: peer.received == count)
+    peer.close()
+
+
+def spaced(count: int) -> str:
+    """A number with its thousands apart."""
+    return f"{count:,}".replace(",", " ")
+
+
+def long_queue(server: Watched, count: int) -> list[Figure]:
+    """Fill a queue with `count` messages of 1 KiB and drain it, and do both once more."""
+    case = f"{spaced(count)} messages of 1 KiB in a queue"
+    fill(server, "long", MESSAGE, count)
+    full = server.memory()
+    drain(server, "long", count)
+    peak = server.memory(PEAK)
+    empty = server.memory()
+    fill(server, "long", MESSAGE, count)
+    again = server.memory()
+    drain(server, "long", count)
     return [
         Figure(case, "ferrymq", MIB, [full / 2**20], 1600.0),
         Figure(f"{case}, most while it was filled and drained", "ferrymq", MIB,
-               [server.memory(PEAK) / 2**20], 1600.0),
+               [peak / 2**20], 1600.0),
+        Figure(f"{case}, after that", "ferrymq", MIB, [empty / 2**20]),
+        Figure(f"{case}, filled once more", "ferrymq", MIB, [again / 2**20], 1600.0),
+    ]  # fmt: skip
+
+
+def small_messages(server: Watched, count: int) -> list[Figure]:
+    """Fill a queue with `count` messages of 113 bytes in all."""
+    before = server.memory()
+    fill(server, "small", SMALL, count)
+    full = server.memory()
+    drain(server, "small", count)
+    case = f"{spaced(count)} messages of {len(SMALL)} B in a queue"
+    each = (full - before) / count - len(SMALL)
+    return [
+        Figure(case, "ferrymq", MIB, [full / 2**20]),
+        Figure(f"{case}: each, beyond its own bytes", "ferrymq", BYTES, [each]),
+    ]
+
+
+def fan_out(server: Watched, count: int) -> list[Figure]:
+    """Make `count` subscriptions of a topic, and publish a message to all of them."""
+    watcher = Peer(server.port, "subscribers")
+    before = server.memory()
+    session = watcher.session()
+    links: list[ReceiverLink] = []
+    for number in range(count):
+        if number % LINKS == 0:
+            session = watcher.session()
+        source = Source(address="fan", capabilities=["topic"])
+        links.append(session.attach_receiver(f"fan-{number}", source=source))
+        if number % LINKS == LINKS - 1 or number == count - 1:
+            watcher.until(lambda: all(link.usable for link in links))
+    for link in links:
+        link.set_credit(1)
+    occupied = server.memory() - before
+    publisher = Peer(server.port, "publisher")
+    to = publisher.sender(publisher.session(), "fan")
+    publisher.until(lambda: to.credit > 0)
+    began = time.monotonic()
+    to.send(MESSAGE)
+    publisher.flush()
+    watcher.until(lambda: watcher.received == count)
+    seconds = time.monotonic() - began
+    publisher.close()
+    watcher.close()
+    case = f"a subscription with its link; a topic has {spaced(count)}"
+    return [
+        Figure(case, "ferrymq", KIB, [occupied / count / 1024]),
+        Figure(f"{case}: a copy of a message, with the client's work", "ferrymq", "µs",
+               [seconds / count * 1e6]),
     ]  # fmt: skip
 
 
@@ -152,7 +234,7 @@ def idle_connections(server: Watched, count: int) -> list[Figure]:
     occupied = server.memory() - before
     for peer in [first, *peers]:
         peer.close()
-    case = f"an idle connection with a link, of {count:,}".replace(",", " ")
+    case = f"an idle connection with a link; there are {spaced(count)}"
     return [Figure(case, "ferrymq", KIB, [occupied / count / 1024], 40.0)]
 
 
@@ -180,16 +262,28 @@ def many_queues(server: Watched, count: int) -> list[Figure]:
     peer.until(lambda: delivery.remote_settled)
     occupied = server.memory() - before
     peer.close()
-    case = f"a queue, of {count:,}".replace(",", " ")
+    case = f"an empty queue; there are {spaced(count)}"
     return [
         Figure(case, "ferrymq", KIB, [occupied / count / 1024]),
         Figure(f"{case}: attach to make it, and detach", "ferrymq", "µs", [seconds / count * 1e6]),
     ]
 
 
+def allow_files() -> None:
+    """Open as many sockets as the system lets this process open."""
+    try:
+        import resource
+    except ImportError:
+        return
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 Case = Callable[[Watched, int], list[Figure]]
 CASES: Final[dict[str, tuple[Case, int]]] = {
     "long-queue": (long_queue, 1_000_000),
+    "small-messages": (small_messages, 1_000_000),
+    "fan-out": (fan_out, 10_000),
     "idle-connections": (idle_connections, 10_000),
     "many-queues": (many_queues, 50_000),
 }
@@ -197,6 +291,7 @@ CASES: Final[dict[str, tuple[Case, int]]] = {
 
 def measure(case: str, port: int, pid: int, shrink: int) -> Report:
     """One case, made `shrink` times smaller, against a broker that has done nothing yet."""
+    allow_files()
     report = Report("memory", build=build())
     run, count = CASES[case]
     try:

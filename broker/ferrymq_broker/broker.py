@@ -112,6 +112,10 @@ class Broker:
         self._next_id += 1
         return self._next_id
 
+    def begun(self) -> int:
+        """How many connections, sessions and consumers there have been."""
+        return self._next_id
+
     def clear(self) -> None:
         """Drop all nodes and messages; for the end of the process, when no link is left."""
         for space in self.spaces.values():
@@ -180,26 +184,40 @@ class Broker:
     def finish_pass(self) -> None:
         """Let nodes dispatch and write what came of it, until there is nothing left to do."""
         agenda = self.agenda
-        while True:
-            if agenda.nodes:
-                agenda.run()
-            if self._short_of_memory or agenda.held > self._high_water:
-                self._watch_memory()
-            handlers = self.dirty_handlers
-            if not handlers:
-                break
-            self.dirty_handlers = []
+        try:
+            while True:
+                if agenda.nodes:
+                    agenda.run()
+                if self._short_of_memory or agenda.held > self._high_water:
+                    self._watch_memory()
+                if not self.dirty_handlers:
+                    break
+                self._flush()
+        finally:
+            if self.timers.moved:
+                self._arm()
+
+    def _flush(self) -> None:
+        handlers = self.dirty_handlers
+        self.dirty_handlers = []
+        turns: i64 = 0
+        try:
             for handler in handlers:
+                turns += 1
                 handler.flush()
-        if self.timers.moved:
-            self._arm()
+        except BaseException:
+            # A mistake is to cost one connection, and the others nothing.
+            self.dirty_handlers = handlers[turns:] + self.dirty_handlers
+            raise
 
     def handle_timeout(self, now: float) -> None:
         """Do what is due: a pass of its own."""
         self.begin_pass(now)
         self._awake_at = 0
-        self.timers.run(self.agenda.now)
-        self.finish_pass()
+        try:
+            self.timers.run(self.agenda.now)
+        finally:
+            self.finish_pass()
 
     def _arm(self) -> None:
         self.timers.moved = False

@@ -73,6 +73,8 @@ class Timers:
 
     def run(self, now: i64) -> None:
         """Let happen what is due, in order."""
+        # First of all: what is left must be armed for even if one of them raises.
+        self.moved = True
         heap = self._heap
         while heap and heap[0][0] <= now:
             due, _, timed = heappop(heap)
@@ -81,4 +83,3 @@ class Timers:
                 self._live -= 1
                 timed.on_time(now)
                 heap = self._heap
-        self.moved = True

@@ -29,3 +29,7 @@ async def main() -> None:
 
 if __name__ == "__main__":
     asyncio.run(main())
+
+# Prints:
+# listening on amqp://127.0.0.1:…
+# received one coffee, please

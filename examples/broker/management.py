@@ -44,3 +44,11 @@ async def main() -> None:
 
 if __name__ == "__main__":
     asyncio.run(main())
+
+# Prints:
+# all-orders has 2
+# new-orders has 1
+# 1 an order is new
+# 2 an order is paid
+# moved 2
+# not deleted: 409 'new-orders' has 3 messages

@@ -111,3 +111,17 @@ def test_a_server_that_does_not_start_says_why() -> None:
     arguments = [sys.executable, "-c", "import sys; sys.exit('no such thing')"]
     with pytest.raises(RuntimeError, match="no such thing"), Server("x", arguments, []):
         pass
+
+
+def test_sections_take_turns_before_the_body() -> None:
+    heads = [b"\x00\x53\x70\x45", b""]
+    seen: list[bytes] = []
+
+    def look(messages: list[bytes]) -> list[bytes]:
+        seen.extend(messages)
+        return messages
+
+    relay = Relay(plan(heads=heads), look, 4)
+    relay.run()
+    assert [message.startswith(heads[0]) for message in seen] == [True, False, True, False]
+    assert (relay.receiver.tally.received, relay.receiver.tally.lost) == (100, 0)

@@ -89,6 +89,25 @@ def test_what_holds_for_all_messages(url: str, address: str) -> None:
     }
 
 
+def test_properties_that_are_no_strings(url: str, address: str) -> None:
+    pairs = ["-p", "weight:=3", "-p", "share:=0.5", "-p", "new:=true", "-p", "colour:=null"]
+    assert run("send", "--url", url, address, "light", "-p", "weight:=2").returncode == 0
+    assert run("send", "--url", url, address, "heavy", *pairs).returncode == 0
+    got = run("receive", "--url", url, address, "--selector", "weight > 2", "-n", "1", "--json")
+    assert json.loads(got.stdout)["application-properties"] == {
+        "weight": 3,
+        "share": 0.5,
+        "new": True,
+        "colour": None,
+    }
+
+
+@pytest.mark.parametrize("pair", ["a:=", "a:={", f"a:={2**63}"])
+def test_properties_that_are_nothing(url: str, pair: str) -> None:
+    result = run("send", "--url", url, "q", "x", "-p", pair)
+    assert result.returncode == 2 and pair in result.stderr
+
+
 def test_a_message_for_later(url: str, address: str) -> None:
     run("send", "--url", url, address, "later", "--delay", "3600")
     run("send", "--url", url, address, "now")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,14 +13,56 @@ import pytest
 from pydantic import BaseModel
 
 from ferrymq_broker.config import Config, Policy, Subscription, load_config
-from ferrymq_broker.config.nodes import KINDS
+from ferrymq_broker.config.nodes import KINDS, policy_attributes
 from ferrymq_broker.config.section import kebab
+from ferrymq_broker.nodes.policy import QueuePolicy
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGURATION = ROOT / "docs/broker/configuration.md"
 
 
-def test_the_embedded_broker() -> None:
+EXAMPLES = sorted((ROOT / "examples/broker").glob("*.py"))
+
+examples = pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+
+
+def promised(example: Path) -> list[str]:
+    """What an example says that it prints: the comment at its end."""
+    _, found, comment = example.read_text("utf-8").partition("\n# Prints:\n")
+    assert found, f"{example.name} does not say what it prints"
+    return [line.removeprefix("#").removeprefix(" ") for line in comment.splitlines()]
+
+
+def is_as_promised(printed: str, line: str) -> bool:
+    """Whether a line is what was promised, in which … is whatever differs from run to run."""
+    parts = [re.escape(part) for part in line.split("…")]
+    return re.fullmatch(".+".join(parts), printed.rstrip()) is not None
+
+
+@examples
+def test_examples_print_what_they_say(example: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(example), run_name="__main__")
+    printed = capsys.readouterr().out.splitlines()
+    expected = promised(example)
+    assert len(printed) == len(expected), printed
+    for line, wanted in zip(printed, expected, strict=True):
+        assert is_as_promised(line, wanted), f"{line!r} is not {wanted!r}"
+
+
+@examples
+def test_examples_are_short_and_wait_for_what_they_wait_for(example: Path) -> None:
+    code = example.read_text("utf-8").partition("\n# Prints:\n")[0]
+    assert len(code.splitlines()) <= 80
+    assert "sleep" not in code
+
+
+@examples
+def test_examples_are_shown_on_a_page(example: Path) -> None:
+    link = f"examples/broker/{example.name})"
+    assert any(link in page.read_text("utf-8") for page in (ROOT / "docs/broker").glob("*.md"))
+
+
+def test_examples_are_programs() -> None:
     result = subprocess.run(
         [sys.executable, str(ROOT / "examples/broker/embedded.py")],
         capture_output=True,
@@ -98,10 +141,31 @@ def test_the_documented_values_are_the_defaults_where_nothing_else_is_said(
     assert loaded(tmp_path, "\n".join(needed)).model_dump() == everything
 
 
-@pytest.mark.parametrize("name", ["addresses", "policies", "configuration"])
-def test_documented_configurations_are_good(tmp_path: Path, name: str) -> None:
-    page = (ROOT / f"docs/broker/{name}.md").read_text("utf-8")
-    blocks = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
-    assert blocks
-    for block in blocks:
+TOML = re.compile(r"```toml\n(.*?)```", re.DOTALL)
+CONFIGURED = [
+    page
+    for page in sorted((ROOT / "docs/broker").glob("*.md"))
+    if TOML.search(page.read_text("utf-8"))
+]
+
+
+@pytest.mark.parametrize("page", CONFIGURED, ids=lambda page: page.stem)
+def test_documented_configurations_are_good(tmp_path: Path, page: Path) -> None:
+    for block in TOML.findall(page.read_text("utf-8")):
         loaded(tmp_path, block)
+
+
+def test_the_table_of_settings_has_every_setting_of_a_queue_and_its_default() -> None:
+    page = (ROOT / "docs/broker/queues.md").read_text("utf-8")
+    rows = re.findall(r"^\| `([a-z-]+)` \| [^|]* \| ([^|]*) \|", page, re.MULTILINE)
+    defaults = {key: re.split(r"[:` ]+", text.strip("` "))[0] for key, text in rows}
+    settings = policy_attributes(QueuePolicy())
+    assert defaults.keys() == settings.keys()
+    words = {"none": "", "off": 0, "as": "", "false": False, "true": True}
+    for key, value in settings.items():
+        word = defaults[key]
+        default = words.get(word, word)
+        if key == "auto-delete":
+            assert (word, value) == ("false", -1)
+        else:
+            assert str(default) == str(value), key

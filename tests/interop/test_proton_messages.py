@@ -111,7 +111,7 @@ KINDS: dict[str, list[Section]] = {
     "sequence, many": [(SEQUENCE, ["list", [integer("int", n)] * n]) for n in range(20)],
     "value": [(VALUE, string("text"))],
     "every section": [
-        (0x70, ["list", [["boolean", True], integer("ubyte", 7), integer("uint", 3_600_000)]]),
+        (0x70, ["list", [["boolean", True], integer("ubyte", 7)]]),
         (0x72, mapping((symbol_value("x-opt-a"), string("b")))),
         (0x73, ["list", [["uuid", "ab" * 16], binary(b"me"), string("to")]]),
         (APPLICATION_PROPERTIES, application_properties()),
@@ -127,6 +127,24 @@ def test_sections_keep_their_bytes(connection: BlockingConnection, address: str,
     encoded = encode_sections(KINDS[kind])
     send_encoded(connection, address, encoded)
     assert receive_encoded(connection, address, 1) == [encoded]
+
+
+@pytest.mark.spec("3.2", "3.2.1")
+def test_a_ttl_counts_down_and_nothing_else_changes(
+    connection: BlockingConnection, address: str
+) -> None:
+    sent = [
+        (0x70, ["list", [["boolean", True], integer("ubyte", 7), integer("uint", 3_600_000)]]),
+        *KINDS["every section"][1:],
+    ]
+    send_encoded(connection, address, encode_sections(sent))
+    (received,) = receive_encoded(connection, address, 1)
+    rest = encode_sections(sent[1:])
+    assert received.endswith(rest)
+    header = Message()
+    header.decode(received[: -len(rest)] + encode_sections(KINDS["no data"]))
+    assert header.durable and header.priority == 7
+    assert 3_500_000 < header.ttl * 1000 <= 3_600_000
 
 
 def test_delivery_annotations_end_at_the_broker(

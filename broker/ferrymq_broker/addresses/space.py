@@ -35,7 +35,7 @@ _TOKEN_BYTES: Final = 18
 
 @final
 class Redirect:
-    """An address whose node is in another container (AMQP 1.0 §2.8.17)."""
+    """An address whose node is in another container (AMQP 1.0 §2.8.18)."""
 
     __slots__ = ("hostname", "network_host", "port", "address")
 
@@ -76,13 +76,11 @@ class AddressSpace(Space):
         "templates",
         "auto_create",
         "auto_create_topic",
-        "max_nodes",
         "on_change",
     )
 
     def __init__(self, name: str, agenda: Agenda, timers: Timers, max_nodes: int) -> None:
-        super().__init__(name, agenda, timers)
-        self.max_nodes = max_nodes
+        super().__init__(name, agenda, timers, max_nodes)
         self.nodes: dict[str, Node] = {}
         self.aliases: dict[str, str] = {}
         self.redirects: dict[str, Redirect] = {}
@@ -118,7 +116,7 @@ class AddressSpace(Space):
             if node is not None:
                 return node, ""
         cut = address.rfind(PART)
-        if cut > 0:
+        if cut > 0 and address not in self.redirects:
             name = address[:cut]
             node = self.find(name)
             if node is None:
@@ -130,6 +128,15 @@ class AddressSpace(Space):
         """What takes messages sent to an address. Raises `BrokerError` if nothing does."""
         node, part = self.resolve(address)
         return node.target(part)
+
+    def existing_target(self, address: str) -> Node | None:
+        """As `target`, of what is there: nothing is made for it. None if there is no such node."""
+        if self.find(address) is None:
+            name = self.aliases.get(address, address)
+            cut = name.rfind(PART)
+            if cut <= 0 or self.find(name[:cut]) is None:
+                return None
+        return self.target(address)
 
     def _make(self, address: str, parted: bool, capabilities: Sequence[str]) -> Node:
         if not address:

@@ -37,11 +37,18 @@ def send(
     subject: Annotated[str | None, typer.Option(help="The subject of every message.")] = None,
     properties: Annotated[
         list[str] | None,
-        typer.Option("--property", "-p", metavar="KEY=VALUE", help="An application property."),
+        typer.Option(
+            "--property",
+            "-p",
+            metavar="KEY=VALUE",
+            help="An application property: a string, or with KEY:=JSON a number, true, null …",
+        ),
     ] = None,
     annotations: Annotated[
         list[str] | None,
-        typer.Option("--annotation", "-a", metavar="KEY=VALUE", help="A message annotation."),
+        typer.Option(
+            "--annotation", "-a", metavar="KEY=VALUE", help="A message annotation, likewise."
+        ),
     ] = None,
     priority: Annotated[
         int | None, typer.Option(min=0, max=9, metavar="0-9", help="The priority; 4 without.")
@@ -98,11 +105,24 @@ def send(
 def _pairs(given: list[str] | None, option: str) -> dict[str, object]:
     pairs: dict[str, object] = {}
     for pair in given or []:
-        key, found, value = pair.partition("=")
+        key, found, text = pair.partition("=")
         if not found:
             raise typer.BadParameter(f"{pair!r} is not KEY=VALUE", param_hint=option)
-        pairs[key] = value
+        if key.endswith(":"):
+            pairs[key[:-1]] = _json(text, pair, option)
+        else:
+            pairs[key] = text
     return pairs
+
+
+def _json(text: str, pair: str, option: str) -> object:
+    try:
+        value: object = json.loads(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{pair!r}: not JSON: {error}", param_hint=option) from None
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise typer.BadParameter(f"{pair!r}: beyond 64 bits", param_hint=option)
+    return value
 
 
 def _milliseconds(seconds: float, option: str) -> int:

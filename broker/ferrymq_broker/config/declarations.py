@@ -17,6 +17,7 @@ from ferrymq_broker.config.nodes import (
 )
 from ferrymq_broker.config.section import Section, StrictSection
 from ferrymq_broker.config.units import Count
+from ferrymq_broker.nodes.exchanges.keys import MAX_KEY
 
 Name = Annotated[str, Field(min_length=1, max_length=MAX_ADDRESS_LENGTH)]
 
@@ -79,7 +80,7 @@ class Stream(Declared, StreamSettings):
 class Binding(StrictSection):
     """``[[exchange.binding]]``: messages with a key that fits `key` go `to` an address."""
 
-    key: str = Field(default="", max_length=2048)
+    key: str = Field(default="", max_length=MAX_KEY)
     to: Name
     arguments: dict[str, str | int | float | bool] = Field(default_factory=dict)
 
@@ -98,7 +99,7 @@ class Alias(StrictSection):
 
 
 class Redirect(StrictSection):
-    """``[[redirect]]``: an address whose node another container has (AMQP 1.0 §2.8.17)."""
+    """``[[redirect]]``: an address whose node another container has (AMQP 1.0 §2.8.18)."""
 
     name: Name
     host: str = Field(min_length=1, max_length=255)

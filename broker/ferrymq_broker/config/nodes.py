@@ -23,6 +23,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, ValidationError
 
+from ferrymq_broker.addresses.space import MAX_ADDRESS_LENGTH
 from ferrymq_broker.config.section import StrictSection, kebab
 from ferrymq_broker.config.units import MACHINE, Count, Duration, Expiry, Size
 from ferrymq_broker.errors import BrokerError
@@ -35,7 +36,7 @@ from ferrymq_broker.nodes.policy import (
 )
 
 # An address or nothing; longer ones cannot be created.
-Address = Annotated[str, Field(max_length=1024)]
+Address = Annotated[str, Field(max_length=MAX_ADDRESS_LENGTH)]
 
 
 class QueueSettings(StrictSection):

@@ -18,6 +18,8 @@ class Section(BaseModel):
         populate_by_name=True,
         extra="forbid",
         frozen=True,
+        # Validators are made when a whole file is read, not one for every table of it.
+        defer_build=True,
         # What was typed in the wrong place may be a password.
         hide_input_in_errors=True,
     )

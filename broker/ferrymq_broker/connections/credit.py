@@ -50,10 +50,10 @@ class Credit:
             return
         if on:
             self.alarms.add(reason)
-            log.warning("alarm: producers get no credit", reason=reason)
+            log.warning("alarm: producers get no credit", alarm=reason)
         else:
             self.alarms.discard(reason)
-            log.warning("alarm is over", reason=reason, others=sorted(self.alarms))
+            log.warning("alarm is over", alarm=reason, others=sorted(self.alarms))
         self.withheld = len(self.alarms) > 0
         if not self.withheld:
             waiting = list(self._waiting)

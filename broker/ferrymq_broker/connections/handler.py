@@ -119,8 +119,9 @@ class ConnectionHandler:
         self.quiet = False
         # True while the handler waits for its flush at the end of the pass.
         self.dirty = False
-        self.stalled: list[OutgoingEndpoint] = []
-        self.windowed: list[OutgoingEndpoint] = []
+        # Each of them once, however often the client sends a flow meanwhile.
+        self.stalled: dict[OutgoingEndpoint, None] = {}
+        self.windowed: dict[OutgoingEndpoint, None] = {}
         self.unsupplied: list[Producer] = []
         self.transactions = Transactions(self)
         # Those of the read that is being processed.
@@ -253,7 +254,7 @@ class ConnectionHandler:
             return
         if self.stalled:
             stalled = self.stalled
-            self.stalled = []
+            self.stalled = {}
             for consumer in stalled:
                 if not consumer.closed:
                     consumer.node.wake(consumer)
@@ -266,12 +267,13 @@ class ConnectionHandler:
 
     def _recheck_windows(self) -> None:
         waiting = self.windowed
-        self.windowed = []
+        self.windowed = {}
         for consumer in waiting:
             if consumer.closed:
                 continue
-            if consumer.link.parked > 0:
-                self.windowed.append(consumer)
+            link = consumer.link
+            if link.parked > 0 or link.session.outgoing.remote_window <= 0:
+                self.windowed[consumer] = None
             else:
                 consumer.node.wake(consumer)
 
@@ -320,7 +322,9 @@ class ConnectionHandler:
             close_link(self, event.link, False, event.closed)
             event.link.detach(closed=event.closed)
         elif isinstance(event, LinkFailed):
-            log.warning("link failed", peer=self.peer, link=event.link.name, error=str(event.error))
+            log.warning(
+                "link failed", peer=self.peer, link=event.link.name, reason=str(event.error)
+            )
             close_link(self, event.link, False, False)
         elif isinstance(event, BeginReceived):
             event.session.context = SessionLinks(self.broker.new_id())
@@ -349,8 +353,8 @@ class ConnectionHandler:
             log.info("connection lost", peer=self.peer, reason=str(error))
         self.broker.handlers.pop(self, None)
         self.space.party_gone(self.id)
-        self.stalled = []
-        self.windowed = []
+        self.stalled = {}
+        self.windowed = {}
         self.unsupplied = []
         self.touch()
 

@@ -98,8 +98,7 @@ class IncomingEndpoint(Producer):
                 elif not delivery.remote_settled:
                     delivery.settle(ACCEPTED)
             if self._metered:
-                self._promised -= 1
-                node.promised -= 1
+                self._keep_promise(node)
         if self.link.credit <= self.low:
             self.supply()
 
@@ -133,8 +132,13 @@ class IncomingEndpoint(Producer):
                 else:
                     self._publish(target, message, delivery)
         if self._metered and node is not None:
-            self._promised -= 1
-            node.promised -= 1
+            self._keep_promise(node)
+
+    def _keep_promise(self, node: Node) -> None:
+        """What was promised has come. If it took no room after all, others may have that."""
+        self._promised -= 1
+        node.promised -= 1
+        node.regain_room()
 
     def _publish(self, node: Node, message: Message, delivery: IncomingDelivery) -> None:
         refusal = node.publish(message)
@@ -216,7 +220,8 @@ class IncomingEndpoint(Producer):
     def supply(self) -> None:
         """Give the client its credit again, as far as there is room for what it may send.
 
-        Not while its connection does not take what we answer, nor while there is an alarm.
+        Not while its connection does not take what we answer, nor while there is an alarm; services
+        are exempt from that, for whoever is to purge a queue sends a request.
         """
         if self.closed:
             return
@@ -226,7 +231,8 @@ class IncomingEndpoint(Producer):
             if self not in handler.unsupplied:
                 handler.unsupplied.append(self)
             return
-        if credit.withheld:
+        node = self.node
+        if credit.withheld and (node is None or node.kind != "service"):
             credit.wait(self)
             return
         full = handler.credit_window
@@ -236,7 +242,6 @@ class IncomingEndpoint(Producer):
             self.window += credit.reserve(self, full - self.window)
             if self.window == 0:
                 return
-        node = self.node
         room = BOUNDLESS if node is None else node.room()
         if node is not None and (room != BOUNDLESS or self._metered):
             self._share(node, room)
@@ -303,12 +308,14 @@ class IncomingEndpoint(Producer):
         if node is not None:
             node.promised -= self._promised
             self._promised = 0
+            # The delivery that it perhaps went for takes no more from the node.
+            self._metered = False
             if self in node.starved:
                 node.starved.remove(self)
             if self in node.producers:
                 node.producers.remove(self)
                 if not node.deleted:
-                    node.relieve()
+                    node.regain_room()
                 node.link_closed()
         handler.broker.credit.leave(self, self.window)
 

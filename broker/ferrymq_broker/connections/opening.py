@@ -20,7 +20,9 @@ def authenticate(handler: ConnectionHandler, event: AuthenticationRequested) -> 
         handler.connection.accept_authentication()
     else:
         handler.broker.counters.logins_refused += 1
-        log.warning("login refused", peer=handler.peer, user=event.username)
+        log.warning(
+            "login refused", peer=handler.peer, user=event.username, mechanism=event.mechanism
+        )
         handler.connection.reject_authentication()
 
 
@@ -31,10 +33,16 @@ def on_open(handler: ConnectionHandler, open: Open) -> None:
     handler.connection.open()
     handler.deadline_moved = True
     if space is None:
-        log.warning("no such host", peer=handler.peer, hostname=open.hostname)
+        log.warning("no such virtual host", peer=handler.peer, hostname=open.hostname)
         description = f"there is no virtual host for {str(open.hostname)[:200]!r}"
         handler.connection.close(Error(condition="amqp:not-found", description=description))
         return
     handler.space = space
     handler.broker.counters.connections_opened += 1
-    log.info("connection opened", peer=handler.peer, container=open.container_id, host=space.name)
+    log.info(
+        "connection opened",
+        peer=handler.peer,
+        container=open.container_id,
+        user=handler.user,
+        host=space.name,
+    )

@@ -94,15 +94,19 @@ class OutgoingEndpoint(Consumer):
             return IDLE
         handler = self.handler
         if handler.blocked:
-            handler.stalled.append(self)
+            handler.stalled[self] = None
             return IDLE
         if link.parked > 0:
-            handler.windowed.append(self)
+            handler.windowed[self] = None
             return IDLE
         message = entry.message
         if entry.attempts == 0 and entry.expires == 0:
             payload = message.payload
         else:
+            if entry.expires != 0 and link.session.outgoing.remote_window <= 0:
+                # Its time could be over when it goes.
+                handler.windowed[self] = None
+                return IDLE
             payload = outgoing_payload(entry, self.node.agenda.now)
         limit = link.remote_max_message_size
         if limit != 0 and len(payload) > limit:
@@ -247,11 +251,14 @@ class OutgoingEndpoint(Consumer):
     def refuse(self, condition: str, description: str) -> None:
         """The client states what it may not: the link ends, and what it held goes back.
 
-        A terminus that outlives its link outlives this as well.
+        A terminus that outlives its link outlives this as well. Any other is gone, and the client
+        is told so: there are clients that take no notice of a link that is merely detached.
         """
-        self.link.detach(closed=False, error=Error(condition=condition, description=description))
+        terms = self.terms
+        gone = terms.granted_expiry_policy == "link-detach" and terms.granted_timeout == 0
+        self.link.detach(closed=gone, error=Error(condition=condition, description=description))
         self.handler.touch()
-        self.close(False, False)
+        self.close(False, gone)
 
     def close(self, lost: bool, closed: bool) -> None:
         """The link is gone: settle what it held by the default outcome (AMQP 1.0 §3.5.3).
@@ -263,6 +270,8 @@ class OutgoingEndpoint(Consumer):
         if self.closed:
             return
         self.closed = True
+        self.handler.stalled.pop(self, None)
+        self.handler.windowed.pop(self, None)
         outcome = self.fate(lost)
         node = self.node
         if self.acquiring is not None:

@@ -69,8 +69,7 @@ def attach_outgoing(handler: ConnectionHandler, link: SenderLink) -> OutgoingEnd
         fitting = check_kind(node, terms.capabilities)
         outcome = asked.default_outcome if is_terminal(asked.default_outcome) else None
         agree(link, terms.properties, outcome, terms.granted_properties)
-        # Who had the link before must have let go of what this one is to have.
-        handler.broker.link_names.take(handler, link)
+        _take_over(handler, link, node)
         source_node = node.open_source(terms)
     except BrokerError:
         withdraw_creation(handler, link)
@@ -211,11 +210,10 @@ def attach_incoming(handler: ConnectionHandler, link: ReceiverLink) -> IncomingE
     terms.capabilities = list(asked.capabilities or [])
     terms.properties = properties
     terms.paired = is_paired(properties)
-    if attach.source is not None:
-        terms.source_address = attach.source.address
     try:
         fitting = [] if node is None else check_kind(node, terms.capabilities)
         mode = agree(link, properties, None, terms.granted_properties)
+        _take_over(handler, link, node)
         target_node = None if node is None else node.open_target(terms)
         _expect_pair(node, terms.paired, terms.granted_properties)
         add_missing(terms.granted_capabilities, fitting)
@@ -223,7 +221,6 @@ def attach_incoming(handler: ConnectionHandler, link: ReceiverLink) -> IncomingE
     except BaseException:
         withdraw_creation(handler, link)
         raise
-    handler.broker.link_names.take(handler, link)
     endpoint = IncomingEndpoint(link, handler, target_node, outcomes)
     if mode == EXACTLY_ONCE:
         endpoint.remember_tags(handler.broker.seen_tags.open(handler, link, attach.unsettled))
@@ -302,6 +299,14 @@ def party_of(handler: ConnectionHandler, link: Link) -> Party:
         handler.user,
         handler.peer,
     )
+
+
+def _take_over(handler: ConnectionHandler, link: Link, node: Node | None) -> None:
+    """End the link that has had the name (AMQP 1.0 §2.6.1): what this one is to have, it must have
+    let go of. Raises `BrokerError` if the node was there for that link only."""
+    handler.broker.link_names.take(handler, link)
+    if node is not None and node.deleted:
+        raise BrokerError("amqp:not-found", f"{node.address[:200]!r} has gone with its link")
 
 
 def _expect_pair(node: Node | None, paired: bool, granted: dict[str, object]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ferrymq_broker.connections.lifetimes import LIFETIME_POLICY, SUPPORTED_DIST_MODES
 from ferrymq_broker.connections.outcomes import SUPPORTED_OUTCOMES
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.filters.parse import PLAIN_SELECTORS
@@ -64,13 +65,13 @@ def _check_properties(where: str, dynamic: bool, properties: dict[str, object] |
             "amqp:invalid-field",
             f"the {where} has dynamic-node-properties and is not dynamic (AMQP 1.0 §3.5.3–4)",
         )
-    policy = properties.get("lifetime-policy")
+    policy = properties.get(LIFETIME_POLICY)
     if policy is not None and not _is_lifetime(policy):
         raise BrokerError(
             "amqp:invalid-field",
             f"the lifetime-policy of the {where} is none of AMQP's (AMQP 1.0 §3.5.10–13)",
         )
-    modes = properties.get("supported-dist-modes")
+    modes = properties.get(SUPPORTED_DIST_MODES)
     if modes is not None and not _are_modes(modes):
         raise BrokerError(
             "amqp:invalid-field",

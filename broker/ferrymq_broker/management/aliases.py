@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING
 
 from ferrymq_broker.addresses.space import DYNAMIC, MAX_ADDRESS_LENGTH
 from ferrymq_broker.management.entity import EntityType, deleted
-from ferrymq_broker.management.errors import BAD_REQUEST, CONFLICT, CREATED, ManagementError
+from ferrymq_broker.management.errors import (
+    BAD_REQUEST,
+    CONFLICT,
+    CREATED,
+    NO_ROOM,
+    ManagementError,
+)
 from ferrymq_broker.management.operation import Call, Operation, Result
 
 if TYPE_CHECKING:
@@ -53,6 +59,11 @@ class Aliases(EntityType):
             raise ManagementError(BAD_REQUEST, f"the name {name[:200]!r} is reserved or too long")
         if name in self.space.nodes or name in self.space.redirects:
             raise ManagementError(CONFLICT, f"{name[:200]!r} is a node of its own")
+        most = self.space.max_nodes
+        if len(self.space.aliases) >= most:
+            raise ManagementError(
+                NO_ROOM, f"there are {most} aliases already, as many as there may be nodes"
+            )
         self.space.aliases[name] = address
         return Result(self.shown(name), CREATED, "created")
 

@@ -50,7 +50,11 @@ class Manager:
         except BrokerError as error:
             return _response(Result(None, status_of(error.condition), error.description))
         except Exception:
-            log.exception("management failed", peer=request.party.peer)
+            log.exception(
+                "management failed",
+                peer=request.party.peer,
+                operation=request.application_properties.get("operation"),
+            )
             return _response(Result(None, FAILED, "the broker failed at this; its log says how"))
         return _response(result)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from ferrymq_broker.addresses.space import PART
 from ferrymq_broker.management.errors import (
     BAD_REQUEST,
     CONFLICT,
@@ -13,10 +12,9 @@ from ferrymq_broker.management.errors import (
     ManagementError,
     status_of,
 )
-from ferrymq_broker.management.operation import Call, Operation, Result
+from ferrymq_broker.management.operation import GREATEST, Call, Operation, Result
 from ferrymq_broker.management.peeking import Sheet, count_of
 from ferrymq_broker.nodes.entry import ACQUIRED
-from ferrymq_broker.nodes.node import Node
 from ferrymq_broker.nodes.queues.contents import move, peek
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_codec.scalars import Timestamp
@@ -59,7 +57,9 @@ class QueueMessages:
         queue = self._find(call)
         address = call.text("target")
         count = min(call.number("count", MAX_MOVED, 1), MAX_MOVED)
-        target = existing_target(self._space, address)
+        target = self._space.existing_target(address)
+        if target is None:
+            raise ManagementError(NOT_FOUND, f"target: there is no node {address[:200]!r}")
         if target is queue:
             raise ManagementError(BAD_REQUEST, "target: the messages are there already")
         moved, refusal = move(queue, target, count)
@@ -119,19 +119,8 @@ class QueueMessages:
         ):
             raise ManagementError(BAD_REQUEST, "sequences: a list of integers is needed")
         lifecycle = self._find(call).lifecycle
-        count = sum(1 for number in sequences if lifecycle.cancel_scheduled(int(number)))
+        count = 0
+        for number in sequences:
+            if 0 < number <= GREATEST and lifecycle.cancel_scheduled(int(number)):
+                count += 1
         return Result({"count": count}, description="cancelled")
-
-
-def existing_target(space: AddressSpace, address: str) -> Node:
-    """What takes messages for an address; unlike for a link, nothing is made for it.
-
-    Raises `ManagementError` or `BrokerError` if nothing does.
-    """
-    known = space.find(address)
-    if known is None:
-        name = space.aliases.get(address, address)
-        cut = name.rfind(PART)
-        if cut <= 0 or space.find(name[:cut]) is None:
-            raise ManagementError(NOT_FOUND, f"target: there is no node {address[:200]!r}")
-    return space.target(address)

@@ -9,6 +9,10 @@ from typing import Final
 from ferrymq_broker.management.errors import BAD_REQUEST, OK, ManagementError
 from ferrymq_broker.nodes.terms import Party
 
+# There is nothing with a greater number.
+GREATEST: Final = 0x7FFF_FFFF_FFFF_FFFF
+# As many digits as that has.
+_DIGITS: Final = 19
 # How much of a name that came from outside an error repeats.
 _SHOWN: Final = 200
 
@@ -43,12 +47,14 @@ class Call:
         value = self.arguments.get(key)
         if value is None:
             return default
-        if isinstance(value, str) and value.isascii() and value.isdigit():
+        if isinstance(value, str) and len(value) <= _DIGITS and value.isascii() and value.isdigit():
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int):
             raise ManagementError(BAD_REQUEST, _expected(key, value, "an integer"))
         if value < minimum:
             raise ManagementError(BAD_REQUEST, f"{key}: {value} is less than {minimum}")
+        if value > GREATEST:
+            raise ManagementError(BAD_REQUEST, f"{key}: {value} is more than {GREATEST}")
         return int(value)
 
     def flag(self, key: str) -> bool:

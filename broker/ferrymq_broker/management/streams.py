@@ -29,7 +29,7 @@ class Streams(DeclaredNodes):
     def change(self, node: Node, policy: NodePolicy) -> None:
         """Retention and more partitions; not fewer."""
         assert isinstance(node, Stream) and isinstance(policy, StreamPolicy)
-        node.revise(policy)
+        node.change_policy(policy)
 
     def peek(self, call: Call) -> Result:
         """PEEK: records of one partition from an offset or a time on."""

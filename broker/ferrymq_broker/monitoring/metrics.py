@@ -29,6 +29,8 @@ COUNTERS: Final = {
     "expirations": "Messages whose time was over",
     "dead-lettered": "Messages handed to a dead-letter address",
     "dropped": "Messages dropped by a policy",
+    "overflowed": "Messages pushed out by others",
+    "replaced": "Messages replaced by newer ones of their key",
     "duplicates": "Messages dropped as duplicates",
     "unroutable": "Messages no binding matched",
 }

@@ -70,12 +70,6 @@ class Consumer:
         """
         return True
 
-    def activated(self, active: bool) -> None:
-        """Of the consumers of a queue that serves one at a time it is now, or no more, the one.
-
-        A consumer that has never been told stands by. Queues without that rule tell nobody.
-        """
-
     def evict(self, error: Error) -> None:
         """The queue is going away: end the link with `error`."""
 

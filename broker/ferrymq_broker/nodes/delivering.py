@@ -56,6 +56,18 @@ def outgoing_payload(entry: Entry, now: i64) -> bytes:
     return w.getvalue()
 
 
+def delivered_before(message: Message, failures: i64) -> Message:
+    """The message as it goes on to another node after somebody here has had it.
+
+    Its header says so, and has `failures` more in its delivery-count (AMQP 1.0 §3.2.1).
+    """
+    payload = message.redelivery(failures)
+    if payload is message.payload:
+        return message
+    rest: i64 = len(message.payload) - message.header_end
+    return derive(message, payload, len(payload) - rest)
+
+
 def readdressed(message: Message, annotations: dict[str | int, object]) -> Message:
     """The message as the broker itself sends it on: without ttl, with just these annotations.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
-from mypy_extensions import i64
+from mypy_extensions import i32, i64
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.message import Message
@@ -18,6 +18,8 @@ REMOVED: Final = 2
 # Where the level of priority lies in a rank, and the highest there is.
 LEVEL_SHIFT: Final = 56
 TOP_LEVEL: Final = 9
+# What of a rank is the sequence.
+_SEQUENCE: Final = (1 << LEVEL_SHIFT) - 1
 
 
 @final
@@ -34,7 +36,6 @@ class Entry:
 
     __slots__ = (
         "message",
-        "sequence",
         "rank",
         "state",
         "attempts",
@@ -50,10 +51,9 @@ class Entry:
 
     def __init__(self, message: Message, sequence: i64, level: i64 = 4) -> None:
         self.message = message
-        self.sequence: i64 = sequence
         self.rank: i64 = ((TOP_LEVEL - level) << LEVEL_SHIFT) | sequence
-        self.state: i64 = AVAILABLE
-        self.attempts: i64 = 0
+        self.state: i32 = AVAILABLE
+        self.attempts: i32 = 0
         self.failures: i64 = 0
         self.expires: i64 = 0
         self.excluded: set[int] | None = None
@@ -64,9 +64,18 @@ class Entry:
         self.held_next: Entry | None = None
 
     @property
+    def sequence(self) -> i64:
+        """Its number among all that were published to the queue, or its offset in a stream."""
+        return self.rank & _SEQUENCE
+
+    @property
     def level(self) -> i64:
         """The level of priority it has in its queue, 0 to 9."""
         return TOP_LEVEL - (self.rank >> LEVEL_SHIFT)
+
+    def renumber(self, sequence: i64) -> None:
+        """It stands for another message of its level."""
+        self.rank = (self.rank & ~_SEQUENCE) | sequence
 
     def exclude(self, consumer_id: i64) -> None:
         """Never offer the message to this consumer again."""

@@ -88,6 +88,11 @@ class Gates:
         self._gates = gates
         return least
 
+    def regain_room(self) -> None:
+        """Less is promised in front: others of the nodes behind may have it."""
+        for node in self._gates:
+            node.regain_room()
+
     def withdraw(self) -> None:
         """There is nobody left to be told."""
         for gate in self._gates.values():

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, final
 
 from librt.strings import BytesWriter
-from mypy_extensions import i64
+from mypy_extensions import i32, i64, u8
 
 from ferrymq_codec.reader import Reader
 from ferrymq_types.messaging import (
@@ -40,6 +40,8 @@ _NOTHING: Final = -1
 _OTHER: Final = -2
 # How annotations that the broker acts upon begin.
 _OURS: Final = b"x-opt-"
+# How many bytes of annotations a consumer may make a message have.
+MAX_ANNOTATIONS: Final = 65_536
 # Fields of the properties up to absolute-expiry-time, the ninth.
 _UP_TO_EXPIRY: Final = 9
 
@@ -69,18 +71,21 @@ class Message:
     absolute-expiry-time or annotations of ours; false for most. `origin` is the number of the
     connection that brought it, 0 for the broker's own. `holders` is how many entries it has.
     `facts` are what `facts_of` has read out of it, while it is among those asked about last.
+
+    The attributes are so wide, and in such an order, that a compiled message takes 96 bytes beside
+    its payload.
     """
 
     __slots__ = (
         "payload",
         "format",
         "header_end",
-        "durable",
-        "priority",
         "ttl",
-        "special",
         "origin",
         "holders",
+        "priority",
+        "durable",
+        "special",
         "facts",
     )
 
@@ -88,12 +93,12 @@ class Message:
         self.payload = payload
         self.format: i64 = format
         self.header_end: i64 = header_end
-        self.durable = False
-        self.priority: i64 = DEFAULT_PRIORITY
         self.ttl: i64 = -1
-        self.special = False
         self.origin: i64 = 0
-        self.holders: i64 = 0
+        self.holders: i32 = 0
+        self.priority: u8 = DEFAULT_PRIORITY
+        self.durable = False
+        self.special = False
         self.facts: Facts | None = None
 
     @property
@@ -150,7 +155,8 @@ class Message:
     def annotated(self, annotations: dict[str, object]) -> Message:
         """This message with `annotations` put over its message-annotations (AMQP 1.0 §3.4.5).
 
-        Raises `DecodeError` if the annotations it has are malformed.
+        Itself if it would have more than `MAX_ANNOTATIONS` bytes of them: a message must not grow
+        with every delivery. Raises `DecodeError` if the annotations it has are malformed.
         """
         if self.opaque or not annotations:
             return self
@@ -168,6 +174,9 @@ class Message:
         w = BytesWriter()
         w.write(payload[:pos])
         encode_message_annotations(w, MessageAnnotations(value=merged))
+        size: i64 = len(w) - pos
+        if size > MAX_ANNOTATIONS and size > rest - pos:
+            return self
         w.write(payload[rest:])
         return derive(self, w.getvalue(), pos)
 

@@ -67,14 +67,18 @@ class Space:
     """What a node sees of the virtual host it lives in.
 
     `durables` has the topics with durable subscriptions, by what identifies these: a client has one
-    subscription of a name, whichever topic it is to. `awaiting` has the nodes that want to be told
+    subscription of a name, whichever topic it is to. There are no more of these than `max_nodes`,
+    and no more nodes. `awaiting` has the nodes that want to be told
     of the end of a session or connection, by its number.
     """
 
-    __slots__ = ("name", "agenda", "timers", "durables", "awaiting")
+    __slots__ = ("name", "agenda", "timers", "max_nodes", "durables", "awaiting")
 
-    def __init__(self, name: str, agenda: Agenda, timers: Timers) -> None:
+    def __init__(
+        self, name: str, agenda: Agenda, timers: Timers, max_nodes: int = BOUNDLESS
+    ) -> None:
         self.name = name
+        self.max_nodes = max_nodes
         self.agenda = agenda
         self.timers = timers
         self.durables: dict[str, Node] = {}
@@ -94,6 +98,10 @@ class Space:
     def target(self, address: str) -> Node:
         """What takes messages sent to an address. Raises `BrokerError` if nothing does."""
         raise BrokerError("amqp:not-found", f"there is no node {address[:200]!r}")
+
+    def existing_target(self, address: str) -> Node | None:
+        """As `target`, of what is there: nothing is made for it. None if there is no such node."""
+        return None
 
     def remove(self, node: Node) -> None:
         """The node has come to its end: forget it and end its links."""
@@ -214,6 +222,12 @@ class Node:
             turns -= 1
             starved.pop(0).supply()
 
+    def regain_room(self) -> None:
+        """Some of what was promised is no more, and perhaps took no room: those who starve share
+        it at the end of the pass. A node that has its room behind it tells the nodes there."""
+        if self.starved and not self.dirty:
+            self.touch()
+
     # -- consumers -----------------------------------------------------------------------
 
     def subscribe(self, consumer: Consumer) -> None:
@@ -229,7 +243,9 @@ class Node:
         """Tell the consumer, once, when there is nothing left for it."""
 
     def dispatch(self) -> None:
-        """Offer messages to consumers until one of the two runs out."""
+        """Offer messages to consumers until one of the two runs out, and room to producers."""
+        if self.starved:
+            self.relieve()
 
     def bookmark(self, consumer: Consumer) -> list[int] | None:
         """Where a consumer that takes nothing out has got to, for `rewind`; None if that is not
@@ -338,6 +354,13 @@ class Agenda:
         while self.nodes:
             nodes = self.nodes
             self.nodes = []
-            for node in nodes:
-                node.dirty = False
-                node.dispatch()
+            turns: i64 = 0
+            try:
+                for node in nodes:
+                    turns += 1
+                    node.dirty = False
+                    node.dispatch()
+            except BaseException:
+                # A mistake is to cost the connection of this pass, and the other nodes nothing.
+                self.nodes = nodes[turns:] + self.nodes
+                raise

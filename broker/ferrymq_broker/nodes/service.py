@@ -195,7 +195,7 @@ class Service(Node):
         try:
             answer = encode_response(response, reply_to, request.properties)
         except EncodeError as error:
-            log.error("response not encoded", service=self.address, reason=str(error))
+            log.error("response not encoded", address=self.address, reason=str(error))
             return Refusal("amqp:internal-error", f"the response cannot be encoded: {error}")
         way.publish(answer)
         return None
@@ -213,7 +213,9 @@ class Service(Node):
             return queue
         if reply_to is None:
             return None
-        node = self._node(reply_to)
+        node = self.space.existing_target(reply_to)
+        if node is None:
+            raise BrokerError("amqp:not-found", f"reply-to {reply_to[:200]!r} leads nowhere")
         if node.room() <= 0:
             raise BrokerError(
                 "amqp:resource-limit-exceeded", f"no room for a response at {reply_to[:200]!r}"
@@ -259,18 +261,6 @@ class Service(Node):
             if link.queue.address == reply_to:
                 return link
         return None
-
-    def _node(self, reply_to: str) -> Node:
-        """The node a response is to be published to; never one that is made for it."""
-        node = self.space.find(reply_to)
-        if node is not None:
-            return node.target("")
-        cut = reply_to.rfind(_PART)
-        if cut > 0:
-            node = self.space.find(reply_to[:cut])
-            if node is not None:
-                return node.target(reply_to[cut + len(_PART) :])
-        raise BrokerError("amqp:not-found", f"reply-to {reply_to[:200]!r} leads nowhere")
 
     # -- what there is to know, and the end ------------------------------------------------
 

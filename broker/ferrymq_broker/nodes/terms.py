@@ -108,7 +108,6 @@ class TargetTerms:
         "part",
         "capabilities",
         "properties",
-        "source_address",
         "paired",
         "granted_capabilities",
         "granted_properties",
@@ -120,7 +119,6 @@ class TargetTerms:
         self.part = part
         self.capabilities: list[str] = []
         self.properties: dict[str, object] = {}
-        self.source_address: str | None = None
         self.paired = False
         self.granted_capabilities: list[str] = []
         self.granted_properties: dict[str, object] = {}

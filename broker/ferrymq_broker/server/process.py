@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import importlib.util
 import signal
 from collections.abc import Callable
 
+from ferrymq_broker.broker import Broker
 from ferrymq_broker.config.model import Config
 from ferrymq_broker.journal import log
+from ferrymq_broker.server.housekeeping import (
+    PERIOD,
+    Housekeeping,
+    find_trim,
+    tune_garbage_collector,
+)
 from ferrymq_broker.server.server import BrokerServer
 
 
@@ -55,13 +61,15 @@ async def _serve(config: Config, announce: Callable[[str], None]) -> None:
         if server.monitoring is not None:
             announce(f"monitoring {server.monitoring.url}")
         announce("ready")
-        _tune_garbage_collector()
+        tune_garbage_collector()
+        keeper = asyncio.create_task(_keep_house(server.broker))
         await stop.wait()
+        keeper.cancel()
         log.info("stopping")
 
 
-def _tune_garbage_collector() -> None:
-    """A queue is many small objects and no garbage cycles: looking through them all is waste."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(100_000, 50, 100)
+async def _keep_house(broker: Broker) -> None:
+    housekeeping = Housekeeping(broker, find_trim())
+    while True:
+        await asyncio.sleep(PERIOD)
+        housekeeping.look()

@@ -95,6 +95,8 @@ class BrokerServer:
         self.broker = Broker(
             loop.call_soon, self._wake_at, self.clock.epoch(), max_nodes=config.nodes.limit
         )
+        # What is declared is made now, and not at the beginning of time.
+        self.broker.begin_pass(self.clock.now())
         apply_config(config, self.broker)
         for space in self.broker.spaces.values():
             install_management(space, self.broker)
@@ -109,6 +111,7 @@ class BrokerServer:
                 await self.monitoring.start()
             for listener in config.listener:
                 await self._listen(loop, listener.address)
+            self.broker.finish_pass()
             self._readiness = Readiness(True, "")
         except BaseException:
             await self.close()
@@ -139,7 +142,12 @@ class BrokerServer:
     def _on_timer(self) -> None:
         self._timer = None
         self.broker.epoch = self.clock.epoch()
-        self.broker.handle_timeout(self.clock.now())
+        try:
+            self.broker.handle_timeout(self.clock.now())
+        except Exception:
+            # A mistake of ours. There is no connection to blame: the others go on.
+            log.exception("internal error")
+            self.broker.finish_pass()
 
     def new_handler(
         self,
@@ -233,7 +241,7 @@ class BrokerServer:
             log.warning("messages go back unsettled", connections=len(self._unsettled))
 
     async def _close_connections(self) -> None:
-        log.info("closing connections", count=len(self.connections))
+        log.info("closing connections", connections=len(self.connections))
         error = Error(condition="amqp:connection:forced", description="the broker is shutting down")
         for connection in list(self.connections):
             connection.close(error)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from ferrymq_broker.management.install import install
 from ferrymq_types.messaging import Accepted
 from tests.broker.harness import Network
+from tests.broker.management.asker import Asker
 
 KIB = bytes(1024)
 
@@ -90,3 +92,18 @@ def test_links_that_go_during_an_alarm_are_forgotten(net: Network) -> None:
     net.broker.set_alarm("disk", False)
     net.broker.finish_pass()
     assert net.broker.credit.reserved == 0
+
+
+def test_who_manages_the_broker_can_make_room(net: Network) -> None:
+    install(net.space, net.broker)
+    net.credit = 1
+    net.declare("q")
+    net.connect().sender("q").send(KIB)
+    net.broker.limit_memory(1000, 500)
+    net.connect().sender("q")
+    assert net.broker.alarms == {"memory"}
+    asker = Asker(net)
+    for _ in range(3):
+        assert asker.ask("READ", "queue", "q").status == 200
+    assert asker.ask("PURGE", "queue", "q").map() == {"count": 1}
+    assert net.broker.alarms == set()

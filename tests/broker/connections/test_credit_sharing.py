@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.nodes.policy import ExchangePolicy, QueuePolicy
-from ferrymq_types.messaging import Accepted
+from ferrymq_types.messaging import Accepted, Data, Properties, Source
 from tests.broker.harness import Network
 
 if TYPE_CHECKING:
@@ -195,3 +195,55 @@ def test_the_bound_holds_for_those_who_come_through_an_exchange(net: Network) ->
         assert 0 < promised(senders) <= 7
     client.lose()
     assert queue.pledged() == 0
+
+
+def test_a_link_that_goes_for_what_it_sent_takes_its_promise_with_it_once(net: Network) -> None:
+    queue = net.declare("q", QueuePolicy(max_length=4, max_bytes=100, overflow="block"))
+    client = net.connect()
+    sender = client.sender("q", source=Source(outcomes=["amqp:accepted:list"]))
+    sender.send(b"x" * 101)
+    # It cannot be told with an outcome.
+    assert sender.detached and queue.promised == 0
+    lucky = client.sender("q")
+    sent = 0
+    while lucky.link.credit > 0:
+        lucky.send(b"x")
+        sent += 1
+    assert sent == 4
+
+
+@pytest.mark.parametrize("address", ["q", "x"])
+def test_room_that_a_message_did_not_take_is_for_those_who_wait(net: Network, address: str) -> None:
+    net.declare("q", QueuePolicy(max_length=10, overflow="block", duplicate_window=100_000))
+    exchange = net.space.create("x", ExchangePolicy(type="fanout"))
+    assert isinstance(exchange, Exchange)
+    exchange.bind("q")
+    client = net.connect()
+    message = (Properties(message_id="once"), Data(value=b"x"))
+    client.sender(address).send_sections(*message)
+    client.receiver("q", credit=1).settle(Accepted())
+    senders = [client.sender(address) for _ in range(10)]
+    poor = next(sender for sender in senders if sender.link.credit == 0)
+    rich = max(senders, key=lambda sender: int(sender.link.credit))
+    rich.send_sections(*message)
+    assert net.queue("q").message_count() == 0
+    # One has given it up, and one of the others has it.
+    assert poor.link.credit == 1
+
+
+@pytest.mark.parametrize("front", ["x", "x::key"])
+def test_who_leaves_an_exchange_leaves_room_to_those_who_send_directly(
+    net: Network, front: str
+) -> None:
+    queue = bounded(net, 10)
+    exchange = net.space.create("x", ExchangePolicy(type="fanout"))
+    assert isinstance(exchange, Exchange)
+    exchange.bind("q")
+    client = net.connect()
+    indirect = [client.sender(front) for _ in range(10)]
+    late = client.sender("q")
+    assert promised(indirect) == 10 and late.link.credit == 0
+    for sender in indirect:
+        sender.close()
+    assert late.link.credit > 0
+    assert queue.promised == late.link.credit <= 10

@@ -16,6 +16,8 @@ from ferrymq_types.messaging import (
     DeleteOnNoMessages,
     Source,
     Target,
+    TerminusDurability,
+    TerminusExpiryPolicy,
 )
 from ferrymq_types.registry import typed
 from tests.broker.harness import Client, Network, Receiver, Sender
@@ -239,3 +241,47 @@ def test_a_refused_link_leaves_no_node(net: Network) -> None:
                    "amqp:not-implemented")  # fmt: skip
     assert net.space.nodes == {}
     assert client.handler.dynamic_nodes == {}
+
+
+@pytest.mark.parametrize("policy", POLICIES[:2], ids=lambda policy: type(policy).__name__)
+def test_who_takes_over_the_link_does_not_get_the_node_that_went_with_it(
+    net: Network, policy: object
+) -> None:
+    owner, thief = (net.connect(container_id="c") for _ in range(2))
+    target = Target(dynamic=True, dynamic_node_properties={"lifetime-policy": policy})
+    sender = owner.sender(None, target=target, name="link")
+    address = sender.remote_target.address
+    stolen = thief.sender(address, name="link")
+    assert sender.detached and refused(stolen, "amqp:not-found")
+    receiver = owner.receiver(None, source=source(policy), name="link")
+    stolen_back = thief.receiver(receiver.remote_source.address, name="link")
+    assert receiver.detached and refused(stolen_back, "amqp:not-found")
+    assert not net.space.nodes
+
+
+def test_a_topic_goes_when_the_last_subscription_with_messages_does(net: Network) -> None:
+    client = net.connect()
+    sender = client.sender(
+        None,
+        target=Target(
+            dynamic=True,
+            capabilities=["topic"],
+            dynamic_node_properties={"lifetime-policy": DeleteOnNoLinksOrMessages()},
+        ),
+    )
+    address = sender.remote_target.address
+    assert address is not None
+    kept = Source(
+        address=address,
+        expiry_policy=TerminusExpiryPolicy.LINK_DETACH,
+        durable=TerminusDurability.CONFIGURATION,
+        timeout=5,
+    )
+    receiver = client.receiver(None, source=kept)
+    sender.send(b"kept")
+    receiver.close(closed=False)
+    sender.close()
+    net.advance(4)
+    assert address in net.space.nodes
+    net.advance(2)
+    assert address not in net.space.nodes

@@ -33,3 +33,10 @@ def test_a_node_that_is_here_is_served_here(net: Network) -> None:
     net.declare("moved")
     net.space.redirects["moved"] = Redirect("host.example", "10.0.0.1", 5673, "new-name")
     assert net.connect().sender("moved").link.usable
+
+
+def test_a_redirected_name_is_found_before_it_is_taken_apart(net: Network) -> None:
+    net.declare("news")
+    net.space.redirects["news::old"] = Redirect("host.example", "10.0.0.1", 5673, "old-news")
+    assert refused(net.connect().receiver("news::old"), "amqp:link:redirect")
+    assert refused(net.connect().receiver("news::new"), "amqp:not-found")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pytest
 
 from ferrymq_broker.errors import BrokerError
@@ -191,3 +193,16 @@ def test_queues_get_the_message_as_it_is(net: Network) -> None:
     client.sender("x").send(b"x" * 1000)
     assert 1000 < net.broker.agenda.held < 1100
     assert client.receiver("a", credit=1).bodies() == [b"x" * 1000]
+
+
+@pytest.mark.parametrize("number", ["NaN", "sNaN"])
+def test_what_is_no_number_matches_nothing_but_its_name(net: Network, number: str) -> None:
+    for name, wanted in (("equal", 1), ("there", None)):
+        exchange = net.space.create(name, ExchangePolicy(type="headers"))
+        assert isinstance(exchange, Exchange)
+        net.declare(f"{name}-queue")
+        exchange.bind(f"{name}-queue", "", {"h": wanted})
+        sender = net.connect().sender(name)
+        sender.send_sections(ApplicationProperties(value={"h": Decimal(number)}), Data(value=b"x"))
+    assert net.queue("equal-queue").message_count() == 0
+    assert net.queue("there-queue").message_count() == 1

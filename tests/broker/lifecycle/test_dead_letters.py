@@ -19,6 +19,7 @@ from ferrymq_types.messaging import (
     Modified,
     Properties,
     Rejected,
+    Released,
 )
 from ferrymq_types.transport import Error
 from tests.broker.harness import Network, Sender, decode, header, message_annotations, text
@@ -67,7 +68,7 @@ def test_the_message_itself_is_untouched(net: Network) -> None:
     client.receiver("q", credit=1).settle(Rejected())
     (dead,) = drain(net, "dlq")
     sections = decode(dead.payload)
-    assert sections[0] == head
+    assert sections[0] == Header(durable=True, priority=7, delivery_count=1)
     assert sections[2:] == bare
     assert message_annotations(dead.payload)["x-opt-mine"] == 1
     assert "condition" not in death(dead)
@@ -141,6 +142,33 @@ def test_one_failed_delivery_too_many(net: Network) -> None:
     assert net.queue("q").message_count() == 0
     (dead,) = drain(net, "dlq")
     assert death(dead)["reason"] == "delivery-limit"
+
+
+@pytest.mark.spec("3.4.3", "3.4.5", "3.2.1")
+@pytest.mark.parametrize("limit", [0, 2])
+def test_the_header_goes_on_counting(net: Network, limit: int) -> None:
+    net.declare("q", QueuePolicy(delivery_limit=limit, dead_letter="dlq"))
+    client = net.connect()
+    client.sender("q").send_sections(
+        Header(first_acquirer=True, delivery_count=5, ttl=60_000), Data(value=b"a")
+    )
+    receiver = client.receiver("q", credit=10)
+    receiver.settle(Modified(delivery_failed=True))
+    receiver.settle(Released())
+    receiver.settle(Modified(delivery_failed=True))
+    receiver.settle(Rejected() if limit == 0 else Modified(delivery_failed=True))
+    (dead,) = drain(net, "dlq")
+    assert header(dead.payload) == Header(first_acquirer=False, delivery_count=8)
+    assert decode(dead.payload)[-1] == Data(value=b"a")
+
+
+def test_what_nobody_has_had_says_so_as_a_dead_letter(net: Network) -> None:
+    net.declare("q", QueuePolicy(message_ttl=1000, dead_letter="dlq"))
+    head = Header(first_acquirer=True)
+    net.connect().sender("q").send_sections(head, Data(value=b"a"))
+    net.advance(1.001)
+    (dead,) = drain(net, "dlq")
+    assert header(dead.payload) == head
 
 
 def test_what_is_released_does_not_count_against_the_limit(net: Network) -> None:

@@ -47,6 +47,15 @@ def test_what_goes_out_carries_the_time_that_is_left(net: Network) -> None:
 
 
 @pytest.mark.spec("3.2.1")
+def test_what_goes_out_carries_the_time_that_ends_first(net: Network) -> None:
+    net.declare("q", QueuePolicy(message_ttl=3000))
+    send(net.connect().sender("q"), b"a", ttl=8000)
+    net.advance(1)
+    [delivery] = drain(net, "q")
+    assert ttl_of(delivery) == 2000
+
+
+@pytest.mark.spec("3.2.1")
 @pytest.mark.parametrize("ttl", [None, 60_000])
 def test_what_goes_out_at_once_is_the_very_message(net: Network, ttl: int | None) -> None:
     payload = encode(Header(ttl=ttl, durable=True), Properties(subject="s"), Data(value=b"x"))

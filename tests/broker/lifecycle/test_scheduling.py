@@ -209,3 +209,13 @@ def test_never_early_and_in_order(plan: list[tuple[int, int]]) -> None:
         net.advance(pause)
         due = sorted(e for e in expected if e[0] <= net.wall)
         assert [int(b) for b in browse(net, "q")] == [n for _, _, n in due]
+
+
+def test_one_that_comes_after_all_were_cancelled_comes_in_its_time(net: Network) -> None:
+    queue = net.declare("q")
+    sender = net.connect().sender("q")
+    send(sender, b"a", annotations={"x-opt-delivery-delay": 1000})
+    assert queue.lifecycle.cancel_scheduled(queue.lifecycle.list_scheduled()[0].sequence)
+    send(sender, b"b", annotations={"x-opt-delivery-delay": 5000})
+    net.advance(10)
+    assert bodies(net, "q") == [b"b"]

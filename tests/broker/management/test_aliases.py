@@ -54,3 +54,14 @@ def test_what_cannot_be_an_alias(
     body: dict[str, object] = {} if address is None else {"address": address}
     assert asker.ask("CREATE", "alias", name, body).status == status
     assert list(net.space.aliases) == ["other"]
+
+
+def test_there_are_as_many_aliases_as_nodes(net: Network, asker: Asker) -> None:
+    net.space.max_nodes = 3
+    for number in range(3):
+        assert asker.ask("CREATE", "alias", f"a{number}", {"address": "q"}).status == 201
+    refused = asker.ask("CREATE", "alias", "a3", {"address": "q"})
+    assert refused.status == 507
+    assert asker.ask("CREATE", "alias", "a2", {"address": "q"}).status == 200
+    asker.ask("DELETE", "alias", "a0")
+    assert asker.ask("CREATE", "alias", "a3", {"address": "q"}).status == 201

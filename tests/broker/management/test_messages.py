@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ferrymq_broker.nodes.policy import QueuePolicy
-from ferrymq_codec.scalars import Timestamp
+from ferrymq_codec.scalars import Timestamp, ULong
 from ferrymq_types.messaging import Accepted, Data, Header, MessageAnnotations, Released
-from tests.broker.harness import Network, header, text
+from tests.broker.harness import Network, header, message_annotations, text
 from tests.broker.management.asker import Answer, Asker
 
 
@@ -156,6 +156,25 @@ def test_a_target_without_bindings_takes_nothing(net: Network, asker: Asker) -> 
     assert len(shown(asker.ask("PEEK", "stream", "s", {"partition": 1}))) == 1
 
 
+def test_the_time_of_a_moved_message_counts_on(net: Network, asker: Asker) -> None:
+    for name in ("q", "other"):
+        net.declare(name)
+    sender = net.connect().sender("q")
+    sender.send_sections(Header(ttl=5000), Data(value=b"a"))
+    sender.send_sections(
+        Header(ttl=9000),
+        MessageAnnotations(value={"x-opt-delivery-delay": 1000, "x-opt-kept": 1}),
+        Data(value=b"b"),
+    )
+    net.advance(4)
+    assert asker.ask("MOVE", "queue", "q", {"target": "other"}).map() == {"count": 2}
+    assert net.queue("other").available == 2
+    net.advance(1.5)
+    (left,) = net.connect().receiver("other", credit=9).take()
+    assert text(left.payload) == b"b" and header(left.payload).ttl == 4500
+    assert message_annotations(left.payload) == {"x-opt-kept": 1}
+
+
 @pytest.mark.parametrize(
     ("body", "status"),
     [
@@ -230,3 +249,18 @@ def test_a_changed_setting_holds_at_once(net: Network, asker: Asker) -> None:
     wrong = asker.ask("UPDATE", "queue", "q", {"max-length": 5, "overflow": "dead-letter"})
     assert wrong.status == 400
     assert net.queue("q").policy == QueuePolicy(max_length=2, delivery_limit=3)
+
+
+@pytest.mark.parametrize("number", [ULong(2**63), ULong(2**64 - 1), "9" * 20, "9" * 5000])
+def test_a_number_beyond_all_numbers_is_refused(net: Network, asker: Asker, number: object) -> None:
+    net.declare("q")
+    for argument in ("from-sequence", "count"):
+        assert asker.ask("PEEK", "queue", "q", {argument: number}).status == 400
+    assert asker.ask("MOVE", "queue", "q", {"target": "q", "count": number}).status == 400
+
+
+def test_no_scheduled_message_has_a_number_beyond_all_numbers(net: Network, asker: Asker) -> None:
+    net.declare("q")
+    numbers = [ULong(2**64 - 1), ULong(2**63), -(2**63)]
+    answer = asker.ask("CANCEL-SCHEDULED", "queue", "q", {"sequences": numbers})
+    assert (answer.status, answer.map()) == (200, {"count": 0})

@@ -6,6 +6,8 @@ from uuid import UUID
 
 import pytest
 
+from ferrymq_broker.nodes.exchanges.exchange import Exchange
+from ferrymq_broker.nodes.policy import ExchangePolicy
 from ferrymq_codec.scalars import Int, ULong
 from ferrymq_types.messaging import (
     Accepted,
@@ -181,3 +183,21 @@ def test_the_response_is_a_value_without_further_sections(asker: Asker) -> None:
     )
     kinds = [type(section) for section in decode(asker.receiver.deliveries[0].payload)]
     assert kinds == [Properties, ApplicationProperties, AmqpValue]
+
+
+@pytest.mark.parametrize("reply_to", ["responses", "topical::key", "by-alias"])
+def test_a_response_goes_where_any_message_to_that_address_would(
+    net: Network, reply_to: str
+) -> None:
+    net.declare("responses")
+    exchange = net.space.create("topical", ExchangePolicy())
+    assert isinstance(exchange, Exchange)
+    exchange.bind("responses", "key")
+    # An alias may stand for a part.
+    net.space.aliases["by-alias"] = "topical::key"
+    client = net.connect()
+    asked = Properties(message_id="1", reply_to=reply_to)
+    sent = client.sender("$management").send_sections(asked, ApplicationProperties(READ))
+    assert isinstance(sent.remote_state, Accepted)
+    (delivery,) = client.receiver("responses", credit=1).deliveries
+    assert read_answer(delivery.payload).status == 200

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ferrymq_broker.nodes.policy import QueuePolicy
 from ferrymq_broker.nodes.queues.contents import move, peek
-from ferrymq_types.messaging import Accepted, MessageAnnotations, Modified, Rejected, Released
-from tests.broker.harness import Network, text
+from ferrymq_types.messaging import (
+    Accepted,
+    Data,
+    Header,
+    MessageAnnotations,
+    Modified,
+    Rejected,
+    Released,
+)
+from tests.broker.harness import Network, header, text
 from tests.broker.queues.links import consume, numbered, publish
 
 
@@ -72,6 +82,23 @@ def test_messages_are_moved_in_order(net: Network) -> None:
     assert consume(client, "other", 10).bodies() == [b"1", b"2", b"3"]
     assert holder.bodies() == [b"0"]
     assert consume(client, "q", 10).bodies() == [b"4", b"5"]
+
+
+@pytest.mark.spec("3.2.1")
+def test_what_is_moved_goes_on_counting_its_deliveries(net: Network) -> None:
+    queue, other = net.declare("q"), net.declare("other")
+    client = net.connect()
+    fresh = Header(first_acquirer=True, delivery_count=3)
+    for body in (b"tried", b"fresh"):
+        client.sender("q").send_sections(fresh, Data(value=body))
+    receiver = consume(client, "q", 1)
+    receiver.settle(Modified(delivery_failed=True))
+    receiver.close()
+    assert move(queue, other, 10) == (2, None)
+    moved = consume(client, "other", 10)
+    assert moved.bodies() == [b"tried", b"fresh"]
+    headers = [header(delivery.payload) for delivery in moved.deliveries]
+    assert headers == [Header(first_acquirer=False, delivery_count=4), fresh]
 
 
 def test_a_move_ends_where_the_target_wants_no_more(net: Network) -> None:

@@ -201,13 +201,13 @@ def test_emptying_a_stream_keeps_its_offsets(net: Network) -> None:
 def test_another_policy_applies_at_once(net: Network) -> None:
     stream = declare(net)
     fill(net, 50)
-    stream.revise(StreamPolicy(max_age=5000, partitions=2))
+    stream.change_policy(StreamPolicy(max_age=5000, partitions=2))
     net.broker.finish_pass()
     assert len(stream.partitions) == 2
     net.advance(6)
     assert stream.range(0) == (50, 50)
     fill(net, 50)
-    stream.revise(StreamPolicy(partitions=2))
+    stream.change_policy(StreamPolicy(partitions=2))
     net.broker.finish_pass()
     net.advance(60)
     assert stream.message_count() == 50

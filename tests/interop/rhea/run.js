@@ -8,6 +8,7 @@ const scenarios = Object.assign(
     require('./settlement.js'),
     require('./links.js'),
     require('./connections.js'),
+    require('./nodes.js'),
 );
 
 function fail(reason) {

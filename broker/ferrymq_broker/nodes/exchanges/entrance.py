@@ -43,6 +43,11 @@ class Entrance(Node):
         """What the fullest node has left that a message could go to."""
         return self._gates.room(self.exchange.reachable(self.key))
 
+    def regain_room(self) -> None:
+        """Those who send to the nodes behind by other ways starve there."""
+        super().regain_room()
+        self._gates.regain_room()
+
     def link_opened(self) -> None:
         """A link of the exchange, too."""
         super().link_opened()

@@ -23,8 +23,10 @@ from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.message import Message
-    from ferrymq_broker.nodes.terms import TargetTerms
 
+# Of one exchange; and how long one may be, destination, key and arguments together.
+MAX_BINDINGS: Final = 100_000
+_MAX_IDENTITY: Final = 65_536
 _BINDABLE: Final = ("queue", "topic", "stream", "exchange")
 
 
@@ -125,6 +127,16 @@ class Exchange(Node):
         identity = identity_of(node.address, key, arguments)
         if identity in self._bindings:
             return False
+        if len(identity) > _MAX_IDENTITY:
+            raise BrokerError(
+                "amqp:invalid-field",
+                f"a binding of {len(identity)} characters; {_MAX_IDENTITY} are allowed",
+            )
+        if len(self._bindings) >= MAX_BINDINGS:
+            raise BrokerError(
+                "amqp:resource-limit-exceeded",
+                f"{self.address[:200]!r} has {MAX_BINDINGS} bindings, which is the most",
+            )
         target = self._targets.get(node)
         if target is None:
             target = Destination(node)
@@ -191,12 +203,6 @@ class Exchange(Node):
             self._chained -= 1
 
     # -- messages in -----------------------------------------------------------------------
-
-    def open_target(self, terms: TargetTerms) -> Node:
-        """The exchange, or an entrance with the key that the address has."""
-        if "exchange" in terms.capabilities:
-            terms.granted_capabilities.append("exchange")
-        return self.target(terms.part)
 
     def target(self, part: str) -> Node:
         """The exchange, or an entrance with the part as the routing key. Raises `BrokerError`."""
@@ -356,6 +362,11 @@ class Exchange(Node):
                     visited[node] = None
                     waiting.append(node)
         return list(nodes)
+
+    def regain_room(self) -> None:
+        """Those who send to the nodes behind by other ways starve there."""
+        super().regain_room()
+        self._gates.regain_room()
 
     def relieve(self) -> None:
         """A node behind has room again: those who starve here or at an entrance share it."""

@@ -8,6 +8,7 @@ application-properties and, for names that begin with ``x-``, its message-annota
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Final, final
 
 from ferrymq_broker.errors import BrokerError
@@ -58,5 +59,9 @@ class HeadersMatch:
 
 
 def _equal(wanted: object, given: object) -> bool:
-    """Whether two values are the same; a boolean is no number."""
+    """Whether two values are the same; a boolean is no number, and NaN not even itself."""
+    for value in (wanted, given):
+        if isinstance(value, Decimal) and value.is_nan():
+            # Comparing a signaling one raises.
+            return False
     return wanted == given and isinstance(wanted, bool) == isinstance(given, bool)

@@ -5,9 +5,19 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
+from librt.strings import BytesWriter
 from mypy_extensions import i64
 
+from ferrymq_broker.nodes.delivering import delivered_before
 from ferrymq_broker.nodes.entry import AVAILABLE, Entry
+from ferrymq_broker.nodes.facts import facts_of
+from ferrymq_broker.nodes.message import Message, derive, section_end
+from ferrymq_broker.nodes.queues.lifecycle.schedule import DELIVERY_DELAY
+from ferrymq_types.messaging import (
+    MessageAnnotations,
+    encode_header,
+    encode_message_annotations,
+)
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.node import Node, Refusal
@@ -60,7 +70,8 @@ def peek(queue: Queue, count: i64, from_sequence: i64 = 0) -> list[Entry]:
 def move(queue: Queue, target: Node, count: i64) -> tuple[int, Refusal | None]:
     """Publish up to `count` messages that nobody holds to `target`, in order, and drop them here.
 
-    Answers how many were moved, and why it ended if `target` did not want one.
+    Answers how many were moved, and why it ended if `target` did not want one. The time that they
+    have left stays the same, and so does what their headers tell of deliveries (AMQP 1.0 §3.2.1).
     """
     entries: list[Entry] = []
     for lane in queue.lanes:
@@ -74,7 +85,10 @@ def move(queue: Queue, target: Node, count: i64) -> tuple[int, Refusal | None]:
         # What is published may push others out of this very queue.
         if chosen.state != AVAILABLE:
             continue
-        refusal = target.publish(chosen.message)
+        if chosen.expires != 0 and chosen.expires <= queue.agenda.now:
+            queue.lifecycle.expired(chosen)
+            continue
+        refusal = target.publish(_with_time_left(chosen, queue.agenda.now))
         if refusal is not None:
             return moved, refusal
         if chosen.state == AVAILABLE:
@@ -98,3 +112,39 @@ def drop_available(queue: Queue) -> i64:
         view.returned = []
         view.aside = []
     return count
+
+
+def _with_time_left(entry: Entry, now: i64) -> Message:
+    """The message of the entry as another queue gets it: its ttl and its deliveries count on, no
+    delay begins."""
+    message = entry.message
+    if entry.attempts > 0:
+        message = delivered_before(message, entry.failures)
+    if not message.special or message.opaque:
+        return message
+    left = entry.expires - now
+    if entry.expires == 0 or message.ttl < 0 or left > message.ttl:
+        left = message.ttl
+    annotations = facts_of(message).message_annotations
+    delayed = DELIVERY_DELAY in annotations
+    if left == message.ttl and not delayed:
+        return message
+    payload = message.payload
+    pos = message.header_end
+    w = BytesWriter()
+    if left == message.ttl:
+        w.write(payload[:pos])
+    else:
+        header = message.header()
+        header.ttl = left
+        encode_header(w, header)
+    header_end = len(w)
+    if delayed:
+        kept = dict(annotations)
+        del kept[DELIVERY_DELAY]
+        encode_message_annotations(w, MessageAnnotations(value=kept))
+        pos = section_end(payload, pos)
+    w.write(payload[pos:])
+    moved = derive(message, w.getvalue(), header_end)
+    moved.ttl = left
+    return moved

@@ -79,7 +79,7 @@ def serve(queue: Queue, crew: Crew, turns: i64) -> bool:
                 turns -= 1
             continue
         if entry.expires != 0 and entry.expires <= queue.agenda.now:
-            queue.expire(entry)
+            queue.lifecycle.expired(entry)
             continue
         turn = crew.turn
         if turn >= len(ready):
@@ -111,7 +111,7 @@ def serve(queue: Queue, crew: Crew, turns: i64) -> bool:
             crew.turn = turn
         else:
             queue.declined += 1
-            entry.exclude(consumer.id)
+            queue.exclude(consumer, entry)
     return served
 
 
@@ -152,15 +152,15 @@ def _serve_carefully(queue: Queue, crew: Crew, consumer: Consumer, entry: Entry)
 def _hand(queue: Queue, consumer: Consumer, entry: Entry, view: View | None) -> bool:
     """Deliver the entry at the front of the view, or of the consumer's own."""
     if entry.expires != 0 and entry.expires <= queue.agenda.now:
-        queue.expire(entry)
+        queue.lifecycle.expired(entry)
         return False
     verdict = consumer.deliver(entry)
     if verdict != TAKEN and verdict != SETTLED:
         queue.declined += 1
         if verdict == IDLE:
-            _idle(queue, consumer)
+            _idle(consumer)
         else:
-            entry.exclude(consumer.id)
+            queue.exclude(consumer, entry)
         return False
     if view is not None:
         view.step(entry)
@@ -176,7 +176,7 @@ def _hand(queue: Queue, consumer: Consumer, entry: Entry, view: View | None) -> 
     return True
 
 
-def _idle(queue: Queue, consumer: Consumer) -> None:
+def _idle(consumer: Consumer) -> None:
     crew = consumer.crew
     if crew is not None and consumer.ready:
         crew.dismiss(consumer)

@@ -18,7 +18,7 @@ taken out until it wakes; none is ever asked in vain twice. What becomes of mess
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
@@ -51,6 +51,9 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.message import Message
     from ferrymq_broker.nodes.queues.lifecycle.lifecycle import Lifecycle
     from ferrymq_types.transport import Error
+
+# Consumers that an entry is kept from, of those that are gone: more are looked through.
+_SLACK: Final = 64
 
 
 @final
@@ -201,8 +204,6 @@ class Queue(Node):
             terms.granted_mode = "move"
             terms.granted_priority = terms.priority
             terms.granted_exclusive = terms.exclusive
-        if "queue" in terms.capabilities:
-            terms.granted_capabilities.append("queue")
         return self
 
     # -- messages in -------------------------------------------------------------------
@@ -225,11 +226,7 @@ class Queue(Node):
 
     def reserve(self, message: Message, holders: list[Node]) -> Refusal | None:
         """Keep room for a message that is to come."""
-        if self.deleted:
-            return Refusal("amqp:not-found", f"{self.address!r} has been deleted")
-        if self.guarded or message.special:
-            return self.lifecycle.reserve(message, holders)
-        return None
+        return self.lifecycle.reserve(message, holders)
 
     def unreserve(self, message: Message) -> None:
         """The room is not needed any longer."""
@@ -238,7 +235,7 @@ class Queue(Node):
     def append(self, message: Message) -> Entry:
         """Put the message behind all others of its priority, whatever the lifecycle thinks."""
         self.published += 1
-        level = message.priority
+        level = i64(message.priority)
         if level == DEFAULT_LEVEL:
             lane = self.lane
         else:
@@ -297,7 +294,7 @@ class Queue(Node):
         """The consumer found the message invalid: it leaves the queue (AMQP 1.0 §3.4.3)."""
         consumer.unhold(entry)
         self.rejected += 1
-        self.lifecycle.on_rejected(consumer, entry, error)
+        self.lifecycle.on_rejected(entry, error)
         self.acquired -= 1
         self._unlink(entry)
 
@@ -309,11 +306,11 @@ class Queue(Node):
         """
         consumer.unhold(entry)
         if elsewhere:
-            entry.exclude(consumer.id)
+            self.exclude(consumer, entry)
         gone = False
         if failed:
             entry.failures += 1
-            gone = self.lifecycle.on_failed(consumer, entry)
+            gone = self.lifecycle.on_failed(entry)
         if failed or elsewhere:
             self.modified += 1
         else:
@@ -488,7 +485,7 @@ class Queue(Node):
         )
 
     def _serve_plain(self, crew: Crew) -> bool:
-        """What `_serve` does, where there is one cursor; true if an entry is for `_serve`."""
+        """What `serve` does, where there is one cursor; true if an entry is for `serve`."""
         ready = crew.ready
         cursor = self.lane.plain
         while ready:
@@ -527,7 +524,7 @@ class Queue(Node):
                 crew.turn = turn
             else:
                 self.declined += 1
-                entry.exclude(consumer.id)
+                self.exclude(consumer, entry)
         return False
 
     def acquire(self, consumer: Consumer, entry: Entry) -> None:
@@ -545,11 +542,13 @@ class Queue(Node):
         self.available -= 1
         self._unlink(entry)
 
-    def expire(self, entry: Entry) -> None:
-        """The time of an entry at the front is over."""
-        self.lifecycle.expired(entry)
-        if entry.state == AVAILABLE:
-            self.drop(entry)
+    def exclude(self, consumer: Consumer, entry: Entry) -> None:
+        """Keep the message from this consumer from now on."""
+        entry.exclude(consumer.id)
+        excluded = entry.excluded
+        if excluded is not None and len(excluded) > 2 * len(self.consumers) + _SLACK:
+            # Most of them are gone, and nobody has their numbers again.
+            entry.excluded = {one.id for one in self.consumers if one.id in excluded}
 
     def offer_again(self, entry: Entry) -> None:
         """An entry is available that cursors may have passed."""

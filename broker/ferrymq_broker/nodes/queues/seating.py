@@ -46,7 +46,6 @@ def activate_next(queue: Queue) -> None:
     queue.active = best
     if best is not None:
         seat(queue, best)
-        best.activated(True)
         queue.touch()
 
 

@@ -233,7 +233,7 @@ class Reader(Node):
             self._entry = entry
         else:
             entry.message = message
-            entry.sequence = offset
+            entry.renumber(offset)
         return consumer.deliver(entry)
 
     def _go_on(self) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ferrymq_broker.filters.filter_set import Position
     from ferrymq_broker.nodes.message import Message
     from ferrymq_broker.nodes.policy import StreamPolicy
-    from ferrymq_broker.nodes.terms import SourceTerms, TargetTerms
+    from ferrymq_broker.nodes.terms import SourceTerms
     from ferrymq_types.transport import Error
 
 MAX_PARTITIONS: Final = 10_000
@@ -118,8 +118,6 @@ class Stream(Node):
             granted[ON_TRIM] = "continue" if forgiving else "detach"
         terms.granted_mode = "copy"
         terms.browses = True
-        if "stream" in terms.capabilities:
-            terms.granted_capabilities.append("stream")
         return reader
 
     def _reader_of_all(self, position: Position | None, forgiving: bool) -> Reader:
@@ -133,13 +131,6 @@ class Stream(Node):
         for partition in self.partitions:
             reader.cursors.append(Cursor(reader, partition, start_of(position, partition)))
         return reader
-
-    def open_target(self, terms: TargetTerms) -> Node:
-        """The stream, or one partition."""
-        node = self.target(terms.part)
-        if "stream" in terms.capabilities:
-            terms.granted_capabilities.append("stream")
-        return node
 
     def target(self, part: str) -> Node:
         """What takes messages sent to ``STREAM::N``: the partition."""
@@ -220,7 +211,7 @@ class Stream(Node):
             )
         self._add_partitions(partitions)
 
-    def revise(self, policy: StreamPolicy) -> None:
+    def change_policy(self, policy: StreamPolicy) -> None:
         """Follow another policy. Raises `BrokerError` if it has fewer partitions."""
         self.grow(policy.partitions)
         self.policy = policy

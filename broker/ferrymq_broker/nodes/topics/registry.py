@@ -62,6 +62,10 @@ class Registry:
                 blocking.append(subscription.queue)
         return self._gates.room(blocking) if blocking else BOUNDLESS
 
+    def regain_room(self) -> None:
+        """The topic has promised less."""
+        self._gates.regain_room()
+
     def add(
         self, name: str, key: str, kept: bool, filter: Filter | None, policy: QueuePolicy
     ) -> Subscription:
@@ -72,6 +76,12 @@ class Registry:
             raise BrokerError(
                 "amqp:resource-limit-exceeded",
                 f"{topic.address!r} has {limit} subscriptions, which is the most",
+            )
+        most = topic.space.max_nodes
+        if kept and len(topic.space.durables) >= most:
+            raise BrokerError(
+                "amqp:resource-limit-exceeded",
+                f"there are {most} durable subscriptions already, as many as there may be nodes",
             )
         if len(name) > MAX_NAME:
             raise BrokerError(

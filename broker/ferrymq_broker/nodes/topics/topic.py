@@ -23,7 +23,7 @@ from ferrymq_types.transport import Error
 if TYPE_CHECKING:
     from ferrymq_broker.filters.filter import Filter
     from ferrymq_broker.nodes.message import Message
-    from ferrymq_broker.nodes.terms import SourceTerms, TargetTerms
+    from ferrymq_broker.nodes.terms import SourceTerms
 
 
 @final
@@ -105,12 +105,10 @@ class Topic(Node):
         """What the fullest of the subscriptions has left that make senders wait."""
         return self._registry.room()
 
-    def open_target(self, terms: TargetTerms) -> Node:
-        """The topic itself."""
-        node = self.target(terms.part)
-        if "topic" in terms.capabilities:
-            terms.granted_capabilities.append("topic")
-        return node
+    def regain_room(self) -> None:
+        """Those who send to the subscriptions by other ways starve there."""
+        super().regain_room()
+        self._registry.regain_room()
 
     def target(self, part: str) -> Node:
         """The topic itself. Raises `BrokerError` for a subscription, which takes nothing else."""
@@ -163,7 +161,7 @@ class Topic(Node):
         terms.granted_mode = "copy"
         terms.granted_expiry_policy = subscription.expiry_policy
         terms.granted_timeout = subscription.timeout
-        granted: list[str] = ["topic"] if "topic" in terms.capabilities else []
+        granted: list[str] = []
         if identity.shared:
             granted.append("shared")
             if identity.everywhere:
@@ -389,8 +387,16 @@ class Topic(Node):
         self.space.timers.cancel(self._idle)
 
     def subscription_dropped(self) -> None:
-        """Perhaps it is not in use any more."""
+        """Perhaps it is not in use any more, or was there for the messages that went with it."""
         self._consider_idle()
+        if self.lifetime != PERMANENT:
+            self.touch()
+
+    def dispatch(self) -> None:
+        """Offer room to producers; go, if there is nothing left to live for."""
+        super().dispatch()
+        if self.lifetime != PERMANENT:
+            self.reconsider_life()
 
     def _consider_idle(self) -> None:
         after = self.policy.auto_delete

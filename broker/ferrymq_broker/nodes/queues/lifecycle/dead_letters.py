@@ -214,16 +214,16 @@ class DeadLetters(Node):
         self.circles += 1
         self.dropped += 1
 
-    def _drop(self, letter: Letter, why: str) -> None:
+    def _drop(self, letter: Letter, reason: str) -> None:
         self.dropped += 1
         if not self._complained:
             self._complained = True
             log.warning(
                 "dead letters are dropped",
-                queue=self.queue.address,
+                address=self.queue.address,
                 to=letter.address,
-                reason=letter.reason,
-                why=why,
+                death=letter.reason,
+                reason=reason,
             )
 
     def forgive(self) -> None:

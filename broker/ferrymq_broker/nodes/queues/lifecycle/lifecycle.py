@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.nodes.delivering import delivered_before
 from ferrymq_broker.nodes.facts import facts_of
 from ferrymq_broker.nodes.node import BOUNDLESS, Refusal
 from ferrymq_broker.nodes.queues.lifecycle.bounds import Bounds
@@ -42,7 +43,6 @@ from ferrymq_broker.nodes.queues.lifecycle.last_value import LastValues
 from ferrymq_broker.nodes.queues.lifecycle.schedule import Schedule, Scheduled, delivery_time
 
 if TYPE_CHECKING:
-    from ferrymq_broker.nodes.consumer import Consumer
     from ferrymq_broker.nodes.entry import Entry
     from ferrymq_broker.nodes.message import Message
     from ferrymq_broker.nodes.node import Node
@@ -200,6 +200,9 @@ class Lifecycle:
 
     def reserve(self, message: Message, holders: list[Node]) -> Refusal | None:
         """Whether a message that is to come would get in; room is kept for it."""
+        queue = self.queue
+        if queue.deleted:
+            return Refusal("amqp:not-found", f"{queue.address!r} has been deleted")
         due: i64 = 0
         if message.special:
             try:
@@ -297,13 +300,13 @@ class Lifecycle:
         """The entry had to make room; it is to be a dead letter, or it is just gone."""
         self.overflowed += 1
         if buried:
-            self._bury(entry.message, reason, None)
+            self._bury(entry, reason, None)
 
     def _count_expired(self, entry: Entry) -> None:
         self.expirations += 1
-        self._bury(entry.message, EXPIRED, None)
+        self._bury(entry, EXPIRED, None)
 
-    def on_failed(self, consumer: Consumer, entry: Entry) -> bool:
+    def on_failed(self, entry: Entry) -> bool:
         """A failed delivery has been counted; True if it was one too many.
 
         Then the message is on its way elsewhere, and the queue unlinks the entry.
@@ -311,20 +314,27 @@ class Lifecycle:
         limit = self.policy.delivery_limit
         if limit <= 0 or entry.failures <= limit:
             return False
-        self._bury(entry.message, DELIVERY_LIMIT, None)
+        self._bury(entry, DELIVERY_LIMIT, None)
         return True
 
-    def on_rejected(self, consumer: Consumer, entry: Entry, error: Error | None) -> None:
-        """The consumer found the message invalid; the queue unlinks the entry."""
-        self._bury(entry.message, REJECTED, error)
+    def on_rejected(self, entry: Entry, error: Error | None) -> None:
+        """The consumer found the message invalid; the queue unlinks the entry.
 
-    def _bury(self, message: Message, reason: str, error: Error | None) -> None:
+        That counts as a failed delivery (AMQP 1.0 §3.4.3).
+        """
+        entry.failures += 1
+        self._bury(entry, REJECTED, error)
+
+    def _bury(self, entry: Entry, reason: str, error: Error | None) -> None:
         policy = self.policy
         address = policy.expired if reason == EXPIRED and policy.expired else policy.dead_letter
         dead_letters = self._dead_letters
         if dead_letters is None:
             dead_letters = DeadLetters(self.queue)
             self._dead_letters = dead_letters
+        message = entry.message
+        if address and entry.attempts > 0:
+            message = delivered_before(message, entry.failures)
         dead_letters.send(message, address, reason, error)
 
     # -- messages to come ------------------------------------------------------------------

@@ -122,6 +122,8 @@ class Schedule(Timed):
             self._heap = [item for item in self._heap if item[1] in self._known]
             heapify(self._heap)
         if self.count == 0:
+            # With no timer set, nothing may lie before the next to come.
+            self._heap = []
             self._timers.cancel(self)
         return True
 

@@ -1,0 +1,185 @@
+"""What features cost: the same load through a plain queue and through what has more to do.
+
+The client is that of the part `broker`, 100 B of body, unsettled both ways. In every round each
+case has its turn; what is compared is the broker's processor time for a message, to that of the
+plain queue in the same round, so that others at work on the machine disturb little.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+from typing import Any, Final, NamedTuple
+
+from librt.strings import BytesWriter
+
+from bench.parts.broker import IN_FLIGHT, MESSAGES, OURS, PROBE, LoadFailed
+from bench.process import Server
+from bench.results import Comparison, Figure, Report
+from bench.tree import Trees, command, environment
+from ferrymq_types.messaging import (
+    ApplicationProperties,
+    Header,
+    encode_application_properties,
+    encode_header,
+)
+
+TIME: Final = "µs/message"
+PLAIN: Final = "a plain queue"
+SIZE: Final = 100
+SUBSCRIPTIONS: Final = 10
+
+# What the broker under test is told to have; other names become queues.
+CONFIGURATION: Final = """
+[[queue]]
+name = "bounded"
+max-length = 100_000
+
+[[topic]]
+name = "topic"
+
+[[stream]]
+name = "stream"
+max-bytes = "64MiB"
+
+[[queue]]
+name = "bound"
+
+[[exchange]]
+name = "exchange"
+binding = [{ to = "bound" }]
+"""
+
+
+class Feature(NamedTuple):
+    """A case: where messages go and come from, and what else the load is told."""
+
+    name: str
+    address: str
+    options: tuple[str, ...] = ()
+    receivers: int = 1
+
+
+def _header(header: Header) -> str:
+    w = BytesWriter()
+    encode_header(w, header)
+    return f"--head={w.getvalue().hex()}"
+
+
+def _property(value: str) -> str:
+    w = BytesWriter()
+    encode_application_properties(w, ApplicationProperties({"colour": value}))
+    return f"--head={w.getvalue().hex()}"
+
+
+FEATURES: Final = (
+    Feature(PLAIN, "plain"),
+    Feature(
+        "messages of all ten priorities",
+        "urgent",
+        (*(_header(Header(priority=n)) for n in (4, 9, 0, 5, 3, 7, 6, 2, 1, 8)), "--unordered"),
+    ),
+    Feature("messages with a ttl", "passing", (_header(Header(ttl=600_000)),)),
+    Feature("a queue with a max-length", "bounded"),
+    Feature(
+        "a receiver with a selector",
+        "selected",
+        (_property("red"), _property("green"), "--selector=colour IN ('red', 'green', 'blue')"),
+    ),
+    Feature("an exchange, and the queue bound to it", "exchange", ("--source=bound",)),
+    Feature("a topic with one subscription", "topic", ("--capability=topic",)),
+    Feature(
+        f"a topic with {SUBSCRIPTIONS} subscriptions, for each delivery",
+        "topic",
+        ("--capability=topic",),
+        SUBSCRIPTIONS,
+    ),
+    Feature("into a stream and out of it", "stream"),
+)
+
+
+class FeatureBench:
+    """The whole part: all cases, in rounds, with one broker."""
+
+    def __init__(self, trees: Trees, server: Server, *, rounds: int, seconds: float) -> None:
+        self.trees = trees
+        self.server = server
+        self.rounds = rounds
+        self.seconds = seconds
+        self.rates: dict[Feature, list[float]] = {}
+        self.times: dict[Feature, list[float]] = {}
+        self.report = Report("features", options={"rounds": rounds, "seconds": seconds})
+
+    def measure(self) -> Report:
+        """Run everything; failures are part of the report."""
+        counts: dict[Feature, int] = {}
+        for feature in FEATURES:
+            try:
+                rate = self._load(feature, PROBE)["rate"]
+                counts[feature] = max(PROBE, int(rate * self.seconds))
+            except LoadFailed as error:
+                self.report.failures.append(f"{feature.name}: {error}")
+        for _ in range(self.rounds):
+            for feature, count in list(counts.items()):
+                try:
+                    self._run(feature, count)
+                except LoadFailed as error:
+                    self.report.failures.append(f"{feature.name}: {error}")
+                    del counts[feature]
+        self._finish(counts)
+        return self.report
+
+    def _run(self, feature: Feature, count: int) -> None:
+        before = self.server.cpu_seconds()
+        result = self._load(feature, count)
+        after = self.server.cpu_seconds()
+        self.rates.setdefault(feature, []).append(result["rate"] * feature.receivers)
+        if before is not None and after is not None:
+            messages = (count + result["warm_up"]) * feature.receivers
+            self.times.setdefault(feature, []).append(1e6 * (after - before) / messages)
+
+    def _load(self, feature: Feature, count: int) -> dict[str, Any]:
+        done = subprocess.run(
+            command(
+                "bench.load",
+                f"--url=amqp://127.0.0.1:{self.server.port}",
+                f"--address={feature.address}",
+                f"--count={count}",
+                f"--warm-up={max(200, count // 20)}",
+                f"--size={SIZE}",
+                f"--in-flight={IN_FLIGHT}",
+                f"--credit={IN_FLIGHT}",
+                f"--receivers={feature.receivers}",
+                *feature.options,
+            ),
+            env=environment(self.trees.loops),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        try:
+            result: dict[str, Any] = json.loads(done.stdout)
+        except json.JSONDecodeError:
+            raise LoadFailed(done.stderr.strip() or f"exit status {done.returncode}") from None
+        if not result["ok"]:
+            raise LoadFailed(result["error"] or "messages were lost, repeated, damaged or refused")
+        return result
+
+    def _finish(self, counts: dict[Feature, int]) -> None:
+        report = self.report
+        for feature in counts:
+            times = self.times.get(feature, [])
+            report.figures.append(Figure(feature.name, OURS, MESSAGES, self.rates[feature]))
+            if times:
+                name = f"{OURS}, broker's processor time"
+                report.figures.append(Figure(feature.name, name, TIME, times))
+        plain = self.times.get(FEATURES[0], [])
+        for feature in list(counts)[1:]:
+            times = self.times.get(feature, [])
+            # A run of next to nothing takes no time that the system would count.
+            if times and len(times) == len(plain) and all(plain):
+                ratio = statistics.median(a / b for a, b in zip(times, plain, strict=True))
+                report.comparisons.append(
+                    Comparison(feature.name, f"{OURS}, broker's processor time", PLAIN, ratio)
+                )

@@ -1,0 +1,50 @@
+"""Figures and health over HTTP: `python examples/broker/monitoring.py`."""
+
+from __future__ import annotations
+
+import asyncio
+from urllib.request import urlopen
+
+import ferrymq
+from ferrymq import Message
+from ferrymq_broker.config import Config, Http, Listener
+from ferrymq_broker.server import BrokerServer
+
+CONFIG = Config(listener=[Listener(url="amqp://127.0.0.1:0")], http=Http(url="http://127.0.0.1:0"))
+
+
+def get(url: str) -> str:
+    """What an HTTP server answers."""
+    with urlopen(url, timeout=5) as response:
+        text: str = response.read().decode()
+        return text
+
+
+async def main() -> None:
+    """Publish three messages, take one, and ask what the broker has counted."""
+    async with BrokerServer(CONFIG) as server, ferrymq.connect(server.url) as connection:
+        assert server.monitoring is not None
+        url = server.monitoring.url
+        sender = await connection.sender("orders")
+        await sender.send_many(Message(body=text) for text in ("coffee", "tea", "cake"))
+        async with connection.receiver("orders", credit=0) as receiver:
+            receiver.add_credit(1)
+            await (await receiver.receive(timeout=5)).accept()
+        print(await asyncio.to_thread(get, f"{url}/readyz"))
+        metrics = await asyncio.to_thread(get, f"{url}/metrics/nodes")
+        for line in metrics.splitlines():
+            if 'orders"' in line and "_created" not in line and not line.endswith(" 0.0"):
+                print(line)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
+
+# Prints:
+# {"ready": true, "reason": "", "alarms": []}
+# ferrymq_messages_published_total{address="orders",type="queue",virtual_host="default"} 3.0
+# ferrymq_messages_delivered_total{address="orders",type="queue",virtual_host="default"} 1.0
+# ferrymq_messages_accepted_total{address="orders",type="queue",virtual_host="default"} 1.0
+# ferrymq_node_available{address="orders",type="queue",virtual_host="default"} 2.0
+# ferrymq_node_bytes{address="orders",type="queue",virtual_host="default"} 17.0
+# ferrymq_node_producers{address="orders",type="queue",virtual_host="default"} 1.0

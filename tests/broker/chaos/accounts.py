@@ -1,0 +1,50 @@
+"""Where the messages of a queue have gone: its figures have to add up, at every step."""
+
+from __future__ import annotations
+
+from ferrymq_broker.nodes.queues.queue import Queue
+
+
+class Account:
+    """Of one queue. What its figures do not tell apart is booked by who causes it."""
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
+        self.purged = 0
+        self.moved = 0
+        self._overflowed = 0
+        # Pushed out to the dead-letter address, not just dropped.
+        self._sent_on = 0
+
+    def balance(self) -> None:
+        """Everything that was taken in is somewhere."""
+        figures = {
+            name: value for name, value in self.queue.describe().items() if isinstance(value, int)
+        }
+        overflowed = figures["overflowed"]
+        if self.queue.policy.overflow == "dead-letter":
+            self._sent_on += overflowed - self._overflowed
+        self._overflowed = overflowed
+        returned = figures["released"] + figures["modified"]
+        settled = figures["accepted"] + figures["rejected"]
+        # Delivered settled: it never was in the hands of a consumer without being done with.
+        gone_at_once = figures["delivered"] - returned - settled - figures["acquired"]
+        assert gone_at_once >= 0
+        buried = figures["dead-lettered"] + figures["dropped"]
+        failed = buried - figures["rejected"] - figures["expirations"] - self._sent_on
+        assert 0 <= failed <= figures["modified"]
+        left = (
+            settled
+            + gone_at_once
+            + failed
+            + figures["expirations"]
+            + overflowed
+            + figures["replaced"]
+            + self.purged
+            + self.moved
+        )
+        inside = figures["available"] + figures["acquired"]
+        assert (
+            figures["published"] == left + inside
+        ), f"{figures['published']} came, {left} went, {inside} are there: {figures}"
+        assert figures["messages"] == inside + figures["scheduled"]

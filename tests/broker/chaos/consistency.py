@@ -1,0 +1,265 @@
+"""What has to be true of a broker at rest, whatever its clients have done before.
+
+The checks walk the lists, heaps and counters of every node from the inside: what the figures say
+must be what is there, nothing may lie where nobody will ever look, and nobody may wait for what he
+could have.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ferrymq_broker.broker import Broker
+from ferrymq_broker.connections.incoming import IncomingEndpoint
+from ferrymq_broker.connections.outgoing import OutgoingEndpoint
+from ferrymq_broker.nodes.consumer import Consumer
+from ferrymq_broker.nodes.entry import ACQUIRED, AVAILABLE, Entry
+from ferrymq_broker.nodes.message import Message
+from ferrymq_broker.nodes.node import BOUNDLESS, Node
+from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_broker.nodes.streams.stream import Stream
+from ferrymq_broker.nodes.topics.topic import Topic
+
+
+def all_queues(broker: Broker) -> list[Queue]:
+    """The queues under addresses of their own and those of subscriptions."""
+    queues: list[Queue] = []
+    for space in broker.spaces.values():
+        for node in space.nodes.values():
+            if isinstance(node, Queue):
+                queues.append(node)
+            elif isinstance(node, Topic):
+                queues.extend(subscription.queue for subscription in node.subscriptions())
+    return queues
+
+
+def entries_of(queue: Queue) -> list[Entry]:
+    """Everything in the queue, in the order of its lanes; these are found to be in order."""
+    found: list[Entry] = []
+    levels = [lane.level for lane in queue.lanes]
+    assert levels == sorted(set(levels), reverse=True), "lanes out of order"
+    for lane in queue.lanes:
+        before: Entry | None = None
+        entry = lane.first
+        while entry is not None:
+            assert entry.prev is before, "a lane that is not the same both ways"
+            assert entry.level == lane.level
+            assert entry.state in (AVAILABLE, ACQUIRED), "what is gone lies in a lane"
+            assert before is None or before.sequence < entry.sequence
+            found.append(entry)
+            before = entry
+            entry = entry.next
+        assert lane.last is before
+    return found
+
+
+def check(broker: Broker) -> None:
+    """All of it."""
+    assert not broker.agenda.nodes and not broker.dirty_handlers, "the pass is not over"
+    held: dict[int, Message] = {}
+    size = 0
+    for queue in all_queues(broker):
+        check_queue(queue)
+        for entry in entries_of(queue):
+            held[id(entry.message)] = entry.message
+        for scheduled in queue.lifecycle.list_scheduled():
+            held[id(scheduled.message)] = scheduled.message
+    holders: Counter[int] = Counter()
+    for queue in all_queues(broker):
+        holders.update(id(entry.message) for entry in entries_of(queue))
+        holders.update(id(s.message) for s in queue.lifecycle.list_scheduled())
+    for space in broker.spaces.values():
+        for node in space.nodes.values():
+            check_node(node)
+            if isinstance(node, Stream):
+                size += sum(partition.log.bytes for partition in node.partitions)
+    for key, message in held.items():
+        assert message.holders == holders[key], "holders of a message"
+    size += sum(len(message.payload) for message in held.values())
+    assert broker.agenda.held == size, f"held {broker.agenda.held}, found {size}"
+
+
+def check_node(node: Node) -> None:
+    """What holds for nodes of every kind."""
+    assert not node.deleted, "a deleted node has an address"
+    assert not node.dirty
+    promised = 0
+    for producer in node.producers:
+        assert isinstance(producer, IncomingEndpoint)
+        assert not producer.closed
+        promised += producer._promised
+    assert node.promised == promised, f"{node.promised} are promised, links have {promised}"
+    assert node.links >= len(node.producers)
+    for starved in node.starved:
+        assert not isinstance(starved, IncomingEndpoint) or not starved.closed
+    if not isinstance(node, Queue):
+        # To ask a node in front of others is to wait for these.
+        return
+    room = node.room() if node.producers else BOUNDLESS
+    for producer in node.producers:
+        assert isinstance(producer, IncomingEndpoint)
+        idle = producer.handler.blocked or producer.handler.broker.credit.withheld
+        if not idle and producer.link.credit == 0 and producer.link.usable:
+            assert room <= node.pledged(), f"{node!r} has room, and a sender no credit"
+
+
+def check_queue(queue: Queue) -> None:
+    """One queue from the inside."""
+    entries = entries_of(queue)
+    by_id = {id(entry): entry for entry in entries}
+    available = [entry for entry in entries if entry.state == AVAILABLE]
+    assert queue.available == len(available)
+    assert queue.acquired == len(entries) - len(available)
+    assert queue.bytes == sum(len(entry.message.payload) for entry in entries)
+    assert len({id(c) for c in queue.consumers}) == len(queue.consumers)
+    _check_held(queue, by_id)
+    _check_places(queue, by_id, available)
+    _check_seats(queue)
+    _check_groups(queue, entries)
+    _check_lifecycle(queue, by_id, available)
+    _check_nobody_waits(queue, available)
+
+
+def _check_held(queue: Queue, by_id: dict[int, Entry]) -> None:
+    seen: set[int] = set()
+    for consumer in queue.consumers:
+        count = 0
+        before: Entry | None = None
+        entry = consumer.first_held()
+        while entry is not None:
+            assert entry.held_prev is before
+            assert entry.state == ACQUIRED and id(entry) in by_id
+            assert id(entry) not in seen, "two consumers hold one message"
+            seen.add(id(entry))
+            count += 1
+            before = entry
+            entry = entry.held_next
+        assert consumer.held == count
+        assert not consumer.copies or count == 0
+    assert queue.acquired == len(seen), "a message is held by nobody"
+
+
+def _check_places(queue: Queue, by_id: dict[int, Entry], available: list[Entry]) -> None:
+    """Every available message is where each view that wants it will find it."""
+    assert queue.views[0] is queue.plain
+    for view in queue.views:
+        assert len(view.cursors) == len(queue.lanes)
+        places: set[int] = {id(e) for _, e in view.returned} | {id(e) for _, e in view.aside}
+        for crew in view.crews:
+            for consumer in crew.members:
+                places |= {id(e) for _, e in consumer.own or ()}
+        for cursor, lane in zip(view.cursors, queue.lanes, strict=True):
+            assert cursor.lane is lane
+            assert cursor.next is None or id(cursor.next) in by_id, "a cursor points nowhere"
+        at = {
+            lane.level: cursor.next for cursor, lane in zip(view.cursors, queue.lanes, strict=True)
+        }
+        for entry in available:
+            next = at[entry.level]
+            if next is not None and next.sequence <= entry.sequence:
+                continue
+            if id(entry) in places or (
+                entry.group is not None and any(e is entry for e in entry.group.waiting)
+            ):
+                continue
+            assert view.filter is not None and not view.filter.matches(
+                entry.message
+            ), f"{entry.sequence} of {queue!r} is where nobody looks"
+
+
+def _check_seats(queue: Queue) -> None:
+    members: list[Consumer] = []
+    for crew in queue.crews:
+        assert crew.members and crew in crew.view.crews
+        assert crew.view in queue.views
+        assert set(crew.eager) <= set(crew.ready) <= set(crew.members)
+        assert len(crew.ready) == len(set(crew.ready))
+        assert len(crew.eager) == len(set(crew.eager))
+        for consumer in crew.members:
+            assert consumer.crew is crew
+            assert consumer.ready == (consumer in crew.ready)
+            assert (consumer in crew.eager) <= (consumer.own is not None)
+        members += crew.members
+    assert len(members) == len(set(members))
+    takers = [consumer for consumer in queue.consumers if not consumer.copies]
+    if queue.policy.single_active:
+        assert members == ([] if queue.active is None else [queue.active])
+        assert (queue.active is None) == (not takers)
+    else:
+        assert set(members) == set(takers)
+    for view in queue.views:
+        assert view.crews or view is queue.plain, "a view of nobody"
+
+
+def _check_groups(queue: Queue, entries: list[Entry]) -> None:
+    groups = queue.groups
+    if groups is None:
+        return
+    counts = Counter(id(entry.group) for entry in entries if entry.group is not None)
+    known = {id(group): group for group in groups._groups.values()}
+    assert set(counts) == set(known), "groups that are not those of the messages"
+    for key, group in known.items():
+        assert group.count == counts[key]
+        consumer = group.consumer
+        if consumer is not None:
+            assert consumer in queue.consumers, "a group of a consumer who has left"
+            assert groups._owned[consumer.id][group.id] is group
+    for owned in groups._owned.values():
+        assert owned
+        for group in owned.values():
+            assert id(group) in known and group.consumer is not None
+
+
+def _check_lifecycle(queue: Queue, by_id: dict[int, Entry], available: list[Entry]) -> None:
+    lifecycle = queue.lifecycle
+    now = queue.agenda.now
+    expiry = lifecycle._expiry
+    waiting = set() if expiry is None else {id(entry) for _, _, entry in expiry._heap}
+    for entry in available:
+        if entry.expires != 0:
+            assert id(entry) in waiting, "nobody knows that it expires"
+            assert expiry is not None and expiry.due > 0, "nobody will look"
+            assert entry.expires > now or expiry.due <= now + 1, "its time is over"
+    if expiry is not None:
+        live = {id(e) for _, _, e in expiry._heap} & set(by_id)
+        assert expiry._live == len(live), "how many are going to expire"
+        assert len(expiry._heap) <= 2 * expiry._live + 65
+    schedule = lifecycle._schedule
+    if schedule is not None:
+        listed = schedule.listed()
+        assert schedule.count == len(listed)
+        assert schedule.bytes == sum(len(s.message.payload) for s in listed)
+        assert not listed or 0 < schedule.due <= max(listed[0].due, now + 1)
+    values = lifecycle._last_values
+    if values is not None:
+        sequences = {entry.sequence: entry for entry in by_id.values()}
+        assert set(values._values) <= set(sequences), "values of what is gone"
+        for newest in values._newest.values():
+            assert id(newest) in by_id, "the newest is gone"
+        lying = Counter(
+            repr(value)
+            for sequence, value in values._values.items()
+            if sequences[sequence].state == AVAILABLE
+        )
+        assert all(count == 1 for count in lying.values()), "two last values"
+
+
+def _check_nobody_waits(queue: Queue, available: list[Entry]) -> None:
+    """Whoever could have a message now has got it."""
+    for crew in queue.crews:
+        for consumer in crew.members:
+            assert isinstance(consumer, OutgoingEndpoint)
+            link = consumer.link
+            if link.credit <= 0 or not link.usable or link.parked > 0 or consumer.handler.blocked:
+                continue
+            assert consumer.ready, "a consumer with credit is taken for one without"
+            for entry in available:
+                if entry.group is not None:
+                    continue
+                if entry.excluded is not None and consumer.id in entry.excluded:
+                    continue
+                filter = consumer.filter
+                assert filter is not None and not filter.matches(
+                    entry.message
+                ), f"{entry.sequence} of {queue!r} could be delivered"
+    assert not [c for c in queue._draining if isinstance(c, OutgoingEndpoint) and c.closed]

@@ -1,0 +1,34 @@
+"""Plays of random clients: a few here, as many as you like from the command line."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.broker.chaos.play import Play
+
+SEEDS = 24
+STEPS = 200
+
+
+@pytest.fixture(scope="module")
+def happened() -> Counter[str]:
+    """What the plays came to: all of them hold, or this raises."""
+    total: Counter[str] = Counter()
+    for seed in range(SEEDS):
+        total += Play(seed, STEPS).run()
+    return total
+
+
+def test_everything_is_as_it_has_to_be_after_every_step(happened: Counter[str]) -> None:
+    # A play in which nothing happens proves nothing.
+    assert happened["sent"] > 1000
+    assert happened["received"] > 300
+
+
+@pytest.mark.parametrize(
+    "condition", ["amqp:resource-deleted", "amqp:link:stolen", "amqp:not-found"]
+)
+def test_links_end_in_many_ways(happened: Counter[str], condition: str) -> None:
+    assert happened[f"link: {condition}"] > 0

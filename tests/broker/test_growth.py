@@ -1,0 +1,139 @@
+"""What clients can make the broker keep, and what bounds it."""
+
+from __future__ import annotations
+
+import pytest
+
+from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.nodes.exchanges.exchange import MAX_BINDINGS, Exchange
+from ferrymq_broker.nodes.message import MAX_ANNOTATIONS
+from ferrymq_broker.nodes.policy import ExchangePolicy, TopicPolicy
+from ferrymq_types.messaging import (
+    Data,
+    MessageAnnotations,
+    Modified,
+    Source,
+    TerminusDurability,
+    TerminusExpiryPolicy,
+)
+from tests.broker.harness import Network, encode, message_annotations, text
+
+
+@pytest.fixture
+def small() -> Network:
+    """A broker in which there may be three nodes."""
+    return Network(max_nodes=3)
+
+
+@pytest.mark.spec("3.4.5")
+def test_links_that_are_gone_are_no_longer_kept_from_a_message(net: Network) -> None:
+    client = net.connect()
+    client.sender("q").send(b"a")
+    stays = client.receiver("q", credit=1)
+    elsewhere = Modified(undeliverable_here=True)
+    stays.settle(elsewhere)
+    for _ in range(300):
+        comes = client.receiver("q", credit=1)
+        assert comes.bodies() == [b"a"]
+        comes.settle(elsewhere)
+        comes.close()
+    entry = net.queue("q").lane.first
+    assert entry is not None and entry.excluded is not None
+    assert len(entry.excluded) < 100
+    stays.credit(5)
+    assert stays.take() == []
+    assert client.receiver("q", credit=1).bodies() == [b"a"]
+
+
+def test_links_that_are_gone_and_take_only_small_messages_are_forgotten(net: Network) -> None:
+    client = net.connect()
+    client.sender("q").send(b"a" * 1000)
+    stays = client.receiver("q", credit=1, max_message_size=500)
+    for _ in range(300):
+        comes = client.receiver("q", credit=1, max_message_size=500)
+        assert comes.take() == []
+        comes.close()
+    entry = net.queue("q").lane.first
+    assert entry is not None and entry.excluded is not None
+    assert len(entry.excluded) < 100
+    assert stays.take() == []
+
+
+@pytest.mark.spec("3.4.5")
+def test_a_message_does_not_grow_with_every_delivery(net: Network) -> None:
+    client = net.connect()
+    client.sender("q").send(b"a")
+    receiver = client.receiver("q", credit=1000)
+    for number in range(100):
+        (delivery,) = receiver.take()
+        key = f"x-opt-{number}"
+        delivery.settle(Modified(message_annotations={key: "y" * 2000, "x-opt-last": number}))
+        net.run()
+    (delivery,) = receiver.take()
+    assert text(delivery.payload) == b"a"
+    assert len(delivery.payload) <= MAX_ANNOTATIONS + 100
+    kept = message_annotations(delivery.payload)
+    assert "x-opt-0" in kept and "x-opt-99" not in kept
+    # All of a disposition, or nothing.
+    last = kept["x-opt-last"]
+    assert f"x-opt-{last}" in kept
+    assert net.queue("q").bytes == net.broker.agenda.held < MAX_ANNOTATIONS + 100
+
+
+def test_annotations_of_a_producer_may_be_longer_and_do_not_become_so(net: Network) -> None:
+    client = net.connect()
+    long = {"x-opt-a": "y" * (MAX_ANNOTATIONS + 1000)}
+    sent = encode(MessageAnnotations(value=dict(long)), Data(value=b"a"))
+    client.sender("q").send_encoded(sent)
+    receiver = client.receiver("q", credit=10)
+    receiver.settle(Modified(message_annotations={"x-opt-b": 1}))
+    (delivery,) = receiver.take()
+    assert message_annotations(delivery.payload) == long
+    # What makes them shorter is welcome.
+    delivery.settle(Modified(message_annotations={"x-opt-a": "short"}))
+    net.run()
+    (delivery,) = receiver.take()
+    assert message_annotations(delivery.payload) == {"x-opt-a": "short"}
+
+
+def test_there_are_as_many_durable_subscriptions_as_nodes(small: Network) -> None:
+    small.space.create("news", TopicPolicy())
+    source = Source(
+        address="news",
+        durable=TerminusDurability.UNSETTLED_STATE,
+        expiry_policy=TerminusExpiryPolicy.NEVER,
+    )
+    client = small.connect(container_id="reader")
+    for number in range(3):
+        assert client.receiver("news", source=source, name=f"s{number}").attached
+        client.engine.close()
+        small.run()
+        client = small.connect(container_id="reader")
+    refused = client.receiver("news", source=source, name="s3")
+    assert refused.error is not None
+    assert refused.error.condition == "amqp:resource-limit-exceeded"
+    # Those there are can be come back to, and others are no concern of the limit.
+    assert not client.receiver("news", source=source, name="s1").detached
+    assert not client.receiver("news", name="plain").detached
+
+
+def test_an_exchange_has_a_limit_of_bindings(net: Network) -> None:
+    exchange = net.space.create("x", ExchangePolicy(type="fanout"))
+    assert isinstance(exchange, Exchange)
+    net.declare("q")
+    for number in range(MAX_BINDINGS):
+        exchange.bind("q", str(number))
+    with pytest.raises(BrokerError, match="which is the most"):
+        exchange.bind("q", "one more")
+    assert not exchange.bind("q", "0")
+    exchange.unbind("q", "0")
+    assert exchange.bind("q", "one more")
+
+
+def test_a_binding_has_a_limit_of_arguments(net: Network) -> None:
+    exchange = net.space.create("x", ExchangePolicy(type="headers"))
+    assert isinstance(exchange, Exchange)
+    net.declare("q")
+    with pytest.raises(BrokerError, match="characters; 65536 are allowed"):
+        exchange.bind("q", "", {"a": "y" * 70_000})
+    assert exchange.bind("q", "", {"a": "y" * 60_000})
