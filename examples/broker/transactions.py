@@ -56,3 +56,9 @@ async def main() -> None:
 
 if __name__ == "__main__":
     asyncio.run(main())
+
+# Prints:
+# rolled back: no price for coffee
+# invoice for tea
+# invoice for coffee
+# invoice for cake
