@@ -21,6 +21,7 @@ from ferrymq_broker.config import Config
 from ferrymq_broker.nodes.policy import QueuePolicy
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.server import BrokerServer
+from ferrymq_types.transport import ReceiverSettleMode
 from tests.client.peer import Peer
 
 
@@ -319,3 +320,19 @@ async def test_the_blocking_client(broker: BrokerServer) -> None:
 
     await asyncio.to_thread(work)
     assert queue(broker).message_count() == 1
+
+
+async def test_what_the_peer_leaves_unsettled_is_settled_after_the_discharge(
+    broker: BrokerServer, connection: ferrymq.Connection
+) -> None:
+    """In receiver-settle-mode second the broker does not settle messages itself."""
+    sender = await connection.sender("q", rcv_settle_mode=ReceiverSettleMode.SECOND)
+    for end in ("commit", "rollback"):
+        txn = await connection.transaction()
+        await sender.send(Message("a"), transaction=txn)
+        (handler,) = broker.broker.handlers
+        sessions = handler.connection.channels.by_remote.values()
+        assert sum(len(session.incoming.unsettled) for session in sessions) == 1
+        await getattr(txn, end)()
+        await settled(lambda: not any(session.incoming.unsettled for session in sessions))
+    assert queue(broker).available == 1

@@ -43,14 +43,6 @@ def fill(connection: BlockingConnection, address: str, *bodies: object) -> None:
     sender.close()
 
 
-class CoordinatorTarget(LinkOption):
-    """A link to a transaction coordinator instead of a node."""
-
-    def apply(self, link: Link) -> None:
-        link.target.type = Terminus.COORDINATOR
-        link.target.capabilities.put_object(symbol("amqp:local-transactions"))
-
-
 class MessageLimit(LinkOption):
     """A receiver that takes small messages only."""
 
@@ -348,15 +340,6 @@ def test_anonymous_relay_without_a_way(connection: BlockingConnection, to: str |
 
 
 # -- refusals --------------------------------------------------------------------------------
-
-
-@pytest.mark.spec("2.6.3")
-def test_coordinator_is_refused(connection: BlockingConnection) -> None:
-    """There are no transactions yet, and the client is told so."""
-    with pytest.raises(LinkDetached, match="transaction coordinator") as caught:
-        connection.create_sender(None, name="txn", options=CoordinatorTarget())
-    assert caught.value.condition == "amqp:not-implemented"
-    assert caught.value.link.remote_target.type == Terminus.UNSPECIFIED
 
 
 def test_declaring_a_transaction_fails(broker: BrokerProcess) -> None:
