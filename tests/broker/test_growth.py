@@ -5,18 +5,32 @@ from __future__ import annotations
 import pytest
 
 from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.management.install import install
 from ferrymq_broker.nodes.exchanges.exchange import MAX_BINDINGS, Exchange
 from ferrymq_broker.nodes.message import MAX_ANNOTATIONS
-from ferrymq_broker.nodes.policy import ExchangePolicy, TopicPolicy
+from ferrymq_broker.nodes.policy import ExchangePolicy, QueuePolicy, TopicPolicy
+from ferrymq_broker.nodes.topics.topic import Topic
 from ferrymq_types.messaging import (
+    Accepted,
+    ApplicationProperties,
     Data,
     MessageAnnotations,
     Modified,
+    Properties,
+    Rejected,
     Source,
     TerminusDurability,
     TerminusExpiryPolicy,
 )
 from tests.broker.harness import Network, encode, message_annotations, text
+from tests.broker.management.asker import Asker
+
+
+@pytest.fixture
+def asker(net: Network) -> Asker:
+    """A client of the management node."""
+    install(net.space, net.broker)
+    return Asker(net)
 
 
 @pytest.fixture
@@ -137,3 +151,80 @@ def test_a_binding_has_a_limit_of_arguments(net: Network) -> None:
     with pytest.raises(BrokerError, match="characters; 65536 are allowed"):
         exchange.bind("q", "", {"a": "y" * 70_000})
     assert exchange.bind("q", "", {"a": "y" * 60_000})
+
+
+def test_links_that_come_and_go_while_their_client_does_not_read_leave_nothing(
+    net: Network,
+) -> None:
+    client = net.connect()
+    client.pause()
+    for number in range(50):
+        sender = client.sender("q", name=f"s{number}")
+        receiver = client.receiver("q", name=f"r{number}", credit=1)
+        sender.close()
+        receiver.close()
+    handler = client.handler
+    assert not handler.unsupplied and not handler.stalled and not handler.windowed
+    client.resume()
+    sender = client.sender("q")
+    assert sender.link.credit > 0
+
+
+@pytest.mark.parametrize("to", ["x::key", "x", "news"])
+def test_single_messages_through_other_nodes_leave_nothing_at_a_bounded_queue(
+    net: Network, to: str
+) -> None:
+    exchange = net.space.create("x", ExchangePolicy(type="fanout"))
+    topic = net.space.create("news", TopicPolicy())
+    assert isinstance(exchange, Exchange) and isinstance(topic, Topic)
+    bounded = QueuePolicy(max_length=100, overflow="block")
+    net.declare("q", bounded)
+    exchange.bind("q")
+    topic.declare_subscription("s", None, bounded)
+    queue = net.queue("q") if to != "news" else topic.subscription("s").queue
+    client = net.connect()
+    relay = client.sender(None)
+    for _ in range(100):
+        sent = relay.send_sections(Properties(to=to), Data(value=b"a"))
+        assert isinstance(sent.remote_state, Accepted)
+    assert len(queue.fronts or []) <= 1 and len(queue.starved) <= 1
+    # Full is full, for them as well.
+    sent = relay.send_sections(Properties(to=to), Data(value=b"a"))
+    assert isinstance(sent.remote_state, Rejected)
+    receiver = client.receiver(queue.address, credit=1)
+    receiver.settle(Accepted())
+    sent = relay.send_sections(Properties(to=to), Data(value=b"a"))
+    assert isinstance(sent.remote_state, Accepted)
+
+
+@pytest.mark.parametrize("settled", [False, True])
+@pytest.mark.parametrize("kind", ["queue", "topic", "stream", "exchange"])
+def test_messages_that_come_with_the_end_of_their_node_are_not_kept(
+    net: Network, asker: Asker, kind: str, settled: bool
+) -> None:
+    asker.ask("CREATE", kind, "node")
+    sender = asker.client.sender("node")
+    held = net.broker.agenda.held
+    deletion = {"operation": "DELETE", "type": kind, "name": "node"}
+    # In one read: the node is gone when the broker comes to the second message.
+    asker.sender.link.send(encode(ApplicationProperties(deletion)), settled=True)
+    sent = sender.link.send(encode(Data(value=b"late")), settled=settled)
+    net.run()
+    assert "node" not in net.space.nodes
+    assert sender.error is not None and sender.error.condition == "amqp:resource-deleted"
+    assert not isinstance(sent.remote_state, Accepted)
+    assert net.broker.agenda.held == held
+    assert net.broker.counters.messages_dropped == (1 if settled else 0)
+
+
+def test_the_answer_to_the_deletion_of_the_queue_for_the_answers_is_not_kept(
+    net: Network, asker: Asker
+) -> None:
+    net.declare("answers")
+    held = net.broker.agenda.held
+    asked = Properties(message_id="1", reply_to="answers")
+    deletion = {"operation": "DELETE", "type": "queue", "name": "answers"}
+    sent = asker.sender.send_sections(asked, ApplicationProperties(deletion))
+    assert isinstance(sent.remote_state, Accepted)
+    assert "answers" not in net.space.nodes
+    assert net.broker.agenda.held == held

@@ -104,6 +104,12 @@ class IncomingEndpoint(Producer):
 
     def _on_unusual(self, delivery: IncomingDelivery) -> None:
         """The anonymous terminus, deliveries with a state, links whose deliveries count once."""
+        if self.closed:
+            # Its node went while the message was on its way: the sender still has it, or had it not
+            # wanted to know.
+            if delivery.remote_settled:
+                self.handler.broker.counters.messages_dropped += 1
+            return
         node = self.node
         state = delivery.remote_state
         if isinstance(state, TransactionalState):
@@ -301,7 +307,10 @@ class IncomingEndpoint(Producer):
         if self.closed:
             return
         self.closed = True
+        self._direct = None
         handler = self.handler
+        if self in handler.unsupplied:
+            handler.unsupplied.remove(self)
         if self._tags is not None:
             handler.broker.seen_tags.leave(handler, self.link, closed)
         node = self.node

@@ -28,6 +28,7 @@ class Brokers(EntityType):
         "connections-opened",
         "logins-refused",
         "links-refused",
+        "settled-messages-dropped",
         "bytes-received",
         "bytes-sent",
     )
@@ -57,6 +58,7 @@ class Brokers(EntityType):
             "connections-opened": int(counters.connections_opened),
             "logins-refused": int(counters.logins_refused),
             "links-refused": int(counters.links_refused),
+            "settled-messages-dropped": int(counters.messages_dropped),
             "bytes-received": int(counters.bytes_received),
             "bytes-sent": int(counters.bytes_sent),
         }

@@ -118,6 +118,11 @@ class BrokerCollector(Collector):
             ("bytes_sent", "Bytes written to clients"),
         ):
             yield CounterMetricFamily(f"ferrymq_{name}", text, value=getattr(counters, name))
+        yield CounterMetricFamily(
+            "ferrymq_settled_messages_dropped",
+            "Messages sent settled that no node took in",
+            value=float(counters.messages_dropped),
+        )
 
 
 class Retired:

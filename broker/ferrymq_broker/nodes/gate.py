@@ -88,6 +88,17 @@ class Gates:
         self._gates = gates
         return least
 
+    def spare_room(self, nodes: list[Node]) -> i64:
+        """As `room`, for somebody who does not wait for more: what is left beyond all promises."""
+        least: i64 = BOUNDLESS
+        for node in nodes:
+            room = node.room()
+            if room != BOUNDLESS:
+                room -= node.pledged()
+                if room < least:
+                    least = room
+        return least
+
     def regain_room(self) -> None:
         """Less is promised in front: others of the nodes behind may have it."""
         for node in self._gates:

@@ -197,7 +197,9 @@ class Service(Node):
         except EncodeError as error:
             log.error("response not encoded", address=self.address, reason=str(error))
             return Refusal("amqp:internal-error", f"the response cannot be encoded: {error}")
-        way.publish(answer)
+        # Perhaps it was what the request has deleted.
+        if not way.deleted:
+            way.publish(answer)
         return None
 
     def _way_back(self, entrance: Entrance, reply_to: str | None) -> Node | None:

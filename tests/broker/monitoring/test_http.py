@@ -67,7 +67,7 @@ async def test_ready_and_not(watch: Watch) -> None:
 
 
 async def test_an_alarm_is_told_and_does_not_end_readiness(watch: Watch) -> None:
-    watch.net.broker.alarms.add("memory")
+    watch.net.broker.set_alarm("memory", True)
     status, text, _ = await watch.get("/readyz")
     assert status == 200 and '"alarms": ["memory"]' in text
     assert (await watch.samples())["ferrymq_alarm"] == {("memory",): 1}
@@ -90,6 +90,15 @@ async def test_figures_follow_the_traffic(watch: Watch) -> None:
     assert samples["ferrymq_held_bytes"][()] > 0
     client.close()
     assert (await watch.samples())["ferrymq_connections"] == {(): 0}
+
+
+async def test_what_nobody_was_told_of_is_counted(watch: Watch) -> None:
+    watch.net.declare("full", QueuePolicy(max_length=1))
+    client = watch.net.connect()
+    client.sender("full").send(b"one", b"two", b"three", settled=True)
+    samples = await watch.samples()
+    assert samples["ferrymq_settled_messages_dropped_total"] == {(): 2}
+    assert samples["ferrymq_messages_refused_total"]["queue", "default"] == 2
 
 
 async def test_every_node_by_its_address(watch: Watch) -> None:

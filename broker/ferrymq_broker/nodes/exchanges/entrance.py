@@ -41,7 +41,9 @@ class Entrance(Node):
 
     def room(self) -> i64:
         """What the fullest node has left that a message could go to."""
-        return self._gates.room(self.exchange.reachable(self.key))
+        nodes = self.exchange.reachable(self.key)
+        # One without a link was made for a single message, and nobody would take its gates away.
+        return self._gates.room(nodes) if self.links > 0 else self._gates.spare_room(nodes)
 
     def regain_room(self) -> None:
         """Those who send to the nodes behind by other ways starve there."""

@@ -12,14 +12,13 @@ from mypy_extensions import i64
 
 from ferrymq_broker.nodes.consumer import IDLE, SETTLED, TAKEN, Consumer
 from ferrymq_broker.nodes.entry import AVAILABLE, Entry
+from ferrymq_broker.nodes.node import BOUNDLESS
 from ferrymq_broker.nodes.queues.groups import Group
 from ferrymq_broker.nodes.queues.views import Crew, View, push
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.queues.queue import Queue
 
-# More turns than there will ever be.
-ENDLESS: Final = 0x7FFF_FFFF_FFFF_FFFF
 # What a crew of one counts for a message it takes.
 _SHARE: Final = 1 << 20
 
@@ -34,7 +33,7 @@ def serve_all(queue: Queue) -> None:
         while end < len(crews) and crews[end].priority == priority:
             end += 1
         if end - start == 1:
-            serve(queue, crews[start], ENDLESS)
+            serve(queue, crews[start], BOUNDLESS)
         else:
             _serve_in_turns(queue, crews[start:end])
         start = end

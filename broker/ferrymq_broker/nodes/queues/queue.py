@@ -24,17 +24,17 @@ from mypy_extensions import i64
 
 from ferrymq_broker.nodes.consumer import IDLE, SETTLED, TAKEN, Consumer
 from ferrymq_broker.nodes.entry import ACQUIRED, AVAILABLE, REMOVED, Entry
-from ferrymq_broker.nodes.node import PERMANENT, Node, Refusal, Space
+from ferrymq_broker.nodes.node import BOUNDLESS, PERMANENT, Node, Refusal, Space
 from ferrymq_broker.nodes.policy import QueuePolicy
 from ferrymq_broker.nodes.queues.browsers import Browser
 from ferrymq_broker.nodes.queues.contents import describe_queue, drop_available
-from ferrymq_broker.nodes.queues.dispatching import ENDLESS, offer_waiting, serve, serve_all
+from ferrymq_broker.nodes.queues.dispatching import offer_waiting, serve, serve_all
 from ferrymq_broker.nodes.queues.groups import Groups
 from ferrymq_broker.nodes.queues.lanes import DEFAULT_LEVEL, LEVELS, Lane
 from ferrymq_broker.nodes.queues.lifecycle.lifecycle import (
     APPEND,
     REFUSED,
-    make_lifecycle,
+    Lifecycle,
 )
 from ferrymq_broker.nodes.queues.resumption import Resumption
 from ferrymq_broker.nodes.queues.seating import (
@@ -49,7 +49,6 @@ from ferrymq_broker.nodes.terms import SourceTerms
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.message import Message
-    from ferrymq_broker.nodes.queues.lifecycle.lifecycle import Lifecycle
     from ferrymq_types.transport import Error
 
 # Consumers that an entry is kept from, of those that are gone: more are looked through.
@@ -143,7 +142,7 @@ class Queue(Node):
         self.active: Consumer | None = None
         self.groups: Groups | None = None
         self._read_policy()
-        self.lifecycle: Lifecycle = make_lifecycle(self, policy)
+        self.lifecycle = Lifecycle(self, policy)
         self._reconsider()
 
     def __repr__(self) -> str:
@@ -216,6 +215,8 @@ class Queue(Node):
         return None
 
     def _publish_guarded(self, message: Message) -> Refusal | None:
+        if self.deleted:
+            return Refusal("amqp:not-found", f"{self.address!r} has been deleted")
         lifecycle = self.lifecycle
         verdict = lifecycle.admit(message)
         if verdict == APPEND:
@@ -460,7 +461,7 @@ class Queue(Node):
         crew = self._sole
         if crew is not None:
             if crew.ready and (not self._is_plain(crew) or self._serve_plain(crew)):
-                serve(self, crew, ENDLESS)
+                serve(self, crew, BOUNDLESS)
         elif self.crews:
             serve_all(self)
         if len(self.views) > 1:
@@ -563,6 +564,8 @@ class Queue(Node):
 
     def delete(self, error: Error) -> None:
         """End every link with `error`, drop every message."""
+        # Whoever still knows it is told that it takes no more.
+        self.guarded = True
         super().delete(error)
         for consumer in list(self.consumers):
             consumer.evict(error)

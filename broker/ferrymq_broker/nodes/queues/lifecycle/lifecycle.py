@@ -399,8 +399,3 @@ class Lifecycle:
 
 def _is_own_dead_letter(message: Message) -> bool:
     return message.origin == 0 and COUNT in facts_of(message).message_annotations
-
-
-def make_lifecycle(queue: Queue, policy: QueuePolicy) -> Lifecycle:
-    """The lifecycle of a new queue."""
-    return Lifecycle(queue, policy)
