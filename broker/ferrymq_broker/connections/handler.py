@@ -36,6 +36,7 @@ from ferrymq.engine.events import (
     SessionTerminated,
     SettlementReceived,
     Terminated,
+    TransferIgnored,
 )
 from ferrymq.engine.link import Link
 from ferrymq.engine.session import Session
@@ -50,6 +51,7 @@ from ferrymq_broker.journal import log
 from ferrymq_broker.nodes.node import Node, Producer
 from ferrymq_broker.transactions.coordinator import Coordinator
 from ferrymq_broker.transactions.table import Transactions
+from ferrymq_types.transactions import TransactionalState
 from ferrymq_types.transport import Error
 
 
@@ -342,6 +344,9 @@ class ConnectionHandler:
             on_open(self, event.open)
         elif isinstance(event, CloseReceived):
             self.connection.close()
+        elif isinstance(event, TransferIgnored):
+            if isinstance(event.state, TransactionalState):
+                self.transactions.miss(event.state)
         elif isinstance(event, Terminated):
             self._on_terminated(event)
 

@@ -104,14 +104,16 @@ class IncomingEndpoint(Producer):
 
     def _on_unusual(self, delivery: IncomingDelivery) -> None:
         """The anonymous terminus, deliveries with a state, links whose deliveries count once."""
+        state = delivery.remote_state
         if self.closed:
             # Its node went while the message was on its way: the sender still has it, or had it not
             # wanted to know.
             if delivery.remote_settled:
                 self.handler.broker.counters.messages_dropped += 1
+            if isinstance(state, TransactionalState):
+                self.handler.transactions.miss(state)
             return
         node = self.node
-        state = delivery.remote_state
         if isinstance(state, TransactionalState):
             posting = self.handler.transactions.post(self, delivery, state)
             if posting is not None and self._metered:

@@ -80,10 +80,13 @@ class Posting(Work):
         if message is None or node is None:
             return
         self._unreserve(message)
-        if self.promised:
+        promised = self.promised
+        if promised:
             self.promised = False
             node.promised -= 1
         refusal = node.publish(message)
+        if promised:
+            node.regain_room()
         if refusal is not None:
             # What was asked a moment ago is true still, unless a node has changed its mind.
             self.endpoint.handler.broker.counters.messages_dropped += 1
@@ -101,7 +104,7 @@ class Posting(Work):
         if self.promised and node is not None:
             self.promised = False
             node.promised -= 1
-            node.relieve()
+            node.regain_room()
         # The engine keeps the delivery until it is settled; what it brought is not needed.
         self.delivery.payload = b""
 

@@ -96,6 +96,13 @@ class Transactions:
             return None
         return post(endpoint, delivery, transaction)
 
+    def miss(self, state: TransactionalState) -> None:
+        """A message of a transaction has come when its link was gone: what is not whole is not
+        committed (AMQP 1.0 §4.4.4.1)."""
+        transaction = self.find(state.txn_id)
+        if transaction is not None:
+            transaction.doom(ROLLBACK, "a message of it came when its link had ended")
+
     def acquire(
         self, endpoint: OutgoingEndpoint, delivery: OutgoingDelivery, entry: Entry | None
     ) -> None:

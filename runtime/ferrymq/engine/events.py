@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ferrymq.engine.session import Session
     from ferrymq.errors import AmqpError
     from ferrymq_types.transport import Error, Open
+    from ferrymq_types.unions import DeliveryState
 
 
 class Event:
@@ -231,6 +232,20 @@ class DeliveryReceived(Event):
     def __init__(self, link: ReceiverLink, delivery: IncomingDelivery) -> None:
         self.link = link
         self.delivery = delivery
+
+
+class TransferIgnored(Event):
+    """A transfer came for a link that we have detached, and was dropped.
+
+    Fires only for one that carries a state: whoever keeps transactions has to know that work of
+    one is missing (AMQP 1.0 §4.4.4.1).
+    """
+
+    __slots__ = ("link", "state")
+
+    def __init__(self, link: ReceiverLink, state: DeliveryState) -> None:
+        self.link = link
+        self.state = state
 
 
 class DeliveryAborted(Event):

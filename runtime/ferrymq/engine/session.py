@@ -19,6 +19,7 @@ from ferrymq.engine.events import (
     DrainCompleted,
     EndReceived,
     SessionTerminated,
+    TransferIgnored,
 )
 from ferrymq.engine.incoming import IncomingHalf
 from ferrymq.engine.link import Link
@@ -369,6 +370,11 @@ class Session:
 
     # -- frames --------------------------------------------------------------
 
+    def _ignore(self, link: ReceiverLink, transfer: Transfer) -> None:
+        state = transfer.state
+        if state is not None:
+            self.connection._emit(TransferIgnored(link, state))
+
     def _on_transfer(self, transfer: Transfer, payload: bytes) -> None:
         self.incoming.count_frame()
         receiver = self._last_link
@@ -386,10 +392,12 @@ class Session:
             if receiver.cut_short:
                 # The rest of the delivery on which the link failed was on its way.
                 receiver.cut_short = transfer.more and not transfer.aborted
+                self._ignore(receiver, transfer)
                 return
             check_errant(receiver, "transfer")
             if receiver.local_detached:
                 # Sent before the peer saw our detach.
+                self._ignore(receiver, transfer)
                 return
             raise RemoteProtocolError(
                 "amqp:illegal-state",

@@ -15,7 +15,7 @@ from ferrymq_broker.nodes.policy import (
 from ferrymq_types.messaging import Accepted, Data, MessageAnnotations, Rejected, Released, Source
 from ferrymq_types.messaging import Properties as MessageProperties
 from ferrymq_types.transactions import TransactionalState
-from ferrymq_types.transport import ReceiverSettleMode, Transfer
+from ferrymq_types.transport import Error, ReceiverSettleMode, Transfer
 from tests.broker.harness import Client, Network, encode
 from tests.broker.transactions.kit import (
     ACCEPTED,
@@ -511,3 +511,24 @@ def test_a_resent_delivery_of_a_transaction_that_was_rolled_back_is_taken(
         sender.close(closed=False)
         end(txn)
         assert net.queue("q").available == count
+
+
+@pytest.mark.spec("4.4.4.1")
+@pytest.mark.parametrize("settled", [True, False])
+def test_a_message_that_comes_when_its_node_has_gone_dooms_the_transaction(
+    net: Network, control: Controller, settled: bool
+) -> None:
+    client = control.client
+    going, sender = client.sender("q"), client.sender("r")
+    txn = control.declare()
+    post(sender, txn, b"a")
+    # The message is under way when the queue is deleted.
+    net.clients.remove(client)
+    post(going, txn, b"b", settled=settled)
+    data = client.engine.data_to_send()
+    net.queue("q").delete(Error(condition="amqp:resource-deleted"))
+    client.handler.receive_data(data, net.now)
+    net.clients.append(client)
+    net.run()
+    assert control.refused(txn).startswith(ROLLBACK)
+    assert net.queue("r").message_count() == 0

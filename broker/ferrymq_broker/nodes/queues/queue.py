@@ -230,7 +230,7 @@ class Queue(Node):
         return self.lifecycle.reserve(message, holders)
 
     def unreserve(self, message: Message) -> None:
-        """The room is not needed any longer."""
+        """It is not needed any longer."""
         self.lifecycle.unreserve(message)
 
     def append(self, message: Message) -> Entry:
