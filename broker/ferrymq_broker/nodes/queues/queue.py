@@ -31,11 +31,7 @@ from ferrymq_broker.nodes.queues.contents import describe_queue, drop_available
 from ferrymq_broker.nodes.queues.dispatching import offer_waiting, serve, serve_all
 from ferrymq_broker.nodes.queues.groups import Groups
 from ferrymq_broker.nodes.queues.lanes import DEFAULT_LEVEL, LEVELS, Lane
-from ferrymq_broker.nodes.queues.lifecycle.lifecycle import (
-    APPEND,
-    REFUSED,
-    Lifecycle,
-)
+from ferrymq_broker.nodes.queues.lifecycle.lifecycle import APPEND, REFUSED, Lifecycle
 from ferrymq_broker.nodes.queues.resumption import Resumption
 from ferrymq_broker.nodes.queues.seating import (
     activate_next,
