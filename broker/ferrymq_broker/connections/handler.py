@@ -36,6 +36,7 @@ from ferrymq.engine.events import (
     SessionTerminated,
     SettlementReceived,
     Terminated,
+    TransactionalStateReceived,
     TransferIgnored,
 )
 from ferrymq.engine.link import Link
@@ -313,7 +314,11 @@ class ConnectionHandler:
 
     def _on_rare(self, event: Event) -> None:
         """Everything that does not happen once for every message."""
-        if isinstance(event, SettlementReceived):
+        if isinstance(event, TransactionalStateReceived):
+            consumer = event.delivery.link.context
+            if isinstance(consumer, OutgoingEndpoint) and not consumer.closed:
+                self.transactions.state(consumer, event.delivery, event.state, event.settled)
+        elif isinstance(event, SettlementReceived):
             producer = event.delivery.link.context
             if isinstance(producer, IncomingEndpoint):
                 producer.on_settlement(event.delivery)

@@ -182,14 +182,14 @@ class OutgoingEndpoint(Consumer):
             self.refuse("amqp:not-allowed", f"{symbol(state)} is no agreed outcome")
             return
         if not isinstance(entry, Entry):
-            if entry is not None or isinstance(state, TransactionalState):
-                self.handler.transactions.state(self, delivery, state)
+            if entry is not None:
+                self.handler.transactions.outcome(self, delivery)
             elif not delivery.remote_settled and is_terminal(state):
                 # A browser's: whatever it thinks of the message changes nothing.
                 self._settle(delivery)
             return
         if isinstance(state, TransactionalState):
-            self.handler.transactions.state(self, delivery, state)
+            # Of a later disposition, which is still to be told.
             return
         if apply_outcome(self.node, self, entry, state):
             delivery.context = None

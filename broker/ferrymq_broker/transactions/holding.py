@@ -23,6 +23,7 @@ from ferrymq_broker.nodes.consumer import Consumer
 from ferrymq_broker.nodes.node import Node
 from ferrymq_broker.transactions.work import Work
 from ferrymq_types.messaging import Accepted, Modified, Rejected, Released
+from ferrymq_types.transactions import TransactionalState
 
 if TYPE_CHECKING:
     from ferrymq.engine.delivery import OutgoingDelivery
@@ -82,11 +83,11 @@ class Holding(Work):
         delivery.context = self
         endpoint.enlist(self)
 
-    def retire(self, state: DeliveryState | None) -> None:
+    def retire(self, state: DeliveryState | None, settled: bool) -> None:
         """The client wants this outcome. The last word before the discharge counts."""
         if not self.settled and isinstance(state, Accepted | Released | Rejected | Modified):
             self.outcome = state
-        if self.delivery.remote_settled:
+        if settled:
             self.settled = True
 
     def orphan(self, fate: Outcome) -> None:
@@ -118,7 +119,7 @@ class Holding(Work):
             else:
                 self._apply(entry, outcome)
         elif outcome is not None or self.settled or self.orphaned:
-            self._finish(self._default() if outcome is None else outcome)
+            self._finish(self._default(False) if outcome is None else outcome)
         else:
             self._return_to_link()
 
@@ -132,7 +133,7 @@ class Holding(Work):
             self.outcome = fate
             self._finish(fate)
         elif self.settled or self.orphaned:
-            self._finish(self._default())
+            self._finish(self._default(lost))
         else:
             self._return_to_link()
 
@@ -148,9 +149,9 @@ class Holding(Work):
             # A confirmation repeats the outcome, but not the client's own words.
             delivery.settle(REJECTED if isinstance(outcome, Rejected) else outcome)
 
-    def _default(self) -> Outcome:
+    def _default(self, lost: bool) -> Outcome:
         fate = self.fate
-        return self.endpoint.fate(False) if fate is None else fate
+        return self.endpoint.fate(lost) if fate is None else fate
 
     def _finish(self, outcome: Outcome) -> None:
         """This becomes of the message."""
@@ -173,7 +174,8 @@ class Holding(Work):
         self.endpoint.delist(self)
         delivery = self.delivery
         delivery.context = self.entry
-        delivery.remote_state = None
+        if isinstance(delivery.remote_state, TransactionalState):
+            delivery.remote_state = None
 
     def _leave(self) -> None:
         """The delivery is part of the transaction no longer, and of nothing else."""

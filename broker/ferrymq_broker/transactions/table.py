@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ferrymq_broker.connections.incoming import IncomingEndpoint
     from ferrymq_broker.connections.outgoing import OutgoingEndpoint
     from ferrymq_broker.transactions.coordinator import Coordinator
-    from ferrymq_types.unions import DeliveryState
 
 
 @final
@@ -112,15 +111,15 @@ class Transactions:
         transaction.add(Holding(transaction, endpoint, delivery, entry, True))
 
     def state(
-        self, endpoint: OutgoingEndpoint, delivery: OutgoingDelivery, state: DeliveryState | None
+        self,
+        endpoint: OutgoingEndpoint,
+        delivery: OutgoingDelivery,
+        state: TransactionalState,
+        settled: bool,
     ) -> None:
-        """A client has told the state of a delivery, and a transaction has to do with it."""
+        """A client has told the outcome of a delivery in a transaction (§4.4.2)."""
         context = delivery.context
         holding = context if isinstance(context, Holding) else None
-        if not isinstance(state, TransactionalState):
-            if holding is not None:
-                self._plain(endpoint, delivery, state, holding)
-            return
         transaction = self.find(state.txn_id)
         if transaction is None:
             endpoint.refuse(UNKNOWN_ID, "there is no such transaction")
@@ -131,53 +130,50 @@ class Transactions:
             endpoint.refuse("amqp:not-allowed", f"{symbol(outcome)} is no agreed outcome")
             return
         if transaction.doomed:
-            self._too_late(endpoint, delivery, context)
+            self._too_late(endpoint, delivery, settled)
         elif holding is None:
             excess = transaction.excess(0)
             if excess:
                 transaction.doom(ROLLBACK, excess)
-                self._too_late(endpoint, delivery, context)
+                self._too_late(endpoint, delivery, settled)
                 return
             entry = context if isinstance(context, Entry) else None
             holding = Holding(transaction, endpoint, delivery, entry, False)
             transaction.add(holding)
-            holding.retire(outcome)
+            holding.retire(outcome, settled)
         elif holding.transaction is transaction:
-            holding.retire(outcome)
+            holding.retire(outcome, settled)
         else:
             # The work of both is undone if one control link has declared both.
             transaction.coordinator.terminate(
                 "a delivery of another transaction was retired in one that this link declared"
             )
-            if delivery.context is not holding:
-                self._too_late(endpoint, delivery, delivery.context)
+            self._too_late(endpoint, delivery, settled)
 
-    def _plain(
-        self,
-        endpoint: OutgoingEndpoint,
-        delivery: OutgoingDelivery,
-        state: DeliveryState | None,
-        holding: Holding,
-    ) -> None:
+    def outcome(self, endpoint: OutgoingEndpoint, delivery: OutgoingDelivery) -> None:
         """The client says something about a delivery of a transaction without naming it."""
+        holding = delivery.context
+        assert isinstance(holding, Holding)
+        state = delivery.remote_state
         if not is_terminal(state):
-            holding.retire(None)
+            holding.retire(None, delivery.remote_settled)
             return
         holding.transaction.coordinator.terminate(
             "a delivery of the transaction was given an outcome outside of it"
         )
         if isinstance(delivery.context, Entry):
-            delivery.remote_state = state
             endpoint.on_outcome(delivery)
 
     def _too_late(
-        self, endpoint: OutgoingEndpoint, delivery: OutgoingDelivery, context: object
+        self, endpoint: OutgoingEndpoint, delivery: OutgoingDelivery, settled: bool
     ) -> None:
         """The transaction has been rolled back: the outcome is not, and never will be, applied."""
-        delivery.remote_state = None
-        if isinstance(context, Holding):
-            context.retire(None)
-        elif delivery.remote_settled and isinstance(context, Entry):
+        if isinstance(delivery.remote_state, TransactionalState):
+            delivery.remote_state = None
+        context = delivery.context
+        if settled and isinstance(context, Holding):
+            context.retire(None, True)
+        elif settled and isinstance(context, Entry):
             endpoint.on_outcome(delivery)
 
     def associate(self, endpoint: OutgoingEndpoint, properties: dict[str, object]) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ferrymq.engine.sender import SenderLink
     from ferrymq.engine.session import Session
     from ferrymq.errors import AmqpError
+    from ferrymq_types.transactions import TransactionalState
     from ferrymq_types.transport import Error, Open
     from ferrymq_types.unions import DeliveryState
 
@@ -265,6 +266,23 @@ class OutcomeReceived(Event):
 
     def __init__(self, delivery: OutgoingDelivery) -> None:
         self.delivery = delivery
+
+
+class TransactionalStateReceived(Event):
+    """The receiver of one of our deliveries gave it a state that names a transaction.
+
+    Fires in place of `OutcomeReceived`. `state` and `settled` are what this very disposition said:
+    what comes later in the same read is another matter (AMQP 1.0 §4.4.2).
+    """
+
+    __slots__ = ("delivery", "state", "settled")
+
+    def __init__(
+        self, delivery: OutgoingDelivery, state: TransactionalState, settled: bool
+    ) -> None:
+        self.delivery = delivery
+        self.state = state
+        self.settled = settled
 
 
 class SettlementReceived(Event):

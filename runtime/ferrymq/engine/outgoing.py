@@ -15,7 +15,7 @@ from mypy_extensions import i64
 
 from ferrymq.engine.delivery import OutgoingDelivery
 from ferrymq.engine.dispositions import DispositionQueue, live_ids
-from ferrymq.engine.events import OutcomeReceived
+from ferrymq.engine.events import OutcomeReceived, TransactionalStateReceived
 from ferrymq.engine.frames import begin_frame, end_frame
 from ferrymq.engine.resumption import is_outcome
 from ferrymq.engine.serial import serial_add, serial_diff
@@ -292,7 +292,11 @@ class OutgoingHalf:
             link = delivery.link
             if link.own_tags is not None or not link.usable:
                 link._forget(delivery)
-        self.session.connection._emit(OutcomeReceived(delivery))
+        if isinstance(state, TransactionalState):
+            settled = disposition.settled is True
+            self.session.connection._emit(TransactionalStateReceived(delivery, state, settled))
+        else:
+            self.session.connection._emit(OutcomeReceived(delivery))
 
     # -- endings ---------------------------------------------------------------
 

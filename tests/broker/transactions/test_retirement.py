@@ -435,3 +435,46 @@ def test_acquiring_and_retiring_in_one_transaction(net: Network, control: Contro
         end(txn)
         assert net.queue("q").message_count() == left
         assert all(delivery.remote_settled for delivery in deliveries)
+
+
+# -- several dispositions in one read ----------------------------------------------------
+
+
+def test_each_disposition_counts_however_they_are_read(net: Network, control: Controller) -> None:
+    receiver = _take(net, control.client, b"a")
+    (delivery,) = receiver.take()
+    one, two = control.declare(), control.declare()
+    for txn in (one, two):
+        delivery.update(TransactionalState(txn_id=txn, outcome=ACCEPTED))
+    net.run()
+    assert control.error is not None and control.error.condition == ROLLBACK
+    assert net.queue("q").acquired == 1
+
+
+@pytest.mark.parametrize("fail", [True, False])
+def test_a_discharge_and_what_follows_may_come_in_one_read(
+    net: Network, control: Controller, fail: bool
+) -> None:
+    receiver = _take(net, control.client, b"a")
+    (delivery,) = receiver.take()
+    txn = control.declare()
+    net.clients.remove(control.client)
+    delivery.update(TransactionalState(txn_id=txn, outcome=ACCEPTED))
+    control.discharge(txn, fail)
+    delivery.settle(Released())
+    net.clients.append(control.client)
+    net.run()
+    # Committed, it was gone when it was released; rolled back, it was there to be released.
+    queue = net.queue("q")
+    assert (queue.available, queue.acquired) == (fail, 0)
+    assert control.error is None
+
+
+def test_a_lost_connection_counts_what_its_sessions_held(net: Network, control: Controller) -> None:
+    """The session of the control link ends first."""
+    client = control.client
+    receiver = _take(net, client, b"a", session=client.begin())
+    retire(receiver, control.declare(), *receiver.take(), settled=True)
+    client.lose()
+    reader = net.connect().receiver("q", credit=1)
+    assert header(reader.deliveries[0].payload).delivery_count == 1
