@@ -96,7 +96,7 @@ def test_a_message_does_not_grow_with_every_delivery(net: Network) -> None:
 
 def test_annotations_of_a_producer_may_be_longer_and_do_not_become_so(net: Network) -> None:
     client = net.connect()
-    long = {"x-opt-a": "y" * (MAX_ANNOTATIONS + 1000)}
+    long: dict[str | int, object] = {"x-opt-a": "y" * (MAX_ANNOTATIONS + 1000)}
     sent = encode(MessageAnnotations(value=dict(long)), Data(value=b"a"))
     client.sender("q").send_encoded(sent)
     receiver = client.receiver("q", credit=10)
@@ -205,7 +205,7 @@ def test_messages_that_come_with_the_end_of_their_node_are_not_kept(
     asker.ask("CREATE", kind, "node")
     sender = asker.client.sender("node")
     held = net.broker.agenda.held
-    deletion = {"operation": "DELETE", "type": kind, "name": "node"}
+    deletion: dict[str, object] = {"operation": "DELETE", "type": kind, "name": "node"}
     # In one read: the node is gone when the broker comes to the second message.
     asker.sender.link.send(encode(ApplicationProperties(deletion)), settled=True)
     sent = sender.link.send(encode(Data(value=b"late")), settled=settled)
@@ -223,7 +223,7 @@ def test_the_answer_to_the_deletion_of_the_queue_for_the_answers_is_not_kept(
     net.declare("answers")
     held = net.broker.agenda.held
     asked = Properties(message_id="1", reply_to="answers")
-    deletion = {"operation": "DELETE", "type": "queue", "name": "answers"}
+    deletion: dict[str, object] = {"operation": "DELETE", "type": "queue", "name": "answers"}
     sent = asker.sender.send_sections(asked, ApplicationProperties(deletion))
     assert isinstance(sent.remote_state, Accepted)
     assert "answers" not in net.space.nodes

@@ -159,9 +159,7 @@ def _print_host(console: Console, config: Config, places: Places, name: str) -> 
         number = str(places.line((*place, kind, at)))
         said = [f"{key} = {value}" for key, value in settings.items()]
         if isinstance(entry, Exchange):
-            said += [
-                f"{each.arguments or each.key!r} goes to {each.to}" for each in entry.binding
-            ]
+            said += [f"{each.arguments or each.key!r} goes to {each.to}" for each in entry.binding]
         table.add_row(kind, escape(entry.address), number, escape("\n".join(said)))
     for at, alias in enumerate(tables.alias):
         number = str(places.line((*place, "alias", at)))
