@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import proton
 import pytest
 from proton import Delivery, Described, Endpoint, Event, Link, Message, Terminus, symbol
-from proton.handlers import TransactionHandler
 from proton.reactor import AtMostOnce, Copy, Filter, LinkOption, Move
 from proton.utils import (
     BlockingConnection,
@@ -340,31 +339,6 @@ def test_anonymous_relay_without_a_way(connection: BlockingConnection, to: str |
 
 
 # -- refusals --------------------------------------------------------------------------------
-
-
-def test_declaring_a_transaction_fails(broker: BrokerProcess) -> None:
-    """Proton's own way to begin one: the link to the coordinator ends with an error."""
-
-    class Declares(Scenario, TransactionHandler):
-        def on_start(self, event: Event) -> None:
-            connection = event.container.connect(broker.url, reconnect=False)
-            self.transaction = event.container.declare_transaction(connection, handler=self)
-
-        def on_transaction_declared(self, event: Event) -> None:
-            self.errors.append("declared")
-            event.connection.close()
-
-        def on_link_error(self, event: Event) -> None:
-            super().on_link_error(event)
-            event.connection.close()
-
-        def on_connection_closed(self, event: Event) -> None:
-            self.finish()
-
-    declares = Declares()
-    declares.run()
-    assert len(declares.errors) == 1
-    assert "amqp:not-implemented" in declares.errors[0]
 
 
 @pytest.mark.spec("2.6.3")
