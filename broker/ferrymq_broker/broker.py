@@ -20,6 +20,7 @@ from ferrymq_broker.connections.names import LinkNames
 from ferrymq_broker.counters import Counters
 from ferrymq_broker.nodes.node import BOUNDLESS, Agenda
 from ferrymq_broker.timers import Timers
+from ferrymq_broker.transactions.transaction import TransactionLimits
 
 if TYPE_CHECKING:
     from ferrymq_broker.connections.handler import ConnectionHandler
@@ -60,6 +61,7 @@ class Broker:
         "seen_tags",
         "counters",
         "credit",
+        "transaction_limits",
         "alarms",
         "_high_water",
         "_low_water",
@@ -93,6 +95,7 @@ class Broker:
         self.counters = Counters()
         self.seen_tags = SeenTagsOfLinks()
         self.credit = Credit()
+        self.transaction_limits = TransactionLimits()
         self.alarms = self.credit.alarms
         # Bytes of messages above which there is an alarm, and at which it ends.
         self._high_water: i64 = BOUNDLESS

@@ -33,12 +33,22 @@ from ferrymq.errors import (
     ProtocolError,
     RemoteProtocolError,
     SessionEnded,
+    TransactionError,
+    TransactionRolledBack,
     TransportError,
 )
 
 if TYPE_CHECKING:
     from ferrymq import aio, blocking
-    from ferrymq.aio import Connection, Delivery, Receiver, Sender, Session, connect
+    from ferrymq.aio import (
+        Connection,
+        Delivery,
+        Receiver,
+        Sender,
+        Session,
+        Transaction,
+        connect,
+    )
     from ferrymq.message import Message
     from ferrymq.reconnect import ReconnectPolicy
 
@@ -52,6 +62,7 @@ __all__ = [
     "Sender",
     "Receiver",
     "Delivery",
+    "Transaction",
     "Message",
     "ReconnectPolicy",
     "aio",
@@ -68,6 +79,8 @@ __all__ = [
     "ConnectionClosed",
     "SessionEnded",
     "LinkDetached",
+    "TransactionError",
+    "TransactionRolledBack",
     "TransportError",
     "AuthenticationError",
     "DeliveryError",
@@ -83,6 +96,7 @@ _HOMES: Final = {
     "Sender": "ferrymq.aio",
     "Receiver": "ferrymq.aio",
     "Delivery": "ferrymq.aio",
+    "Transaction": "ferrymq.aio",
     "Message": "ferrymq.message",
     "ReconnectPolicy": "ferrymq.reconnect",
 }

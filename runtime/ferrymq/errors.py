@@ -16,6 +16,8 @@ defines, so that `except AmqpError` is enough for "anything AMQP":
      │   └─ LinkDetached
      ├─ TransportError            the network or TLS failed below AMQP
      ├─ AuthenticationError       SASL did not succeed
+     ├─ TransactionError          no transaction could be declared
+     │   └─ TransactionRolledBack a transaction was not committed: nothing of it was done
      └─ DeliveryError             a message was not accepted
          ├─ DeliveryRejected
          ├─ DeliveryReleased
@@ -50,6 +52,8 @@ __all__ = [
     "RemoteProtocolError",
     "Scope",
     "SessionEnded",
+    "TransactionError",
+    "TransactionRolledBack",
     "TransportError",
 ]
 
@@ -130,6 +134,23 @@ class AuthenticationError(AmqpError):
     def __init__(self, message: str, code: int | None = None) -> None:
         super().__init__(message)
         self.code = code
+
+
+class TransactionError(AmqpError):
+    """The peer did not do what was asked of it with a transaction. `error` is what it said."""
+
+    def __init__(self, message: str, error: Error | None = None) -> None:
+        super().__init__(message)
+        self.error = error
+
+    @property
+    def condition(self) -> str | None:
+        """The AMQP error condition, such as ``amqp:transaction:timeout`` (AMQP 1.0 §4.5.8)."""
+        return None if self.error is None else self.error.condition
+
+
+class TransactionRolledBack(TransactionError):
+    """The transaction was rolled back, and nothing of it was done."""
 
 
 class DeliveryError(AmqpError):

@@ -211,6 +211,8 @@ class Client:
         self.inbox: list[bytes] = []
         self.hung_up = False
         self.silent = False
+        # What went over the wire, if somebody wants to know: whether the client sent it, and what.
+        self.wire: list[tuple[bool, bytes]] | None = None
         self.events: list[Event] = []
         self.links: dict[Link, Endpoint] = {}
         self.terminated: Terminated | None = None
@@ -247,6 +249,8 @@ class Client:
         if self.inbox and not self.handler.paused:
             data = b"".join(self.inbox)
             self.inbox.clear()
+            if self.wire is not None:
+                self.wire.append((False, data))
             self.engine.receive_data(data, self.net.now)
             busy = True
         for event in self.engine.take_events():
@@ -255,6 +259,8 @@ class Client:
         if not self.silent:
             data = self.engine.data_to_send()
             if data and not self.hung_up:
+                if self.wire is not None:
+                    self.wire.append((True, data))
                 self.handler.receive_data(data, self.net.now)
                 busy = True
         return busy

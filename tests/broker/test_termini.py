@@ -16,7 +16,6 @@ from ferrymq_types.messaging import (
     TerminusExpiryPolicy,
 )
 from ferrymq_types.registry import typed
-from ferrymq_types.transactions import Coordinator
 from tests.broker.harness import Endpoint, Network
 
 OUTCOMES = [
@@ -94,14 +93,6 @@ def test_a_link_without_source_or_target_is_refused(net: Network) -> None:
     client.links[sender] = null = Endpoint(client, sender)
     net.run()
     assert refused(null, "amqp:invalid-field")
-
-
-def test_transactions_are_refused(net: Network) -> None:
-    client = net.connect()
-    link = client.session.attach_sender("tx", target=Coordinator())
-    client.links[link] = endpoint = Endpoint(client, link)
-    net.run()
-    assert refused(endpoint, "amqp:not-implemented")
 
 
 def test_unknown_nodes_are_refused_without_auto_create() -> None:

@@ -31,8 +31,8 @@ from ferrymq_types.messaging import (
     TerminusDurability,
 )
 from ferrymq_types.registry import decode_any
-from ferrymq_types.transactions import Coordinator, TransactionalState
-from tests.broker.harness import Endpoint, Network, decode, header
+from ferrymq_types.transactions import TransactionalState
+from tests.broker.harness import Network, decode, header
 from tests.broker.test_termini import OUTCOMES, refused
 
 LIFETIMES = [
@@ -124,19 +124,6 @@ def test_a_transactional_outcome_costs_the_link(net: Network) -> None:
 
 
 # -- transactions ----------------------------------------------------------------------
-
-
-@pytest.mark.spec("4.2")
-def test_a_coordinator_is_answered_with_a_null_target_and_a_closing_detach(net: Network) -> None:
-    client = net.connect()
-    link = client.session.attach_sender("tx", target=Coordinator(), source=Source())
-    client.links[link] = endpoint = Endpoint(client, link)
-    net.run()
-    assert refused(endpoint, "amqp:not-implemented")
-    assert link.remote_attach is not None and link.remote_attach.target is None
-    # Nothing else has suffered.
-    client.sender("q").send(b"a")
-    assert net.queue("q").available == 1
 
 
 @pytest.mark.spec("4.4.1")

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import proton
 import pytest
 from proton import Delivery, Described, Endpoint, Event, Link, Message, Terminus, symbol
-from proton.handlers import TransactionHandler
 from proton.reactor import AtMostOnce, Copy, Filter, LinkOption, Move
 from proton.utils import (
     BlockingConnection,
@@ -41,14 +40,6 @@ def fill(connection: BlockingConnection, address: str, *bodies: object) -> None:
     for body in bodies:
         sender.send(Message(body=body))
     sender.close()
-
-
-class CoordinatorTarget(LinkOption):
-    """A link to a transaction coordinator instead of a node."""
-
-    def apply(self, link: Link) -> None:
-        link.target.type = Terminus.COORDINATOR
-        link.target.capabilities.put_object(symbol("amqp:local-transactions"))
 
 
 class MessageLimit(LinkOption):
@@ -348,40 +339,6 @@ def test_anonymous_relay_without_a_way(connection: BlockingConnection, to: str |
 
 
 # -- refusals --------------------------------------------------------------------------------
-
-
-@pytest.mark.spec("2.6.3")
-def test_coordinator_is_refused(connection: BlockingConnection) -> None:
-    """There are no transactions yet, and the client is told so."""
-    with pytest.raises(LinkDetached, match="transaction coordinator") as caught:
-        connection.create_sender(None, name="txn", options=CoordinatorTarget())
-    assert caught.value.condition == "amqp:not-implemented"
-    assert caught.value.link.remote_target.type == Terminus.UNSPECIFIED
-
-
-def test_declaring_a_transaction_fails(broker: BrokerProcess) -> None:
-    """Proton's own way to begin one: the link to the coordinator ends with an error."""
-
-    class Declares(Scenario, TransactionHandler):
-        def on_start(self, event: Event) -> None:
-            connection = event.container.connect(broker.url, reconnect=False)
-            self.transaction = event.container.declare_transaction(connection, handler=self)
-
-        def on_transaction_declared(self, event: Event) -> None:
-            self.errors.append("declared")
-            event.connection.close()
-
-        def on_link_error(self, event: Event) -> None:
-            super().on_link_error(event)
-            event.connection.close()
-
-        def on_connection_closed(self, event: Event) -> None:
-            self.finish()
-
-    declares = Declares()
-    declares.run()
-    assert len(declares.errors) == 1
-    assert "amqp:not-implemented" in declares.errors[0]
 
 
 @pytest.mark.spec("2.6.3")

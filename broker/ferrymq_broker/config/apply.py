@@ -10,6 +10,7 @@ from ferrymq_broker.config.model import Config
 from ferrymq_broker.config.resolution import resolve_policy
 from ferrymq_broker.nodes.exchanges.exchange import Exchange as ExchangeNode
 from ferrymq_broker.nodes.policy import NodePolicy, QueuePolicy, TopicPolicy
+from ferrymq_broker.transactions.transaction import TransactionLimits
 
 
 def apply_config(config: Config, broker: Broker) -> None:
@@ -19,6 +20,13 @@ def apply_config(config: Config, broker: Broker) -> None:
     """
     broker.strict_hosts = config.unknown_hostname == "refuse"
     broker.limit_credit(config.limits.total_credit)
+    limits = config.limits
+    broker.transaction_limits = TransactionLimits(
+        limits.transactions,
+        int(limits.transaction_timeout * 1000),
+        limits.transaction_work,
+        limits.transaction_bytes,
+    )
     # At least one byte: zero would leave it to the broker.
     low_water = max(1, config.alarms.low_water_bytes())
     broker.limit_memory(config.alarms.memory_bytes(), low_water)

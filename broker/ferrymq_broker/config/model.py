@@ -68,6 +68,12 @@ class Limits(Section):
     credit: int = Field(default=1000, ge=1, le=1_000_000)
     # Messages all producers together may send before they hear from the broker; 0 is no limit.
     total_credit: int = Field(default=10_000_000, ge=0, le=2**62)
+    # Transactions a connection may have open, and how long one may take; 0 lets it take for ever.
+    transactions: int = Field(default=100, ge=1, le=1_000_000)
+    transaction_timeout: Annotated[Seconds, Field(ge=0)] = 300.0
+    # Messages and deliveries one transaction may have, and what its messages may add up to.
+    transaction_work: int = Field(default=100_000, ge=1, le=2**31)
+    transaction_bytes: Annotated[Bytes, Field(ge=1, le=2**62)] = 100 * MIB
     # A client that is silent this long is disconnected; 0 lets it be silent for ever.
     idle_time_out: Annotated[Seconds, Field(ge=0)] = 60.0
     handshake_timeout: Annotated[Seconds, Field(gt=0)] = 10.0

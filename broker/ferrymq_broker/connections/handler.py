@@ -18,6 +18,7 @@ from typing import final
 from mypy_extensions import i64
 
 from ferrymq.engine.connection import Connection
+from ferrymq.engine.delivery import IncomingDelivery
 from ferrymq.engine.events import (
     AttachReceived,
     AuthenticationRequested,
@@ -35,6 +36,8 @@ from ferrymq.engine.events import (
     SessionTerminated,
     SettlementReceived,
     Terminated,
+    TransactionalStateReceived,
+    TransferIgnored,
 )
 from ferrymq.engine.link import Link
 from ferrymq.engine.session import Session
@@ -46,7 +49,10 @@ from ferrymq_broker.connections.links import SessionLinks, attach_link, close_li
 from ferrymq_broker.connections.opening import authenticate, on_open
 from ferrymq_broker.connections.outgoing import OutgoingEndpoint
 from ferrymq_broker.journal import log
-from ferrymq_broker.nodes.node import Node
+from ferrymq_broker.nodes.node import Node, Producer
+from ferrymq_broker.transactions.coordinator import Coordinator
+from ferrymq_broker.transactions.table import Transactions
+from ferrymq_types.transactions import TransactionalState
 from ferrymq_types.transport import Error
 
 
@@ -78,6 +84,8 @@ class ConnectionHandler:
         "windowed",
         "unsupplied",
         "dynamic_nodes",
+        "transactions",
+        "events",
         "deadline_moved",
         "over",
         "_write",
@@ -117,7 +125,10 @@ class ConnectionHandler:
         # Each of them once, however often the client sends a flow meanwhile.
         self.stalled: dict[OutgoingEndpoint, None] = {}
         self.windowed: dict[OutgoingEndpoint, None] = {}
-        self.unsupplied: list[IncomingEndpoint] = []
+        self.unsupplied: list[Producer] = []
+        self.transactions = Transactions(self)
+        # Those of the read that is being processed.
+        self.events: list[Event] = []
         self.dynamic_nodes: dict[Link, Node] = {}
         self.deadline_moved = True
         self.over = False
@@ -140,6 +151,8 @@ class ConnectionHandler:
             self.deadline_moved = True
         if self.windowed:
             self._recheck_windows()
+        if self.transactions.waiting:
+            self.transactions.recheck()
         if not self.dirty:
             self.touch()
         broker.finish_pass()
@@ -252,8 +265,7 @@ class ConnectionHandler:
             unsupplied = self.unsupplied
             self.unsupplied = []
             for producer in unsupplied:
-                if not producer.closed:
-                    producer.supply()
+                producer.supply()
             self.touch()
 
     def _recheck_windows(self) -> None:
@@ -279,6 +291,7 @@ class ConnectionHandler:
         connection = self.connection
         while True:
             events = connection.take_events()
+            self.events = events
             if not events:
                 return
             for event in events:
@@ -290,16 +303,22 @@ class ConnectionHandler:
                     producer = event.link.context
                     if isinstance(producer, IncomingEndpoint):
                         producer.on_delivery(event.delivery)
+                    else:
+                        _on_control(producer, event.delivery)
                 elif isinstance(event, CreditReceived):
                     consumer = event.link.context
                     if isinstance(consumer, OutgoingEndpoint):
-                        consumer.on_credit()
+                        consumer.on_credit(event.properties)
                 else:
                     self._on_rare(event)
 
     def _on_rare(self, event: Event) -> None:
         """Everything that does not happen once for every message."""
-        if isinstance(event, SettlementReceived):
+        if isinstance(event, TransactionalStateReceived):
+            consumer = event.delivery.link.context
+            if isinstance(consumer, OutgoingEndpoint) and not consumer.closed:
+                self.transactions.state(consumer, event.delivery, event.state, event.settled)
+        elif isinstance(event, SettlementReceived):
             producer = event.delivery.link.context
             if isinstance(producer, IncomingEndpoint):
                 producer.on_settlement(event.delivery)
@@ -330,6 +349,9 @@ class ConnectionHandler:
             on_open(self, event.open)
         elif isinstance(event, CloseReceived):
             self.connection.close()
+        elif isinstance(event, TransferIgnored):
+            if isinstance(event.state, TransactionalState):
+                self.transactions.miss(event.state)
         elif isinstance(event, Terminated):
             self._on_terminated(event)
 
@@ -345,3 +367,9 @@ class ConnectionHandler:
         self.windowed = {}
         self.unsupplied = []
         self.touch()
+
+
+def _on_control(context: object, delivery: IncomingDelivery) -> None:
+    """A message has come on a link that is to no node: a control link."""
+    if isinstance(context, Coordinator):
+        context.on_delivery(delivery)

@@ -89,7 +89,7 @@ class IncomingEndpoint(Producer):
             try:
                 message = admit(delivery.payload, delivery.message_format)
             except DecodeError as error:
-                self._reject(delivery, "amqp:decode-error", str(error), None)
+                self.reject(delivery, "amqp:decode-error", str(error), None)
             else:
                 message.origin = self.handler.id
                 refusal = node.publish(message)
@@ -104,32 +104,39 @@ class IncomingEndpoint(Producer):
 
     def _on_unusual(self, delivery: IncomingDelivery) -> None:
         """The anonymous terminus, deliveries with a state, links whose deliveries count once."""
+        state = delivery.remote_state
         if self.closed:
             # Its node went while the message was on its way: the sender still has it, or had it not
             # wanted to know.
             if delivery.remote_settled:
                 self.handler.broker.counters.messages_dropped += 1
+            if isinstance(state, TransactionalState):
+                self.handler.transactions.miss(state)
             return
         node = self.node
-        if isinstance(delivery.remote_state, TransactionalState):
-            self._reject(
-                delivery, "amqp:transaction:unknown-id", "no transaction has been declared", None
-            )
-        elif self._tags is not None and self._tags.is_resent(delivery.tag):
+        if isinstance(state, TransactionalState):
+            posting = self.handler.transactions.post(self, delivery, state)
+            if posting is not None and self._metered:
+                # What the node has promised the link, it has promised the transaction now.
+                self._promised -= 1
+                posting.promised = True
+                return
+        elif self.is_resent(delivery):
             if not delivery.remote_settled:
                 delivery.settle(ACCEPTED)
         else:
             try:
                 message = admit(delivery.payload, delivery.message_format)
-                target = self._route(message) if node is None else node
+                target = self.route(message) if node is None else node
             except DecodeError as error:
-                self._reject(delivery, "amqp:decode-error", str(error), None)
+                self.reject(delivery, "amqp:decode-error", str(error), None)
             except BrokerError as error:
-                self._reject(delivery, error.condition, error.description, error.info)
+                self.reject(delivery, error.condition, error.description, error.info)
             else:
                 message.origin = self.handler.id
-                if node is None and not _has_room(target):
-                    self._refuse(delivery, _full(target))
+                full = self.room_for_guest(target) if node is None else None
+                if full is not None:
+                    self._refuse(delivery, full)
                 else:
                     self._publish(target, message, delivery)
         if self._metered and node is not None:
@@ -155,7 +162,21 @@ class IncomingEndpoint(Producer):
         if self._tags is not None and delivery.remote_settled:
             self._tags.forget(delivery.tag)
 
-    def _route(self, message: Message) -> Node:
+    def is_resent(self, delivery: IncomingDelivery) -> bool:
+        """Whether the delivery was accepted on an earlier attachment of the link."""
+        return self._tags is not None and self._tags.is_resent(delivery.tag)
+
+    def posted(self, delivery: IncomingDelivery) -> None:
+        """The message has been published with its transaction."""
+        if self._tags is not None and not delivery.remote_settled:
+            self._tags.add(delivery.tag)
+
+    def room_for_guest(self, node: Node) -> Refusal | None:
+        """Why a node that has promised this link nothing has no room for a message of it."""
+        return None if _has_room(node) else _full(node)
+
+    def route(self, message: Message) -> Node:
+        """Where a message of the anonymous terminus goes. Raises `BrokerError`, `DecodeError`."""
         to = message.to()
         if to is None:
             raise BrokerError(
@@ -170,15 +191,15 @@ class IncomingEndpoint(Producer):
         if delivery.remote_settled:
             self.handler.broker.counters.messages_dropped += 1
         elif not refusal.released:
-            self._reject(delivery, refusal.condition, refusal.description, refusal.info)
-        elif self._agreed(RELEASED_SYMBOL):
+            self.reject(delivery, refusal.condition, refusal.description, refusal.info)
+        elif self.agreed(RELEASED_SYMBOL):
             delivery.settle(RELEASED)
-        elif self._agreed(MODIFIED_SYMBOL):
+        elif self.agreed(MODIFIED_SYMBOL):
             delivery.settle(Modified(delivery_failed=False, undeliverable_here=False))
         else:
-            self._reject(delivery, refusal.condition, refusal.description, refusal.info)
+            self.reject(delivery, refusal.condition, refusal.description, refusal.info)
 
-    def _reject(
+    def reject(
         self,
         delivery: IncomingDelivery,
         condition: str,
@@ -190,7 +211,7 @@ class IncomingEndpoint(Producer):
         A sender that cannot be told with an outcome is told with a detach, which names the delivery
         (Anonymous Terminus for Message Routing 1.0 §2.2.2).
         """
-        if not delivery.remote_settled and self._agreed(REJECTED_SYMBOL):
+        if not delivery.remote_settled and self.agreed(REJECTED_SYMBOL):
             error = Error(condition=condition, description=description, info=info)
             delivery.settle(Rejected(error=error))
             return
@@ -198,7 +219,8 @@ class IncomingEndpoint(Producer):
         details["delivery-tag"] = delivery.tag
         self.evict(Error(condition=condition, description=description, info=details))
 
-    def _agreed(self, outcome: str) -> bool:
+    def agreed(self, outcome: str) -> bool:
+        """Whether the client can be told this outcome."""
         return self.outcomes is None or outcome in self.outcomes
 
     # -- credit --------------------------------------------------------------------------

@@ -13,6 +13,8 @@ from ferrymq_broker.connections.lifetimes import end_creation
 from ferrymq_broker.connections.termini import attach_incoming, attach_outgoing
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.journal import log
+from ferrymq_broker.transactions.coordinator import Coordinator, attach_coordinator
+from ferrymq_types.transactions import Coordinator as CoordinatorTarget
 from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
@@ -27,12 +29,13 @@ if TYPE_CHECKING:
 class SessionLinks:
     """The endpoints of one session, by link. `id` is unique in the broker."""
 
-    __slots__ = ("id", "incoming", "outgoing")
+    __slots__ = ("id", "incoming", "outgoing", "coordinators")
 
     def __init__(self, id: i64) -> None:
         self.id: i64 = id
         self.incoming: dict[Link, IncomingEndpoint] = {}
         self.outgoing: dict[Link, OutgoingEndpoint] = {}
+        self.coordinators: dict[Link, Coordinator] = {}
 
 
 def attach_link(handler: ConnectionHandler, link: Link) -> None:
@@ -47,6 +50,12 @@ def attach_link(handler: ConnectionHandler, link: Link) -> None:
                 link.context = outgoing
                 links.outgoing[link] = outgoing
             elif isinstance(link, ReceiverLink):
+                target = None if link.remote_attach is None else link.remote_attach.target
+                if isinstance(target, CoordinatorTarget):
+                    coordinator = attach_coordinator(handler, link)
+                    link.context = coordinator
+                    links.coordinators[link] = coordinator
+                    return
                 incoming = attach_incoming(handler, link)
                 link.context = incoming
                 links.incoming[link] = incoming
@@ -79,6 +88,9 @@ def close_link(handler: ConnectionHandler, link: Link, lost: bool, closed: bool)
     incoming = links.incoming.pop(link, None)
     if incoming is not None:
         incoming.close(closed)
+    coordinator = links.coordinators.pop(link, None)
+    if coordinator is not None:
+        coordinator.close(lost)
     link.context = None
     # Subscriptions outlive their links, the state of their deliveries does not.
     link.expire()
@@ -94,6 +106,8 @@ def end_session(handler: ConnectionHandler, session: Session, lost: bool) -> Non
     for link in list(links.outgoing):
         close_link(handler, link, lost, False)
     for link in list(links.incoming):
+        close_link(handler, link, lost, False)
+    for link in list(links.coordinators):
         close_link(handler, link, lost, False)
     session.context = None
     handler.space.party_gone(links.id)

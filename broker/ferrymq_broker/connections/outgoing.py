@@ -27,6 +27,8 @@ from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
     from ferrymq_broker.connections.handler import ConnectionHandler
+    from ferrymq_broker.transactions.holding import Holding
+    from ferrymq_broker.transactions.transaction import Transaction
     from ferrymq_types.unions import Outcome
 
 # What one connection may have written to it in one pass, in bytes: a reader with endless credit
@@ -40,6 +42,7 @@ class OutgoingEndpoint(Consumer):
 
     `asked` is the node the client named, `node` the one it consumes from: the same, or a part of
     it. `outcomes` are those that the client may use, by their symbols, or None for all there are.
+    `acquiring` is the transaction that its flow state names (AMQP 1.0 §4.4.3).
     """
 
     __slots__ = (
@@ -51,6 +54,9 @@ class OutgoingEndpoint(Consumer):
         "default_outcome",
         "outcomes",
         "closed",
+        "acquiring",
+        "_acquired",
+        "_enlisted",
     )
 
     def __init__(
@@ -75,6 +81,11 @@ class OutgoingEndpoint(Consumer):
         self.default_outcome = default_outcome
         self.outcomes = outcomes
         self.closed = False
+        self.acquiring: Transaction | None = None
+        # The state of what it is sent in that transaction.
+        self._acquired: TransactionalState | None = None
+        # The deliveries that are part of transactions; None if there never were any.
+        self._enlisted: dict[Holding, None] | None = None
 
     def deliver(self, entry: Entry) -> i64:
         """Send the message, if the link and the connection take one now."""
@@ -100,6 +111,8 @@ class OutgoingEndpoint(Consumer):
         limit = link.remote_max_message_size
         if limit != 0 and len(payload) > limit:
             return UNFIT
+        if self.acquiring is not None:
+            return self._deliver_acquired(entry, payload)
         delivery = link.send(payload, settled=link.always_settled, message_format=message.format)
         if not handler.dirty:
             handler.touch()
@@ -112,9 +125,34 @@ class OutgoingEndpoint(Consumer):
             delivery.context = entry
         return TAKEN
 
-    def on_credit(self) -> None:
-        """A flow of the receiver has arrived (AMQP 1.0 §2.6.7)."""
+    def _deliver_acquired(self, entry: Entry, payload: bytes) -> i64:
+        """Send the message as part of a transaction, which may take no more (AMQP 1.0 §4.4.3).
+
+        Sent settled or not, it is held: a rollback makes it available again.
+        """
+        transaction = self.acquiring
+        if transaction is None or transaction.is_full():
+            return IDLE
         link = self.link
+        handler = self.handler
+        delivery = link.send(
+            payload,
+            settled=link.always_settled,
+            message_format=entry.message.format,
+            state=self._acquired,
+        )
+        handler.touch()
+        if len(handler.connection.output) > OUTPUT_LIMIT:
+            handler.congested = True
+            handler.blocked = True
+        handler.transactions.acquire(self, delivery, None if self.copies else entry)
+        return TAKEN
+
+    def on_credit(self, properties: dict[str, object] | None) -> None:
+        """A flow of the receiver has arrived (AMQP 1.0 §2.6.7), with these properties."""
+        link = self.link
+        if properties is not None and not self.closed:
+            self.handler.transactions.associate(self, properties)
         if self.closed:
             return
         if link.credit > 0:
@@ -127,7 +165,7 @@ class OutgoingEndpoint(Consumer):
         link = self.link
         if not link.drain or not link.usable:
             return True
-        if link.parked > 0 or (link.credit > 0 and not self.ready):
+        if link.parked > 0 or (link.credit > 0 and not self.ready and not self._is_stopped()):
             return False
         link.drained()
         self.handler.touch()
@@ -141,16 +179,17 @@ class OutgoingEndpoint(Consumer):
         entry = delivery.context
         state = delivery.remote_state
         if self.outcomes is not None and is_terminal(state) and symbol(state) not in self.outcomes:
-            self._refuse("amqp:not-allowed", f"{symbol(state)} is no agreed outcome")
+            self.refuse("amqp:not-allowed", f"{symbol(state)} is no agreed outcome")
             return
-        if entry is None:
-            # A browser's: whatever it thinks of the message changes nothing.
-            if not delivery.remote_settled and is_terminal(state):
+        if not isinstance(entry, Entry):
+            if entry is not None:
+                self.handler.transactions.outcome(self, delivery)
+            elif not delivery.remote_settled and is_terminal(state):
+                # A browser's: whatever it thinks of the message changes nothing.
                 self._settle(delivery)
             return
-        assert isinstance(entry, Entry)
         if isinstance(state, TransactionalState):
-            self._refuse("amqp:transaction:unknown-id", "no transaction has been declared")
+            # Of a later disposition, which is still to be told.
             return
         if apply_outcome(self.node, self, entry, state):
             delivery.context = None
@@ -159,13 +198,49 @@ class OutgoingEndpoint(Consumer):
         elif delivery.remote_settled:
             # Settled without a decision: the source's default decides (AMQP 1.0 §3.5.3).
             delivery.context = None
-            outcome = self.default_outcome
-            apply_outcome(self.node, self, entry, RELEASED if outcome is None else outcome)
+            apply_outcome(self.node, self, entry, self.fate(False))
 
     def _settle(self, delivery: OutgoingDelivery) -> None:
         # A confirmation repeats the outcome, but not the receiver's own words.
         delivery.settle(REJECTED if isinstance(delivery.remote_state, Rejected) else None)
         self.handler.touch()
+
+    def fate(self, lost: bool) -> Outcome:
+        """What becomes of a message that the client has not decided on (AMQP 1.0 §3.5.3)."""
+        outcome = self.default_outcome
+        if outcome is None:
+            return FAILED if lost else RELEASED
+        return outcome
+
+    # -- transactions ----------------------------------------------------------------------
+
+    def enlist(self, holding: Holding) -> None:
+        """A delivery has become part of a transaction."""
+        if self._enlisted is None:
+            self._enlisted = {}
+        self._enlisted[holding] = None
+
+    def delist(self, holding: Holding) -> None:
+        """A delivery is part of a transaction no longer."""
+        if self._enlisted is not None:
+            self._enlisted.pop(holding, None)
+
+    def acquire_under(self, transaction: Transaction | None) -> None:
+        """From now on the link acquires in this transaction, or in none."""
+        self.acquiring = transaction
+        self._acquired = None if transaction is None else TransactionalState(txn_id=transaction.id)
+
+    def stop_acquiring(self, transaction: Transaction) -> None:
+        """The transaction has been discharged; the credit stays (AMQP 1.0 §4.4.3)."""
+        if self.acquiring is transaction and not self.closed:
+            self.acquire_under(None)
+            if self.link.credit > 0:
+                self.node.wake(self)
+
+    def _is_stopped(self) -> bool:
+        """Whether there is no more for the link until its transaction is discharged."""
+        transaction = self.acquiring
+        return transaction is not None and transaction.is_full()
 
     def evict(self, error: Error) -> None:
         """The queue is going away."""
@@ -173,7 +248,7 @@ class OutgoingEndpoint(Consumer):
         self.handler.touch()
         self.close(False, True)
 
-    def _refuse(self, condition: str, description: str) -> None:
+    def refuse(self, condition: str, description: str) -> None:
         """The client states what it may not: the link ends, and what it held goes back.
 
         A terminus that outlives its link outlives this as well. Any other is gone, and the client
@@ -197,10 +272,14 @@ class OutgoingEndpoint(Consumer):
         self.closed = True
         self.handler.stalled.pop(self, None)
         self.handler.windowed.pop(self, None)
-        outcome = self.default_outcome
-        if outcome is None:
-            outcome = FAILED if lost else RELEASED
+        outcome = self.fate(lost)
         node = self.node
+        if self.acquiring is not None:
+            self.acquiring.acquirers.remove(self)
+            self.acquiring = None
+        if self._enlisted:
+            for holding in list(self._enlisted):
+                holding.orphan(outcome)
         entry = self.first_held()
         while entry is not None:
             apply_outcome(node, self, entry, outcome)

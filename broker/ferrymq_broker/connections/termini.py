@@ -201,7 +201,7 @@ def attach_incoming(handler: ConnectionHandler, link: ReceiverLink) -> IncomingE
     if attach is None or asked is None:
         raise BrokerError("amqp:invalid-field", "attach of a sender without a target")
     if not isinstance(asked, Target):
-        raise BrokerError("amqp:not-implemented", "there is no transaction coordinator")
+        raise BrokerError("amqp:invalid-field", "the target is no node")
     check_target(asked)
     outcomes = _usable_outcomes(attach.source)
     properties = {} if attach.properties is None else dict(attach.properties)

@@ -189,6 +189,17 @@ class Node:
         """Take in a message; None if that was done."""
         return Refusal("amqp:not-allowed", f"{self.address!r} takes no messages")
 
+    def reserve(self, message: Message, holders: list[Node]) -> Refusal | None:
+        """Whether `publish` would take the message in, which is to come later; None if so.
+
+        Keeps room for it where room is counted: each node that does so is added to `holders` and
+        is told with `unreserve` when the message comes, or does not.
+        """
+        return Refusal("amqp:not-allowed", f"{self.address!r} takes no messages")
+
+    def unreserve(self, message: Message) -> None:
+        """The room that was kept for the message is not needed any longer."""
+
     def room(self) -> i64:
         """How many more messages it could take in at this moment, whatever is `pledged`."""
         return BOUNDLESS
@@ -235,6 +246,14 @@ class Node:
         """Offer messages to consumers until one of the two runs out, and room to producers."""
         if self.starved:
             self.relieve()
+
+    def bookmark(self, consumer: Consumer) -> list[int] | None:
+        """Where a consumer that takes nothing out has got to, for `rewind`; None if that is not
+        known."""
+        return None
+
+    def rewind(self, consumer: Consumer, bookmark: list[int]) -> None:
+        """Show the consumer again what it has been shown since the bookmark."""
 
     # -- outcomes of what a consumer holds -------------------------------------------------
 

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 PENDING: Final = 1000
 PENDING_BYTES: Final = 8 * 1024 * 1024
 _PART: Final = "::"
+_TRANSACTIONAL: Final = Refusal(
+    "amqp:not-implemented", "requests are acted upon at once and cannot be part of a transaction"
+)
 _TOKEN_BYTES: Final = 18
 
 
@@ -71,6 +74,10 @@ class Entrance(Node):
     def publish(self, message: Message) -> Refusal | None:
         """Answer the request."""
         return self.service.serve(self, message)
+
+    def reserve(self, message: Message, holders: list[Node]) -> Refusal | None:
+        """Refuse: what a request does cannot be taken back."""
+        return _TRANSACTIONAL
 
     def link_opened(self) -> None:
         """The requesting link is attached."""
@@ -162,6 +169,10 @@ class Service(Node):
         return Refusal(
             "amqp:not-allowed", f"requests to {self.address!r} need a link to that address"
         )
+
+    def reserve(self, message: Message, holders: list[Node]) -> Refusal | None:
+        """Refuse: what a request does cannot be taken back."""
+        return _TRANSACTIONAL
 
     def serve(self, entrance: Entrance, message: Message) -> Refusal | None:
         """Answer the request; None if it was acted upon, whatever the answer is."""

@@ -14,5 +14,15 @@ from ferrymq.aio.pair import Pair
 from ferrymq.aio.receiver import Receiver
 from ferrymq.aio.sender import Sender
 from ferrymq.aio.session import Session
+from ferrymq.aio.transaction import Transaction
 
-__all__ = ["Connection", "Delivery", "Pair", "Receiver", "Sender", "Session", "connect"]
+__all__ = [
+    "Connection",
+    "Delivery",
+    "Pair",
+    "Receiver",
+    "Sender",
+    "Session",
+    "Transaction",
+    "connect",
+]

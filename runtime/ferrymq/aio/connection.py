@@ -12,6 +12,7 @@ from ferrymq.aio.pair import Pair
 from ferrymq.aio.receiver import OpeningReceiver, Receiver
 from ferrymq.aio.sender import Sender
 from ferrymq.aio.session import Session
+from ferrymq.aio.transaction import OpeningTransaction, Transaction, declare
 from ferrymq.aio.waiting import Signal, fresh, resolve
 from ferrymq.errors import AmqpError, ConnectionClosed
 from ferrymq.options import (
@@ -124,6 +125,19 @@ class Connection:
             return await Pair(await self._shared_session(), address, name, credit).open()
 
         return Opening(open)
+
+    def transaction(self) -> OpeningTransaction:
+        """Declare a transaction in the session that the connection keeps: `Session.transaction`.
+
+        async with connection.transaction() as txn:
+            await sender.send(message, transaction=txn)
+            await delivery.accept(transaction=txn)
+        """
+
+        async def open() -> Transaction:
+            return await declare(await self._shared_session())
+
+        return OpeningTransaction(open)
 
     async def close(self, *, error: Error | None = None) -> None:
         """Close the connection, waiting for the peer to do the same for `close_timeout` at most.

@@ -11,10 +11,12 @@ from ferrymq.engine.delivery import IncomingDelivery
 from ferrymq.errors import ConnectionClosed, LocalProtocolError, PeerError, Scope
 from ferrymq.message import Message
 from ferrymq_types.messaging import Modified, Rejected
+from ferrymq_types.transactions import TransactionalState
 from ferrymq_types.transport import Error, ReceiverSettleMode
 
 if TYPE_CHECKING:
     from ferrymq.aio.receiver import Receiver
+    from ferrymq.aio.transaction import Transaction
     from ferrymq_types.unions import Outcome
 
 
@@ -27,16 +29,22 @@ class Delivery:
     nothing. They raise `LinkDetached`, `SessionEnded` or `ConnectionClosed` when the delivery is
     lost, which means that the node gives the message to someone again, and `LocalProtocolError`
     for a second outcome.
+
+    Given in a `transaction`, the outcome is applied when that is committed; when it is rolled back,
+    the delivery has none again (AMQP 1.0 §4.4.2).
     """
 
-    __slots__ = ("receiver", "_engine", "_message", "_given", "_confirmed")
+    __slots__ = ("receiver", "transaction_id", "_engine", "_message", "_given", "_confirmed")
 
     def __init__(self, receiver: Receiver, engine: IncomingDelivery) -> None:
+        state = engine.remote_state
         self.receiver = receiver
         self._engine = engine
         self._message: Message | None = None
         self._given = False
         self._confirmed: asyncio.Future[None] | None = None
+        # The transaction it was acquired in, by its id.
+        self.transaction_id = state.txn_id if isinstance(state, TransactionalState) else None
 
     def __repr__(self) -> str:
         state = "settled" if self.settled else "unsettled"
@@ -71,9 +79,11 @@ class Delivery:
         """Whether nothing remains to be done: either side has settled."""
         return self._engine.settled or self._engine.remote_settled
 
-    async def accept(self, *, timeout: float | None = None) -> None:
+    async def accept(
+        self, *, timeout: float | None = None, transaction: Transaction | None = None
+    ) -> None:
         """The message is processed; the node may forget it (AMQP 1.0 §3.4.2)."""
-        await self._give(ACCEPTED, timeout)
+        await self._give(ACCEPTED, timeout, transaction)
 
     async def reject(
         self,
@@ -81,15 +91,18 @@ class Delivery:
         description: str | None = None,
         *,
         timeout: float | None = None,
+        transaction: Transaction | None = None,
     ) -> None:
         """The message is invalid (AMQP 1.0 §3.4.3); `error` may be the symbol of a condition."""
         if isinstance(error, str):
             error = Error(condition=error, description=description)
-        await self._give(Rejected(error=error), timeout)
+        await self._give(Rejected(error=error), timeout, transaction)
 
-    async def release(self, *, timeout: float | None = None) -> None:
+    async def release(
+        self, *, timeout: float | None = None, transaction: Transaction | None = None
+    ) -> None:
         """The message was not and will not be looked at (AMQP 1.0 §3.4.4)."""
-        await self._give(RELEASED, timeout)
+        await self._give(RELEASED, timeout, transaction)
 
     async def modify(
         self,
@@ -98,6 +111,7 @@ class Delivery:
         undeliverable_here: bool = False,
         message_annotations: dict[str, object] | None = None,
         timeout: float | None = None,
+        transaction: Transaction | None = None,
     ) -> None:
         """Give the message back, changed (AMQP 1.0 §3.4.5).
 
@@ -109,11 +123,13 @@ class Delivery:
             undeliverable_here=undeliverable_here,
             message_annotations=message_annotations,
         )
-        await self._give(outcome, timeout)
+        await self._give(outcome, timeout, transaction)
 
     # ── For the client ─────────────────────────────────────────────────────────────────────────
 
-    async def _give(self, outcome: Outcome, timeout: float | None) -> None:
+    async def _give(
+        self, outcome: Outcome, timeout: float | None, transaction: Transaction | None
+    ) -> None:
         if self._given:
             raise LocalProtocolError(
                 "amqp:illegal-state", "the delivery has been given an outcome already", Scope.LINK
@@ -124,6 +140,14 @@ class Delivery:
             self._given = True
             return
         receiver._check_holds(engine)
+        if transaction is None and self.transaction_id is not None:
+            transaction = receiver.session.transaction_of(self.transaction_id)
+        if transaction is not None:
+            engine.update(transaction.state_for(receiver, outcome))
+            transaction.on_retired(self, outcome)
+            self._given = True
+            receiver._connection.soon()
+            return
         confirm = engine.link.rcv_settle_mode is ReceiverSettleMode.SECOND
         engine.settle(outcome)
         self._given = True
@@ -140,6 +164,15 @@ class Delivery:
         elif connection.transport.paused:
             async with asyncio.timeout(timeout):
                 await connection.writable()
+
+    def on_discharged(self, outcome: Outcome | None) -> None:
+        """The transaction in which it was given an outcome is over; None if that was in vain."""
+        engine = self._engine
+        if outcome is not None:
+            if not engine.remote_settled:
+                engine.settle(outcome)
+        elif not self.settled:
+            self._given = False
 
     def _release_now(self) -> None:
         """Hand back a delivery the user never saw."""

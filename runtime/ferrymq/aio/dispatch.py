@@ -24,7 +24,7 @@ def dispatch(connection: Connection, event: events.Event) -> None:
         receiver = event.link.context
         if isinstance(receiver, Receiver):
             receiver.on_delivery(event.delivery)
-    elif isinstance(event, events.OutcomeReceived):
+    elif isinstance(event, (events.OutcomeReceived, events.TransactionalStateReceived)):
         sender = event.delivery.link.context
         if isinstance(sender, Sender):
             sender.on_outcome(event.delivery)

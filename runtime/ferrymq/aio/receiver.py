@@ -21,6 +21,7 @@ from ferrymq_types.messaging import Source, Target
 
 if TYPE_CHECKING:
     from ferrymq.aio.session import Session
+    from ferrymq.aio.transaction import Transaction
 
 
 class Receiver(Link[ReceiverLink]):
@@ -42,6 +43,8 @@ class Receiver(Link[ReceiverLink]):
         self._queue: deque[Delivery] = deque()
         self._turn = asyncio.Lock()
         self._draining: asyncio.Future[None] | None = None
+        # The transaction that messages are acquired in.
+        self._acquiring: Transaction | None = None
         # Whether it was this side that ended it.
         self.closed_here = False
         # Deliveries whose outcome the sender has yet to confirm.
@@ -100,14 +103,26 @@ class Receiver(Link[ReceiverLink]):
             taken.append(self._take())
         return taken
 
-    def add_credit(self, credit: int) -> None:
-        """Allow the peer to send `credit` messages more, for a receiver made with ``credit=0``."""
+    def add_credit(self, credit: int, *, transaction: Transaction | None = None) -> None:
+        """Allow the peer to send `credit` messages more, for a receiver made with ``credit=0``.
+
+        In a `transaction`, what comes until that is discharged is acquired in it: outcomes belong
+        to it without saying so, and a rollback makes the messages available again
+        (AMQP 1.0 §4.4.3).
+        """
         if credit < 0:
             raise ValueError(f"credit {credit} is negative")
         self._check()
+        if transaction is not None:
+            transaction.state_for(self)
+            if self._acquiring is not transaction:
+                if self._acquiring is not None:
+                    self._acquiring.acquirers.discard(self)
+                self._acquiring = transaction
+                transaction.acquirers.add(self)
         engine = self._engine
         if engine is not None:
-            engine.set_credit(engine.credit + credit)
+            engine.set_credit(engine.credit + credit, properties=self._flow_properties())
             self._connection.soon()
 
     async def drain(self, *, timeout: float | None = None) -> None:
@@ -123,7 +138,10 @@ class Receiver(Link[ReceiverLink]):
             return
         if self._draining is None:
             self._draining = asyncio.get_running_loop().create_future()
-            engine.drain_credit()
+            if self._acquiring is None:
+                engine.drain_credit()
+            else:
+                engine.set_credit(engine.credit, drain=True, properties=self._flow_properties())
             self._connection.soon()
         async with asyncio.timeout(timeout):
             await asyncio.shield(self._draining)
@@ -182,6 +200,19 @@ class Receiver(Link[ReceiverLink]):
         if self._prefetch and self._engine is not None:
             self._engine.set_credit(max(0, self._prefetch - len(self._queue)))
             self._connection.soon()
+
+    def _flow_properties(self) -> dict[str, object] | None:
+        acquiring = self._acquiring
+        return None if acquiring is None else {"txn-id": acquiring.id}
+
+    def stop_acquiring(self, transaction: Transaction, committed: bool) -> None:
+        """The transaction is over; what was acquired in vain is not ours any longer."""
+        if self._acquiring is transaction:
+            self._acquiring = None
+        if not committed:
+            self._queue = deque(
+                delivery for delivery in self._queue if delivery.transaction_id != transaction.id
+            )
 
     def _check_holds(self, engine: IncomingDelivery) -> None:
         """Raise unless the delivery came over the link as it is now."""

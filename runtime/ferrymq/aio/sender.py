@@ -17,9 +17,12 @@ from ferrymq.errors import DeliveryError, LinkDetached, PeerError
 from ferrymq.message import Message
 from ferrymq.options import SenderOptions
 from ferrymq_types.messaging import Source, Target
+from ferrymq_types.transactions import TransactionalState
 
 if TYPE_CHECKING:
     from ferrymq.aio.session import Session
+    from ferrymq.aio.transaction import Transaction
+    from ferrymq_types.unions import DeliveryState
 
 # Output beyond this is written at once, so that the transport can say when it is full.
 _WRITE_SIZE: Final = 65536
@@ -72,9 +75,17 @@ class Sender(Link[SenderLink]):
         return len(self._unsettled)
 
     async def send(
-        self, message: Message, *, settled: bool = False, timeout: float | None = None
+        self,
+        message: Message,
+        *,
+        settled: bool = False,
+        timeout: float | None = None,
+        transaction: Transaction | None = None,
     ) -> None:
         """Send one message and wait until the peer has accepted it.
+
+        In a `transaction`, wait until the peer says that it will accept the message once that is
+        committed (AMQP 1.0 §4.4.1).
 
         Waits for credit first. A message sent `settled` has no outcome: it is on its way when
         this returns. When the call is cancelled, or `TimeoutError` is raised, while the outcome
@@ -89,19 +100,25 @@ class Sender(Link[SenderLink]):
         if timeout is None:
             if self._waiting or not self._can_send():
                 await self._wait()
-            await self._send(payload, settled)
+            await self._send(payload, settled, transaction)
             return
         async with asyncio.timeout(timeout):
             if self._waiting or not self._can_send():
                 await self._wait()
-            await self._send(payload, settled)
+            await self._send(payload, settled, transaction)
 
     async def ready(self, *, timeout: float | None = None) -> None:
         """Wait until `send_nowait` may be called: there is credit and room for writing."""
         async with asyncio.timeout(timeout):
             await self._wait()
 
-    def send_nowait(self, message: Message, *, settled: bool = False) -> asyncio.Future[None]:
+    def send_nowait(
+        self,
+        message: Message,
+        *,
+        settled: bool = False,
+        transaction: Transaction | None = None,
+    ) -> asyncio.Future[None]:
         """Send one message now; the future ends with its outcome as `send` would.
 
         For throughput: await `ready`, send, and await the futures later. Cancelling a future
@@ -110,7 +127,7 @@ class Sender(Link[SenderLink]):
         Raises `LocalProtocolError` when there is no credit or the message is larger than the
         peer takes, `EncodeError`, and whatever ended the link.
         """
-        return self._send(message.encode(), settled)
+        return self._send(message.encode(), settled, transaction)
 
     async def send_many(
         self,
@@ -118,6 +135,7 @@ class Sender(Link[SenderLink]):
         *,
         settled: bool = False,
         timeout: float | None = None,
+        transaction: Transaction | None = None,
     ) -> None:
         """Send messages one after the other as credit allows, and wait for all their outcomes.
 
@@ -131,7 +149,7 @@ class Sender(Link[SenderLink]):
                 for message in messages:
                     if self._waiting or not self._can_send():
                         await self._wait()
-                    futures.append(self._send(message.encode(), settled))
+                    futures.append(self._send(message.encode(), settled, transaction))
                 for index, future in enumerate(futures):
                     try:
                         await future
@@ -226,13 +244,25 @@ class Sender(Link[SenderLink]):
             self._connection.polled.discard(self)
             engine.drained()
 
-    def _send(self, payload: bytes, settled: bool) -> asyncio.Future[None]:
+    def _send(
+        self, payload: bytes, settled: bool, transaction: Transaction | None
+    ) -> asyncio.Future[None]:
+        if transaction is None:
+            return self._transfer(payload, settled, None)[1]
+        delivery, future = self._transfer(payload, settled, transaction.state_for(self))
+        if not delivery.settled:
+            transaction.on_posted(delivery)
+        return future
+
+    def _transfer(
+        self, payload: bytes, settled: bool, state: DeliveryState | None
+    ) -> tuple[OutgoingDelivery, asyncio.Future[None]]:
         self._check()
         future = asyncio.get_running_loop().create_future()
         engine = self._engine
         if engine is None:
             raise AssertionError("a sender is attached before it is handed out")
-        delivery = engine.send(payload, settled=settled)
+        delivery = engine.send(payload, settled=settled, state=state)
         if delivery.settled:
             future.set_result(None)
         else:
@@ -243,7 +273,7 @@ class Sender(Link[SenderLink]):
             transport.soon()
         else:
             transport.flush()
-        return future
+        return delivery, future
 
     # ── Events ─────────────────────────────────────────────────────────────────────────────────
 
@@ -256,9 +286,15 @@ class Sender(Link[SenderLink]):
     def on_outcome(self, delivery: OutgoingDelivery) -> None:
         """The peer gave a delivery a state, or settled it."""
         state = delivery.remote_state
-        if not delivery.remote_settled and not is_outcome(state):
+        if isinstance(state, TransactionalState):
+            # Provisional until the transaction is discharged.
+            state = state.outcome
+            if not delivery.remote_settled and state is None:
+                return
+        elif not delivery.remote_settled and not is_outcome(state):
             return
-        delivery.settle()
+        else:
+            delivery.settle()
         self._unsettled.discard(delivery)
         future = delivery.context
         if isinstance(future, asyncio.Future) and not future.done():

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Unpack
 
+from ferrymq.aio.control import Control
 from ferrymq.aio.opening import Opening
 from ferrymq.aio.pair import Pair
 from ferrymq.aio.receiver import OpeningReceiver, Receiver
 from ferrymq.aio.sender import Sender
+from ferrymq.aio.transaction import OpeningTransaction, Transaction, declare
 from ferrymq.aio.waiting import fresh, resolve
 from ferrymq.engine.session import Session as EngineSession
 from ferrymq.errors import PeerError, SessionEnded
@@ -35,6 +37,8 @@ class Session:
         self._failure: PeerError | None = None
         self._beginning: asyncio.Future[None] | None = None
         self._ending: asyncio.Future[None] | None = None
+        self._control: Control | None = None
+        self._control_turn = asyncio.Lock()
 
     # ── For users ──────────────────────────────────────────────────────────────────────────────
 
@@ -71,6 +75,14 @@ class Session:
         `LocalProtocolError` if not, and as `sender` does.
         """
         return Opening(lambda: Pair(self, address, name, credit).open())
+
+    def transaction(self) -> OpeningTransaction:
+        """Declare a transaction, on the control link that the session keeps; see `Transaction`.
+
+        Raises `TransactionError` if the peer declares none, `LinkDetached` if it has no
+        coordinator.
+        """
+        return OpeningTransaction(lambda: declare(self))
 
     async def close(self, *, error: Error | None = None, timeout: Timeout = "default") -> None:
         """End the session with its links, and wait for the peer to do the same.
@@ -125,6 +137,25 @@ class Session:
         except BaseException:
             self.links.discard(link)
             raise
+
+    async def control(self) -> Control:
+        """The control link of the session, attached if there is none."""
+        async with self._control_turn:
+            control = self._control
+            if control is None or control.closed:
+                control = Control(self)
+                await self.open_link(control)
+                self._control = control
+            return control
+
+    def transaction_of(self, id: bytes) -> Transaction | None:
+        """The open transaction with this id, whichever session of the connection has declared
+        it."""
+        for session in self.connection.sessions:
+            control = session._control
+            if control is not None and id in control.transactions:
+                return control.transactions[id]
+        return None
 
     async def begin(self) -> None:
         """Begin, or begin again, and wait until the peer has done so too."""

@@ -14,5 +14,14 @@ from __future__ import annotations
 
 from ferrymq.blocking.connection import Connection, Session, connect
 from ferrymq.blocking.links import Delivery, Receiver, Sender
+from ferrymq.blocking.transaction import Transaction
 
-__all__ = ["Connection", "Delivery", "Receiver", "Sender", "Session", "connect"]
+__all__ = [
+    "Connection",
+    "Delivery",
+    "Receiver",
+    "Sender",
+    "Session",
+    "Transaction",
+    "connect",
+]

@@ -9,6 +9,7 @@ from typing import Final, Self, Unpack
 from ferrymq import aio
 from ferrymq.blocking.links import Receiver, Sender
 from ferrymq.blocking.portal import Portal
+from ferrymq.blocking.transaction import Transaction
 from ferrymq.options import ConnectionArguments, ReceiverArguments, SenderArguments, Timeout
 from ferrymq_types.transport import Error
 
@@ -52,6 +53,10 @@ class Session:
         """Attach a link that receives from `address`; see `aio.Session.receiver`."""
         opening = self._session.receiver(address, **options)
         return Receiver(self._portal, self._portal.run(opening.open))
+
+    def transaction(self) -> Transaction:
+        """Declare a transaction; see `aio.Session.transaction`."""
+        return Transaction(self._portal, self._portal.run(self._session.transaction().open))
 
     def close(self, *, error: Error | None = None, timeout: Timeout = "default") -> None:
         """End the session with its links; see `aio.Session.close`."""
@@ -117,6 +122,10 @@ class Connection:
         """Attach a link that receives from `address`; see `aio.Connection.receiver`."""
         opening = self._connection.receiver(address, **options)
         return Receiver(self._portal, self._portal.run(opening.open))
+
+    def transaction(self) -> Transaction:
+        """Declare a transaction; see `aio.Connection.transaction`."""
+        return Transaction(self._portal, self._portal.run(self._connection.transaction().open))
 
     def close(self, *, error: Error | None = None) -> None:
         """Close the connection and end its thread; see `aio.Connection.close`."""

@@ -8,6 +8,7 @@ from typing import Self
 
 from ferrymq import aio
 from ferrymq.blocking.portal import Portal
+from ferrymq.blocking.transaction import Transaction, unwrap
 from ferrymq.errors import LinkDetached
 from ferrymq.message import Message
 from ferrymq.options import Timeout
@@ -43,10 +44,18 @@ class Sender:
         return self._sender.closed
 
     def send(
-        self, message: Message, *, settled: bool = False, timeout: float | None = None
+        self,
+        message: Message,
+        *,
+        settled: bool = False,
+        timeout: float | None = None,
+        transaction: Transaction | None = None,
     ) -> None:
         """Send one message and wait until the peer has accepted it; see `aio.Sender.send`."""
-        self._portal.run(lambda: self._sender.send(message, settled=settled, timeout=timeout))
+        within = unwrap(transaction)
+        self._portal.run(
+            lambda: self._sender.send(message, settled=settled, timeout=timeout, transaction=within)
+        )
 
     def send_many(
         self,
@@ -54,13 +63,19 @@ class Sender:
         *,
         settled: bool = False,
         timeout: float | None = None,
+        transaction: Transaction | None = None,
     ) -> None:
         """Send messages without waiting in between; see `aio.Sender.send_many`.
 
         The iterable is read before the first message is sent.
         """
         ready = list(messages)
-        self._portal.run(lambda: self._sender.send_many(ready, settled=settled, timeout=timeout))
+        within = unwrap(transaction)
+        self._portal.run(
+            lambda: self._sender.send_many(
+                ready, settled=settled, timeout=timeout, transaction=within
+            )
+        )
 
     def close(self, *, error: Error | None = None, timeout: Timeout = "default") -> None:
         """Close the link; see `aio.Sender.close`."""
@@ -124,9 +139,10 @@ class Receiver:
         taken = self._portal.run(lambda: self._receiver.receive_many(limit, timeout=timeout))
         return [Delivery(self, delivery) for delivery in taken]
 
-    def add_credit(self, credit: int) -> None:
+    def add_credit(self, credit: int, *, transaction: Transaction | None = None) -> None:
         """Allow the peer to send `credit` messages more; see `aio.Receiver.add_credit`."""
-        self._portal.call(lambda: self._receiver.add_credit(credit))
+        within = unwrap(transaction)
+        self._portal.call(lambda: self._receiver.add_credit(credit, transaction=within))
 
     def drain(self, *, timeout: float | None = None) -> None:
         """Have the peer send what it has and give back the credit; see `aio.Receiver.drain`."""
@@ -199,9 +215,12 @@ class Delivery:
         """Whether nothing remains to be done."""
         return self._delivery.settled
 
-    def accept(self, *, timeout: float | None = None) -> None:
+    def accept(
+        self, *, timeout: float | None = None, transaction: Transaction | None = None
+    ) -> None:
         """The message is processed; see `aio.Delivery.accept`."""
-        self._portal.run(lambda: self._delivery.accept(timeout=timeout))
+        within = unwrap(transaction)
+        self._portal.run(lambda: self._delivery.accept(timeout=timeout, transaction=within))
 
     def reject(
         self,
@@ -209,13 +228,20 @@ class Delivery:
         description: str | None = None,
         *,
         timeout: float | None = None,
+        transaction: Transaction | None = None,
     ) -> None:
         """The message is invalid; see `aio.Delivery.reject`."""
-        self._portal.run(lambda: self._delivery.reject(error, description, timeout=timeout))
+        within = unwrap(transaction)
+        self._portal.run(
+            lambda: self._delivery.reject(error, description, timeout=timeout, transaction=within)
+        )
 
-    def release(self, *, timeout: float | None = None) -> None:
+    def release(
+        self, *, timeout: float | None = None, transaction: Transaction | None = None
+    ) -> None:
         """The message was not looked at; see `aio.Delivery.release`."""
-        self._portal.run(lambda: self._delivery.release(timeout=timeout))
+        within = unwrap(transaction)
+        self._portal.run(lambda: self._delivery.release(timeout=timeout, transaction=within))
 
     def modify(
         self,
@@ -224,14 +250,17 @@ class Delivery:
         undeliverable_here: bool = False,
         message_annotations: dict[str, object] | None = None,
         timeout: float | None = None,
+        transaction: Transaction | None = None,
     ) -> None:
         """Give the message back, changed; see `aio.Delivery.modify`."""
+        within = unwrap(transaction)
         self._portal.run(
             lambda: self._delivery.modify(
                 delivery_failed=delivery_failed,
                 undeliverable_here=undeliverable_here,
                 message_annotations=message_annotations,
                 timeout=timeout,
+                transaction=within,
             )
         )
 

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from ferrymq.engine.sender import SenderLink
     from ferrymq.engine.session import Session
     from ferrymq.errors import AmqpError
+    from ferrymq_types.transactions import TransactionalState
     from ferrymq_types.transport import Error, Open
+    from ferrymq_types.unions import DeliveryState
 
 
 class Event:
@@ -203,13 +205,15 @@ class LinkFailed(Event):
 class CreditReceived(Event):
     """A flow for one of our sender links arrived: its `credit`, `drain` or properties changed.
 
-    When `link.drain` is true, send what there is and then call `link.drained`.
+    `properties` are those of this very flow. When `link.drain` is true, send what there is and
+    then call `link.drained`.
     """
 
-    __slots__ = ("link",)
+    __slots__ = ("link", "properties")
 
-    def __init__(self, link: SenderLink) -> None:
+    def __init__(self, link: SenderLink, properties: dict[str, object] | None = None) -> None:
         self.link = link
+        self.properties = properties
 
 
 class DrainCompleted(Event):
@@ -231,6 +235,20 @@ class DeliveryReceived(Event):
         self.delivery = delivery
 
 
+class TransferIgnored(Event):
+    """A transfer came for a link that we have detached, and was dropped.
+
+    Fires only for one that carries a state: whoever keeps transactions has to know that work of
+    one is missing (AMQP 1.0 §4.4.4.1).
+    """
+
+    __slots__ = ("link", "state")
+
+    def __init__(self, link: ReceiverLink, state: DeliveryState) -> None:
+        self.link = link
+        self.state = state
+
+
 class DeliveryAborted(Event):
     """The sender aborted a delivery after part of it had arrived (AMQP 1.0 §2.6.14)."""
 
@@ -248,6 +266,23 @@ class OutcomeReceived(Event):
 
     def __init__(self, delivery: OutgoingDelivery) -> None:
         self.delivery = delivery
+
+
+class TransactionalStateReceived(Event):
+    """The receiver of one of our deliveries gave it a state that names a transaction.
+
+    Fires in place of `OutcomeReceived`. `state` and `settled` are what this very disposition said:
+    what comes later in the same read is another matter (AMQP 1.0 §4.4.2).
+    """
+
+    __slots__ = ("delivery", "state", "settled")
+
+    def __init__(
+        self, delivery: OutgoingDelivery, state: TransactionalState, settled: bool
+    ) -> None:
+        self.delivery = delivery
+        self.state = state
+        self.settled = settled
 
 
 class SettlementReceived(Event):

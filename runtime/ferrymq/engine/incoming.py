@@ -22,12 +22,14 @@ from ferrymq.engine.events import (
 )
 from ferrymq.engine.resumption import is_outcome
 from ferrymq.errors import RemoteProtocolError, Scope
+from ferrymq_types.transactions import TransactionalState
 from ferrymq_types.transport import Disposition, Flow, ReceiverSettleMode, Role, Transfer
 
 if TYPE_CHECKING:
     from ferrymq.engine.link import Link
     from ferrymq.engine.receiver import ReceiverLink
     from ferrymq.engine.session import Session
+    from ferrymq_types.unions import DeliveryState
 
 
 @final
@@ -70,6 +72,8 @@ class IncomingHalf:
             self._expect_continuation(transfer, link, partial)
         state = transfer.state
         if state is not None and not is_outcome(partial.remote_state):
+            if not first:
+                _expect_same_transaction(link, partial, state)
             # What is final stays (AMQP 1.0 §2.7.5).
             partial.remote_state = state
         if transfer.aborted:
@@ -361,3 +365,21 @@ def _mode_broken(link: ReceiverLink, delivery: IncomingDelivery, how: str) -> Re
         f"mode is {link.snd_settle_mode.name.lower()}",
         Scope.LINK,
     )
+
+
+def _expect_same_transaction(
+    link: ReceiverLink, delivery: IncomingDelivery, state: DeliveryState
+) -> None:
+    """Raise `RemoteProtocolError` if a further frame moves the delivery into another transaction
+    (AMQP 1.0 §4.4.1)."""
+    if not isinstance(state, TransactionalState):
+        return
+    before = delivery.remote_state
+    if not isinstance(before, TransactionalState) or before.txn_id != state.txn_id:
+        link.partial = None
+        raise RemoteProtocolError(
+            "amqp:not-allowed",
+            f"the frames of delivery {delivery.id} on link {link.name!r} belong to different "
+            f"transactions",
+            Scope.LINK,
+        )

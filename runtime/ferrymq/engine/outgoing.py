@@ -15,11 +15,12 @@ from mypy_extensions import i64
 
 from ferrymq.engine.delivery import OutgoingDelivery
 from ferrymq.engine.dispositions import DispositionQueue, live_ids
-from ferrymq.engine.events import OutcomeReceived
+from ferrymq.engine.events import OutcomeReceived, TransactionalStateReceived
 from ferrymq.engine.frames import begin_frame, end_frame
 from ferrymq.engine.resumption import is_outcome
 from ferrymq.engine.serial import serial_add, serial_diff
 from ferrymq.errors import LocalProtocolError, Scope
+from ferrymq_types.transactions import TransactionalState
 from ferrymq_types.transport import Disposition, Flow, Role, Transfer, encode_transfer
 
 if TYPE_CHECKING:
@@ -159,8 +160,13 @@ class OutgoingHalf:
                     aborted=aborted,
                 )
             else:
-                # Only the first frame must name the delivery (AMQP 1.0 §2.7.5).
-                transfer = Transfer(handle=delivery.link.handle, settled=delivery.settled)
+                # Only the first frame must name the delivery (AMQP 1.0 §2.7.5), but each its
+                # transaction (§4.4.1).
+                transfer = Transfer(
+                    handle=delivery.link.handle,
+                    settled=delivery.settled,
+                    state=state if isinstance(state, TransactionalState) else None,
+                )
             encode_transfer(w, transfer)
             room = limit - (len(w) - mark)
             rest = total - offset
@@ -286,7 +292,11 @@ class OutgoingHalf:
             link = delivery.link
             if link.own_tags is not None or not link.usable:
                 link._forget(delivery)
-        self.session.connection._emit(OutcomeReceived(delivery))
+        if isinstance(state, TransactionalState):
+            settled = disposition.settled is True
+            self.session.connection._emit(TransactionalStateReceived(delivery, state, settled))
+        else:
+            self.session.connection._emit(OutcomeReceived(delivery))
 
     # -- endings ---------------------------------------------------------------
 

@@ -130,11 +130,15 @@ class ReceiverLink(Link):
         if self.resumption is not None:
             self.resumption.complete = False
 
-    def set_credit(self, credit: int) -> None:
+    def set_credit(
+        self, credit: int, *, drain: bool = False, properties: dict[str, object] | None = None
+    ) -> None:
         """Allow the sender `credit` deliveries from now on, and end a drain.
 
-        May follow our own attach at once. Does nothing when the link is detached.
-        Raises `LocalProtocolError` for a credit that is no 32-bit number.
+        With `drain` it is to use them up or give them back at once, which `DrainCompleted` tells.
+        `properties` are those of the flow (AMQP 1.0 §2.7.4). May follow our own attach at once.
+        Does nothing when the link is detached. Raises `LocalProtocolError` for a credit that is no
+        32-bit number, or too large a flow.
         """
         if not 0 <= credit <= 0xFFFFFFFF:
             raise illegal(f"credit {credit}: it must be 0 … 4294967295")
@@ -142,8 +146,8 @@ class ReceiverLink(Link):
             self.credit = credit
             if self.allowance < credit:
                 self.allowance = credit
-            self.drain = False
-            self.session._send_link_flow(self)
+            self.drain = drain
+            self.session._send_link_flow(self, properties)
 
     def drain_credit(self) -> None:
         """Ask the sender to use up or give back its credit; `DrainCompleted` follows."""

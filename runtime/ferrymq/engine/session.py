@@ -19,6 +19,7 @@ from ferrymq.engine.events import (
     DrainCompleted,
     EndReceived,
     SessionTerminated,
+    TransferIgnored,
 )
 from ferrymq.engine.incoming import IncomingHalf
 from ferrymq.engine.link import Link
@@ -369,6 +370,11 @@ class Session:
 
     # -- frames --------------------------------------------------------------
 
+    def _ignore(self, link: ReceiverLink, transfer: Transfer) -> None:
+        state = transfer.state
+        if state is not None:
+            self.connection._emit(TransferIgnored(link, state))
+
     def _on_transfer(self, transfer: Transfer, payload: bytes) -> None:
         self.incoming.count_frame()
         receiver = self._last_link
@@ -386,10 +392,12 @@ class Session:
             if receiver.cut_short:
                 # The rest of the delivery on which the link failed was on its way.
                 receiver.cut_short = transfer.more and not transfer.aborted
+                self._ignore(receiver, transfer)
                 return
             check_errant(receiver, "transfer")
             if receiver.local_detached:
                 # Sent before the peer saw our detach.
+                self._ignore(receiver, transfer)
                 return
             raise RemoteProtocolError(
                 "amqp:illegal-state",
@@ -443,7 +451,7 @@ class Session:
         if isinstance(link, SenderLink):
             if flow.link_credit is not None:
                 link._on_flow(flow)
-                self.connection._emit(CreditReceived(link))
+                self.connection._emit(CreditReceived(link, flow.properties))
         elif isinstance(link, ReceiverLink) and link._on_flow(flow):
             self.connection._emit(DrainCompleted(link))
         if flow.echo and link.usable:
@@ -453,10 +461,11 @@ class Session:
         """Tell the peer the state of the session (AMQP 1.0 §2.7.4)."""
         self._send(self._flow())
 
-    def _send_link_flow(self, link: Link) -> None:
+    def _send_link_flow(self, link: Link, properties: dict[str, object] | None = None) -> None:
         """Tell the peer the state of the session and of one link."""
         flow = self._flow()
         flow.handle = link.handle
+        flow.properties = properties
         link._fill_flow(flow)
         self._send(flow)
 
@@ -471,6 +480,12 @@ class Session:
 
     def _send(self, performative: Composite) -> None:
         self.connection._send(self.channel, performative)
+
+    def flush_dispositions(self) -> None:
+        """Write what waits to be joined with its neighbours: what is settled after this call is
+        told in a later frame."""
+        if self.open_for_output:
+            self._flush_dispositions()
 
     def _flush_dispositions(self) -> None:
         self.incoming.dispositions.flush()

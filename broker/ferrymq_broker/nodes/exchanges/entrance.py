@@ -35,6 +35,10 @@ class Entrance(Node):
         """Hand the message on with this key."""
         return self.exchange.route(message, self.key)
 
+    def reserve(self, message: Message, holders: list[Node]) -> Refusal | None:
+        """Keep room for a message with this key."""
+        return self.exchange.reserve_for(message, self.key, holders)
+
     def room(self) -> i64:
         """What the fullest node has left that a message could go to."""
         nodes = self.exchange.reachable(self.key)

@@ -242,6 +242,44 @@ class Exchange(Node):
 
     def _route_on(self, message: Message, key: str, found: list[Destination]) -> Refusal | None:
         """Follow bindings to other exchanges, and alternates where nothing matched."""
+        nodes = self._follow(message, key, found, 1)
+        if not nodes:
+            return self._unroutable(key)
+        return self._hand_out(message, nodes)
+
+    def reserve(self, message: Message, holders: list[Node]) -> Refusal | None:
+        """Keep room for the message in all nodes it would be handed to."""
+        if self._table.keyed or self._chained:
+            return self.reserve_for(message, key_of(message), holders)
+        return self.reserve_for(message, "", holders)
+
+    def reserve_for(self, message: Message, key: str, holders: list[Node]) -> Refusal | None:
+        """Keep room for a message with this key; `amqp:not-found` if there is nobody it is for."""
+        if self.deleted:
+            return Refusal("amqp:not-found", f"{self.address!r} has been deleted")
+        found: list[Destination] = []
+        self._number += 1
+        self._table.match(key, message, self._number, found)
+        nodes = self._follow(message, key, found, 0)
+        if not nodes:
+            return self._unroutable(key)
+        for node in nodes:
+            refusal = node.reserve(message, holders)
+            if refusal is not None:
+                return refusal
+        return None
+
+    def _unroutable(self, key: str) -> Refusal:
+        return Refusal(
+            "amqp:not-found",
+            f"no binding of {self.address!r} is for the key {key[:200]!r}",
+            True,
+        )
+
+    def _follow(
+        self, message: Message, key: str, found: list[Destination], counts: i64
+    ) -> list[Node]:
+        """Where the message goes that has `found` these destinations here, `counts` times."""
         nodes: dict[Node, None] = {}
         visited: dict[Exchange, None] = {self: None}
         waiting: list[Exchange] = []
@@ -249,7 +287,7 @@ class Exchange(Node):
         while True:
             following: Node | None = None
             if not found:
-                exchange.unroutable += 1
+                exchange.unroutable += counts
                 alternate = exchange.policy.alternate
                 following = exchange.space.find(alternate) if alternate else None
             for target in found:
@@ -268,17 +306,11 @@ class Exchange(Node):
             if not waiting:
                 break
             exchange = waiting.pop()
-            exchange.published += 1
+            exchange.published += counts
             exchange._number += 1
             found = []
             exchange._table.match(key, message, exchange._number, found)
-        if not nodes:
-            return Refusal(
-                "amqp:not-found",
-                f"no binding of {self.address!r} is for the key {key[:200]!r}",
-                True,
-            )
-        return self._hand_out(message, list(nodes))
+        return list(nodes)
 
     def _hand_out(self, message: Message, nodes: list[Node]) -> Refusal | None:
         """Publish to all; if any refuses, the answer is no."""

@@ -31,11 +31,7 @@ from ferrymq_broker.nodes.queues.contents import describe_queue, drop_available
 from ferrymq_broker.nodes.queues.dispatching import offer_waiting, serve, serve_all
 from ferrymq_broker.nodes.queues.groups import Groups
 from ferrymq_broker.nodes.queues.lanes import DEFAULT_LEVEL, LEVELS, Lane
-from ferrymq_broker.nodes.queues.lifecycle.lifecycle import (
-    APPEND,
-    REFUSED,
-    Lifecycle,
-)
+from ferrymq_broker.nodes.queues.lifecycle.lifecycle import APPEND, REFUSED, Lifecycle
 from ferrymq_broker.nodes.queues.resumption import Resumption
 from ferrymq_broker.nodes.queues.seating import (
     activate_next,
@@ -224,6 +220,14 @@ class Queue(Node):
         elif verdict == REFUSED:
             return lifecycle.refusal
         return None
+
+    def reserve(self, message: Message, holders: list[Node]) -> Refusal | None:
+        """Keep room for a message that is to come."""
+        return self.lifecycle.reserve(message, holders)
+
+    def unreserve(self, message: Message) -> None:
+        """It is not needed any longer."""
+        self.lifecycle.unreserve(message)
 
     def append(self, message: Message) -> Entry:
         """Put the message behind all others of its priority, whatever the lifecycle thinks."""

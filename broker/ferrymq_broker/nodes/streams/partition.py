@@ -124,6 +124,12 @@ class Partition(Node):
             self.rouse()
         return None
 
+    def reserve(self, message: Message, holders: list[Node]) -> Refusal | None:
+        """It will be appended."""
+        if self.deleted:
+            return Refusal("amqp:not-found", f"{self.address!r} has been deleted")
+        return None
+
     def rouse(self) -> None:
         """There is something to read for those who have waited."""
         waiting = self.waiting

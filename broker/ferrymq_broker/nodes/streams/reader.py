@@ -135,6 +135,26 @@ class Reader(Node):
         partition.count_readers(1)
         self.touch()
 
+    def bookmark(self, consumer: Consumer) -> list[int] | None:
+        """The offset to be read next, of each partition."""
+        return [int(cursor.segment.first + cursor.index) for cursor in self.cursors]
+
+    def rewind(self, consumer: Consumer, bookmark: list[int]) -> None:
+        """Go back. What was dropped meanwhile is a gap, as it is to every reader."""
+        # Partitions are never fewer than there were.
+        for cursor, place in zip(self.cursors, bookmark, strict=False):
+            offset: i64 = place
+            first = cursor.partition.log.first
+            if offset < first and not self.forgiving:
+                self._stop_at_gap(cursor, offset)
+                return
+            if offset < first:
+                cursor.skipped += first - offset
+                cursor.seek(first)
+            elif cursor.segment.first + cursor.index > offset:
+                cursor.seek(offset)
+        self.touch()
+
     # -- reading ---------------------------------------------------------------------------
 
     def dispatch(self) -> None:

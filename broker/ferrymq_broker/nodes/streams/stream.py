@@ -164,6 +164,17 @@ class Stream(Node):
             self._next = number + 1 if number + 1 < len(partitions) else 0
         return partitions[number].publish(message)
 
+    def reserve(self, message: Message, holders: list[Node]) -> Refusal | None:
+        """It will be appended, unless it names a partition that there is not."""
+        if self.deleted:
+            return Refusal("amqp:not-found", f"{self.address!r} has been deleted")
+        if message.special:
+            try:
+                place(message, len(self.partitions))
+            except BrokerError as error:
+                return Refusal(error.condition, error.description)
+        return None
+
     # -- readers that look for something ------------------------------------------------------
 
     def park(self, reader: Reader) -> None:

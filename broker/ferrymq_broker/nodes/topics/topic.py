@@ -95,6 +95,12 @@ class Topic(Node):
         self.refused += self._registry.fanout.publish(message)
         return None
 
+    def reserve(self, message: Message, holders: list[Node]) -> Refusal | None:
+        """It will be taken in, for nothing is ever refused."""
+        if self.deleted:
+            return Refusal("amqp:not-found", f"{self.address!r} has been deleted")
+        return None
+
     def room(self) -> i64:
         """What the fullest of the subscriptions has left that make senders wait."""
         return self._registry.room()

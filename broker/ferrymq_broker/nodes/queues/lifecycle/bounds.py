@@ -89,6 +89,29 @@ class Bounds:
         elif replaced is not None:
             count = 0
             size -= len(replaced.message.payload)
+        if overflow == _REJECT:
+            # What transactions have been promised nobody else gets.
+            count += self._lifecycle.reserved
+            size += self._lifecycle.reserved_bytes
+        return self._exceeded(count, size)
+
+    def foresee_room(
+        self, message: Message, scheduled: bool, replaced: Entry | None
+    ) -> Refusal | None:
+        """Why there would be no room for a message that is to come; nothing is pushed out now."""
+        if self._overflow == _REJECT:
+            return self.find_room(message, scheduled, replaced)
+        size: i64 = len(message.payload)
+        if self._max_bytes > 0 and size > self._max_bytes:
+            return self._full(MAX_BYTES, f"of {self._max_bytes} bytes for a message of {size}")
+        if self._overflow == _BLOCK or not scheduled:
+            return None
+        # Only what is available can be pushed out for it, and none of that is counted on.
+        lifecycle = self._lifecycle
+        return self._exceeded(1 + lifecycle.reserved, size + lifecycle.reserved_bytes)
+
+    def _exceeded(self, count: i64, size: i64) -> Refusal | None:
+        """The bound that so many messages of so many bytes more would break."""
         if self._max_length > 0 and self._count() + count > self._max_length:
             return self._full(MAX_LENGTH, f"of {self._max_length} messages")
         if self._max_bytes > 0 and self._size() + size > self._max_bytes:

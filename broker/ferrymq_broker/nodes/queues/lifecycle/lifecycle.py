@@ -45,6 +45,7 @@ from ferrymq_broker.nodes.queues.lifecycle.schedule import Schedule, Scheduled, 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.entry import Entry
     from ferrymq_broker.nodes.message import Message
+    from ferrymq_broker.nodes.node import Node
     from ferrymq_broker.nodes.policy import QueuePolicy
     from ferrymq_broker.nodes.queues.queue import Queue
     from ferrymq_types.transport import Error
@@ -73,6 +74,8 @@ class Lifecycle:
         "overflowed",
         "duplicated",
         "replaced",
+        "reserved",
+        "reserved_bytes",
         "_bounds",
         "_expiry",
         "_schedule",
@@ -91,6 +94,9 @@ class Lifecycle:
         self.overflowed = 0
         self.duplicated = 0
         self.replaced = 0
+        # Messages that are to come, and for which there is room.
+        self.reserved: i64 = 0
+        self.reserved_bytes: i64 = 0
         self._bounds: Bounds | None = None
         self._expiry: Expiry | None = None
         self._schedule: Schedule | None = None
@@ -191,6 +197,35 @@ class Lifecycle:
         self.refusal = refusal
         self.refusals += 1
         return REFUSED
+
+    def reserve(self, message: Message, holders: list[Node]) -> Refusal | None:
+        """Whether a message that is to come would get in; room is kept for it."""
+        queue = self.queue
+        if queue.deleted:
+            return Refusal("amqp:not-found", f"{queue.address!r} has been deleted")
+        due: i64 = 0
+        if message.special:
+            try:
+                due = delivery_time(message, self.queue.agenda.now)
+            except BrokerError as error:
+                return Refusal(error.condition, error.description)
+        bounds = self._bounds
+        if bounds is None:
+            return None
+        replaced = None
+        if self._last_values is not None and due == 0:
+            replaced = self._last_values.waiting(message)
+        refusal = bounds.foresee_room(message, due != 0, replaced)
+        if refusal is None and replaced is None:
+            self.reserved += 1
+            self.reserved_bytes += len(message.payload)
+            holders.append(self.queue)
+        return refusal
+
+    def unreserve(self, message: Message) -> None:
+        """The room is not needed any longer."""
+        self.reserved -= 1
+        self.reserved_bytes -= len(message.payload)
 
     def enter(self, message: Message) -> None:
         """A message that was scheduled comes into the queue."""

@@ -1,0 +1,218 @@
+"""Control links: where transactions are declared and discharged (AMQP 1.0 §4.2–3, §4.5)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from mypy_extensions import i64
+
+from ferrymq.engine.delivery import IncomingDelivery
+from ferrymq.engine.receiver import ReceiverLink
+from ferrymq_broker.connections.outcomes import ACCEPTED, REJECTED_SYMBOL
+from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.journal import log
+from ferrymq_broker.nodes.node import Producer
+from ferrymq_broker.transactions.partial import is_partly_posted
+from ferrymq_broker.transactions.table import too_late
+from ferrymq_broker.transactions.transaction import ROLLBACK, UNKNOWN_ID, Transaction
+from ferrymq_codec.errors import CodecError
+from ferrymq_codec.reader import Reader
+from ferrymq_codec.scalars import Described
+from ferrymq_types.messaging import AmqpValue, Rejected
+from ferrymq_types.registry import typed
+from ferrymq_types.transactions import Coordinator as CoordinatorTarget
+from ferrymq_types.transactions import Declare, Declared, Discharge
+from ferrymq_types.transport import Error
+from ferrymq_types.unions import decode_section
+
+if TYPE_CHECKING:
+    from ferrymq_broker.connections.handler import ConnectionHandler
+
+# What the coordinator can do (AMQP 1.0 §4.5.7).
+CAPABILITIES: Final = (
+    "amqp:local-transactions",
+    "amqp:multi-txns-per-ssn",
+    "amqp:multi-ssns-per-txn",
+)
+
+_CREDIT: Final = 100
+_MAX_SIZE: Final = 65_536
+
+
+@final
+class Coordinator(Producer):
+    """The broker's end of a control link.
+
+    `rejects` is whether the client can be told with the outcome rejected; if not, the link ends
+    where something is wrong.
+    """
+
+    __slots__ = ("link", "handler", "rejects", "closed")
+
+    def __init__(self, link: ReceiverLink, handler: ConnectionHandler, rejects: bool) -> None:
+        self.link = link
+        self.handler = handler
+        self.rejects = rejects
+        self.closed = False
+
+    # -- messages ------------------------------------------------------------------------
+
+    def on_delivery(self, delivery: IncomingDelivery) -> None:
+        """A declare or a discharge has arrived."""
+        if self.closed:
+            return
+        if delivery.remote_settled:
+            self._end("amqp:illegal-state", "a message to the coordinator was sent settled")
+            return
+        try:
+            body = read_body(delivery)
+            if isinstance(body, Declare):
+                self._declare(delivery, body)
+            else:
+                self._discharge(delivery, body)
+        except BrokerError as error:
+            self._reject(delivery, Error(condition=error.condition, description=error.description))
+        if self.link.credit <= _CREDIT // 2:
+            self.supply()
+
+    def _declare(self, delivery: IncomingDelivery, body: Declare) -> None:
+        if body.global_id is not None:
+            raise BrokerError(
+                "amqp:not-implemented",
+                "declare with a global-id: there are no distributed transactions",
+            )
+        transaction = self.handler.transactions.declare(self)
+        delivery.settle(Declared(txn_id=transaction.id))
+
+    def _discharge(self, delivery: IncomingDelivery, body: Discharge) -> None:
+        transactions = self.handler.transactions
+        transaction = transactions.find(body.txn_id)
+        if (
+            transaction is None
+            or transaction.coordinator is not self
+            or transaction.discharge is not None
+        ):
+            raise BrokerError(UNKNOWN_ID, "no such transaction has been declared on this link")
+        if is_partly_posted(self.handler, transaction, delivery):
+            self.terminate("the transaction was discharged inside a delivery")
+            return
+        transaction.discharge = delivery
+        transaction.fails = body.fail is True
+        self.go_on(transaction)
+
+    def go_on(self, transaction: Transaction) -> None:
+        """Do what the discharge asks for, unless it has to wait.
+
+        A message that is half sent when its transaction fails is sent to its end first
+        (AMQP 1.0 §4.4.3).
+        """
+        delivery = transaction.discharge
+        if delivery is None or self.closed:
+            return
+        transactions = self.handler.transactions
+        if (transaction.fails or transaction.doomed) and transaction.is_sending():
+            transactions.waiting.append(transaction)
+            return
+        committed = not transaction.fails and transaction.commit()
+        if not committed:
+            transaction.roll_back(False)
+        transactions.forget(transaction)
+        if committed or transaction.fails:
+            delivery.settle(ACCEPTED)
+            # The client hears of the discharge before it hears of the deliveries.
+            delivery.link.session.flush_dispositions()
+        else:
+            self._reject(delivery, too_late(transaction))
+        transaction.settle(committed)
+        self.handler.touch()
+
+    # -- errors and ends -------------------------------------------------------------------
+
+    def _reject(self, delivery: IncomingDelivery, error: Error) -> None:
+        if self.rejects:
+            delivery.settle(Rejected(error=error))
+            delivery.link.session.flush_dispositions()
+        else:
+            self._end(error.condition, str(error.description))
+
+    def terminate(self, reason: str) -> None:
+        """The client has broken a rule about a transaction of this link: all of them are rolled
+        back (AMQP 1.0 §4.4.1–2)."""
+        self._end(ROLLBACK, reason)
+
+    def _end(self, condition: str, description: str) -> None:
+        log.info("control link ended", peer=self.handler.peer, reason=description)
+        self.link.detach(closed=True, error=Error(condition=condition, description=description))
+        self.handler.touch()
+        self.close(False)
+
+    def supply(self) -> None:
+        """Let the client go on, unless it does not read what it is told."""
+        handler = self.handler
+        if self.closed:
+            return
+        if handler.blocked:
+            if self not in handler.unsupplied:
+                handler.unsupplied.append(self)
+            return
+        self.link.set_credit(_CREDIT)
+        handler.touch()
+
+    def evict(self, error: Error) -> None:
+        """No node is behind this link that could go."""
+
+    def close(self, lost: bool) -> None:
+        """The link is gone, and with it what was declared on it (AMQP 1.0 §4.1)."""
+        if self.closed:
+            return
+        self.closed = True
+        transactions = self.handler.transactions
+        ending = transactions.of(self)
+        for transaction in ending:
+            transactions.forget(transaction)
+            transaction.roll_back(lost)
+        for transaction in ending:
+            transaction.settle(False)
+
+
+def read_body(delivery: IncomingDelivery) -> Declare | Discharge:
+    """What the controller wants. Sections around the body are ignored (AMQP 1.0 §4.2).
+
+    Raises `BrokerError` for anything else.
+    """
+    try:
+        reader = Reader(delivery.payload)
+        while reader.remaining():
+            section = decode_section(reader, "message")
+            if isinstance(section, AmqpValue):
+                value = section.value
+                if isinstance(value, Described):
+                    value = typed(value)
+                if isinstance(value, Declare | Discharge):
+                    return value
+                break
+    except CodecError as error:
+        raise BrokerError("amqp:decode-error", str(error)) from error
+    raise BrokerError(
+        "amqp:not-implemented",
+        "a message to the coordinator is a declare or a discharge in an amqp-value section",
+    )
+
+
+def attach_coordinator(handler: ConnectionHandler, link: ReceiverLink) -> Coordinator:
+    """Accept a control link. What it can do is answered, whatever was asked for."""
+    attach = link.remote_attach
+    source = None if attach is None else attach.source
+    outcomes = None if source is None else source.outcomes
+    size: i64 = _MAX_SIZE
+    if 0 < handler.max_message_size < _MAX_SIZE:
+        size = handler.max_message_size
+    link.accept(
+        source=source,
+        target=CoordinatorTarget(capabilities=list(CAPABILITIES)),
+        max_message_size=size,
+    )
+    handler.broker.link_names.take(handler, link)
+    coordinator = Coordinator(link, handler, not outcomes or REJECTED_SYMBOL in outcomes)
+    coordinator.supply()
+    return coordinator

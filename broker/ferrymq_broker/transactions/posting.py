@@ -1,0 +1,197 @@
+"""Messages that are to be published when their transaction is committed (AMQP 1.0 §4.4.1)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from mypy_extensions import i64
+
+from ferrymq_broker.connections.outcomes import ACCEPTED, RELEASED, symbol
+from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.journal import log
+from ferrymq_broker.nodes.message import admit
+from ferrymq_broker.nodes.node import BOUNDLESS, Node, Refusal
+from ferrymq_broker.transactions.transaction import ROLLBACK
+from ferrymq_broker.transactions.work import Work
+from ferrymq_codec.errors import DecodeError
+from ferrymq_types.messaging import Rejected
+from ferrymq_types.transactions import TransactionalState
+from ferrymq_types.transport import Error
+
+if TYPE_CHECKING:
+    from ferrymq.engine.delivery import IncomingDelivery
+    from ferrymq_broker.connections.incoming import IncomingEndpoint
+    from ferrymq_broker.nodes.message import Message
+    from ferrymq_broker.transactions.transaction import Transaction
+    from ferrymq_types.unions import Outcome
+
+
+@final
+class Posting(Work):
+    """A message and the `node` it is for. `message` is None once there is nothing to publish.
+
+    `holders` are the nodes that keep room for it; `promised` is whether `node` counts it with the
+    credit that it has promised.
+    """
+
+    __slots__ = ("endpoint", "delivery", "node", "message", "holders", "promised")
+
+    def __init__(
+        self, endpoint: IncomingEndpoint, delivery: IncomingDelivery, node: Node | None
+    ) -> None:
+        self.endpoint = endpoint
+        self.delivery = delivery
+        self.node = node
+        self.message: Message | None = None
+        self.holders: list[Node] = []
+        self.promised = False
+
+    def reserve(self, message: Message) -> Refusal | None:
+        """Take the message, if it can be published later."""
+        node = self.node
+        if node is None:
+            return None
+        if node.deleted:
+            return Refusal("amqp:not-found", f"{node.address!r} has been deleted")
+        refusal = node.reserve(message, self.holders)
+        if refusal is not None:
+            self._unreserve(message)
+            return refusal
+        if self.message is None:
+            self.message = message
+            message.holders += 1
+            if message.holders == 1:
+                node.agenda.held += len(message.payload)
+        return None
+
+    def renew(self) -> str:
+        """Ask once more: nodes may have gone, and bindings changed."""
+        message = self.message
+        if message is None:
+            return ""
+        self._unreserve(message)
+        refusal = self.reserve(message)
+        return "" if refusal is None else _refused(refusal)
+
+    def commit(self) -> None:
+        """Publish it, for nobody has seen it yet."""
+        message = self.message
+        node = self.node
+        if message is None or node is None:
+            return
+        self._unreserve(message)
+        promised = self.promised
+        if promised:
+            self.promised = False
+            node.promised -= 1
+        refusal = node.publish(message)
+        if promised:
+            node.regain_room()
+        if refusal is not None:
+            # What was asked a moment ago is true still, unless a node has changed its mind.
+            self.endpoint.handler.broker.counters.messages_dropped += 1
+            log.error("committed message refused", node=node.address, reason=refusal.description)
+        self._drop(message, node)
+        self.endpoint.posted(self.delivery)
+
+    def roll_back(self, lost: bool) -> None:
+        """Drop it."""
+        message = self.message
+        node = self.node
+        if message is not None and node is not None:
+            self._unreserve(message)
+            self._drop(message, node)
+        if self.promised and node is not None:
+            self.promised = False
+            node.promised -= 1
+            node.regain_room()
+        # The engine keeps the delivery until it is settled; what it brought is not needed.
+        self.delivery.payload = b""
+
+    def settle(self, committed: bool) -> None:
+        """Accepted, or over without an outcome (AMQP 1.0 §4.4.4.1)."""
+        delivery = self.delivery
+        if delivery.remote_settled:
+            return
+        if committed:
+            delivery.settle(ACCEPTED)
+        elif not delivery.second:
+            delivery.settle(None)
+
+    def _unreserve(self, message: Message) -> None:
+        for node in self.holders:
+            node.unreserve(message)
+        self.holders = []
+
+    def _drop(self, message: Message, node: Node) -> None:
+        self.message = None
+        message.holders -= 1
+        if message.holders == 0:
+            node.agenda.held -= len(message.payload)
+
+
+def post(
+    endpoint: IncomingEndpoint, delivery: IncomingDelivery, transaction: Transaction
+) -> Posting | None:
+    """A message has come for a live transaction: remember it, and say what will become of it.
+
+    None if it is refused, which dooms the transaction.
+    """
+    size: i64 = len(delivery.payload)
+    excess = transaction.excess(size)
+    if excess:
+        transaction.doom(ROLLBACK, excess)
+        turn_away(endpoint, delivery, transaction)
+        return None
+    posting = Posting(endpoint, delivery, endpoint.node)
+    delivery.context = posting
+    refusal: Refusal | None = None
+    if not endpoint.is_resent(delivery):
+        try:
+            message = admit(delivery.payload, delivery.message_format)
+            node = endpoint.node
+            if node is None:
+                node = endpoint.route(message)
+                posting.node = node
+                refusal = endpoint.room_for_guest(node)
+                if refusal is None and node.room() != BOUNDLESS:
+                    node.promised += 1
+                    posting.promised = True
+            message.origin = endpoint.handler.id
+        except DecodeError as error:
+            refusal = Refusal("amqp:decode-error", str(error))
+        except BrokerError as error:
+            refusal = Refusal(error.condition, error.description, False, error.info)
+        else:
+            if refusal is None:
+                refusal = posting.reserve(message)
+    transaction.add(posting, size)
+    outcome: Outcome = ACCEPTED
+    if refusal is not None:
+        transaction.doom(ROLLBACK, _refused(refusal))
+        if refusal.released:
+            outcome = RELEASED
+        else:
+            outcome = Rejected(
+                error=Error(
+                    condition=refusal.condition,
+                    description=refusal.description,
+                    info=refusal.info,
+                )
+            )
+    if not delivery.remote_settled and endpoint.agreed(symbol(outcome)):
+        delivery.update(TransactionalState(txn_id=transaction.id, outcome=outcome))
+    return posting if refusal is None else None
+
+
+def turn_away(
+    endpoint: IncomingEndpoint, delivery: IncomingDelivery, transaction: Transaction
+) -> None:
+    """A message has come for a transaction that is doomed: nothing is remembered of it."""
+    error = transaction.error
+    if error is not None and not delivery.remote_settled:
+        endpoint.reject(delivery, error.condition, str(error.description), None)
+
+
+def _refused(refusal: Refusal) -> str:
+    return f"a message was refused with {refusal.condition}: {refusal.description}"

@@ -1,0 +1,210 @@
+"""The transactions of one connection, by their ids (AMQP 1.0 §4.1).
+
+An id means nothing on another connection. On its own it may be used on any link of any session, and
+any number of transactions may be open at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from ferrymq.engine.delivery import IncomingDelivery, OutgoingDelivery
+from ferrymq_broker.connections.outcomes import is_terminal, symbol
+from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.nodes.entry import Entry
+from ferrymq_broker.transactions.holding import Holding, Reading
+from ferrymq_broker.transactions.posting import Posting, post, turn_away
+from ferrymq_broker.transactions.transaction import ROLLBACK, UNKNOWN_ID, Transaction
+from ferrymq_types.transactions import TransactionalState
+from ferrymq_types.transport import Error
+
+if TYPE_CHECKING:
+    from ferrymq_broker.connections.handler import ConnectionHandler
+    from ferrymq_broker.connections.incoming import IncomingEndpoint
+    from ferrymq_broker.connections.outgoing import OutgoingEndpoint
+    from ferrymq_broker.transactions.coordinator import Coordinator
+
+
+@final
+class Transactions:
+    """Those that have been declared on a connection and not discharged."""
+
+    __slots__ = ("handler", "waiting", "_open")
+
+    def __init__(self, handler: ConnectionHandler) -> None:
+        self.handler = handler
+        # Transactions whose discharge waits for a delivery that is not fully sent.
+        self.waiting: list[Transaction] = []
+        self._open: dict[bytes, Transaction] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    # -- their life ------------------------------------------------------------------------
+
+    def declare(self, coordinator: Coordinator) -> Transaction:
+        """A new one. Raises `BrokerError` if there are too many."""
+        broker = self.handler.broker
+        limits = broker.transaction_limits
+        if len(self._open) >= limits.open:
+            raise BrokerError(
+                "amqp:resource-limit-exceeded",
+                f"{limits.open} transactions are open on the connection, and no more are allowed",
+            )
+        number: int = broker.new_id()
+        transaction = Transaction(number.to_bytes(8, "big"), coordinator, broker.timers, limits)
+        self._open[transaction.id] = transaction
+        if limits.timeout > 0:
+            broker.timers.set(transaction, broker.agenda.now + limits.timeout)
+        return transaction
+
+    def find(self, id: object) -> Transaction | None:
+        """The one with this id; None if there is none on this connection."""
+        return self._open.get(id) if isinstance(id, bytes) else None
+
+    def forget(self, transaction: Transaction) -> None:
+        """It has come to its end."""
+        self._open.pop(transaction.id, None)
+
+    def of(self, coordinator: Coordinator) -> list[Transaction]:
+        """Those that were declared on this control link."""
+        return [one for one in self._open.values() if one.coordinator is coordinator]
+
+    def recheck(self) -> None:
+        """The client may have taken the rest of what a discharge waits for."""
+        waiting = self.waiting
+        self.waiting = []
+        for transaction in waiting:
+            transaction.coordinator.go_on(transaction)
+
+    # -- their work ------------------------------------------------------------------------
+
+    def post(
+        self, endpoint: IncomingEndpoint, delivery: IncomingDelivery, state: TransactionalState
+    ) -> Posting | None:
+        """A message has come that names a transaction (AMQP 1.0 §4.4.1).
+
+        None if it is not part of one: it has been refused.
+        """
+        transaction = self.find(state.txn_id)
+        if transaction is None or transaction.discharge is not None:
+            endpoint.reject(delivery, UNKNOWN_ID, "there is no such transaction", None)
+            return None
+        if transaction.doomed:
+            turn_away(endpoint, delivery, transaction)
+            return None
+        return post(endpoint, delivery, transaction)
+
+    def miss(self, state: TransactionalState) -> None:
+        """A message of a transaction has come when its link was gone: what is not whole is not
+        committed (AMQP 1.0 §4.4.4.1)."""
+        transaction = self.find(state.txn_id)
+        if transaction is not None:
+            transaction.doom(ROLLBACK, "a message of it came when its link had ended")
+
+    def acquire(
+        self, endpoint: OutgoingEndpoint, delivery: OutgoingDelivery, entry: Entry | None
+    ) -> None:
+        """The link has sent a message under the transaction of its flow state (§4.4.3)."""
+        transaction = endpoint.acquiring
+        assert transaction is not None
+        transaction.add(Holding(transaction, endpoint, delivery, entry, True))
+
+    def state(
+        self,
+        endpoint: OutgoingEndpoint,
+        delivery: OutgoingDelivery,
+        state: TransactionalState,
+        settled: bool,
+    ) -> None:
+        """A client has told the outcome of a delivery in a transaction (§4.4.2)."""
+        context = delivery.context
+        holding = context if isinstance(context, Holding) else None
+        transaction = self.find(state.txn_id)
+        if transaction is None:
+            endpoint.refuse(UNKNOWN_ID, "there is no such transaction")
+            return
+        outcome = state.outcome
+        agreed = endpoint.outcomes
+        if agreed is not None and is_terminal(outcome) and symbol(outcome) not in agreed:
+            endpoint.refuse("amqp:not-allowed", f"{symbol(outcome)} is no agreed outcome")
+            return
+        if transaction.doomed:
+            self._too_late(endpoint, delivery, settled)
+        elif holding is None:
+            excess = transaction.excess(0)
+            if excess:
+                transaction.doom(ROLLBACK, excess)
+                self._too_late(endpoint, delivery, settled)
+                return
+            entry = context if isinstance(context, Entry) else None
+            holding = Holding(transaction, endpoint, delivery, entry, False)
+            transaction.add(holding)
+            holding.retire(outcome, settled)
+        elif holding.transaction is transaction:
+            holding.retire(outcome, settled)
+        else:
+            # The work of both is undone if one control link has declared both.
+            transaction.coordinator.terminate(
+                "a delivery of another transaction was retired in one that this link declared"
+            )
+            self._too_late(endpoint, delivery, settled)
+
+    def outcome(self, endpoint: OutgoingEndpoint, delivery: OutgoingDelivery) -> None:
+        """The client says something about a delivery of a transaction without naming it."""
+        holding = delivery.context
+        assert isinstance(holding, Holding)
+        state = delivery.remote_state
+        if not is_terminal(state):
+            holding.retire(None, delivery.remote_settled)
+            return
+        holding.transaction.coordinator.terminate(
+            "a delivery of the transaction was given an outcome outside of it"
+        )
+        if isinstance(delivery.context, Entry):
+            endpoint.on_outcome(delivery)
+
+    def _too_late(
+        self, endpoint: OutgoingEndpoint, delivery: OutgoingDelivery, settled: bool
+    ) -> None:
+        """The transaction has been rolled back: the outcome is not, and never will be, applied."""
+        if isinstance(delivery.remote_state, TransactionalState):
+            delivery.remote_state = None
+        context = delivery.context
+        if settled and isinstance(context, Holding):
+            context.retire(None, True)
+        elif settled and isinstance(context, Entry):
+            endpoint.on_outcome(delivery)
+
+    def associate(self, endpoint: OutgoingEndpoint, properties: dict[str, object]) -> None:
+        """A flow of the client has these properties: it may name a transaction (§4.4.3)."""
+        if "txn-id" not in properties:
+            return
+        id = properties["txn-id"]
+        before = endpoint.acquiring
+        if before is not None:
+            before.acquirers.remove(endpoint)
+            endpoint.acquire_under(None)
+        if id is None:
+            return
+        transaction = self.find(id)
+        if transaction is None:
+            endpoint.refuse(UNKNOWN_ID, "the flow names a transaction that there is not")
+            return
+        if endpoint.copies:
+            bookmark = endpoint.node.bookmark(endpoint)
+            if bookmark is None:
+                endpoint.refuse(
+                    "amqp:not-implemented", "a browser takes nothing, in no transaction either"
+                )
+                return
+            if not transaction.doomed:
+                transaction.add(Reading(endpoint, bookmark))
+        transaction.acquirers.append(endpoint)
+        endpoint.acquire_under(transaction)
+
+
+def too_late(transaction: Transaction) -> Error:
+    """Why a transaction cannot be committed."""
+    error = transaction.error
+    return Error(condition=ROLLBACK) if error is None else error

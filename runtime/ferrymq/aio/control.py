@@ -1,0 +1,92 @@
+"""Control links: where transactions are declared and discharged (AMQP 1.0 §4.2–3)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
+
+from librt.strings import BytesWriter
+
+from ferrymq.aio.outcomes import OUTCOMES, is_outcome
+from ferrymq.aio.sender import Sender
+from ferrymq.errors import PeerError
+from ferrymq.options import SenderOptions
+from ferrymq_types.messaging import AmqpValue, Source
+from ferrymq_types.transactions import Coordinator, Declare, Declared, Discharge
+
+if TYPE_CHECKING:
+    from ferrymq.aio.session import Session
+    from ferrymq.aio.transaction import Transaction
+    from ferrymq.engine.delivery import OutgoingDelivery
+    from ferrymq.engine.sender import SenderLink
+    from ferrymq.engine.session import Session as EngineSession
+    from ferrymq_types.unions import DeliveryState
+
+_LOCAL: Final = "amqp:local-transactions"
+
+
+class Control(Sender):
+    """The control link of a session. `transactions` are those that it has declared, by id."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session, None, SenderOptions(name=f"control-{uuid4()}"))
+        self.transactions: dict[bytes, Transaction] = {}
+
+    @property
+    def capabilities(self) -> list[str]:
+        """What the peer's coordinator can do (AMQP 1.0 §4.5.7)."""
+        attach = None if self._engine is None else self._engine.remote_attach
+        target = None if attach is None else attach.target
+        if not isinstance(target, Coordinator) or target.capabilities is None:
+            return []
+        return target.capabilities
+
+    async def request(self, body: Declare | Discharge) -> DeliveryState | None:
+        """Send a message to the coordinator and wait for its answer.
+
+        Raises `DeliveryRejected` for a refusal, and what ended the link, session or connection.
+        """
+        writer = BytesWriter()
+        AmqpValue(value=body).encode(writer)
+        await self._wait()
+        delivery, answered = self._transfer(writer.getvalue(), False, None)
+        await answered
+        return delivery.remote_state
+
+    # ── For the client ─────────────────────────────────────────────────────────────────────────
+
+    def _create(self, session: EngineSession) -> SenderLink:
+        # The source allows rejected: a refusal is to be an answer, and not the end of the link.
+        return session.attach_sender(
+            self.name,
+            source=Source(outcomes=OUTCOMES),
+            target=Coordinator(capabilities=[_LOCAL]),
+        )
+
+    def _lack(self) -> str | None:
+        attach = None if self._engine is None else self._engine.remote_attach
+        if attach is None or isinstance(attach.target, Coordinator):
+            return None
+        return "the peer has no transaction coordinator"
+
+    def _lost(self, error: PeerError) -> None:
+        super()._lost(error)
+        for transaction in list(self.transactions.values()):
+            transaction.lose(error)
+
+    # ── Events ─────────────────────────────────────────────────────────────────────────────────
+
+    def on_outcome(self, delivery: OutgoingDelivery) -> None:
+        """The coordinator has answered."""
+        state = delivery.remote_state
+        if not (delivery.remote_settled or is_outcome(state) or isinstance(state, Declared)):
+            return
+        if not isinstance(state, Declared):
+            super().on_outcome(delivery)
+            return
+        delivery.settle()
+        self._unsettled.discard(delivery)
+        future = delivery.context
+        if isinstance(future, asyncio.Future) and not future.done():
+            future.set_result(None)

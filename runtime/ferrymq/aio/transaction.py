@@ -1,0 +1,273 @@
+"""Transactions, as their controller has them (AMQP 1.0, part 4)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Generator
+from enum import Enum
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final
+
+from ferrymq.aio.control import Control
+from ferrymq.aio.outcomes import ACCEPTED
+from ferrymq.aio.waiting import fresh
+from ferrymq.errors import (
+    AmqpError,
+    DeliveryRejected,
+    LinkDetached,
+    LocalProtocolError,
+    PeerError,
+    Scope,
+    TransactionError,
+    TransactionRolledBack,
+)
+from ferrymq_types.transactions import Declare, Declared, Discharge, TransactionalState
+
+if TYPE_CHECKING:
+    from ferrymq.aio.delivery import Delivery
+    from ferrymq.aio.link import Link
+    from ferrymq.aio.receiver import Receiver
+    from ferrymq.aio.sender import Sender
+    from ferrymq.aio.session import Session
+    from ferrymq.engine.delivery import OutgoingDelivery
+    from ferrymq.message import Message
+    from ferrymq_types.transport import Error
+    from ferrymq_types.unions import Outcome
+
+_MULTI_SESSION: Final = "amqp:multi-ssns-per-txn"
+
+
+class _State(Enum):
+    OPEN = "open"
+    ENDING = "being discharged"
+    COMMITTED = "committed"
+    ROLLED_BACK = "rolled back"
+
+
+class Transaction:
+    """Work that is done as a whole or not at all. Made by `Connection.transaction`.
+
+    Name it in `Sender.send`, in `Delivery.accept` and its like, and in `Receiver.add_credit`; then
+    `commit` or `rollback` it. ``async with`` does the first at the end of the block, and the second
+    if an exception leaves it.
+    """
+
+    def __init__(self, control: Control, id: bytes) -> None:
+        self.id = id
+        self.session = control.session
+        self._control = control
+        self._state = _State.OPEN
+        # Why the peer rolled it back, as far as it told.
+        self._reason: PeerError | None = None
+        self._posted: list[OutgoingDelivery] = []
+        self._retired: dict[Delivery, Outcome] = {}
+        self.acquirers: set[Receiver] = set()
+        control.transactions[id] = self
+
+    def __repr__(self) -> str:
+        return f"<transaction {self.id.hex()}, {self._state.value}>"
+
+    # ── For users ──────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def active(self) -> bool:
+        """Whether work may be added to it."""
+        return self._state is _State.OPEN and self._reason is None
+
+    async def send(
+        self,
+        sender: Sender,
+        message: Message,
+        *,
+        settled: bool = False,
+        timeout: float | None = None,
+    ) -> None:
+        """Send a message that exists once the transaction is committed: `Sender.send`."""
+        await sender.send(message, settled=settled, timeout=timeout, transaction=self)
+
+    async def commit(self, *, timeout: float | None = None) -> None:
+        """Do all of it; when this returns, it has been done.
+
+        Raises `TransactionRolledBack` when the peer could not, and nothing was done. Raises
+        `ConnectionClosed`, `SessionEnded` or `TimeoutError` when there was no answer: it may have
+        been done or not. Raises `LocalProtocolError` for a transaction that has ended.
+        """
+        await self._discharge(False, timeout)
+
+    async def rollback(self, *, timeout: float | None = None) -> None:
+        """Do none of it. Deliveries that were given an outcome in it have none again.
+
+        Does nothing if the peer has rolled it back already. Raises as `commit` does.
+        """
+        await self._discharge(True, timeout)
+
+    async def __aenter__(self) -> Transaction:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._state is not _State.OPEN:
+            return
+        if error is None:
+            await self.commit()
+            return
+        try:
+            await self.rollback(timeout=self.session.connection.options.timeout)
+        except (AmqpError, TimeoutError):
+            # Without an answer it is rolled back as well, with its link or its time. What left the
+            # block matters more.
+            pass
+
+    # ── For the client ─────────────────────────────────────────────────────────────────────────
+
+    def state_for(self, link: Link[Any], outcome: Outcome | None = None) -> TransactionalState:
+        """What ties a delivery of the link to the transaction.
+
+        Raises `TransactionRolledBack` or `LocalProtocolError` if that cannot be.
+        """
+        self.check()
+        session = link.session
+        if session is not self.session and (
+            session.connection is not self.session.connection
+            or _MULTI_SESSION not in self._control.capabilities
+        ):
+            raise LocalProtocolError(
+                "amqp:not-allowed",
+                f"link {link.name!r} is not of the session that the transaction was declared in",
+                Scope.LINK,
+            )
+        return TransactionalState(txn_id=self.id, outcome=outcome)
+
+    def check(self) -> None:
+        """Raise unless work may be added."""
+        if self._reason is not None:
+            raise _rolled_back(self._reason)
+        if self._state is not _State.OPEN:
+            raise LocalProtocolError(
+                "amqp:illegal-state", f"the transaction is {self._state.value}", Scope.LINK
+            )
+
+    def on_posted(self, delivery: OutgoingDelivery) -> None:
+        """A message has been sent in it."""
+        self._posted.append(delivery)
+
+    def on_retired(self, delivery: Delivery, outcome: Outcome) -> None:
+        """A delivery has been given an outcome in it."""
+        self._retired[delivery] = outcome
+
+    def lose(self, error: PeerError) -> None:
+        """The control link is gone, and the transaction with it."""
+        if self._reason is None:
+            self._reason = error
+        if self._state is _State.OPEN:
+            self._end(False)
+
+    async def _discharge(self, fail: bool, timeout: float | None) -> None:
+        if self._state is _State.OPEN and self._reason is not None:
+            self._state = _State.ROLLED_BACK
+            if not fail:
+                raise _rolled_back(self._reason)
+            return
+        if fail and self._state is _State.ROLLED_BACK:
+            return
+        self.check()
+        self._state = _State.ENDING
+        try:
+            async with asyncio.timeout(timeout):
+                for receiver in list(self.acquirers):
+                    # What comes after the discharge would be in no transaction (§4.4.3).
+                    if not receiver.closed:
+                        await receiver.drain()
+                await self._control.request(Discharge(txn_id=self.id, fail=fail))
+        except DeliveryRejected as refused:
+            self._end(False)
+            if not fail:
+                raise _rolled_back_by(refused.error) from None
+        except LinkDetached as detached:
+            self._end(False)
+            if not fail:
+                raise _rolled_back(detached) from detached
+        except BaseException:
+            self._end(False)
+            raise
+        else:
+            self._end(not fail)
+
+    def _end(self, committed: bool) -> None:
+        """The transaction is over: settle what the peer has not."""
+        self._state = _State.COMMITTED if committed else _State.ROLLED_BACK
+        self._control.transactions.pop(self.id, None)
+        for posted in self._posted:
+            if not posted.remote_settled:
+                posted.link.settle(posted, ACCEPTED if committed else None)
+        for delivery, outcome in self._retired.items():
+            delivery.on_discharged(outcome if committed else None)
+        for receiver in self.acquirers:
+            receiver.stop_acquiring(self, committed)
+        self._posted = []
+        self._retired = {}
+        self.acquirers = set()
+        self.session.connection.soon()
+
+
+class OpeningTransaction:
+    """Awaited, it declares a transaction; in ``async with``, it also discharges it."""
+
+    __slots__ = ("_open", "_opened")
+
+    def __init__(self, open: Callable[[], Coroutine[Any, Any, Transaction]]) -> None:
+        self._open = open
+        self._opened: Transaction | None = None
+
+    def open(self) -> Coroutine[Any, Any, Transaction]:
+        """A coroutine that declares it, for those who cannot await."""
+        return self._open()
+
+    def __await__(self) -> Generator[Any, None, Transaction]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> Transaction:
+        self._opened = await self._open()
+        return self._opened
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        opened = self._opened
+        self._opened = None
+        if opened is not None:
+            await opened.__aexit__(kind, error, traceback)
+
+
+async def declare(session: Session) -> Transaction:
+    """A new transaction. Raises `TransactionError` if the peer declares none."""
+    control = await session.control()
+    try:
+        state = await control.request(Declare())
+    except DeliveryRejected as refused:
+        raise TransactionError(
+            f"the peer declares no transaction: {refused}", refused.error
+        ) from None
+    if not isinstance(state, Declared):
+        raise TransactionError(f"the peer answered a declare with {state}")
+    return Transaction(control, state.txn_id)
+
+
+def _rolled_back(reason: PeerError) -> TransactionRolledBack:
+    error = TransactionRolledBack(f"the transaction was rolled back: {reason}", reason.error)
+    error.__cause__ = fresh(reason)
+    return error
+
+
+def _rolled_back_by(error: Error | None) -> TransactionRolledBack:
+    if error is None:
+        return TransactionRolledBack("the peer did not commit the transaction")
+    text = error.condition if error.description is None else error.description
+    return TransactionRolledBack(f"{error.condition}: {text}", error)

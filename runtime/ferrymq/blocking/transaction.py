@@ -1,0 +1,57 @@
+"""Transactions for code that blocks."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from ferrymq import aio
+from ferrymq.blocking.portal import Portal
+
+
+class Transaction:
+    """Work that is done as a whole or not at all; the blocking face of `ferrymq.aio.Transaction`.
+
+    ``with`` commits it at the end of the block, and rolls it back if an exception leaves that.
+    """
+
+    def __init__(self, portal: Portal, transaction: aio.Transaction) -> None:
+        self._portal = portal
+        self.asynchronous = transaction
+
+    def __repr__(self) -> str:
+        return f"<blocking {repr(self.asynchronous)[1:]}"
+
+    @property
+    def id(self) -> bytes:
+        """The peer's name for it."""
+        return self.asynchronous.id
+
+    @property
+    def active(self) -> bool:
+        """Whether work may be added to it."""
+        return self.asynchronous.active
+
+    def commit(self, *, timeout: float | None = None) -> None:
+        """Do all of it; see `aio.Transaction.commit`."""
+        self._portal.run(lambda: self.asynchronous.commit(timeout=timeout))
+
+    def rollback(self, *, timeout: float | None = None) -> None:
+        """Do none of it; see `aio.Transaction.rollback`."""
+        self._portal.run(lambda: self.asynchronous.rollback(timeout=timeout))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._portal.run(lambda: self.asynchronous.__aexit__(kind, error, traceback))
+
+
+def unwrap(transaction: Transaction | None) -> aio.Transaction | None:
+    """The asynchronous transaction behind a blocking one."""
+    return None if transaction is None else transaction.asynchronous
