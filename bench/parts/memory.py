@@ -120,6 +120,16 @@ class Peer:
         link.set_credit(CREDIT)
         return link
 
+    def supplied(self, links: list[SenderLink]) -> None:
+        """Wait until all of these links have credit."""
+        self.until(lambda: all(link.credit > 0 for link in links))
+
+    def detach(self, links: list[SenderLink]) -> None:
+        """Detach these links, and wait until the broker has done so too."""
+        for link in links:
+            link.detach()
+        self.until(lambda: all(link.remote_detached for link in links))
+
     def close(self) -> None:
         """Drop the connection."""
         self.socket.close()
@@ -229,7 +239,7 @@ def idle_connections(server: Watched, count: int) -> list[Figure]:
     for number in range(count):
         peer = Peer(server.port, f"idle-{number}")
         link = peer.sender(peer.session(), "idle")
-        peer.until(lambda link=link: link.credit > 0)  # type: ignore[misc]
+        peer.supplied([link])
         peers.append(peer)
     occupied = server.memory() - before
     for peer in [first, *peers]:
@@ -249,12 +259,8 @@ def many_queues(server: Watched, count: int) -> list[Figure]:
             peer.sender(session, f"queue-{number}")
             for number in range(first, min(first + LINKS, count))
         ]
-        peer.until(lambda links=links: all(link.credit > 0 for link in links))  # type: ignore[misc]
-        for link in links:
-            link.detach()
-        peer.until(
-            lambda links=links: all(link.remote_detached for link in links)  # type: ignore[misc]
-        )
+        peer.supplied(links)
+        peer.detach(links)
     seconds = time.monotonic() - began
     link = peer.sender(session, f"queue-{count - 1}")
     peer.until(lambda: link.credit > 0)

@@ -17,7 +17,7 @@ from mypy_extensions import i64
 
 from ferrymq_broker.addresses.factory import build
 from ferrymq_broker.errors import BrokerError
-from ferrymq_broker.nodes.node import DELETE_ON_CLOSE, Agenda, Node, Space
+from ferrymq_broker.nodes.node import DELETE_ON_CLOSE, PART, Agenda, Node, Space
 from ferrymq_broker.nodes.policy import NodePolicy, QueuePolicy, TopicPolicy
 from ferrymq_codec.scalars import UInt
 from ferrymq_types.transport import Error
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ferrymq_broker.timers import Timers
 
 MAX_ADDRESS_LENGTH: Final = 1024
-PART: Final = "::"
 # The addresses of dynamic nodes begin so. They name their node or, once it is gone, none.
 DYNAMIC: Final = "dynamic."
 # 144 random bits: nobody guesses the address of another's dynamic node.

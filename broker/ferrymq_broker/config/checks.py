@@ -11,7 +11,7 @@ import difflib
 from collections.abc import Iterator, Mapping
 from itertools import combinations
 
-from ferrymq_broker.addresses.space import DYNAMIC, PART
+from ferrymq_broker.addresses.space import DYNAMIC
 from ferrymq_broker.addresses.templates import PatternTemplate, overlap, specificity
 from ferrymq_broker.config.declarations import (
     Declared,
@@ -28,6 +28,7 @@ from ferrymq_broker.config.resolution import foreign_settings, resolve_policy
 from ferrymq_broker.config.section import kebab
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.exchanges.tables import make_table
+from ferrymq_broker.nodes.node import PART
 from ferrymq_broker.nodes.policy import ExchangePolicy, NodePolicy, QueuePolicy, TopicPolicy
 
 # Looking for what was meant among many names takes its time.

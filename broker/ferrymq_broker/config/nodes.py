@@ -19,7 +19,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, ValidationError
 
@@ -113,19 +113,19 @@ def make_policy(kind: str, settings: Mapping[str, object]) -> NodePolicy:
     A topic's ``subscription`` is the policy of its queues. What is not a setting of the kind is
     passed over.
     """
-    known = {
+    # Of any type: the values have been checked by the model whose fields they are.
+    known: dict[str, Any] = {
         _RENAMED.get(name, name): settings[name]
         for name in SETTINGS[kind].model_fields
         if name in settings
     }
-    # The values have been checked by the model whose fields they are.
     if kind == "queue":
-        return QueuePolicy(**known)  # type: ignore[arg-type]
+        return QueuePolicy(**known)
     if kind == "topic":
-        return TopicPolicy(**known)  # type: ignore[arg-type]
+        return TopicPolicy(**known)
     if kind == "stream":
-        return StreamPolicy(**known)  # type: ignore[arg-type]
-    return ExchangePolicy(**known)  # type: ignore[arg-type]
+        return StreamPolicy(**known)
+    return ExchangePolicy(**known)
 
 
 def contradictions(policy: NodePolicy) -> list[tuple[str, str]]:

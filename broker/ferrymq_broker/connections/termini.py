@@ -13,6 +13,7 @@ from ferrymq.engine.pairing import PAIRED, is_paired
 from ferrymq.engine.receiver import ReceiverLink
 from ferrymq.engine.sender import SenderLink
 from ferrymq_broker.connections.capabilities import offered_by_source, offered_by_target
+from ferrymq_broker.connections.checks import check_source, check_target
 from ferrymq_broker.connections.delivery_mode import EXACTLY_ONCE, agree
 from ferrymq_broker.connections.incoming import IncomingEndpoint
 from ferrymq_broker.connections.kinds import add_missing, check_kind
@@ -23,7 +24,6 @@ from ferrymq_broker.connections.lifetimes import (
 )
 from ferrymq_broker.connections.outcomes import ACCEPTED_SYMBOL, SUPPORTED_OUTCOMES, is_terminal
 from ferrymq_broker.connections.outgoing import OutgoingEndpoint
-from ferrymq_broker.connections.terms import check_source, check_target
 from ferrymq_broker.connections.wishes import (
     EXCLUSIVE,
     EXCLUSIVE_CAPABILITIES,

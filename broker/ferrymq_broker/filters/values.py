@@ -49,7 +49,7 @@ def compare(op: i64, left: object, right: object) -> i64:
         return UNKNOWN
     if isinstance(left, str):
         if isinstance(right, str):
-            return _compare_strings(op, left, right)
+            return _holds(op, left == right, left < right)
         if isinstance(right, bytes) and op <= NE:
             return _truth((left.encode("utf-8", "surrogatepass") == right) == (op == EQ))
         return FALSE
@@ -78,42 +78,26 @@ def _truth(value: bool) -> i64:
     return TRUE if value else FALSE
 
 
-def _compare_strings(op: i64, left: str, right: str) -> i64:
+def _holds(op: i64, equal: bool, less: bool) -> i64:
+    """The condition between two values of which is known how they are ordered."""
     if op == EQ:
-        return TRUE if left == right else FALSE
+        return _truth(equal)
     if op == NE:
-        return TRUE if left != right else FALSE
+        return _truth(not equal)
     if op == LT:
-        return TRUE if left < right else FALSE
+        return _truth(less)
     if op == LE:
-        return TRUE if left <= right else FALSE
+        return _truth(less or equal)
     if op == GT:
-        return TRUE if left > right else FALSE
-    return TRUE if left >= right else FALSE
+        return _truth(not less and not equal)
+    return _truth(not less)
 
 
 def _compare_numbers(op: i64, left: int | float, right: int | float) -> i64:
     if isinstance(left, int) and isinstance(right, int):
         # Nearly always: and spares compiled code the general comparison.
-        if op == EQ:
-            return TRUE if left == right else FALSE
-        if op == NE:
-            return TRUE if left != right else FALSE
-        if op == LT:
-            return TRUE if left < right else FALSE
-        if op == LE:
-            return TRUE if left <= right else FALSE
-        if op == GT:
-            return TRUE if left > right else FALSE
-        return TRUE if left >= right else FALSE
-    if op == EQ:
-        return TRUE if left == right else FALSE
-    if op == NE:
-        return TRUE if left != right else FALSE
-    if op == LT:
-        return TRUE if left < right else FALSE
-    if op == LE:
-        return TRUE if left <= right else FALSE
-    if op == GT:
-        return TRUE if left > right else FALSE
-    return TRUE if left >= right else FALSE
+        return _holds(op, left == right, left < right)
+    if left != left or right != right:
+        # Not a number: it is neither equal to anything nor in any order.
+        return _truth(op == NE)
+    return _holds(op, left == right, left < right)

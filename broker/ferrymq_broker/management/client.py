@@ -16,9 +16,9 @@ from ferrymq.aio.pair import Pair
 from ferrymq.aio.receiver import Receiver
 from ferrymq.aio.sender import Sender
 from ferrymq.engine.pairing import LINK_PAIR
+from ferrymq_broker.management import ADDRESS
 from ferrymq_broker.management.errors import FAILED, ManagementError
 
-ADDRESS: Final = "$management"
 # Entities asked for at a time.
 _PAGE: Final = 500
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from ferrymq_broker.management import ADDRESS
 from ferrymq_broker.management.aliases import Aliases
 from ferrymq_broker.management.connections import Connections, Links, Sessions
 from ferrymq_broker.management.entity import EntityType
@@ -18,8 +19,6 @@ from ferrymq_broker.nodes.service import Service
 if TYPE_CHECKING:
     from ferrymq_broker.addresses.space import AddressSpace
     from ferrymq_broker.broker import Broker
-
-ADDRESS: Final = "$management"
 
 
 def install(space: AddressSpace, broker: Broker) -> Service:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ferrymq_broker.addresses.space import PART, AddressSpace
+from ferrymq_broker.addresses.space import AddressSpace
 from ferrymq_broker.config.nodes import QueueSettings, TopicSettings, node_policy, policy_attributes
 from ferrymq_broker.filters.selector import selector
 from ferrymq_broker.management.entity import IndexedType, deleted
@@ -12,7 +12,7 @@ from ferrymq_broker.management.errors import BAD_REQUEST, CONFLICT, CREATED, Man
 from ferrymq_broker.management.messages import QueueMessages
 from ferrymq_broker.management.nodes import DeclaredNodes
 from ferrymq_broker.management.operation import Call, Operation, Result
-from ferrymq_broker.nodes.node import Agenda, Node
+from ferrymq_broker.nodes.node import PART, Agenda, Node
 from ferrymq_broker.nodes.policy import NodePolicy, QueuePolicy, TopicPolicy
 from ferrymq_broker.nodes.topics.identity import public_name
 from ferrymq_broker.nodes.topics.subscription import Subscription

@@ -18,7 +18,7 @@ from ferrymq.engine.pairing import ME, PAIRED
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.journal import log
 from ferrymq_broker.nodes.message import Message
-from ferrymq_broker.nodes.node import Node, Refusal, Space
+from ferrymq_broker.nodes.node import PART, Node, Refusal, Space
 from ferrymq_broker.nodes.policy import QueuePolicy
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.nodes.request import Request, Response, encode_response, read_request
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 # A client that asks and does not listen gets no further.
 PENDING: Final = 1000
 PENDING_BYTES: Final = 8 * 1024 * 1024
-_PART: Final = "::"
 _TRANSACTIONAL: Final = Refusal(
     "amqp:not-implemented", "requests are acted upon at once and cannot be part of a transaction"
 )
@@ -127,7 +126,7 @@ class Service(Node):
         terms.filters.decline_position()
         if terms.paired:
             terms.granted_properties[PAIRED] = True
-        address = f"{self.address}{_PART}{secrets.token_urlsafe(_TOKEN_BYTES)}"
+        address = f"{self.address}{PART}{secrets.token_urlsafe(_TOKEN_BYTES)}"
         queue = Queue(address, self.space, QueuePolicy(durable=False))
         link = ResponseLink(terms, queue)
         self._response_links[terms] = link

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from ferrymq_broker.management.install import ADDRESS, install
+from ferrymq_broker.management import ADDRESS
+from ferrymq_broker.management.install import install
 from tests.broker.harness import Network
 from tests.broker.management.asker import Asker
 

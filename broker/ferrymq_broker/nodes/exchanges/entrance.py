@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 from mypy_extensions import i64
 
 from ferrymq_broker.nodes.gate import Gates
-from ferrymq_broker.nodes.node import Node, Refusal
+from ferrymq_broker.nodes.node import PART, Node, Refusal
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.exchanges.exchange import Exchange
@@ -21,7 +21,7 @@ class Entrance(Node):
     __slots__ = ("exchange", "key", "_gates")
 
     def __init__(self, exchange: Exchange, key: str) -> None:
-        super().__init__(f"{exchange.address}::{key}", exchange.space)
+        super().__init__(f"{exchange.address}{PART}{key}", exchange.space)
         self.exchange = exchange
         self.key = key
         self._gates = Gates(self)

@@ -8,7 +8,7 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from ferrymq_broker.nodes.message import HEADER, Message, section_at, section_end
-from ferrymq_broker.nodes.node import Node, Refusal
+from ferrymq_broker.nodes.node import PART, Node, Refusal
 from ferrymq_broker.nodes.streams.log import ENDLESS, Log, MemoryLog, Segment
 from ferrymq_broker.nodes.streams.stamp import partition_entry, stamped
 from ferrymq_broker.timers import Timed
@@ -69,7 +69,7 @@ class Partition(Node):
     )
 
     def __init__(self, stream: Stream, number: i64) -> None:
-        super().__init__(f"{stream.address}::{number}", stream.space)
+        super().__init__(f"{stream.address}{PART}{number}", stream.space)
         self.stream = stream
         self.number: i64 = number
         self.log: Log = _make_log(stream.policy)

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from typing import final
 
+from ferrymq_broker.nodes.node import PART
 from ferrymq_broker.nodes.terms import SourceTerms
 
 
@@ -92,5 +93,5 @@ def own_key(user: str | None, container: str, name: str) -> str:
 
 
 def _colons(name: str) -> str:
-    name = name.replace("::", "%3A%3A")
+    name = name.replace(PART, "%3A%3A")
     return "%3A" + name[1:] if name.startswith(":") else name

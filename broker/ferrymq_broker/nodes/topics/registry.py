@@ -8,7 +8,7 @@ from mypy_extensions import i64
 
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.gate import Gates
-from ferrymq_broker.nodes.node import BOUNDLESS, Node
+from ferrymq_broker.nodes.node import BOUNDLESS, PART, Node
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.nodes.topics.expiry import Expiry
 from ferrymq_broker.nodes.topics.fanout import Fanout
@@ -88,7 +88,7 @@ class Registry:
                 "amqp:invalid-field",
                 f"a subscription with a name of {len(name)} characters; {MAX_NAME} are allowed",
             )
-        queue = Queue(f"{topic.address}::{name}", topic.space, policy)
+        queue = Queue(f"{topic.address}{PART}{name}", topic.space, policy)
         queue.watchers = [topic]
         subscription = Subscription(name, key, queue)
         subscription.filter = filter

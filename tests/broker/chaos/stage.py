@@ -1,0 +1,89 @@
+"""What a play happens on: the broker, its clients with their links, and what is written down."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+from ferrymq_broker.management.install import install
+from ferrymq_broker.nodes.queues.queue import Queue
+from tests.broker.chaos.accounts import Account
+from tests.broker.chaos.world import (
+    build,
+)
+from tests.broker.harness import Client, Network, Receiver, Sender, text
+from tests.broker.management.asker import Asker
+
+CLIENTS = 6
+
+
+class Actor:
+    """A client and the links it has."""
+
+    def __init__(self, client: Client, container: str) -> None:
+        self.client = client
+        self.container = container
+        self.senders: list[Sender] = []
+        self.receivers: list[Receiver] = []
+        # Whether it has stopped reading, now or since the last step.
+        self.deaf = False
+        self.dynamic: list[str] = []
+
+
+class Stage:
+    """One broker and its clients, in virtual time."""
+
+    def __init__(self, seed: int, steps: int) -> None:
+        self.seed = seed
+        self.steps = steps
+        self.step = 0
+        self.random = Random(seed)
+        self.log: list[str] = []
+        # Messages are in one place at a time: there is nothing that makes several of one.
+        self.unique = self.random.random() < 0.5
+        self.net = Network(
+            auto_create=False,
+            credit=self.random.choice((1, 3, 10, 1000)),
+            incoming_window=self.random.choice((2, 2048)),
+        )
+        install(self.net.space, self.net.broker)
+        build(self.net, self.random, self.unique)
+        self.keeper = Asker(self.net)
+        self.permanent = set(self.net.space.nodes)
+        self.accounts: dict[Queue, Account] = {}
+        self.actors: list[Actor] = []
+        self.number = 0
+        # When the time of a message is over, by its number; and what was said to be accepted.
+        self.deadlines: dict[int, int] = {}
+        self.accepted: set[int] = set()
+        self.happened: Counter[str] = Counter()
+        # The time of the day when the step began: what comes in it may have come then.
+        self.since = self.net.wall
+
+    def say(self, words: str) -> None:
+        self.log.append(f"    {words}")
+
+    def account(self, queue: Queue) -> Account:
+        account = self.accounts.get(queue)
+        if account is None:
+            account = Account(queue)
+            self.accounts[queue] = account
+        return account
+
+    def some_actor(self) -> Actor:
+        if not self.actors:
+            self.arrive()
+        return self.random.choice(self.actors)
+
+    def arrive(self) -> None:
+        """Another client comes."""
+        if len(self.actors) >= CLIENTS:
+            return
+        container = self.random.choice(("c0", "c1", "c2", "c3"))
+        self.say(container)
+        self.actors.append(Actor(self.net.connect(container_id=container), container))
+
+
+def number_of(payload: bytes) -> int:
+    """The number of a message."""
+    return int(text(payload))

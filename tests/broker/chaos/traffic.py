@@ -1,0 +1,181 @@
+"""What clients do with messages, and what happens meanwhile."""
+
+from __future__ import annotations
+
+from ferrymq_types.messaging import (
+    Accepted,
+    ApplicationProperties,
+    Data,
+    Header,
+    MessageAnnotations,
+    Modified,
+    Properties,
+    Received,
+    Rejected,
+    Released,
+)
+from ferrymq_types.transport import Error, SenderSettleMode
+from ferrymq_types.unions import DeliveryState, Section
+from tests.broker.chaos.clients import Clients
+from tests.broker.chaos.stage import number_of
+from tests.broker.chaos.world import (
+    KEYS,
+)
+
+COLOURS = ("red", "blue")
+
+
+class Traffic(Clients):
+    """Send, settle, give credit, stop reading; time passes, memory runs short."""
+
+    def send(self) -> None:
+        """Some messages of any make."""
+        senders = [s for actor in self.actors for s in actor.senders if s.attached]
+        if not senders:
+            self.attach_sender()
+            return
+        sender = self.random.choice(senders)
+        settled = sender.link.always_settled or (
+            sender.link.snd_settle_mode == SenderSettleMode.MIXED and self.random.random() < 0.2
+        )
+        for _ in range(self.random.choice((1, 1, 2, 5, 20))):
+            if sender.detached or sender.link.credit <= 0:
+                break
+            self.number += 1
+            sections = self.message(self.number, sender.remote_target.address is None)
+            self.say(f"{sender.link.name} {self.number} to {sender.remote_target.address}")
+            sender.send_sections(*sections, settled=settled)
+            self.happened["sent"] += 1
+            if sender.client.handler.paused:
+                # Who does not hear that the window has moved sends it who knows when.
+                self.deadlines.pop(self.number, None)
+
+    def message(self, number: int, anonymous: bool) -> list[Section]:
+        random = self.random
+        sections: list[Section] = []
+        ttl: int | None = None
+        if random.random() < 0.5:
+            ttl = random.choice((None, None, 0, 1, 700, 5000))
+            sections.append(Header(priority=random.choice((0, 3, 4, 4, 5, 9, 200)), ttl=ttl))
+        annotations: dict[str | int, object] = {}
+        delay = 0
+        if random.random() < 0.15:
+            delay = random.choice((0, 1, 500, 4000))
+            annotations["x-opt-delivery-delay"] = delay
+        if random.random() < 0.1:
+            annotations["x-opt-routing-key"] = random.choice(KEYS)
+        if annotations:
+            sections.append(MessageAnnotations(value=annotations))
+        properties = Properties()
+        if anonymous:
+            properties.to = self.address(True)
+        if random.random() < 0.3:
+            properties.group_id = random.choice(("g0", "g1", "g2"))
+        if random.random() < 0.2:
+            properties.message_id = random.randrange(20)
+        if random.random() < 0.2:
+            properties.subject = random.choice(KEYS)
+        if random.random() < 0.1:
+            properties.absolute_expiry_time = self.net.wall + random.choice((-1, 0, 1, 2000))
+            self.deadlines[number] = properties.absolute_expiry_time
+        sections.append(properties)
+        if ttl is not None:
+            # From when it is in its queue.
+            deadline = self.net.wall + ttl + delay
+            self.deadlines[number] = min(self.deadlines.get(number, deadline), deadline)
+        sections.append(
+            ApplicationProperties(
+                value={
+                    "colour": random.choice(COLOURS),
+                    "number": random.randrange(100),
+                    "key": random.choice(("k0", "k1", None)),
+                }
+            )
+        )
+        sections.append(Data(value=b"%d" % number + b" " * random.choice((0, 10, 100, 300))))
+        return sections
+
+    def settle(self) -> None:
+        """Some of the deliveries that a client has."""
+        receivers = [r for actor in self.actors for r in actor.receivers if r.deliveries]
+        if not receivers:
+            return
+        random = self.random
+        receiver = random.choice(receivers)
+        outcomes: tuple[DeliveryState | None, ...] = (
+            Accepted(),
+            Accepted(),
+            Accepted(),
+            Released(),
+            Rejected(),
+            Rejected(error=Error(condition="amqp:decode-error", description="no")),
+            Modified(),
+            Modified(delivery_failed=True),
+            Modified(undeliverable_here=True),
+            Modified(delivery_failed=True, undeliverable_here=True),
+            Modified(message_annotations={"x-opt-seen": "y" * random.choice((1, 50))}),
+            None,
+        )
+        for _ in range(random.choice((1, 2, 10))):
+            if not receiver.deliveries:
+                break
+            delivery = receiver.deliveries.pop(random.randrange(len(receiver.deliveries)))
+            outcome = random.choice(outcomes)
+            self.say(f"{receiver.link.name} {number_of(delivery.payload)} {outcome}")
+            if not delivery.remote_settled and random.random() < 0.1 and outcome is not None:
+                # First the one, then the other, then perhaps never settled.
+                delivery.update(
+                    random.choice((Received(section_number=0, section_offset=0), outcome))
+                )
+                self.net.run()
+                if random.random() < 0.7:
+                    receiver.settle(outcome, delivery)
+                continue
+            receiver.settle(outcome, delivery)
+
+    def allow(self) -> None:
+        """A receiver gets another credit, perhaps less than it had."""
+        receivers = [r for actor in self.actors for r in actor.receivers]
+        if receivers:
+            receiver = self.random.choice(receivers)
+            credit = self.random.choice((0, 1, 2, 5, 50))
+            self.say(f"{receiver.link.name} {credit}")
+            receiver.credit(credit)
+
+    def drain(self) -> None:
+        """A receiver asks for what there is, and is told when that was it."""
+        receivers = [
+            (actor, r) for actor in self.actors for r in actor.receivers if r.link.credit > 0
+        ]
+        if receivers:
+            actor, receiver = self.random.choice(receivers)
+            self.say(receiver.link.name)
+            drained = receiver.drained
+            receiver.drain()
+            if not actor.client.handler.paused and not receiver.detached:
+                assert receiver.drained == drained + 1 and receiver.link.credit == 0
+
+    def pause(self) -> None:
+        """A client stops reading, or reads again."""
+        actor = self.some_actor()
+        if actor.client.handler.paused:
+            actor.client.resume()
+        else:
+            actor.client.pause()
+            actor.deaf = True
+        self.say(f"{actor.container} {actor.client.handler.paused}")
+
+    def pass_time(self) -> None:
+        """Time passes."""
+        seconds = self.random.choice((0.001, 0.01, 0.5, 0.7, 1.0, 5.0))
+        self.say(f"{seconds}")
+        self.net.advance(seconds)
+
+    def alarm(self) -> None:
+        """Memory runs short, or does not any more."""
+        on = not self.net.broker.alarms
+        self.say(f"{on}")
+        self.net.broker.begin_pass(self.net.now)
+        self.net.broker.set_alarm("disk", on and self.random.random() < 0.3)
+        self.net.broker.finish_pass()
+        self.net.run()
