@@ -1,0 +1,1 @@
+"""What outlives the process: changes in batches, a journal of them, and the records they make."""

@@ -1,0 +1,33 @@
+"""What the broker sees of its store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ferrymq_broker.store.changes import Changes
+from ferrymq_broker.store.records import Record
+
+
+class Store:
+    """Takes batches of `changes` and answers what was stored before.
+
+    `applied` is the number of the last batch of which `get` sees the records.
+    """
+
+    changes: Changes
+    applied: int
+
+    def push(self) -> None:
+        """Take the batch, if there is one and no other is under way; to be called between passes.
+
+        When it is on disk, the broker hears of it (`Broker.on_stable`) in a pass of its own.
+        """
+        raise NotImplementedError
+
+    def get(self, table: int, id: int, number: int) -> bytes | None:
+        """The value of a record; None if there is none, or none yet. Raises `StoreDamaged`."""
+        raise NotImplementedError
+
+    def scan(self, table: int) -> Iterator[Record]:
+        """All records of a table, by id and number; for the time before `push` is first called."""
+        raise NotImplementedError

@@ -1,0 +1,58 @@
+"""The tables of the store.
+
+Every record has the same kind of key: a table, the `id` of what it belongs to, and a `number` within
+that. Ids come from `Changes.new_id` and are never used again while anything has them.
+
+| table | id | number | value |
+|---|---|---|---|
+| `NODE` | the node | 0 | what it is: a map |
+| `SUBSCRIPTION` | the topic | id of the queue | what it is: a map |
+| `BINDING` | the exchange | any, unique | what it is: a map |
+| `ALIAS` | any, unique | 0 | a map |
+| `ENTRY` | the queue | sequence | head of an entry, then the message or the id of its body |
+| `STATE` | the queue | sequence | what has happened to an entry since it came |
+| `BODY` | the message | 0 | a message that several entries have |
+| `SCHEDULED` | the queue | number | as `ENTRY` |
+| `DUPLICATE` | the queue | number | when, and the identity |
+| `PARTITION` | the partition | 0 | stream, number, and where the records begin: a map |
+| `RECORD` | the partition | offset | head of a record, then the message |
+| `TERMINUS` | the terminus | 0 | what it is: a map |
+| `DELIVERY` | the terminus | number | tag, state, and what it is a delivery of: a map |
+| `FENCE` | any, unique | 0 | group, member, sequence: a map |
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+NODE: Final = 1
+SUBSCRIPTION: Final = 2
+BINDING: Final = 3
+ALIAS: Final = 4
+ENTRY: Final = 5
+STATE: Final = 6
+BODY: Final = 7
+SCHEDULED: Final = 8
+DUPLICATE: Final = 9
+PARTITION: Final = 10
+RECORD: Final = 11
+TERMINUS: Final = 12
+DELIVERY: Final = 13
+FENCE: Final = 14
+
+NAMES: Final[dict[int, str]] = {
+    NODE: "node",
+    SUBSCRIPTION: "subscription",
+    BINDING: "binding",
+    ALIAS: "alias",
+    ENTRY: "entry",
+    STATE: "state",
+    BODY: "body",
+    SCHEDULED: "scheduled",
+    DUPLICATE: "duplicate",
+    PARTITION: "partition",
+    RECORD: "record",
+    TERMINUS: "terminus",
+    DELIVERY: "delivery",
+    FENCE: "fence",
+}

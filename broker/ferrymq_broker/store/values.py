@@ -1,0 +1,32 @@
+"""Values that are maps: encoded as AMQP maps, so that fields can come and go with versions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from librt.strings import BytesWriter
+
+from ferrymq_broker.store.errors import StoreDamaged
+from ferrymq_codec.errors import DecodeError
+from ferrymq_codec.reader import Reader
+from ferrymq_codec.value_reader import read_value
+from ferrymq_codec.value_writer import write_value
+
+
+def encode_map(fields: Mapping[str, object]) -> bytes:
+    """The fields as bytes; values are of AMQP's types."""
+    w = BytesWriter()
+    write_value(w, dict(fields), "record")
+    return w.getvalue()
+
+
+def decode_map(value: bytes) -> dict[str, object]:
+    """What `encode_map` was given. Raises `StoreDamaged` for anything else."""
+    try:
+        reader = Reader(value)
+        fields = read_value(reader, "record")
+    except DecodeError as error:
+        raise StoreDamaged(f"a record is no map: {error}") from error
+    if not isinstance(fields, dict) or reader.remaining():
+        raise StoreDamaged("a record is no map")
+    return {str(key): value for key, value in fields.items()}
