@@ -96,9 +96,20 @@ def summary(config: Config, places: Places) -> dict[str, object]:
             "memory": config.alarms.memory_bytes(),
             "low-water": config.alarms.low_water_bytes(),
         },
+        "store": None if config.store.path is None else _store(config),
         "virtual-hosts": [
             _host(config, places, host) for host in (DEFAULT_HOST, *_host_names(config))
         ],
+    }
+
+
+def _store(config: Config) -> dict[str, object]:
+    store = config.store
+    return {
+        "path": str(store.path),
+        "max-bytes": store.max_bytes,
+        "segment-bytes": store.segment_bytes,
+        "page-out": config.page_out_bytes(),
     }
 
 
@@ -143,8 +154,19 @@ def _print_summary(file: Path, config: Config, places: Places) -> None:
         console.print(
             f"memory alarm above {_about(memory)} of messages, until there are {_about(low)}"
         )
+    if config.store.path is not None:
+        console.print(_about_store(config, config.store.path))
     for name in (DEFAULT_HOST, *_host_names(config)):
         _print_host(console, config, places, name)
+
+
+def _about_store(config: Config, path: Path) -> str:
+    text = f"stored in {escape(str(path))}"
+    if config.store.max_bytes:
+        text += f", at most {_about(config.store.max_bytes)}"
+    if config.page_out_bytes():
+        text += f"; paged out above {_about(config.page_out_bytes())} of messages"
+    return text
 
 
 def _print_host(console: Console, config: Config, places: Places, name: str) -> None:

@@ -30,7 +30,8 @@ from ferrymq_broker.config.declarations import (
 from ferrymq_broker.config.memory import available_memory
 from ferrymq_broker.config.mistakes import Location, Mistake, Mistakes
 from ferrymq_broker.config.section import Section
-from ferrymq_broker.config.units import Bytes, Seconds, Share, share_of
+from ferrymq_broker.config.storage import Store
+from ferrymq_broker.config.units import Bytes, Seconds, Share, format_size, share_of
 from ferrymq_broker.config.url import ListenAddress, check_http_url, parse_listen_url
 
 MIB = 1024 * 1024
@@ -150,6 +151,7 @@ class Config(Tables):
     )
     limits: Limits = Field(default_factory=Limits)
     alarms: Alarms = Field(default_factory=Alarms)
+    store: Store = Field(default_factory=Store)
     policies: dict[str, Policy] = Field(default_factory=dict)
     virtual_host: list[VirtualHost] = Field(default_factory=list)
     # Where clients go that open with a hostname nobody answers to.
@@ -169,7 +171,7 @@ class Config(Tables):
 
     @model_validator(mode="after")
     def _check(self) -> Config:
-        mistakes = self._access() + self._alarms() + self._hosts()
+        mistakes = self._access() + self._alarms() + self._store() + self._hosts()
         mistakes += check_tables(self, self.nodes, self.policies, ())
         for at, host in enumerate(self.virtual_host):
             mistakes += check_tables(host, self.nodes_of(host), self.policies, ("virtual-host", at))
@@ -200,6 +202,30 @@ class Config(Tables):
         if 0 < self.alarms.memory_bytes() < self.alarms.low_water_bytes():
             return [Mistake(("alarms", "low-water"), "an alarm ends below where it begins")]
         return []
+
+    def page_out_bytes(self) -> int:
+        """Above so many bytes of messages in memory queues page them out; 0 never.
+
+        A part is of what raises the memory alarm; without that alarm, of the memory.
+        """
+        whole = self.alarms.memory_bytes()
+        if whole == 0 and isinstance(self.store.page_out, str):
+            whole = available_memory()
+        return share_of(self.store.page_out, whole)
+
+    def _store(self) -> list[Mistake]:
+        store = self.store
+        mistakes: list[Mistake] = []
+        if 0 < store.max_bytes < store.least_bytes():
+            reason = (
+                f"the journal alone takes {format_size(store.least_bytes())}; "
+                "allow more, or make segment-bytes smaller"
+            )
+            mistakes.append(Mistake(("store", "max-bytes"), reason))
+        if 0 < self.alarms.memory_bytes() < self.page_out_bytes():
+            reason = "the memory alarm would stop producers before anything is paged out"
+            mistakes.append(Mistake(("store", "page-out"), reason))
+        return mistakes
 
     def _hosts(self) -> list[Mistake]:
         mistakes: list[Mistake] = []
@@ -235,6 +261,7 @@ __all__ = [
     "Redirect",
     "Security",
     "Shutdown",
+    "Store",
     "Stream",
     "Subscription",
     "Topic",
