@@ -24,6 +24,7 @@ from ferrymq_broker.transactions.transaction import TransactionLimits
 
 if TYPE_CHECKING:
     from ferrymq_broker.connections.handler import ConnectionHandler
+    from ferrymq_broker.store.store import Store
 
 DEFAULT_SPACE: Final = "default"
 # A hostname of an open that begins so names a virtual host and no host.
@@ -55,6 +56,8 @@ class Broker:
         "default",
         "hosts",
         "strict_hosts",
+        "store",
+        "held",
         "dirty_handlers",
         "handlers",
         "link_names",
@@ -88,6 +91,9 @@ class Broker:
         self.spaces: dict[str, AddressSpace] = {DEFAULT_SPACE: self.default}
         self.hosts: dict[str, AddressSpace] = {}
         self.strict_hosts = False
+        self.store: Store | None = None
+        # Connections whose output waits for the store.
+        self.held: list[ConnectionHandler] = []
         self.dirty_handlers: list[ConnectionHandler] = []
         # Every connection, in the order they came.
         self.handlers: dict[ConnectionHandler, None] = {}
@@ -196,6 +202,29 @@ class Broker:
         finally:
             if self.timers.moved:
                 self._arm()
+            if agenda.changes.count > 0 and self.store is not None:
+                self.store.push()
+
+    def keep(self, store: Store) -> None:
+        """From now on, what is durable is kept in this store."""
+        self.store = store
+        self.agenda.store = store
+
+    def on_stable(self, now: float) -> None:
+        """The batch that the store has taken is on disk: a pass of its own.
+
+        What waited for that goes on: new messages to their consumers, output to its clients.
+        """
+        self.begin_pass(now)
+        try:
+            self.agenda.changes.settle()
+            held = self.held
+            self.held = []
+            for handler in held:
+                handler.held = False
+                handler.touch()
+        finally:
+            self.finish_pass()
 
     def _flush(self) -> None:
         handlers = self.dirty_handlers

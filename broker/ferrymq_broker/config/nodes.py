@@ -59,6 +59,7 @@ class QueueSettings(StrictSection):
     auto_delete: Expiry = -1
     max_consumers: Count = 0
     durable: bool = True
+    persist: bool = False
 
 
 class TopicSettings(StrictSection):

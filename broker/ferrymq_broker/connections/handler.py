@@ -39,6 +39,7 @@ from ferrymq.engine.events import (
     TransactionalStateReceived,
     TransferIgnored,
 )
+from ferrymq.engine.frames import EMPTY_FRAME
 from ferrymq.engine.link import Link
 from ferrymq.engine.session import Session
 from ferrymq.engine.settings import ConnectionSettings
@@ -80,6 +81,10 @@ class ConnectionHandler:
         "congested",
         "quiet",
         "dirty",
+        "changes",
+        "need",
+        "held",
+        "_begun",
         "stalled",
         "windowed",
         "unsupplied",
@@ -122,6 +127,12 @@ class ConnectionHandler:
         self.quiet = False
         # True while the handler waits for its flush at the end of the pass.
         self.dirty = False
+        self.changes = broker.agenda.changes
+        # What the client is told next says that this batch is on disk; whether output waits for it.
+        self.need: i64 = 0
+        self.held = False
+        # Whether the client has been sent our open.
+        self._begun = False
         # Each of them once, however often the client sends a flow meanwhile.
         self.stalled: dict[OutgoingEndpoint, None] = {}
         self.windowed: dict[OutgoingEndpoint, None] = {}
@@ -175,6 +186,9 @@ class ConnectionHandler:
         self.connection.handle_timeout(now)
         self._process()
         self.touch()
+        if self.held and self._begun and not self.paused:
+            # A slow disk is no reason to be taken for dead: this may overtake what waits.
+            self._write(EMPTY_FRAME)
         self.broker.finish_pass()
 
     def pause(self) -> None:
@@ -236,7 +250,13 @@ class ConnectionHandler:
         """Write what has gathered."""
         self.dirty = False
         connection = self.connection
+        if self.need > self.changes.stable:
+            if not self.held:
+                self.held = True
+                self.broker.held.append(self)
+            return
         if connection.has_output:
+            self._begun = connection.opened
             data = connection.data_to_send()
             self.broker.counters.bytes_sent += len(data)
             self._write(data)
@@ -289,16 +309,23 @@ class ConnectionHandler:
 
     def _process(self) -> None:
         connection = self.connection
+        changes = self.changes
+        # Whatever a client causes it is told when it is on disk; but of what it has settled by
+        # itself it is told nothing.
+        quiet = changes.total
         while True:
             events = connection.take_events()
             self.events = events
             if not events:
-                return
+                break
             for event in events:
                 if isinstance(event, OutcomeReceived):
                     consumer = event.delivery.link.context
                     if isinstance(consumer, OutgoingEndpoint):
+                        before = changes.total
                         consumer.on_outcome(event.delivery)
+                        if event.delivery.remote_settled:
+                            quiet += changes.total - before
                 elif isinstance(event, DeliveryReceived):
                     producer = event.link.context
                     if isinstance(producer, IncomingEndpoint):
@@ -311,6 +338,8 @@ class ConnectionHandler:
                         consumer.on_credit(event.properties)
                 else:
                     self._on_rare(event)
+        if changes.total != quiet:
+            self.need = changes.number
 
     def _on_rare(self, event: Event) -> None:
         """Everything that does not happen once for every message."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
-from mypy_extensions import i32, i64
+from mypy_extensions import i32, i64, u8
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.message import Message
@@ -32,12 +32,14 @@ class Entry:
     `failures` those that ended as failed deliveries. `expires` is when the message's time is over,
     in milliseconds since the epoch, 0 for never. `excluded` has the ids of the consumers that must
     not get the message (again). `group` is that of the message, where the queue goes by groups.
+    `stored` is whether the entry has a record.
     """
 
     __slots__ = (
         "message",
         "rank",
         "state",
+        "stored",
         "attempts",
         "failures",
         "expires",
@@ -52,7 +54,8 @@ class Entry:
     def __init__(self, message: Message, sequence: i64, level: i64 = 4) -> None:
         self.message = message
         self.rank: i64 = ((TOP_LEVEL - level) << LEVEL_SHIFT) | sequence
-        self.state: i32 = AVAILABLE
+        self.state: u8 = AVAILABLE
+        self.stored = False
         self.attempts: i32 = 0
         self.failures: i64 = 0
         self.expires: i64 = 0

@@ -68,7 +68,8 @@ class Message:
     milliseconds, −1 without one.
 
     `special` is whether there may be anything a plain queue would have to look at: a ttl, an
-    absolute-expiry-time or annotations of ours; false for most. `origin` is the number of the
+    absolute-expiry-time or annotations of ours; false for most. `shared` is whether several queues
+    may have it, so that it is stored apart from its entries. `origin` is the number of the
     connection that brought it, 0 for the broker's own. `holders` is how many entries it has.
     `facts` are what `facts_of` has read out of it, while it is among those asked about last.
 
@@ -86,6 +87,7 @@ class Message:
         "priority",
         "durable",
         "special",
+        "shared",
         "facts",
     )
 
@@ -99,6 +101,7 @@ class Message:
         self.priority: u8 = DEFAULT_PRIORITY
         self.durable = False
         self.special = False
+        self.shared = False
         self.facts: Facts | None = None
 
     @property

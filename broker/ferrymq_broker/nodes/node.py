@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.store.changes import Changes, Stored
+from ferrymq_broker.store.tables import NODE
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.consumer import Consumer
     from ferrymq_broker.nodes.entry import Entry
     from ferrymq_broker.nodes.message import Message
     from ferrymq_broker.nodes.terms import SourceTerms, TargetTerms
+    from ferrymq_broker.store.store import Store
     from ferrymq_broker.timers import Timers
     from ferrymq_types.transport import Error
 
@@ -109,7 +112,7 @@ class Space:
         """The node has come to its end: forget it and end its links."""
 
 
-class Node:
+class Node(Stored):
     """Something an address names (AMQP 1.0 §2.1.2). `address` is unique in its `space`.
 
     `lifetime` is one of the five above. `producers` are the links that publish, `links` counts all
@@ -135,6 +138,7 @@ class Node:
     )
 
     def __init__(self, address: str, space: Space, lifetime: i64 = PERMANENT) -> None:
+        super().__init__()
         self.address = address
         self.space = space
         self.agenda = space.agenda
@@ -287,6 +291,9 @@ class Node:
     def delete(self, error: Error) -> None:
         """End every link with `error` and drop everything."""
         self.deleted = True
+        if self.store_id != 0:
+            self.agenda.changes.drop(NODE, self.store_id, 0)
+            self.store_id = 0
         for producer in list(self.producers):
             producer.evict(error)
         self.producers.clear()
@@ -341,15 +348,20 @@ class Agenda:
     """The nodes that are to dispatch at the end of the current pass, and the time of the pass.
 
     `now` is in milliseconds since the Unix epoch: what TTLs, schedules and timestamps count in.
-    `held` is how many bytes of messages all nodes hold, each message counted once.
+    `held` is how many bytes of messages all nodes hold, each message counted once. `changes` is
+    where nodes write what is to be on disk, `store` what reads it again; None without one. `bodies`
+    are the ids of the messages that are stored apart from their entries.
     """
 
-    __slots__ = ("nodes", "now", "held")
+    __slots__ = ("nodes", "now", "held", "changes", "store", "bodies")
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
         self.now: i64 = 0
         self.held: i64 = 0
+        self.changes = Changes()
+        self.store: Store | None = None
+        self.bodies: dict[Message, int] = {}
 
     def run(self) -> None:
         """Give every node on the agenda its turn; those it puts on meanwhile too."""

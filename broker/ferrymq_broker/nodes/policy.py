@@ -36,6 +36,7 @@ class QueuePolicy:
     - `auto_delete`: how long the queue stays unused and without links before it goes; −1 never.
     - `max_consumers`: how many links may consume at a time.
     - `durable`: it and its durable messages outlive the process, where there is a store.
+    - `persist`: all its messages do, whatever they say themselves.
     """
 
     priorities: int = 10
@@ -55,6 +56,7 @@ class QueuePolicy:
     auto_delete: int = -1
     max_consumers: int = 0
     durable: bool = True
+    persist: bool = False
 
 
 @dataclass(frozen=True, slots=True)

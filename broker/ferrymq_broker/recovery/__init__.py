@@ -1,1 +1,1 @@
-"""The broker as it was: nodes, messages, subscriptions and termini from the records of its store."""
+"""The broker as it was: nodes, messages and termini from the records of its store."""

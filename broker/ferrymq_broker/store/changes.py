@@ -55,9 +55,8 @@ class Stored:
 class Changes:
     """The batch that is being filled has the `number`; those up to `stable` are on disk.
 
-    `enabled` is whether there is a store at all: without one nothing has a `store_id`, and nothing
-    is written here. `total` counts changes of all batches, `size` is how many bytes there are in
-    this one.
+    `enabled` is whether there is a store: without one nothing is written here. `total` counts
+    changes of all batches, `size` is how many bytes there are in this one.
     """
 
     __slots__ = (
@@ -89,6 +88,10 @@ class Changes:
         """Bytes in the batch that is being filled."""
         return len(self._writer)
 
+    def stop(self) -> None:
+        """The store is gone: what changes from now on is nobody's concern but memory's."""
+        self.enabled = False
+
     # -- ids ---------------------------------------------------------------------------------
 
     def new_id(self) -> i64:
@@ -109,6 +112,8 @@ class Changes:
 
     def put_parts(self, table: i64, id: i64, number: i64, head: bytes, rest: bytes) -> None:
         """Let the record have `head` and `rest` for its value."""
+        if not self.enabled:
+            return
         w = self._writer
         w.append(u8(PUT))
         prefix = BytesWriter()
@@ -132,6 +137,8 @@ class Changes:
 
     def drop(self, table: i64, id: i64, number: i64) -> None:
         """Let there be no such record."""
+        if not self.enabled:
+            return
         w = self._writer
         w.append(u8(DROP))
         w.append(u8(table))
@@ -142,6 +149,8 @@ class Changes:
 
     def drop_range(self, table: i64, id: i64, first: i64, last: i64) -> None:
         """Let there be no records of this id with numbers from `first` to `last`, both included."""
+        if not self.enabled:
+            return
         w = self._writer
         w.append(u8(DROP_RANGE))
         w.append(u8(table))

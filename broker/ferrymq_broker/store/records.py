@@ -19,7 +19,7 @@ class Records:
 
     Changes are made between `begin` and `commit`; `commit` alone may be called in another thread,
     and is the only thing that blocks for long. Reads see what was committed last. There is one
-    writer, and no read lasts longer than a call, but for `scan`, which is for times without changes.
+    writer, and no read lasts longer than a call but `scan`, which is for times without changes.
     """
 
     applied: int

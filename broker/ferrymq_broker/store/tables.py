@@ -1,6 +1,6 @@
 """The tables of the store.
 
-Every record has the same kind of key: a table, the `id` of what it belongs to, and a `number` within
+Every record has the same kind of key: a table, the `id` of what it belongs to, and a `number` in
 that. Ids come from `Changes.new_id` and are never used again while anything has them.
 
 | table | id | number | value |

@@ -316,6 +316,8 @@ class Exchange(Node):
         """Publish to all; if any refuses, the answer is no."""
         refused: Refusal | None = None
         where = ""
+        if message.durable and len(nodes) > 1:
+            message.shared = True
         for node in nodes:
             refusal = node.publish(message)
             if refusal is not None and refused is None:

@@ -22,8 +22,9 @@ class Browser:
         self.consumer = consumer
         self._positions: list[Entry | None] = [None] * LEVELS
 
-    def show(self, lanes: list[Lane], now: i64) -> bool:
-        """Show it what it has not seen. What others hold at this moment is passed over.
+    def show(self, lanes: list[Lane], now: i64, stable: i64) -> bool:
+        """Show it what it has not seen. What others hold at this moment is passed over; entries
+        with sequences above `stable` are not there yet.
 
         False if there is more to look at, in another turn.
         """
@@ -34,7 +35,7 @@ class Browser:
             level = lane.level
             position = self._positions[level]
             entry = lane.first if position is None else position.next
-            while entry is not None:
+            while entry is not None and entry.sequence <= stable:
                 if not consumer.ready:
                     return True
                 if entry.state == AVAILABLE and (entry.expires == 0 or entry.expires > now):

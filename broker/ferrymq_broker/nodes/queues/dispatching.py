@@ -1,7 +1,5 @@
-"""Messages out of a queue, where there is a choice: several crews, filters, exclusions, groups.
-
-What has one crew, one cursor and nothing special the queue does by itself (`Queue.dispatch`).
-"""
+"""Messages out of a queue: to one crew at one cursor (`serve_plain`), or where there is a choice:
+several crews, filters, exclusions, groups."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import i64
 
 from ferrymq_broker.nodes.consumer import IDLE, SETTLED, TAKEN, Consumer
-from ferrymq_broker.nodes.entry import AVAILABLE, Entry
+from ferrymq_broker.nodes.entry import ACQUIRED, AVAILABLE, Entry
 from ferrymq_broker.nodes.node import BOUNDLESS
 from ferrymq_broker.nodes.queues.groups import Group
 from ferrymq_broker.nodes.queues.views import Crew, View, push
@@ -21,6 +19,57 @@ if TYPE_CHECKING:
 
 # What a crew of one counts for a message it takes.
 _SHARE: Final = 1 << 20
+
+
+def is_plain(queue: Queue, crew: Crew) -> bool:
+    """Whether all that can be offered to the only crew is at one cursor."""
+    plain = queue.plain
+    return crew.view is plain and len(queue.lanes) == 1 and not plain.returned and not crew.eager
+
+
+def serve_plain(queue: Queue, crew: Crew) -> bool:
+    """What `serve` does, where there is one cursor; true if an entry is for `serve`."""
+    ready = crew.ready
+    cursor = queue.lane.plain
+    stable = queue.stable
+    while ready:
+        entry = cursor.next
+        if entry is None or (stable != BOUNDLESS and entry.sequence > stable):
+            return False
+        if (
+            entry.state != AVAILABLE
+            or entry.expires != 0
+            or entry.excluded is not None
+            or entry.group is not None
+        ):
+            return True
+        turn = crew.turn
+        if turn >= len(ready):
+            turn = 0
+        consumer = ready[turn]
+        verdict = consumer.deliver(entry)
+        if verdict == TAKEN:
+            cursor.next = entry.next
+            crew.turn = turn + 1
+            entry.state = ACQUIRED
+            entry.attempts += 1
+            queue.delivered += 1
+            queue.available -= 1
+            queue.acquired += 1
+            consumer.hold(entry)
+        elif verdict == SETTLED:
+            cursor.next = entry.next
+            crew.turn = turn + 1
+            queue.consume(entry)
+        elif verdict == IDLE:
+            queue.declined += 1
+            consumer.ready = False
+            del ready[turn]
+            crew.turn = turn
+        else:
+            queue.declined += 1
+            queue.exclude(consumer, entry)
+    return False
 
 
 def serve_all(queue: Queue) -> None:
@@ -69,7 +118,7 @@ def serve(queue: Queue, crew: Crew, turns: i64) -> bool:
     ready = crew.ready
     served = False
     while turns > 0 and ready:
-        entry = view.front()
+        entry = view.front(queue.stable)
         if entry is None:
             if not crew.eager:
                 break

@@ -22,13 +22,19 @@ from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
-from ferrymq_broker.nodes.consumer import IDLE, SETTLED, TAKEN, Consumer
+from ferrymq_broker.nodes.consumer import Consumer
 from ferrymq_broker.nodes.entry import ACQUIRED, AVAILABLE, REMOVED, Entry
 from ferrymq_broker.nodes.node import BOUNDLESS, PERMANENT, Node, Refusal, Space
 from ferrymq_broker.nodes.policy import QueuePolicy
 from ferrymq_broker.nodes.queues.browsers import Browser
 from ferrymq_broker.nodes.queues.contents import describe_queue, drop_available
-from ferrymq_broker.nodes.queues.dispatching import offer_waiting, serve, serve_all
+from ferrymq_broker.nodes.queues.dispatching import (
+    is_plain,
+    offer_waiting,
+    serve,
+    serve_all,
+    serve_plain,
+)
 from ferrymq_broker.nodes.queues.groups import Groups
 from ferrymq_broker.nodes.queues.lanes import DEFAULT_LEVEL, LEVELS, Lane
 from ferrymq_broker.nodes.queues.lifecycle.lifecycle import APPEND, REFUSED, Lifecycle
@@ -39,6 +45,14 @@ from ferrymq_broker.nodes.queues.seating import (
     new_cursor,
     seat,
     unseat,
+)
+from ferrymq_broker.nodes.queues.storing import (
+    drop_body,
+    drop_entry,
+    drop_queue,
+    keep_entry,
+    put_entry,
+    put_state,
 )
 from ferrymq_broker.nodes.queues.views import PATIENCE, Crew, View
 from ferrymq_broker.nodes.terms import SourceTerms
@@ -92,6 +106,9 @@ class Queue(Node):
         "_draining",
         "_resumption",
         "active",
+        "stable",
+        "unstable",
+        "_sealed",
     )
 
     def __init__(
@@ -136,6 +153,11 @@ class Queue(Node):
         self._resumption = Resumption(self)
         # The one that is served where one at a time is.
         self.active: Consumer | None = None
+        # The last entry that may be handed out, and the last batch with others; the last entry of
+        # the batch that is being written.
+        self.stable: i64 = BOUNDLESS
+        self.unstable: i64 = 0
+        self._sealed: i64 = 0
         self.groups: Groups | None = None
         self._read_policy()
         self.lifecycle = Lifecycle(self, policy)
@@ -253,9 +275,24 @@ class Queue(Node):
         groups = self.groups
         if groups is not None:
             groups.join(entry)
+        if self.store_id != 0 and self.keeps(message):
+            keep_entry(self, entry)
         if not self.dirty:
             self.touch()
         return entry
+
+    def keeps(self, message: Message) -> bool:
+        """Whether the message is to be on disk."""
+        return self.store_id != 0 and (message.durable or self.policy.persist)
+
+    def seal(self) -> None:
+        """What has come up to now is in the batch that is written next."""
+        self._sealed = self.published
+
+    def stabilise(self, number: i64) -> None:
+        """Entries up to then are on disk: consumers may have them."""
+        self.stable = BOUNDLESS if self.unstable == number else self._sealed
+        self.touch()
 
     def _lane_of(self, level: i64) -> Lane:
         """The lane of a level, made if it was not needed before."""
@@ -308,6 +345,8 @@ class Queue(Node):
         if failed:
             entry.failures += 1
             gone = self.lifecycle.on_failed(entry)
+            if entry.stored and not gone and self.store_id != 0:
+                put_state(self, entry)
         if failed or elsewhere:
             self.modified += 1
         else:
@@ -336,6 +375,8 @@ class Queue(Node):
         message.holders += 1
         if message.holders == 1:
             self.agenda.held += size
+        if entry.stored and self.store_id != 0:
+            put_entry(self, entry)
 
     def drop(self, entry: Entry) -> None:
         """Take an available entry out, wherever it is."""
@@ -363,6 +404,8 @@ class Queue(Node):
         else:
             self._lane_of(entry.level).unlink(entry)
         entry.state = REMOVED
+        if entry.stored:
+            drop_entry(self, entry)
         self._drop_share(entry.message)
         if watched or entry.expires != 0:
             self._on_unlinked(entry)
@@ -375,6 +418,8 @@ class Queue(Node):
         message.holders = holders
         if holders == 0:
             self.agenda.held -= size
+            if message.shared:
+                drop_body(self.agenda, message)
 
     def _forget(self, entry: Entry) -> None:
         """Let nothing point to the entry."""
@@ -448,15 +493,17 @@ class Queue(Node):
 
     def dispatch(self) -> None:
         """Offer messages until they, or the consumers that can take them, run out."""
+        if self.deleted:
+            return
         done = True
         if self._browsers:
             now = self.agenda.now
             for browser in list(self._browsers):
-                if browser.consumer.ready and not browser.show(self.lanes, now):
+                if browser.consumer.ready and not browser.show(self.lanes, now, self.stable):
                     done = False
         crew = self._sole
         if crew is not None:
-            if crew.ready and (not self._is_plain(crew) or self._serve_plain(crew)):
+            if crew.ready and (not is_plain(self, crew) or serve_plain(self, crew)):
                 serve(self, crew, BOUNDLESS)
         elif self.crews:
             serve_all(self)
@@ -473,56 +520,6 @@ class Queue(Node):
             self.relieve()
         if self.lifetime != PERMANENT and self.published > 0 and self.message_count() == 0:
             self.reconsider_life()
-
-    def _is_plain(self, crew: Crew) -> bool:
-        """Whether all that can be offered to the only crew is at one cursor."""
-        plain = self.plain
-        return (
-            crew.view is plain and self._by_level is None and not plain.returned and not crew.eager
-        )
-
-    def _serve_plain(self, crew: Crew) -> bool:
-        """What `serve` does, where there is one cursor; true if an entry is for `serve`."""
-        ready = crew.ready
-        cursor = self.lane.plain
-        while ready:
-            entry = cursor.next
-            if entry is None:
-                return False
-            if (
-                entry.state != AVAILABLE
-                or entry.expires != 0
-                or entry.excluded is not None
-                or entry.group is not None
-            ):
-                return True
-            turn = crew.turn
-            if turn >= len(ready):
-                turn = 0
-            consumer = ready[turn]
-            verdict = consumer.deliver(entry)
-            if verdict == TAKEN:
-                cursor.next = entry.next
-                crew.turn = turn + 1
-                entry.state = ACQUIRED
-                entry.attempts += 1
-                self.delivered += 1
-                self.available -= 1
-                self.acquired += 1
-                consumer.hold(entry)
-            elif verdict == SETTLED:
-                cursor.next = entry.next
-                crew.turn = turn + 1
-                self.consume(entry)
-            elif verdict == IDLE:
-                self.declined += 1
-                consumer.ready = False
-                del ready[turn]
-                crew.turn = turn
-            else:
-                self.declined += 1
-                self.exclude(consumer, entry)
-        return False
 
     def acquire(self, consumer: Consumer, entry: Entry) -> None:
         """The consumer has been sent the message and will settle it."""
@@ -562,6 +559,8 @@ class Queue(Node):
         """End every link with `error`, drop every message."""
         # Whoever still knows it is told that it takes no more.
         self.guarded = True
+        if self.store_id != 0:
+            drop_queue(self)
         super().delete(error)
         for consumer in list(self.consumers):
             consumer.evict(error)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 from ferrymq_broker.nodes.entry import AVAILABLE, Entry
+from ferrymq_broker.nodes.node import BOUNDLESS
 from ferrymq_broker.nodes.queues.lanes import Cursor
 
 if TYPE_CHECKING:
@@ -76,17 +77,22 @@ class View:
         # What the filter let pass last: a cursor may point to it.
         self._match: Entry | None = None
 
-    def front(self) -> Entry | None:
-        """The first available entry that the filter lets pass and nobody was offered since."""
+    def front(self, stable: i64) -> Entry | None:
+        """The first available entry that the filter lets pass and nobody was offered since.
+
+        Entries with sequences above `stable` are not there yet.
+        """
         cursors = self.cursors
         entry: Entry | None = None
         i: i64 = 0
         while i < len(cursors):
             cursor = cursors[i]
             entry = cursor.next
+            if entry is not None and stable != BOUNDLESS and entry.sequence > stable:
+                entry = None
             if entry is not None:
                 if self.filter is not None or entry.state != AVAILABLE:
-                    entry = self._seek(cursor, entry)
+                    entry = self._seek(cursor, entry, stable)
                 if entry is not None:
                     self._source = cursor
                     break
@@ -104,9 +110,12 @@ class View:
             heappop(returned)
         return entry
 
-    def _seek(self, cursor: Cursor, start: Entry) -> Entry | None:
+    def _seek(self, cursor: Cursor, start: Entry, stable: i64) -> Entry | None:
         entry: Entry | None = start
         while entry is not None:
+            if entry.sequence > stable:
+                cursor.next = entry
+                return None
             if entry.state == AVAILABLE:
                 if self.filter is None or self._match is entry:
                     break

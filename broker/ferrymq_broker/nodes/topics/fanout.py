@@ -37,9 +37,11 @@ class _Group:
 class Fanout:
     """The subscriptions of a topic by what they want."""
 
-    __slots__ = ("_groups", "_by_key")
+    __slots__ = ("several", "_groups", "_by_key")
 
     def __init__(self) -> None:
+        # Whether there may be several queues for a message.
+        self.several = False
         self._groups: list[_Group] = []
         self._by_key: dict[str, _Group] = {}
 
@@ -60,6 +62,7 @@ class Fanout:
         subscription.place = len(group.members)
         group.members.append(subscription)
         group.queues.append(subscription.queue)
+        self.several = len(self._groups) > 1 or len(group.queues) > 1
 
     def remove(self, subscription: Subscription) -> None:
         """The subscription has no more messages."""
@@ -76,10 +79,13 @@ class Fanout:
         if not group.members:
             del self._by_key[key]
             self._groups.remove(group)
+        self.several = len(self._groups) > 1 or any(len(one.queues) > 1 for one in self._groups)
 
     def publish(self, message: Message) -> i64:
         """Hand the message to every subscription that wants it; how many refused it."""
         refused: i64 = 0
+        if message.durable and self.several:
+            message.shared = True
         for group in self._groups:
             filter = group.filter
             if filter is not None and not filter.matches(message):

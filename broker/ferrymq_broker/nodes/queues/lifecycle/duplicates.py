@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 from ferrymq_broker.nodes.facts import facts_of
+from ferrymq_broker.nodes.queues.storing import drop_identity, put_identity
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.message import Message
+    from ferrymq_broker.nodes.queues.queue import Queue
 
 # Longer ids are remembered by their digests.
 _LONG: Final = 64
@@ -34,16 +36,21 @@ def identity_of(message: Message) -> object:
 
 @final
 class Duplicates:
-    """The ids one queue has seen: for `window` milliseconds, `limit` of them at most."""
+    """The ids one queue has seen: for `window` milliseconds, `limit` of them at most.
 
-    __slots__ = ("window", "limit", "_seen", "_order")
+    Those of messages that are stored are stored with them.
+    """
 
-    def __init__(self, window: i64, limit: i64) -> None:
+    __slots__ = ("queue", "window", "limit", "_seen", "_order", "_last")
+
+    def __init__(self, queue: Queue, window: i64, limit: i64) -> None:
+        self.queue = queue
         self.window: i64 = window
         self.limit: i64 = limit
         self._seen: set[object] = set()
-        # When each was seen, the oldest first.
-        self._order: deque[tuple[int, object]] = deque()
+        # When each was seen, the oldest first, and the number of its record, 0 without one.
+        self._order: deque[tuple[int, object, int]] = deque()
+        self._last: i64 = 0
 
     def __len__(self) -> int:
         return len(self._order)
@@ -53,16 +60,30 @@ class Duplicates:
         self._forget(now, self.limit)
         return identity in self._seen
 
-    def remember(self, identity: object, now: i64) -> None:
+    def remember(self, identity: object, now: i64, stored: bool) -> None:
         """A message of this identity, which was not known, has been taken in."""
         if self.limit <= 0:
             return
         self._forget(now, self.limit - 1)
+        number: i64 = 0
+        if stored:
+            self._last += 1
+            number = self._last
+            put_identity(self.queue, number, now, identity)
         self._seen.add(identity)
-        self._order.append((now, identity))
+        self._order.append((now, identity, number))
+
+    def restore(self, number: i64, time: i64, identity: object) -> None:
+        """An identity that was recovered; the oldest comes first."""
+        self._last = number
+        self._seen.add(identity)
+        self._order.append((time, identity, number))
 
     def _forget(self, now: i64, limit: i64) -> None:
         order = self._order
         oldest = now - self.window
         while order and (len(order) > limit or order[0][0] <= oldest):
-            self._seen.discard(order.popleft()[1])
+            _, identity, number = order.popleft()
+            self._seen.discard(identity)
+            if number != 0:
+                drop_identity(self.queue, number)

@@ -129,7 +129,7 @@ class Lifecycle:
         if policy.duplicate_window <= 0:
             self._duplicates = None
         elif duplicates is None:
-            self._duplicates = Duplicates(policy.duplicate_window, policy.duplicate_limit)
+            self._duplicates = Duplicates(queue, policy.duplicate_window, policy.duplicate_limit)
         else:
             duplicates.window = policy.duplicate_window
             duplicates.limit = policy.duplicate_limit
@@ -183,7 +183,7 @@ class Lifecycle:
             if refusal is not None:
                 return self._refuse(refusal)
         if duplicates is not None and identity is not None:
-            duplicates.remember(identity, now)
+            duplicates.remember(identity, now, self.queue.keeps(message))
         if due == 0:
             return APPEND
         schedule = self._schedule

@@ -18,6 +18,7 @@ from mypy_extensions import i64
 
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.facts import facts_of
+from ferrymq_broker.nodes.queues.storing import drop_body, drop_scheduled, put_scheduled
 from ferrymq_broker.timers import Timed
 
 if TYPE_CHECKING:
@@ -74,14 +75,16 @@ def _number(value: object, annotation: str) -> i64:
 
 @final
 class Scheduled:
-    """A message that is to be in its queue at `due`. `sequence` names it within the queue."""
+    """A message that is to be in its queue at `due`. `sequence` names it within the queue; `stored`
+    is whether it has a record."""
 
-    __slots__ = ("sequence", "due", "message")
+    __slots__ = ("sequence", "due", "message", "stored")
 
     def __init__(self, sequence: i64, due: i64, message: Message) -> None:
         self.sequence: i64 = sequence
         self.due: i64 = due
         self.message = message
+        self.stored = False
 
 
 @final
@@ -110,6 +113,10 @@ class Schedule(Timed):
         self.count += 1
         self.bytes += len(message.payload)
         self._hold(message)
+        queue = self._lifecycle.queue
+        if queue.keeps(message):
+            scheduled.stored = True
+            put_scheduled(queue, scheduled)
         if heap[0][1] == self._last:
             self._timers.set(self, due)
         return scheduled
@@ -163,8 +170,13 @@ class Schedule(Timed):
         self.count -= 1
         self.bytes -= len(message.payload)
         message.holders -= 1
+        queue = self._lifecycle.queue
+        if scheduled.stored:
+            drop_scheduled(queue, sequence)
         if message.holders == 0:
-            self._lifecycle.queue.agenda.held -= len(message.payload)
+            queue.agenda.held -= len(message.payload)
+            if message.shared:
+                drop_body(queue.agenda, message)
         return True
 
     def _hold(self, message: Message) -> None:
