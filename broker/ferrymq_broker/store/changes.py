@@ -9,12 +9,12 @@ keeps back its output (`ConnectionHandler.need`), a queue its new messages (`Sto
 
 The encoded changes of a batch, one after the other; numbers are big-endian:
 
-    put         01 | table u8 | id i64 | number i64 | crc u32 | size u32 | value
+    put         01 | table u8 | id i64 | number i64 | size u32 | crc u32 | value
     drop        02 | table u8 | id i64 | number i64
     drop range  03 | table u8 | id i64 | first i64 | last i64, included
 
 `crc` is the CRC-32C of table, id, number and value in this form: a value that turns up in another
-place is as wrong as one with another content.
+place is as wrong as one with another content. It is next to the value, as records keep the two.
 """
 
 from __future__ import annotations
@@ -126,9 +126,9 @@ class Changes:
         if rest:
             crc = _extend_crc(crc, rest)
         size: i64 = len(head) + len(rest)
+        write_i32_be(w, i32(size))
         # The upper half of what 32 bits have is negative to the writer.
         write_i32_be(w, i32(crc - 0x1_0000_0000 if crc > 0x7FFF_FFFF else crc))
-        write_i32_be(w, i32(size))
         w.write(head)
         if rest:
             w.write(rest)
