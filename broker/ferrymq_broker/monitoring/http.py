@@ -25,8 +25,8 @@ _SHUTDOWN: Final = 1.0
 class MonitoringServer:
     """Answers on `url`, ``http://HOST:PORT``; port 0 takes a free one.
 
-    `readiness` is asked for every ``/readyz``. Raises `OSError` from `start` when the address
-    cannot be had.
+    `readiness` is asked for every ``/readyz``. There are no metrics before `watch`. Raises `OSError`
+    from `start` when the address cannot be had.
     """
 
     def __init__(self, broker: Broker, url: str, readiness: Callable[[], Readiness]) -> None:
@@ -35,16 +35,9 @@ class MonitoringServer:
         self._port = parts.port or 0
         self._broker = broker
         self._readiness = readiness
-        retired = Retired()
-        for space in broker.spaces.values():
-            space.on_change.append(retired.on_change)
         self._sums = CollectorRegistry()
-        self._sums.register(BrokerCollector(broker, retired.figures, by_node=False))
-        ProcessCollector(registry=self._sums)
-        PlatformCollector(registry=self._sums)
-        GCCollector(registry=self._sums)
         self._by_node = CollectorRegistry()
-        self._by_node.register(BrokerCollector(broker, retired.figures, by_node=True))
+        self._watching = False
         application = web.Application()
         application.router.add_get("/livez", self._livez)
         application.router.add_get("/readyz", self._readyz)
@@ -59,6 +52,19 @@ class MonitoringServer:
         """Where it listens, once it has started."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{host}:{self._port}"
+
+    def watch(self) -> None:
+        """The broker has all its virtual hosts: figures can be asked for from now on."""
+        broker = self._broker
+        retired = Retired()
+        for space in broker.spaces.values():
+            space.on_change.append(retired.on_change)
+        self._sums.register(BrokerCollector(broker, retired.figures, by_node=False))
+        self._by_node.register(BrokerCollector(broker, retired.figures, by_node=True))
+        ProcessCollector(registry=self._sums)
+        PlatformCollector(registry=self._sums)
+        GCCollector(registry=self._sums)
+        self._watching = True
 
     async def start(self) -> None:
         """Listen."""
@@ -79,12 +85,13 @@ class MonitoringServer:
         return web.json_response(body, status=200 if ready else 503)
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        return _exposition(request, self._sums)
+        return self._exposition(request, self._sums)
 
     async def _metrics_by_node(self, request: web.Request) -> web.Response:
-        return _exposition(request, self._by_node)
+        return self._exposition(request, self._by_node)
 
-
-def _exposition(request: web.Request, registry: CollectorRegistry) -> web.Response:
-    encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-    return web.Response(body=encode(registry), headers={"Content-Type": content_type})
+    def _exposition(self, request: web.Request, registry: CollectorRegistry) -> web.Response:
+        if not self._watching:
+            return web.Response(text=self._readiness().reason + "\n", status=503)
+        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        return web.Response(body=encode(registry), headers={"Content-Type": content_type})

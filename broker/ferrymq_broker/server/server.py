@@ -98,11 +98,6 @@ class BrokerServer:
         self.broker = Broker(
             self._soon, self._wake_at, self.clock.epoch(), max_nodes=config.nodes.limit
         )
-        # What is declared is made now, and not at the beginning of time.
-        self.broker.begin_pass(self.clock.now())
-        apply_config(config, self.broker)
-        for space in self.broker.spaces.values():
-            install_management(space, self.broker)
         try:
             if config.http.url is not None:
                 # An HTTP server takes a while to import: who does not want it does not wait.
@@ -112,9 +107,16 @@ class BrokerServer:
                     self.broker, config.http.url, lambda: self._readiness
                 )
                 await self.monitoring.start()
+            # What is declared is made now, and not at the beginning of time.
+            self.broker.begin_pass(self.clock.now())
+            apply_config(config, self.broker)
+            for space in self.broker.spaces.values():
+                install_management(space, self.broker)
+            if self.monitoring is not None:
+                self.monitoring.watch()
+            self.broker.finish_pass()
             for listener in config.listener:
                 await self._listen(loop, listener.address)
-            self.broker.finish_pass()
             self._sync_clock()
             self._readiness = Readiness(True, "")
         except BaseException:

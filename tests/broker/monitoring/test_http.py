@@ -47,6 +47,7 @@ class Watch:
 async def watch() -> AsyncIterator[Watch]:
     made = Watch()
     made.server = MonitoringServer(made.net.broker, "http://127.0.0.1:0", lambda: made.readiness)
+    made.server.watch()
     await made.server.start()
     yield made
     await made.server.close()
@@ -64,6 +65,20 @@ async def test_ready_and_not(watch: Watch) -> None:
     watch.readiness = Readiness(False, "the broker is shutting down")
     status, text, _ = await watch.get("/readyz")
     assert status == 503 and "shutting down" in text
+
+
+async def test_there_are_no_figures_before_there_is_something_to_count() -> None:
+    starting = Watch()
+    readiness = Readiness(False, "recovering, 43 %")
+    starting.server = MonitoringServer(starting.net.broker, "http://127.0.0.1:0", lambda: readiness)
+    await starting.server.start()
+    assert (await starting.get("/livez"))[0] == 200
+    for path in ("/readyz", "/metrics", "/metrics/nodes"):
+        status, text, _ = await starting.get(path)
+        assert status == 503 and "recovering, 43 %" in text
+    starting.server.watch()
+    assert "ferrymq_connections" in await starting.samples()
+    await starting.server.close()
 
 
 async def test_an_alarm_is_told_and_does_not_end_readiness(watch: Watch) -> None:
