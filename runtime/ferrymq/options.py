@@ -8,6 +8,7 @@ Times are in seconds; a timeout of None waits as long as the connection lives.
 from __future__ import annotations
 
 import ssl as _ssl
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Literal, TypeAlias, TypedDict
@@ -16,6 +17,7 @@ from uuid import uuid4
 from ferrymq.engine.sasl import SaslMechanism
 from ferrymq.engine.settings import DEFAULT_INCOMING_WINDOW, DEFAULT_MAX_FRAME_SIZE
 from ferrymq.reconnect import ReconnectPolicy
+from ferrymq.unsettled import Unsettled
 from ferrymq_types.messaging import TerminusDurability, TerminusExpiryPolicy
 from ferrymq_types.transport import ReceiverSettleMode, SenderSettleMode
 from ferrymq_types.unions import Outcome
@@ -29,12 +31,19 @@ Start: TypeAlias = Literal["first", "last", "next"] | int | datetime
 """A place in a stream."""
 
 
+class MadeUp(str):
+    """A name that nobody chose: it is another one in the next process."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionOptions:
     """The keyword arguments of `connect`."""
 
-    container_id: str = field(default_factory=lambda: f"ferrymq-{uuid4()}")
-    """Our name towards the peer (AMQP 1.0 §2.4.1). By default it is made up."""
+    container_id: str = field(default_factory=lambda: MadeUp(f"ferrymq-{uuid4()}"))
+    """Our name towards the peer (AMQP 1.0 §2.4.1). By default it is made up. Durable termini belong
+    to it: who wants to find them again has to choose it."""
 
     hostname: str | None = None
     """The host we ask for; by default the one in the URL (AMQP 1.0 §2.7.1, §5.3.3.2)."""
@@ -101,18 +110,32 @@ class ConnectionArguments(TypedDict, total=False):
 class SenderOptions:
     """The keyword arguments of `sender`."""
 
-    name: str = field(default_factory=lambda: f"sender-{uuid4()}")
+    name: str = field(default_factory=lambda: MadeUp(f"sender-{uuid4()}"))
     """Name of the link, unique between the two containers (AMQP 1.0 §2.6.1)."""
 
     dynamic: bool = False
     """Ask the peer to make a node; its name is then `Sender.address` (AMQP 1.0 §3.5.4)."""
 
     dynamic_node_properties: dict[str, object] | None = None
-    durable: TerminusDurability = TerminusDurability.NONE
-    expiry_policy: TerminusExpiryPolicy = TerminusExpiryPolicy.SESSION_END
+    durable: TerminusDurability | bool = TerminusDurability.NONE
+    expiry_policy: TerminusExpiryPolicy | None = None
     expiry_timeout: int = 0
     capabilities: list[str] | None = None
-    """Fields of the target (AMQP 1.0 §3.5.4); `expiry_timeout` is in whole seconds."""
+    """Fields of the target (AMQP 1.0 §3.5.4); `expiry_timeout` is in whole seconds.
+
+    `durable` is True for a target that keeps what is unsettled (unsettled-state) until the link is
+    closed, unless `expiry_policy` says otherwise: then a `name` has to be given here, and a
+    `container_id` to `connect`, as the target belongs to both. The other values only state the
+    field; the expiry policy is then session-end by default."""
+
+    exactly_once: bool = False
+    """Each message arrives once, whatever is lost on the way: a durable target, nothing sent
+    settled, and the peer remembers a delivery until we have its outcome (receiver-settle-mode
+    second). A peer that does not do that is refused. Needs what ``durable=True`` needs."""
+
+    unsettled: Iterable[Unsettled] | None = None
+    """Resume where an earlier process has stopped, with the deliveries it has written down, perhaps
+    none; see `Sender.resumed`. None: begin anew."""
 
     snd_settle_mode: SenderSettleMode = SenderSettleMode.MIXED
     rcv_settle_mode: ReceiverSettleMode = ReceiverSettleMode.FIRST
@@ -132,10 +155,12 @@ class SenderArguments(TypedDict, total=False):
     name: str
     dynamic: bool
     dynamic_node_properties: dict[str, object] | None
-    durable: TerminusDurability
-    expiry_policy: TerminusExpiryPolicy
+    durable: TerminusDurability | bool
+    expiry_policy: TerminusExpiryPolicy | None
     expiry_timeout: int
     capabilities: list[str] | None
+    exactly_once: bool
+    unsettled: Iterable[Unsettled] | None
     snd_settle_mode: SenderSettleMode
     rcv_settle_mode: ReceiverSettleMode
     properties: dict[str, object] | None
@@ -147,7 +172,7 @@ class SenderArguments(TypedDict, total=False):
 class ReceiverOptions:
     """The keyword arguments of `receiver`."""
 
-    name: str = field(default_factory=lambda: f"receiver-{uuid4()}")
+    name: str = field(default_factory=lambda: MadeUp(f"receiver-{uuid4()}"))
     """Name of the link, unique between the two containers (AMQP 1.0 §2.6.1)."""
 
     credit: int = DEFAULT_CREDIT
@@ -176,11 +201,26 @@ class ReceiverOptions:
     """Ask the peer to make a node; its name is then `Receiver.address` (AMQP 1.0 §3.5.3)."""
 
     dynamic_node_properties: dict[str, object] | None = None
-    durable: TerminusDurability = TerminusDurability.NONE
-    expiry_policy: TerminusExpiryPolicy = TerminusExpiryPolicy.SESSION_END
+    durable: TerminusDurability | bool = TerminusDurability.NONE
+    expiry_policy: TerminusExpiryPolicy | None = None
     expiry_timeout: int = 0
     capabilities: list[str] | None = None
-    """Fields of the source (AMQP 1.0 §3.5.3); `expiry_timeout` is in whole seconds."""
+    """Fields of the source (AMQP 1.0 §3.5.3); `expiry_timeout` is in whole seconds.
+
+    `durable` is True for a source that keeps what is unsettled (unsettled-state) until the link is
+    closed, unless `expiry_policy` says otherwise: then a `name` has to be given here, and a
+    `container_id` to `connect`, as the source belongs to both. The other values only state the
+    field; the expiry policy is then session-end by default."""
+
+    exactly_once: bool = False
+    """Each message is handed out once, whatever is lost on the way: a durable source, and an
+    outcome is final when the peer has confirmed it (receiver-settle-mode second). A peer that does
+    not do that is refused. Needs what ``durable=True`` needs."""
+
+    unsettled: Iterable[Unsettled] | None = None
+    """Resume where an earlier process has stopped, with the deliveries it has written down, perhaps
+    none. Those with an outcome are told so; the others are handed out again, as far as the peer
+    still has them; see `Receiver.resumed`. None: begin anew."""
 
     snd_settle_mode: SenderSettleMode = SenderSettleMode.MIXED
     rcv_settle_mode: ReceiverSettleMode = ReceiverSettleMode.FIRST
@@ -209,10 +249,12 @@ class ReceiverArguments(TypedDict, total=False):
     default_outcome: Outcome | None
     dynamic: bool
     dynamic_node_properties: dict[str, object] | None
-    durable: TerminusDurability
-    expiry_policy: TerminusExpiryPolicy
+    durable: TerminusDurability | bool
+    expiry_policy: TerminusExpiryPolicy | None
     expiry_timeout: int
     capabilities: list[str] | None
+    exactly_once: bool
+    unsettled: Iterable[Unsettled] | None
     snd_settle_mode: SenderSettleMode
     rcv_settle_mode: ReceiverSettleMode
     max_message_size: int

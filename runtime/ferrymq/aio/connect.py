@@ -128,7 +128,7 @@ async def open_transport(connection: Connection) -> None:
     """Give the connection a transport and open it. Raises as `connect` does."""
     url, options = connection.url, connection.options
     settings = ConnectionSettings(
-        container_id=options.container_id,
+        container_id=str(options.container_id),
         initiator=True,
         hostname=options.hostname or url.host,
         max_frame_size=options.max_frame_size,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from ferrymq.aio.waiting import Signal, fresh, resolve
 from ferrymq.engine.link import Link as EngineLink
 from ferrymq.engine.session import Session as EngineSession
-from ferrymq.errors import ConnectionClosed, LinkDetached, PeerError
+from ferrymq.errors import AmqpError, ConnectionClosed, LinkDetached, PeerError
 from ferrymq.options import Timeout
 from ferrymq_types.transport import Error
 
@@ -33,6 +33,8 @@ class Link(ABC, Generic[L]):
         self._attaching: asyncio.Future[None] | None = None
         self._detaching: asyncio.Future[None] | None = None
         self._changed = Signal()
+        # Attaches the link again, in a further round of resuming it (AMQP 1.0 §2.6.13).
+        self._round: asyncio.Task[None] | None = None
 
     # ── For users ──────────────────────────────────────────────────────────────────────────────
 
@@ -106,6 +108,16 @@ class Link(ABC, Generic[L]):
     def _lack(self) -> str | None:
         """What the peer's terminus lacks, None if it will do: that is for us to check (§2.6.3)."""
 
+    @property
+    def _lasts(self) -> bool:
+        """Whether the terminus at the peer is to outlive the link: it is closed only on demand."""
+        return False
+
+    @property
+    def _partial(self) -> bool:
+        """Whether the link was resumed in part, and has to be attached again."""
+        return False
+
     def _before_close(self) -> None:
         """Hand back what the user did not take."""
 
@@ -144,12 +156,43 @@ class Link(ABC, Generic[L]):
     def _give_up(self, engine: L, error: BaseException) -> None:
         if not engine.local_detached and engine.session.mapped:
             reason = error.error if isinstance(error, LinkDetached) else None
-            engine.detach(closed=True, error=reason)
+            engine.detach(closed=not self._lasts, error=reason)
             self._connection.soon()
         if isinstance(error, LinkDetached):
             self._end(error)
         elif not isinstance(error, ConnectionClosed):
             self._end(LinkDetached(f"link {self.name!r} was never attached"))
+
+    def _begin_round(self) -> None:
+        """Detach and attach again, to resume what the maps had no room for."""
+        if self._round is None:
+            self._round = asyncio.get_running_loop().create_task(self._run_round())
+
+    async def _run_round(self) -> None:
+        try:
+            engine = self._engine
+            if engine is None:
+                return
+            if not engine.local_detached:
+                self._detaching = asyncio.get_running_loop().create_future()
+                engine.detach(closed=False)
+                self._connection.soon()
+                try:
+                    async with asyncio.timeout(self._timeout):
+                        await self._detaching
+                finally:
+                    self._detaching = None
+            if self._failure is None and engine is self._engine and engine.session.mapped:
+                self._round = None
+                await self._attach()
+        except TimeoutError:
+            self._end(LinkDetached(f"the peer does not let link {self.name!r} be resumed"))
+        except AmqpError:
+            # The link has ended with it, or the connection is gone and will be restored.
+            pass
+        finally:
+            if self._round is asyncio.current_task():
+                self._round = None
 
     def _check(self) -> None:
         """Raise what ended the link, if it is over."""
@@ -183,8 +226,12 @@ class Link(ABC, Generic[L]):
             resolve(self._detaching)
             return
         engine = self._engine
+        again = not closed and error is None and self._partial and self._failure is None
         if engine is not None and not engine.local_detached:
             engine.detach(closed=closed)
+        if again:
+            self._begin_round()
+            return
         verb = "closed" if closed else "detached"
         if self._attaching is not None and self._refused():
             verb = "refused"

@@ -7,16 +7,34 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from ferrymq.aio.link import Link
+from ferrymq.aio.outbox import Outbox, Sent
 from ferrymq.aio.outcomes import error_of, is_outcome
-from ferrymq.aio.termini import ANONYMOUS_RELAY, sender_target, target_lack
+from ferrymq.aio.termini import (
+    ANONYMOUS_RELAY,
+    check_names,
+    keeps_state,
+    once_lack,
+    sender_target,
+    settle_modes,
+    target_lack,
+)
 from ferrymq.aio.waiting import resolve
 from ferrymq.engine.delivery import OutgoingDelivery
 from ferrymq.engine.sender import SenderLink
 from ferrymq.engine.session import Session as EngineSession
-from ferrymq.errors import DeliveryError, LinkDetached, PeerError
+from ferrymq.errors import (
+    AmqpError,
+    ConnectionClosed,
+    DeliveryError,
+    LinkDetached,
+    LocalProtocolError,
+    PeerError,
+    Scope,
+)
 from ferrymq.message import Message
 from ferrymq.options import SenderOptions
-from ferrymq_types.messaging import Source, Target
+from ferrymq.unsettled import Unsettled
+from ferrymq_types.messaging import Source, Target, TerminusDurability
 from ferrymq_types.transactions import TransactionalState
 
 if TYPE_CHECKING:
@@ -32,10 +50,15 @@ class Sender(Link[SenderLink]):
     """A link on which messages are sent. Made by `Connection.sender` or `Session.sender`."""
 
     def __init__(self, session: Session, address: str | None, options: SenderOptions) -> None:
-        super().__init__(session, options.name, options.timeout)
+        super().__init__(session, str(options.name), options.timeout)
+        check_names(options, session.connection.options)
         self._address = address
         self._options = options
         self._target = sender_target(address, options)
+        # What is to survive the connection; None if the target does not.
+        self._outbox: Outbox | None = None
+        if self._target.durable is TerminusDurability.UNSETTLED_STATE:
+            self._outbox = Outbox(options.unsettled)
         # Sends take turns, so that one that waits for credit is not overtaken.
         self._turn = asyncio.Lock()
         self._waiting = 0
@@ -74,6 +97,51 @@ class Sender(Link[SenderLink]):
         """How many messages have been sent and have no outcome yet."""
         return len(self._unsettled)
 
+    def unsettled_deliveries(self) -> list[Unsettled]:
+        """What of a durable link has no settled end, in the order it was sent.
+
+        Written down and given as `unsettled` to a sender of the same name in another process, it is
+        resumed there. It can still be asked for when the link has ended.
+        """
+        return [] if self._outbox is None else self._outbox.unsettled()
+
+    async def resumed(self, *, timeout: float | None = None) -> dict[bytes, AmqpError | None]:
+        """Wait for the outcomes of the deliveries given as `unsettled`, by their tags.
+
+        None means accepted, otherwise it is what `send` would have raised. Each stays unsettled
+        until `settle` is called for it.
+        """
+        outbox = self._outbox
+        ends: dict[bytes, AmqpError | None] = {}
+        async with asyncio.timeout(timeout):
+            for sent in [] if outbox is None else outbox.given:
+                try:
+                    await asyncio.shield(sent.future)
+                except AmqpError as error:
+                    ends[sent.tag] = error
+                else:
+                    ends[sent.tag] = None
+        return ends
+
+    def settle(self, delivery_tag: bytes) -> None:
+        """The outcome of a delivery sent with `hold`, or given as `unsettled`, has been written
+        down: the peer may forget it too, and the tag is free (AMQP 1.0 §2.6.12).
+
+        Raises `LocalProtocolError` if there is none, or if it has no outcome yet.
+        """
+        outbox = self._outbox
+        sent = None if outbox is None else outbox.entries.get(delivery_tag)
+        if outbox is None or sent is None or not sent.future.done():
+            raise LocalProtocolError(
+                "amqp:illegal-state",
+                f"link {self.name!r} has no delivery {delivery_tag!r} with an outcome",
+                Scope.LINK,
+            )
+        outbox.settle(self._engine, sent)
+        if outbox.busy:
+            self._connection.polled.add(self)
+        self._connection.soon()
+
     async def send(
         self,
         message: Message,
@@ -81,11 +149,17 @@ class Sender(Link[SenderLink]):
         settled: bool = False,
         timeout: float | None = None,
         transaction: Transaction | None = None,
+        delivery_tag: bytes | None = None,
+        hold: bool = False,
     ) -> None:
         """Send one message and wait until the peer has accepted it.
 
         In a `transaction`, wait until the peer says that it will accept the message once that is
         committed (AMQP 1.0 §4.4.1).
+
+        `delivery_tag` is the name of the delivery, up to 32 bytes, unique among those that are
+        unsettled; by default it is made up. With `hold`, on a link to a durable target, the peer
+        does not forget the delivery until `settle` is called: time to write the outcome down.
 
         Waits for credit first. A message sent `settled` has no outcome: it is on its way when
         this returns. When the call is cancelled, or `TimeoutError` is raised, while the outcome
@@ -100,12 +174,12 @@ class Sender(Link[SenderLink]):
         if timeout is None:
             if self._waiting or not self._can_send():
                 await self._wait()
-            await self._send(payload, settled, transaction)
+            await self._send(payload, settled, transaction, delivery_tag, hold)
             return
         async with asyncio.timeout(timeout):
             if self._waiting or not self._can_send():
                 await self._wait()
-            await self._send(payload, settled, transaction)
+            await self._send(payload, settled, transaction, delivery_tag, hold)
 
     async def ready(self, *, timeout: float | None = None) -> None:
         """Wait until `send_nowait` may be called: there is credit and room for writing."""
@@ -118,6 +192,8 @@ class Sender(Link[SenderLink]):
         *,
         settled: bool = False,
         transaction: Transaction | None = None,
+        delivery_tag: bytes | None = None,
+        hold: bool = False,
     ) -> asyncio.Future[None]:
         """Send one message now; the future ends with its outcome as `send` would.
 
@@ -127,7 +203,7 @@ class Sender(Link[SenderLink]):
         Raises `LocalProtocolError` when there is no credit or the message is larger than the
         peer takes, `EncodeError`, and whatever ended the link.
         """
-        return self._send(message.encode(), settled, transaction)
+        return self._send(message.encode(), settled, transaction, delivery_tag, hold)
 
     async def send_many(
         self,
@@ -149,7 +225,7 @@ class Sender(Link[SenderLink]):
                 for message in messages:
                     if self._waiting or not self._can_send():
                         await self._wait()
-                    futures.append(self._send(message.encode(), settled, transaction))
+                    futures.append(self._send(message.encode(), settled, transaction, None, False))
                 for index, future in enumerate(futures):
                     try:
                         await future
@@ -175,15 +251,22 @@ class Sender(Link[SenderLink]):
                 error = LinkDetached("the peer offers no ANONYMOUS-RELAY: give an address")
                 self._end(error)
                 raise error
-        return session.attach_sender(
+        outbox = self._outbox
+        earlier = self._engine
+        snd_settle_mode, rcv_settle_mode = settle_modes(options)
+        engine = session.attach_sender(
             self.name,
             source=Source(),
             target=target,
-            snd_settle_mode=options.snd_settle_mode,
-            rcv_settle_mode=options.rcv_settle_mode,
+            snd_settle_mode=snd_settle_mode,
+            rcv_settle_mode=rcv_settle_mode,
             properties=options.properties,
             desired_capabilities=options.desired_capabilities,
+            unsettled=None if outbox is None else outbox.to_resume(session, self.name),
         )
+        if outbox is not None and earlier is not None:
+            engine.continue_tags(earlier)
+        return engine
 
     def _refused(self) -> bool:
         attach = None if self._engine is None else self._engine.remote_attach
@@ -191,24 +274,75 @@ class Sender(Link[SenderLink]):
 
     def _lack(self) -> str | None:
         attach = None if self._engine is None else self._engine.remote_attach
-        return target_lack(self._target, None if attach is None else attach.target)
+        lack = target_lack(self._target, None if attach is None else attach.target)
+        if lack is None and self._options.exactly_once:
+            lack = once_lack(attach, self.target)
+        return lack
+
+    @property
+    def _lasts(self) -> bool:
+        return self._outbox is not None
+
+    @property
+    def _partial(self) -> bool:
+        return self._outbox is not None and self._outbox.partial
 
     def _lost(self, error: PeerError) -> None:
         self._drain_wanted = False
         self._connection.polled.discard(self)
         unsettled, self._unsettled = self._unsettled, set()
+        outbox = self._outbox
+        if outbox is not None:
+            outbox.suspend()
+            if self._failure is not None:
+                outbox.fail(error)
+            elif outbox.keeping:
+                # They are resumed, all but those of transactions, which are gone.
+                self._unsettled = {d for d in unsettled if outbox.has(d)}
+                unsettled -= self._unsettled
         for delivery in unsettled:
             future = delivery.context
             if isinstance(future, asyncio.Future):
                 resolve(future, error)
 
     def _restored(self) -> None:
+        outbox = self._outbox
+        engine = self._engine
+        if outbox is not None and engine is not None:
+            if not keeps_state(self.target):
+                outbox.forgo()
+            elif not outbox.begin(engine):
+                # The peer does not know the target any longer, and with it what had arrived.
+                outbox.fail(
+                    ConnectionClosed("the peer has forgotten what had arrived over the link")
+                )
+                outbox.entries.clear()
+            self._unsettled = {d for d in self._unsettled if outbox.has(d)}
+            if outbox.busy:
+                self._connection.polled.add(self)
+                self._resume(engine, outbox)
         self._changed.wake()
+
+    def _resume(self, engine: SenderLink, outbox: Outbox) -> None:
+        """Go on resuming, and begin another round when nothing more can be done in this one."""
+        outbox.proceed(engine)
+        if outbox.round_over(engine):
+            if outbox.progresses(engine):
+                self._connection.polled.discard(self)
+                self._begin_round()
+            elif not outbox.holding:
+                engine.detach(closed=False)
+                self._end(
+                    LinkDetached(f"link {self.name!r} cannot be resumed: its maps stay partial")
+                )
+        self._connection.soon()
 
     def _can_send(self) -> bool:
         engine = self._engine
+        outbox = self._outbox
         return (
-            engine is not None
+            (outbox is None or not outbox.busy)
+            and engine is not None
             and engine.usable
             and engine.credit > 0
             and engine.parked == 0
@@ -228,7 +362,7 @@ class Sender(Link[SenderLink]):
             self._waiting -= 1
             if self._drain_wanted:
                 self._connection.soon()
-            elif self._waiting == 0:
+            elif self._waiting == 0 and (self._outbox is None or not self._outbox.busy):
                 self._connection.polled.discard(self)
 
     def poll(self) -> None:
@@ -236,6 +370,9 @@ class Sender(Link[SenderLink]):
         engine = self._engine
         if engine is None:
             return
+        outbox = self._outbox
+        if outbox is not None and outbox.busy and self._attaching is None:
+            self._resume(engine, outbox)
         if self._can_send():
             self._changed.wake()
         if self._drain_wanted and engine.parked == 0 and self._waiting == 0:
@@ -245,29 +382,48 @@ class Sender(Link[SenderLink]):
             engine.drained()
 
     def _send(
-        self, payload: bytes, settled: bool, transaction: Transaction | None
+        self,
+        payload: bytes,
+        settled: bool,
+        transaction: Transaction | None,
+        tag: bytes | None,
+        hold: bool,
     ) -> asyncio.Future[None]:
+        if hold and (self._outbox is None or settled or transaction is not None):
+            raise ValueError("hold is for unsettled messages to a durable target")
         if transaction is None:
-            return self._transfer(payload, settled, None)[1]
-        delivery, future = self._transfer(payload, settled, transaction.state_for(self))
+            return self._transfer(payload, settled, None, tag, hold)[1]
+        delivery, future = self._transfer(payload, settled, transaction.state_for(self), tag)
         if not delivery.settled:
             transaction.on_posted(delivery)
         return future
 
     def _transfer(
-        self, payload: bytes, settled: bool, state: DeliveryState | None
+        self,
+        payload: bytes,
+        settled: bool,
+        state: DeliveryState | None,
+        tag: bytes | None = None,
+        hold: bool = False,
     ) -> tuple[OutgoingDelivery, asyncio.Future[None]]:
         self._check()
         future = asyncio.get_running_loop().create_future()
         engine = self._engine
         if engine is None:
             raise AssertionError("a sender is attached before it is handed out")
-        delivery = engine.send(payload, settled=settled, state=state)
+        outbox = self._outbox
+        if outbox is not None and outbox.busy:
+            raise LocalProtocolError(
+                "amqp:illegal-state", f"link {self.name!r} is being resumed", Scope.LINK
+            )
+        delivery = engine.send(payload, settled=settled, state=state, tag=tag)
         if delivery.settled:
             future.set_result(None)
         else:
             delivery.context = future
             self._unsettled.add(delivery)
+            if outbox is not None and state is None:
+                outbox.entries[delivery.tag] = Sent(delivery.tag, payload, future, hold, delivery)
         transport = self._connection.transport
         if len(transport.engine.output) < _WRITE_SIZE:
             transport.soon()
@@ -292,6 +448,11 @@ class Sender(Link[SenderLink]):
             if not delivery.remote_settled and state is None:
                 return
         elif not delivery.remote_settled and not is_outcome(state):
+            return
+        elif self._outbox is not None and self._outbox.on_outcome(delivery, state):
+            self._unsettled.discard(delivery)
+            if self._outbox.busy:
+                self._connection.polled.add(self)
             return
         else:
             delivery.settle()

@@ -6,11 +6,12 @@ from datetime import datetime
 from typing import Final
 
 from ferrymq.aio.outcomes import OUTCOMES
-from ferrymq.options import ReceiverOptions, SenderOptions, Start
+from ferrymq.options import ConnectionOptions, MadeUp, ReceiverOptions, SenderOptions, Start
 from ferrymq_codec.composite import Composite
 from ferrymq_codec.scalars import Described, Symbol, Timestamp, ULong
 from ferrymq_types.filters import SelectorFilter
-from ferrymq_types.messaging import Source, Target
+from ferrymq_types.messaging import Source, Target, TerminusDurability, TerminusExpiryPolicy
+from ferrymq_types.transport import Attach, ReceiverSettleMode, SenderSettleMode
 
 ANONYMOUS_RELAY: Final = "ANONYMOUS-RELAY"
 """The capability of routing messages by their own `to` (Anonymous Terminus for Message Routing)."""
@@ -19,15 +20,87 @@ SELECTOR: Final = "apache.org:selector-filter:string"
 POSITION: Final = "ferrymq:position"
 
 
+def check_names(options: SenderOptions | ReceiverOptions, connection: ConnectionOptions) -> None:
+    """Raise ValueError for a durable terminus that nobody could find again."""
+    if not (options.durable is True or options.exactly_once or options.unsettled is not None):
+        return
+    if isinstance(options.name, MadeUp) or isinstance(connection.container_id, MadeUp):
+        lacking = "name" if isinstance(options.name, MadeUp) else "container_id of the connection"
+        raise ValueError(
+            f"a durable terminus is found by container-id and link name: give the {lacking}"
+        )
+    if options.snd_settle_mode is SenderSettleMode.SETTLED and options.exactly_once:
+        raise ValueError("what is sent settled arrives at most once: exactly_once cannot be kept")
+    durable, policy = terminus_terms(options)
+    if options.exactly_once and (
+        durable is not TerminusDurability.UNSETTLED_STATE or _is_fleeting(policy, options)
+    ):
+        raise ValueError(
+            "with exactly_once the terminus has to outlive the connection: another durable, "
+            "expiry_policy or expiry_timeout is needed"
+        )
+
+
+def _is_fleeting(policy: TerminusExpiryPolicy, options: SenderOptions | ReceiverOptions) -> bool:
+    return policy is not TerminusExpiryPolicy.NEVER and options.expiry_timeout == 0
+
+
+def terminus_terms(
+    options: SenderOptions | ReceiverOptions,
+) -> tuple[TerminusDurability, TerminusExpiryPolicy]:
+    """How durable the terminus at the peer is to be, and when it expires (AMQP 1.0 §3.5.5–6)."""
+    durable = options.durable
+    lasting = durable is True or (options.exactly_once and not durable)
+    policy = options.expiry_policy
+    if policy is None:
+        policy = TerminusExpiryPolicy.NEVER if lasting else TerminusExpiryPolicy.SESSION_END
+    if lasting:
+        return TerminusDurability.UNSETTLED_STATE, policy
+    return TerminusDurability(durable), policy
+
+
+def settle_modes(
+    options: SenderOptions | ReceiverOptions,
+) -> tuple[SenderSettleMode, ReceiverSettleMode]:
+    """The settle modes to attach with."""
+    if options.exactly_once:
+        return SenderSettleMode.UNSETTLED, ReceiverSettleMode.SECOND
+    return options.snd_settle_mode, options.rcv_settle_mode
+
+
+def keeps_state(terminus: object) -> bool:
+    """Whether the peer says of its terminus that it keeps what is unsettled (§3.5.5)."""
+    return (
+        isinstance(terminus, Source | Target)
+        and terminus.durable is TerminusDurability.UNSETTLED_STATE
+    )
+
+
+def once_lack(attach: Attach | None, terminus: object) -> str | None:
+    """What keeps a link from carrying each message exactly once; None if nothing does."""
+    if attach is None or not isinstance(terminus, Source | Target):
+        return None
+    if not keeps_state(terminus):
+        return "the peer does not keep what is unsettled"
+    if terminus.expiry_policy is not TerminusExpiryPolicy.NEVER and not terminus.timeout:
+        return "the peer's terminus ends with the connection"
+    if attach.rcv_settle_mode is not ReceiverSettleMode.SECOND:
+        return "the peer does not have the sender settle first"
+    if attach.snd_settle_mode is SenderSettleMode.SETTLED:
+        return "the peer sends settled"
+    return None
+
+
 def sender_target(address: str | None, options: SenderOptions) -> Target:
     """The target a sender asks for. No address, not even a dynamic one, is the anonymous node."""
     if options.dynamic and address is not None:
         raise ValueError("a dynamic node gets its address from the peer: give None")
     _check_properties(options.dynamic, options.dynamic_node_properties)
+    durable, policy = terminus_terms(options)
     return Target(
         address=address,
-        durable=options.durable,
-        expiry_policy=options.expiry_policy,
+        durable=durable,
+        expiry_policy=policy,
         timeout=options.expiry_timeout,
         dynamic=options.dynamic,
         dynamic_node_properties=options.dynamic_node_properties,
@@ -55,10 +128,11 @@ def receiver_source(address: str | None, options: ReceiverOptions) -> Source:
         filters[SELECTOR] = SelectorFilter(options.selector)
     if options.start is not None:
         filters[POSITION] = Described(Symbol(POSITION), _position(options.start))
+    durable, policy = terminus_terms(options)
     return Source(
         address=address,
-        durable=options.durable,
-        expiry_policy=options.expiry_policy,
+        durable=durable,
+        expiry_policy=policy,
         timeout=options.expiry_timeout,
         dynamic=options.dynamic,
         dynamic_node_properties=options.dynamic_node_properties,

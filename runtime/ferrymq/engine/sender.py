@@ -214,6 +214,38 @@ class SenderLink(Link):
             self._expect_credit()
         return resumption.resume(delivery, payload, message_format)
 
+    def withdraw(self, delivery: OutgoingDelivery) -> None:
+        """The receiver has never heard of a delivery of `resume_from`: it is none any longer.
+
+        Its message may be sent as a new delivery once both maps are whole (AMQP 1.0 §2.6.13).
+        """
+        resumption = self.resumption
+        if resumption is None or resumption.resolution(delivery) is not Resolution.RESEND:
+            raise illegal(f"delivery {delivery.tag!r} on link {self.name!r} is to be resumed")
+        delivery.settled = True
+        resumption.unsettled.pop(delivery.tag, None)
+        self._forget(delivery)
+
+    def settle_unknown(self, tag: bytes) -> None:
+        """Settle a delivery that only the receiver knows.
+
+        It cannot tell that we do not when our unsettled map was incomplete; between two incomplete
+        maps that is what brings them to an end. Raises `LocalProtocolError` as `resume` does.
+        """
+        self._expect_credit()
+        resumption = self.resumption
+        if resumption is None or resumption.complete or tag not in resumption.remote:
+            raise illegal(f"link {self.name!r} does not resume with an incomplete map")
+        state = resumption.remote[tag]
+        delivery = OutgoingDelivery(self, tag, True)
+        self._dispatch(delivery, b"", 0, 0, state if is_outcome(state) else None, True,
+                       not is_outcome(state))  # fmt: skip
+
+    def continue_tags(self, earlier: SenderLink) -> None:
+        """Make no tag again that an earlier attachment of the link has made."""
+        if self._next_tag < earlier._next_tag:
+            self._next_tag = earlier._next_tag
+
     def _dispatch(
         self,
         delivery: OutgoingDelivery,
