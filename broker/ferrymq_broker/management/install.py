@@ -9,6 +9,7 @@ from ferrymq_broker.management.aliases import Aliases
 from ferrymq_broker.management.connections import Connections, Links, Sessions
 from ferrymq_broker.management.entity import EntityType
 from ferrymq_broker.management.exchanges import Bindings, Exchanges
+from ferrymq_broker.management.fences import Fences
 from ferrymq_broker.management.manager import Manager
 from ferrymq_broker.management.overview import Brokers, VirtualHosts
 from ferrymq_broker.management.queues import Queues
@@ -35,6 +36,7 @@ def install(space: AddressSpace, broker: Broker) -> Service:
         Exchanges(space),
         Bindings(space),
         Aliases(space),
+        Fences(space),
         connections,
         Sessions(connections),
         Links(connections),

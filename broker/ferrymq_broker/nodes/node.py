@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.nodes.fences import Fences
 from ferrymq_broker.store.changes import Changes, Stored
 from ferrymq_broker.store.tables import NODE
 
@@ -77,7 +78,7 @@ class Space:
     of the end of a session or connection, by its number.
     """
 
-    __slots__ = ("name", "agenda", "timers", "max_nodes", "durables", "awaiting")
+    __slots__ = ("name", "agenda", "timers", "max_nodes", "durables", "awaiting", "fences")
 
     def __init__(
         self, name: str, agenda: Agenda, timers: Timers, max_nodes: int = BOUNDLESS
@@ -88,6 +89,7 @@ class Space:
         self.timers = timers
         self.durables: dict[str, Node] = {}
         self.awaiting: dict[int, list[Node]] = {}
+        self.fences = Fences(name, agenda.changes, max_nodes)
 
     def party_gone(self, number: i64) -> None:
         """The session or the connection of this number has ended, after all its links."""

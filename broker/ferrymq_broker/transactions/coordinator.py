@@ -11,14 +11,16 @@ from ferrymq.engine.receiver import ReceiverLink
 from ferrymq_broker.connections.outcomes import ACCEPTED, REJECTED_SYMBOL
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.journal import log
+from ferrymq_broker.nodes.fences import Fence
 from ferrymq_broker.nodes.node import Producer
+from ferrymq_broker.transactions.fencing import read_fence
 from ferrymq_broker.transactions.partial import is_partly_posted
 from ferrymq_broker.transactions.table import too_late
 from ferrymq_broker.transactions.transaction import ROLLBACK, UNKNOWN_ID, Transaction
 from ferrymq_codec.errors import CodecError
 from ferrymq_codec.reader import Reader
 from ferrymq_codec.scalars import Described
-from ferrymq_types.messaging import AmqpValue, Rejected
+from ferrymq_types.messaging import AmqpValue, MessageAnnotations, Rejected
 from ferrymq_types.registry import typed
 from ferrymq_types.transactions import Coordinator as CoordinatorTarget
 from ferrymq_types.transactions import Declare, Declared, Discharge
@@ -65,13 +67,13 @@ class Coordinator(Producer):
             self._end("amqp:illegal-state", "a message to the coordinator was sent settled")
             return
         try:
-            body = read_body(delivery)
+            body, fence = read_message(delivery)
             if isinstance(body, Declare):
                 self._declare(delivery, body)
             else:
-                self._discharge(delivery, body)
+                self._discharge(delivery, body, fence)
         except BrokerError as error:
-            self._reject(delivery, Error(condition=error.condition, description=error.description))
+            self._reject(delivery, _as_error(error))
         if self.link.credit <= _CREDIT // 2:
             self.supply()
 
@@ -84,7 +86,7 @@ class Coordinator(Producer):
         transaction = self.handler.transactions.declare(self)
         delivery.settle(Declared(txn_id=transaction.id))
 
-    def _discharge(self, delivery: IncomingDelivery, body: Discharge) -> None:
+    def _discharge(self, delivery: IncomingDelivery, body: Discharge, fence: Fence | None) -> None:
         transactions = self.handler.transactions
         transaction = transactions.find(body.txn_id)
         if (
@@ -98,6 +100,7 @@ class Coordinator(Producer):
             return
         transaction.discharge = delivery
         transaction.fails = body.fail is True
+        transaction.fence = fence
         self.go_on(transaction)
 
     def go_on(self, transaction: Transaction) -> None:
@@ -113,7 +116,8 @@ class Coordinator(Producer):
         if (transaction.fails or transaction.doomed) and transaction.is_sending():
             transactions.waiting.append(transaction)
             return
-        committed = not transaction.fails and transaction.commit()
+        passed = self._passed(transaction)
+        committed = passed is None and not transaction.fails and transaction.commit()
         if not committed:
             transaction.roll_back(False)
         transactions.forget(transaction)
@@ -122,9 +126,20 @@ class Coordinator(Producer):
             # The client hears of the discharge before it hears of the deliveries.
             delivery.link.session.flush_dispositions()
         else:
-            self._reject(delivery, too_late(transaction))
+            self._reject(delivery, too_late(transaction) if passed is None else passed)
         transaction.settle(committed)
         self.handler.touch()
+
+    def _passed(self, transaction: Transaction) -> Error | None:
+        """Why the transaction must not be committed, by its fence."""
+        fence = transaction.fence
+        if fence is None or transaction.fails or transaction.doomed:
+            return None
+        try:
+            self.handler.space.fences.check(fence)
+        except BrokerError as error:
+            return _as_error(error)
+        return None
 
     # -- errors and ends -------------------------------------------------------------------
 
@@ -175,21 +190,29 @@ class Coordinator(Producer):
             transaction.settle(False)
 
 
-def read_body(delivery: IncomingDelivery) -> Declare | Discharge:
-    """What the controller wants. Sections around the body are ignored (AMQP 1.0 §4.2).
+def _as_error(error: BrokerError) -> Error:
+    return Error(condition=error.condition, description=error.description, info=error.info)
+
+
+def read_message(delivery: IncomingDelivery) -> tuple[Declare | Discharge, Fence | None]:
+    """What the controller wants, and the fence in its annotations. Other sections around the body
+    are ignored (AMQP 1.0 §4.2).
 
     Raises `BrokerError` for anything else.
     """
+    fence: Fence | None = None
     try:
         reader = Reader(delivery.payload)
         while reader.remaining():
             section = decode_section(reader, "message")
-            if isinstance(section, AmqpValue):
+            if isinstance(section, MessageAnnotations):
+                fence = read_fence(section.value)
+            elif isinstance(section, AmqpValue):
                 value = section.value
                 if isinstance(value, Described):
                     value = typed(value)
                 if isinstance(value, Declare | Discharge):
-                    return value
+                    return value, fence
                 break
     except CodecError as error:
         raise BrokerError("amqp:decode-error", str(error)) from error

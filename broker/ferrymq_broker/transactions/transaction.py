@@ -18,6 +18,7 @@ from ferrymq_types.transport import Error
 if TYPE_CHECKING:
     from ferrymq.engine.delivery import IncomingDelivery
     from ferrymq_broker.connections.outgoing import OutgoingEndpoint
+    from ferrymq_broker.nodes.fences import Fence
     from ferrymq_broker.timers import Timers
     from ferrymq_broker.transactions.coordinator import Coordinator
     from ferrymq_broker.transactions.work import Work
@@ -57,7 +58,8 @@ class Transaction(Timed):
 
     `doomed` says that it can only be rolled back, for the reason that `error` has, and that its
     work has been. `acquirers` are the links whose flow state names it (AMQP 1.0 §4.4.3).
-    `discharge` is the delivery that asked for its end, and `fails` whether it is to be rolled back.
+    `discharge` is the delivery that asked for its end, and `fails` whether it is to be rolled back;
+    `fence` is what it is to be known by once it is committed.
     """
 
     __slots__ = (
@@ -68,6 +70,7 @@ class Transaction(Timed):
         "acquirers",
         "discharge",
         "fails",
+        "fence",
         "bytes",
         "_work",
         "_timers",
@@ -85,6 +88,7 @@ class Transaction(Timed):
         self.acquirers: list[OutgoingEndpoint] = []
         self.discharge: IncomingDelivery | None = None
         self.fails = False
+        self.fence: Fence | None = None
         self.bytes: i64 = 0
         self._work: list[Work] = []
         self._timers = timers
@@ -150,6 +154,10 @@ class Transaction(Timed):
         self._timers.cancel(self)
         for work in self._work:
             work.commit()
+        fence = self.fence
+        if fence is not None:
+            handler = self.coordinator.handler
+            handler.space.fences.pass_(fence, handler.broker.agenda.now)
         self._end()
         return True
 

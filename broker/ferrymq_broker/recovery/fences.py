@@ -1,0 +1,39 @@
+"""Fences out of the store."""
+
+from __future__ import annotations
+
+from ferrymq_broker.broker import Broker
+from ferrymq_broker.journal import log
+from ferrymq_broker.nodes.fences import Passed
+from ferrymq_broker.store.errors import StoreDamaged
+from ferrymq_broker.store.store import Store
+from ferrymq_broker.store.tables import FENCE
+from ferrymq_broker.store.values import decode_map
+
+
+def recover_fences(broker: Broker, store: Store) -> int:
+    """Let every virtual host know how far its writers have got; how many there are.
+
+    Raises `StoreDamaged` for a record that makes no sense.
+    """
+    count = 0
+    for record in store.scan(FENCE):
+        broker.agenda.changes.has_id(record.id)
+        fields = decode_map(record.value)
+        space = broker.spaces.get(str(fields.get("space")))
+        if space is None:
+            log.warning(
+                "a fence of a virtual host that is not configured is kept aside",
+                space=fields.get("space"),
+            )
+            continue
+        sequence, width, time = (fields.get(key) for key in ("sequence", "width", "time"))
+        if not (isinstance(sequence, int) and isinstance(width, int) and isinstance(time, int)):
+            raise StoreDamaged(f"fence {record.id} has no sequence, width or time")
+        space.fences.restore(
+            str(fields.get("group")),
+            str(fields.get("member")),
+            Passed(record.id, sequence, width, time),
+        )
+        count += 1
+    return count
