@@ -11,8 +11,8 @@ from ferrymq_broker.config.section import Section
 from ferrymq_broker.config.units import Share, Size
 
 MIB: Final = 1024 * 1024
-# Segments a journal has at least: one that is written, one that is applied, one in reserve.
-_FEWEST: Final = 3
+# Segments a journal has at least: one that is written, one that is applied, two in reserve.
+_FEWEST: Final = 4
 
 
 def _directory(value: object) -> object:
@@ -34,7 +34,7 @@ class Store(Section):
 
     path: Annotated[Path, BeforeValidator(_directory)] | None = None
     max_bytes: Size = 0
-    segment_bytes: Annotated[Size, Field(ge=MIB, le=1024 * MIB)] = 64 * MIB
+    segment_bytes: Annotated[Size, Field(ge=64 * 1024, le=1024 * MIB)] = 32 * MIB
     page_out: Share = "50%"
 
     def least_bytes(self) -> int:

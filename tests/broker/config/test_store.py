@@ -18,7 +18,7 @@ MIB = 1024 * 1024
 def test_without_a_word_there_is_none(tmp_path: Path) -> None:
     config = load(tmp_path, "")
     assert config.store.path is None
-    assert (config.store.max_bytes, config.store.segment_bytes) == (0, 64 * MIB)
+    assert (config.store.max_bytes, config.store.segment_bytes) == (0, 32 * MIB)
 
 
 def test_every_key_is_read(tmp_path: Path) -> None:
@@ -36,12 +36,12 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         ("[store]\npath = 'a\\u0000'".replace("'", '"'), "store.path: a path has no NUL"),
         ("[store]\npath = 3", "ferrymq.toml:2: store.path: "),
         ("[store]\npaths = 'x'", "unknown key 'paths'; did you mean 'path'?"),
-        ("[store]\nsegment-bytes = '1KiB'", "store.segment-bytes: Input should be greater"),
+        ("[store]\nsegment-bytes = '63KiB'", "store.segment-bytes: Input should be greater"),
         ("[store]\nsegment-bytes = '2GiB'", "store.segment-bytes: Input should be less"),
         ("[store]\nmax-bytes = -1", "store.max-bytes: it cannot be negative"),
         (
             "[store]\n\nmax-bytes = '100MiB'",
-            "ferrymq.toml:3: store.max-bytes: the journal alone takes 193MiB; allow more, or",
+            "ferrymq.toml:3: store.max-bytes: the journal alone takes 129MiB; allow more, or",
         ),
         ("[store]\npage-out = '120%'", "store.page-out: a share is above 0%"),
         (
@@ -75,7 +75,7 @@ def test_check_config_tells_of_it(tmp_path: Path) -> None:
     assert told == {
         "path": "/var/lib/ferrymq",
         "max-bytes": 1024 * MIB,
-        "segment-bytes": 64 * MIB,
+        "segment-bytes": 32 * MIB,
         "page-out": 4 * MIB,
     }
     path.write_text("")
