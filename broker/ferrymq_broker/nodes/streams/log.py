@@ -4,7 +4,8 @@ A log is a row of segments. A record is appended to the last one; what is too ol
 segments, from the front. A record costs its payload, which is the very object that arrived, and two
 numbers: segments hold no object for a record that the garbage collector would have to look at.
 
-`Log` is what partitions and readers know; `MemoryLog` keeps everything in memory.
+`Log` is what partitions and readers know; `MemoryLog` keeps everything in memory, `StoredLog` does
+not have to.
 """
 
 from __future__ import annotations
@@ -21,33 +22,41 @@ if TYPE_CHECKING:
 ENDLESS: Final = 0x7FFF_FFFF_FFFF_FFFF
 
 # Segments that have gone from the front are taken out of the row in batches of at least this many.
-_SLACK: Final = 64
+SLACK: Final = 64
 
 
-@final
-class Segment:
+class Extent:
     """A run of `count` records without gaps, of which `first` is the offset of the first.
 
-    `payloads` are the encoded messages, `times` when they were appended (milliseconds since the
-    epoch, never falling), `origins` the numbers of the connections that brought them. `formats` has
-    the message-formats that are not 0, by index. `dropped` is set when its records are gone.
+    `bytes` is the size of their payloads together.
     """
 
-    __slots__ = (
-        "first",
-        "count",
-        "bytes",
-        "payloads",
-        "times",
-        "origins",
-        "formats",
-        "dropped",
-    )
+    __slots__ = ("first", "count", "bytes")
 
     def __init__(self, first: i64) -> None:
         self.first: i64 = first
         self.count: i64 = 0
         self.bytes: i64 = 0
+
+    def last_time(self) -> i64:
+        """When the last record was appended; there has to be one."""
+        return 0
+
+
+@final
+class Segment(Extent):
+    """A run of records in memory.
+
+    `payloads` are the encoded messages, `times` when they were appended (milliseconds since the
+    epoch, never falling), `origins` the numbers of the connections that brought them. `formats` has
+    the message-formats that are not 0, by index. `dropped` is set when its records are gone, from
+    the log or only from memory: whoever still points here asks the log for their offset.
+    """
+
+    __slots__ = ("payloads", "times", "origins", "formats", "dropped")
+
+    def __init__(self, first: i64) -> None:
+        super().__init__(first)
         self.payloads: list[bytes] = []
         self.times = vec[i64]()
         self.origins = vec[i64]()
@@ -71,7 +80,7 @@ class Segment:
         return low
 
     def drop(self) -> None:
-        """Let the records go. Whoever still points here has lost what he had not read."""
+        """Let the records go."""
         self.dropped = True
         self.payloads = []
         self.times = vec[i64]()
@@ -80,10 +89,11 @@ class Segment:
 
 
 class Log:
-    """Records with offsets from 0 without gaps: those from `first` to before `next` are there.
+    """Records with offsets from 0 without gaps: those from `first` to before `next` may be read.
 
     `bytes` is the size of their payloads together. A log that keeps its records elsewhere hands
-    out segments with the records in memory, by the same four methods.
+    out segments with the records in memory, by the same methods. It may have records that nobody
+    may see yet: behind `next`, in nothing of what this says, and their offsets are taken.
     """
 
     __slots__ = ("first", "next", "bytes")
@@ -93,30 +103,51 @@ class Log:
         self.next: i64 = 0
         self.bytes: i64 = 0
 
+    def divide(self, segment_bytes: i64, segment_records: i64, segment_span: i64) -> None:
+        """Close segments from now on when they have so many bytes or records, or are so old."""
+
     def append(self, message: Message, now: i64) -> None:
-        """Add a record with the offset `next`, at the time `now`, or the last one's if later."""
+        """Add a record with the next offset, at the time `now`, or the last one's if later."""
 
     def find(self, offset: i64) -> Segment:
         """The segment with the record at an offset between `first` and `next`, both included.
 
-        That of `next` is the one it will be in, or the one that ends there.
+        That of `next` is the one it will be in, or the one that ends there. Raises `StoreDamaged`
+        if the record is kept elsewhere and cannot be read.
         """
         return Segment(offset)
 
     def after(self, segment: Segment) -> Segment | None:
-        """The segment behind one that is not dropped; None behind the last."""
+        """The segment behind one that is not dropped; None behind the last. Raises `StoreDamaged`
+        as `find` does."""
         return None
 
     def offset_at(self, time: i64) -> i64:
         """The offset of the first record appended at `time` or later; `next` if there is none."""
         return self.next
 
-    def oldest(self) -> Segment | None:
-        """The segment at the front; None if there are no records."""
+    def began(self) -> i64:
+        """When the first record was appended; there has to be one."""
+        return 0
+
+    def ended(self) -> i64:
+        """When the last record was appended; there has to be one."""
+        return 0
+
+    def oldest(self) -> Extent | None:
+        """The records that would go next, together; None if there are none."""
         return None
 
-    def trim(self) -> None:
-        """Drop the segment at the front, with all its records."""
+    def trim(self) -> i64:
+        """Drop what `oldest` has; how many bytes of memory that frees."""
+        return 0
+
+    def trimmed(self) -> None:
+        """That was all for now that is dropped."""
+
+    def doom(self) -> i64:
+        """All records there are will be dropped, by `trim`; how many."""
+        return self.next - self.first
 
 
 @final
@@ -151,6 +182,12 @@ class MemoryLog(Log):
         self._time: i64 = 0
         # When the last segment has to be closed.
         self._until: i64 = ENDLESS
+
+    def divide(self, segment_bytes: i64, segment_records: i64, segment_span: i64) -> None:
+        """Close segments so from now on."""
+        self.segment_bytes = segment_bytes
+        self.segment_records = segment_records
+        self.segment_span = segment_span
 
     def append(self, message: Message, now: i64) -> None:
         """Add a record."""
@@ -228,23 +265,33 @@ class MemoryLog(Log):
         segment = segments[low]
         return segment.first + segment.index_at(time)
 
-    def oldest(self) -> Segment | None:
+    def began(self) -> i64:
+        """When the first record was appended."""
+        return self._segments[self._head].times[0]
+
+    def ended(self) -> i64:
+        """When the last record was appended."""
+        return self._time
+
+    def oldest(self) -> Extent | None:
         """The segment at the front."""
         segment = self._segments[self._head]
         return None if segment.count == 0 else segment
 
-    def trim(self) -> None:
+    def trim(self) -> i64:
         """Drop the segment at the front."""
         segment = self._segments[self._head]
+        size = segment.bytes
         self.first = segment.first + segment.count
-        self.bytes -= segment.bytes
+        self.bytes -= size
         segment.drop()
         if segment is self._tail:
             self._tail = Segment(self.next)
             self._segments = [self._tail]
             self._head = 0
-            return
+            return size
         self._head += 1
-        if self._head >= _SLACK and self._head * 2 >= len(self._segments):
+        if self._head >= SLACK and self._head * 2 >= len(self._segments):
             del self._segments[: self._head]
             self._head = 0
+        return size

@@ -11,12 +11,17 @@ from ferrymq_broker.nodes.message import HEADER, Message, section_at, section_en
 from ferrymq_broker.nodes.node import PART, Node, Refusal
 from ferrymq_broker.nodes.streams.log import ENDLESS, Log, MemoryLog, Segment
 from ferrymq_broker.nodes.streams.stamp import partition_entry, stamped
+from ferrymq_broker.nodes.streams.stored_log import StoredLog
+from ferrymq_broker.store.changes import LAST
+from ferrymq_broker.store.tables import PARTITION, RECORD
 from ferrymq_broker.timers import Timed
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.policy import StreamPolicy
     from ferrymq_broker.nodes.streams.reader import Cursor
+    from ferrymq_broker.nodes.streams.stored import PartitionFields
     from ferrymq_broker.nodes.streams.stream import Stream
+    from ferrymq_types.transport import Error
 
 # How many records a reader takes in one turn. While there are several readers, as many deliveries
 # are kept encoded, so that those at the same place do the work once; only small ones, for copying a
@@ -66,13 +71,14 @@ class Partition(Node):
         "_expiry",
         "_encoded",
         "_encoded_offsets",
+        "_restored_next",
     )
 
     def __init__(self, stream: Stream, number: i64) -> None:
         super().__init__(f"{stream.address}{PART}{number}", stream.space)
         self.stream = stream
         self.number: i64 = number
-        self.log: Log = _make_log(stream.policy)
+        self.log: Log = MemoryLog(ENDLESS, ENDLESS, ENDLESS)
         self.waiting: list[Cursor] = []
         self.readers: i64 = 0
         self.shared = False
@@ -84,6 +90,8 @@ class Partition(Node):
         # Deliveries of the last records read, by the offset modulo `SLICE`, while it is shared.
         self._encoded: list[Message | None] = []
         self._encoded_offsets = vec[i64]()
+        # The offset of the next record, as it was stored.
+        self._restored_next: i64 = 0
         self.keep(stream.policy)
 
     def __repr__(self) -> str:
@@ -120,7 +128,7 @@ class Partition(Node):
             self._trim()
         if self._max_age != ENDLESS and self._expiry.due == 0:
             self._set_expiry()
-        if self.waiting:
+        if self.waiting and self.store_id == 0:
             self.rouse()
         return None
 
@@ -138,6 +146,68 @@ class Partition(Node):
             cursor.waiting = False
             cursor.reader.touch()
 
+    # -- the store -------------------------------------------------------------------------
+
+    def keep_stored(self, id: i64) -> None:
+        """The partition, which has no records so far, is stored from now on, with this id."""
+        log = self._store_as(id)
+        log.write()
+
+    def _store_as(self, id: i64) -> StoredLog:
+        log = StoredLog(self, id)
+        self.store_id = id
+        self.log = log
+        self._divide(self.stream.policy)
+        return log
+
+    def restore(self, id: i64, fields: PartitionFields) -> None:
+        """It was stored with this id; its records follow in `restore_record`."""
+        self.agenda.changes.has_id(id)
+        log = self._store_as(id)
+        log.restore(fields)
+        self._restored_next = fields.next
+
+    def restore_record(self, offset: i64, value: bytes) -> None:
+        """It has a record with this value, empty if that cannot be read. In order."""
+        log = self.log
+        if isinstance(log, StoredLog):
+            log.restore_record(offset, value)
+
+    def restored(self) -> None:
+        """These were all: let go what is not to be kept."""
+        log = self.log
+        if isinstance(log, StoredLog):
+            log.restored(self._restored_next)
+        self.keep(self.stream.policy)
+
+    def seal(self) -> None:
+        """What has come until now is in the batch that is written next."""
+        log = self.log
+        if isinstance(log, StoredLog):
+            log.seal()
+
+    def stabilise(self, number: i64) -> None:
+        """That batch is on disk: its records are there for readers, and count."""
+        log = self.log
+        if self.deleted or not isinstance(log, StoredLog):
+            return
+        log.settle()
+        if log.first < log.doomed:
+            self._drop_until(log, log.doomed)
+            self.stream.reconsider_life()
+        if log.bytes > self._max_bytes or log.next - log.first > self._max_records:
+            self._trim()
+        if self._max_age != ENDLESS and self._expiry.due == 0:
+            self._set_expiry()
+        if self.waiting:
+            self.rouse()
+
+    def _drop_until(self, log: StoredLog, end: i64) -> None:
+        oldest = log.oldest()
+        while oldest is not None and oldest.first < end:
+            self._drop()
+            oldest = log.oldest()
+
     # -- retention -------------------------------------------------------------------------
 
     def keep(self, policy: StreamPolicy) -> None:
@@ -145,36 +215,44 @@ class Partition(Node):
         self._max_age = policy.max_age or ENDLESS
         self._max_bytes = policy.max_bytes or ENDLESS
         self._max_records = policy.max_records or ENDLESS
+        self._divide(policy)
         log = self.log
-        if isinstance(log, MemoryLog):
-            log.segment_bytes = policy.segment_bytes
-            log.segment_records = _part_of(policy.max_records)
-            log.segment_span = _part_of(policy.max_age)
         self._trim()
         self.space.timers.cancel(self._expiry)
         if self._max_age != ENDLESS and log.next > log.first:
             self.expire(self.agenda.now)
 
+    def _divide(self, policy: StreamPolicy) -> None:
+        self.log.divide(
+            policy.segment_bytes, _part_of(policy.max_records), _part_of(policy.max_age)
+        )
+
     def _trim(self) -> None:
         """Drop segments while enough remains without them."""
         log = self.log
+        first = log.first
         while True:
             oldest = log.oldest()
             if oldest is None:
-                return
+                break
             remaining = log.next - oldest.first - oldest.count
             if log.bytes - oldest.bytes < self._max_bytes and remaining < self._max_records:
-                return
-            self._drop(oldest)
+                break
+            self._drop()
+        if log.first != first:
+            log.trimmed()
 
     def expire(self, now: i64) -> None:
         """Drop the segments of which the last record is too old."""
         log = self.log
         before = now - self._max_age
+        first = log.first
         oldest = log.oldest()
         while oldest is not None and oldest.last_time() <= before:
-            self._drop(oldest)
+            self._drop()
             oldest = log.oldest()
+        if log.first != first:
+            log.trimmed()
         self._set_expiry()
         self.stream.reconsider_life()
 
@@ -183,21 +261,39 @@ class Partition(Node):
         if oldest is not None:
             self.space.timers.set(self._expiry, oldest.last_time() + self._max_age)
 
-    def _drop(self, oldest: Segment) -> None:
-        self.agenda.held -= oldest.bytes
-        self.log.trim()
+    def _drop(self) -> None:
+        self.agenda.held -= self.log.trim()
 
     def clear(self) -> i64:
-        """Drop all records; how many there were. Offsets go on."""
+        """Drop all records; how many there were. Offsets go on.
+
+        Those that are not on disk yet go when they are: until then they have not been here.
+        """
         log = self.log
-        count = log.next - log.first
+        count = log.doom()
         oldest = log.oldest()
         while oldest is not None:
-            self._drop(oldest)
+            self._drop()
             oldest = log.oldest()
+        if count > 0:
+            log.trimmed()
         self._forget_encoded()
         self.space.timers.cancel(self._expiry)
         return count
+
+    def delete(self, error: Error) -> None:
+        """End every link with `error`, and drop everything."""
+        id = self.store_id
+        log = self.log
+        if id != 0:
+            changes = self.agenda.changes
+            changes.drop(PARTITION, id, 0)
+            changes.drop_range(RECORD, id, 0, LAST)
+            self.store_id = 0
+        super().delete(error)
+        if isinstance(log, StoredLog):
+            self.agenda.held -= log.close()
+        self.clear()
 
     # -- messages out ----------------------------------------------------------------------
 
@@ -269,15 +365,10 @@ class Partition(Node):
             "first-time": None,
             "last-time": None,
         }
-        oldest = log.oldest()
-        if oldest is not None:
-            figures["first-time"] = int(oldest.times[0])
-            figures["last-time"] = int(log.find(log.next - 1).last_time())
+        if log.next > log.first:
+            figures["first-time"] = int(log.began())
+            figures["last-time"] = int(log.ended())
         return figures
-
-
-def _make_log(policy: StreamPolicy) -> Log:
-    return MemoryLog(policy.segment_bytes, _part_of(policy.max_records), _part_of(policy.max_age))
 
 
 def _part_of(limit: i64) -> i64:

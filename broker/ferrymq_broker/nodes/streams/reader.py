@@ -18,6 +18,7 @@ from ferrymq_broker.nodes.entry import Entry
 from ferrymq_broker.nodes.node import Node
 from ferrymq_broker.nodes.streams.log import Segment
 from ferrymq_broker.nodes.streams.partition import SLICE, Partition
+from ferrymq_broker.store.errors import StoreDamaged
 from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.streams.stream import Stream
 
 TRIMMED: Final = "ferrymq:stream-trimmed"
+DAMAGED: Final = "ferrymq:record-damaged"
 
 # Records a filter may keep from a reader before others have their turn.
 SCAN: Final = 1024
@@ -43,16 +45,28 @@ class Cursor:
     def __init__(self, reader: Reader, partition: Partition, offset: i64) -> None:
         self.reader = reader
         self.partition = partition
-        self.segment: Segment = partition.log.find(offset)
-        self.index: i64 = offset - self.segment.first
+        self.segment = _somewhere(offset)
+        self.index: i64 = 0
         self.skipped: i64 = 0
         self.waiting = False
 
+    def place(self, offset: i64) -> None:
+        """Read the record with this offset next."""
+        self.segment = _somewhere(offset)
+        self.index = 0
+
     def seek(self, offset: i64) -> None:
-        """Go to the record with this offset."""
+        """Go to the record with this offset. Raises `StoreDamaged` if it cannot be read."""
         segment = self.partition.log.find(offset)
         self.segment = segment
         self.index = offset - segment.first
+
+
+def _somewhere(offset: i64) -> Segment:
+    """A segment that is to be looked for when the record is wanted."""
+    segment = Segment(offset)
+    segment.dropped = True
+    return segment
 
 
 @final
@@ -150,9 +164,9 @@ class Reader(Node):
                 return
             if offset < first:
                 cursor.skipped += first - offset
-                cursor.seek(first)
+                cursor.place(first)
             elif cursor.segment.first + cursor.index > offset:
-                cursor.seek(offset)
+                cursor.place(offset)
         self.touch()
 
     # -- reading ---------------------------------------------------------------------------
@@ -248,26 +262,31 @@ class Reader(Node):
     def _step(self, cursor: Cursor) -> bool:
         """Leave a segment that is read to its end or dropped; false if there is nothing to read.
 
-        A client that is not to go on behind a gap loses its link.
+        A client that is not to go on behind a gap loses its link, one that comes to a record which
+        cannot be read does in any case.
         """
         segment = cursor.segment
         log = cursor.partition.log
-        if segment.dropped:
-            expected = segment.first + cursor.index
-            first = log.first
-            if expected < first:
-                if not self.forgiving:
-                    self._stop_at_gap(cursor, expected)
+        expected = segment.first + cursor.index
+        try:
+            if segment.dropped:
+                first = log.first
+                if expected < first:
+                    if not self.forgiving:
+                        self._stop_at_gap(cursor, expected)
+                        return False
+                    cursor.skipped += first - expected
+                    expected = first
+                cursor.seek(expected)
+            else:
+                after = log.after(segment)
+                if after is None:
                     return False
-                cursor.skipped += first - expected
-                expected = first
-            cursor.seek(expected)
-        else:
-            after = log.after(segment)
-            if after is None:
-                return False
-            cursor.segment = after
-            cursor.index = 0
+                cursor.segment = after
+                cursor.index = 0
+        except StoreDamaged as error:
+            self._stop_at_damage(cursor, expected, error)
+            return False
         return cursor.index < cursor.segment.count
 
     # -- the end ---------------------------------------------------------------------------
@@ -285,6 +304,15 @@ class Reader(Node):
                 "first": int(log.first),
                 "next": int(log.next),
             },
+        )
+
+    def _stop_at_damage(self, cursor: Cursor, offset: i64, error: StoreDamaged) -> None:
+        """Leaving the record out, forgiving or not, would hide that it is lost."""
+        partition = cursor.partition
+        self._evict(
+            DAMAGED,
+            f"{partition.address!r}: {error}; the broker's log says why",
+            {"partition": int(partition.number), "offset": int(offset)},
         )
 
     def _give_up(self, consumer: Consumer, cursor: Cursor, size: i64) -> None:

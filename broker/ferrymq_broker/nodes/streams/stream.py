@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from typing import TYPE_CHECKING, Final, final
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from mypy_extensions import i64
 
@@ -19,12 +19,14 @@ from ferrymq_broker.nodes.streams.partition import Partition
 from ferrymq_broker.nodes.streams.placing import place, read_part
 from ferrymq_broker.nodes.streams.reader import Cursor, Reader
 from ferrymq_broker.nodes.streams.start import ON_TRIM, goes_on, start_of
+from ferrymq_broker.store.errors import StoreDamaged
 from ferrymq_broker.timers import Timed
 
 if TYPE_CHECKING:
     from ferrymq_broker.filters.filter_set import Position
     from ferrymq_broker.nodes.message import Message
     from ferrymq_broker.nodes.policy import StreamPolicy
+    from ferrymq_broker.nodes.streams.stored import PartitionFields
     from ferrymq_broker.nodes.terms import SourceTerms
     from ferrymq_types.transport import Error
 
@@ -51,7 +53,7 @@ class _Turns(Timed):
 
 @final
 class Stream(Node):
-    """A stream in memory. `incarnation` tells it from others that have had the same address."""
+    """A stream. `incarnation` tells it from others that have had the same address."""
 
     __slots__ = (
         "policy",
@@ -226,11 +228,59 @@ class Stream(Node):
         number: i64 = len(self.partitions)
         while number < count:
             partition = Partition(self, number)
+            if self.store_id != 0:
+                partition.keep_stored(self.agenda.changes.new_id())
             self.partitions.append(partition)
             for reader in self.readers:
                 if reader.whole:
                     reader.read_too(partition)
             number += 1
+
+    # -- the store -------------------------------------------------------------------------
+
+    def keep_stored(self, id: i64) -> None:
+        """The stream, which is new, is stored from now on, with the id of its `NODE`."""
+        self.store_id = id
+        for partition in self.partitions:
+            partition.keep_stored(self.agenda.changes.new_id())
+
+    def describe_stored(self) -> dict[str, object]:
+        """What its `NODE` says beside what that of every node does: for `restore`."""
+        return {"incarnation": self.incarnation}
+
+    def restore(self, id: i64, fields: dict[str, object]) -> None:
+        """It was stored with this id, and `describe_stored`; its partitions follow.
+
+        Raises `StoreDamaged`.
+        """
+        incarnation = fields.get("incarnation")
+        if not isinstance(incarnation, UUID):
+            raise StoreDamaged(f"the stream {self.address!r} has no incarnation")
+        self.agenda.changes.has_id(id)
+        self.store_id = id
+        self.incarnation = incarnation
+
+    def restore_partition(self, id: i64, fields: PartitionFields) -> Partition:
+        """One of its partitions was stored with this id; its records follow. Raises
+        `StoreDamaged`."""
+        number = fields.number
+        if number < 0 or number >= MAX_PARTITIONS:
+            raise StoreDamaged(f"the stream {self.address!r} has no partition {number}")
+        while number >= len(self.partitions):
+            self.partitions.append(Partition(self, len(self.partitions)))
+        partition = self.partitions[number]
+        if partition.store_id != 0:
+            raise StoreDamaged(f"the stream {self.address!r} has two partitions {number}")
+        partition.restore(id, fields)
+        return partition
+
+    def restored(self) -> None:
+        """All records are there: drop what has become too old or too much meanwhile."""
+        for partition in self.partitions:
+            if partition.store_id == 0:
+                partition.keep_stored(self.agenda.changes.new_id())
+            else:
+                partition.restored()
 
     # -- what there is to know ---------------------------------------------------------------
 
@@ -298,6 +348,5 @@ class Stream(Node):
                 consumer.evict(error)
         for partition in self.partitions:
             partition.delete(error)
-            partition.clear()
         self._parked.clear()
         self.space.timers.cancel(self._turns)

@@ -1,0 +1,497 @@
+"""The log of a partition that is stored: what is new in memory, all of it in the store.
+
+A *stretch* is a run of records as the index has it: some hundred bytes for thousands of records.
+The last stretches have their records in memory, as the segments they were appended to. These leave
+it in the order they came, once the store can answer for them (`Store.applied`); readers who come to
+such a stretch have its records in pages. They see no more of that than a segment that is `dropped`,
+and ask again.
+
+A record that is not on disk must not be seen. The `count` of a segment therefore ends before it,
+and `next` is the offset of the first of that kind, while `end` is behind the last there is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from librt.vecs import append
+from mypy_extensions import i64
+
+from ferrymq_broker.nodes.streams.log import ENDLESS, SLACK, Extent, Log, Segment
+from ferrymq_broker.nodes.streams.pages import Pages
+from ferrymq_broker.nodes.streams.stored import (
+    HEAD,
+    PartitionFields,
+    encode_head,
+    encode_partition,
+    time_of,
+)
+from ferrymq_broker.store.tables import PARTITION, RECORD
+from ferrymq_broker.timers import Timed
+
+if TYPE_CHECKING:
+    from ferrymq_broker.nodes.message import Message
+    from ferrymq_broker.nodes.streams.partition import Partition
+
+# How many bytes of messages a partition keeps in memory: of the newest, and in pages.
+CACHE_BYTES: Final = 3 * 1024 * 1024
+PAGE_BYTES: Final = 1024 * 1024
+# A segment has no more than one part in so many.
+_SEGMENTS: Final = 8
+
+# When to look again whether the store can answer for what it could not a moment ago: milliseconds.
+_AGAIN: Final = 1000
+
+
+@final
+class Stretch(Extent):
+    """What is known of a run of records. `began` and `ended` are when the first and the last was
+    appended, `batch` is the last in which there are any of them. `segment` has them while they have
+    not left memory for the first time.
+    """
+
+    __slots__ = ("began", "ended", "batch", "segment")
+
+    def __init__(self, first: i64) -> None:
+        super().__init__(first)
+        self.began: i64 = 0
+        self.ended: i64 = 0
+        self.batch: i64 = 0
+        self.segment: Segment | None = None
+
+    def last_time(self) -> i64:
+        """When the last record was appended."""
+        return self.ended
+
+
+@final
+class _Relief(Timed):
+    """When to look whether more can leave memory."""
+
+    __slots__ = ("log",)
+
+    def __init__(self, log: StoredLog) -> None:
+        super().__init__()
+        self.log = log
+
+    def on_time(self, now: i64) -> None:
+        """Try again."""
+        self.log.relieve()
+
+
+@final
+class StoredLog(Log):
+    """The log of a stored partition; `id` is the partition's, 0 when it is no more.
+
+    `memory` is how many bytes its segments have. What they and the pages have is in `Agenda.held`;
+    the partition adds what it appends, and takes off what `trim` and `close` answer.
+    """
+
+    __slots__ = (
+        "partition",
+        "agenda",
+        "id",
+        "end",
+        "memory",
+        "cache_bytes",
+        "segment_bytes",
+        "segment_records",
+        "segment_span",
+        "doomed",
+        "_stretches",
+        "_head",
+        "_tail",
+        "_segment",
+        "_until",
+        "_time",
+        "_stable_time",
+        "_added",
+        "_sealing",
+        "_sealed",
+        "_sealed_time",
+        "_watched",
+        "_resident",
+        "_pages",
+        "_record_head",
+        "_record_time",
+        "_record_origin",
+        "_record_format",
+        "_relief",
+    )
+
+    def __init__(self, partition: Partition, id: i64) -> None:
+        super().__init__()
+        self.partition = partition
+        self.agenda = partition.agenda
+        self.id: i64 = id
+        # The offset of the next record.
+        self.end: i64 = 0
+        self.memory: i64 = 0
+        self.cache_bytes: i64 = CACHE_BYTES
+        self.segment_bytes: i64 = ENDLESS
+        self.segment_records: i64 = ENDLESS
+        self.segment_span: i64 = ENDLESS
+        # Records before this offset go as soon as everybody may see them.
+        self.doomed: i64 = 0
+        # The last stretch and the segment it has, which is never evicted.
+        self._tail = Stretch(0)
+        self._segment = Segment(0)
+        self._tail.segment = self._segment
+        # Those before `_head` are gone.
+        self._stretches: list[Stretch] = [self._tail]
+        self._head: i64 = 0
+        self._until: i64 = ENDLESS
+        # When the last record was appended, and the last that may be seen.
+        self._time: i64 = 0
+        self._stable_time: i64 = 0
+        # Bytes of the records that are in no batch yet that was taken, and in the one that is being
+        # written; where that one ends.
+        self._added: i64 = 0
+        self._sealing: i64 = 0
+        self._sealed: i64 = 0
+        self._sealed_time: i64 = 0
+        # The batch that is watched.
+        self._watched: i64 = 0
+        # Where the segments in memory begin.
+        self._resident: i64 = 0
+        self._pages = Pages(partition, id, PAGE_BYTES)
+        # The records of one read mostly have the same head.
+        self._record_head = b""
+        self._record_time: i64 = -1
+        self._record_origin: i64 = 0
+        self._record_format: i64 = 0
+        self._relief = _Relief(self)
+
+    def divide(self, segment_bytes: i64, segment_records: i64, segment_span: i64) -> None:
+        """Close segments so from now on; they are not too large to leave memory one by one."""
+        largest = self.cache_bytes // _SEGMENTS
+        self.segment_bytes = segment_bytes if segment_bytes < largest else largest
+        self.segment_records = segment_records
+        self.segment_span = segment_span
+
+    # -- records in ------------------------------------------------------------------------
+
+    def append(self, message: Message, now: i64) -> None:
+        """Add a record, which is to be seen when it is on disk."""
+        if now < self._time:
+            now = self._time
+        self._time = now
+        payload = message.payload
+        size: i64 = len(payload)
+        tail = self._tail
+        count = tail.count
+        if count == 0:
+            self._open(now)
+        elif (
+            tail.bytes + size > self.segment_bytes
+            or count >= self.segment_records
+            or now >= self._until
+        ):
+            tail = self._close_tail()
+            self._open(now)
+            count = 0
+        segment = self._segment
+        origin = message.origin
+        format = message.format
+        segment.payloads.append(payload)
+        segment.times = append(segment.times, now)
+        segment.origins = append(segment.origins, origin)
+        if format != 0:
+            formats = segment.formats
+            if formats is None:
+                formats = {}
+                segment.formats = formats
+            formats[count] = format
+        if (
+            now != self._record_time
+            or origin != self._record_origin
+            or format != self._record_format
+        ):
+            self._record_head = encode_head(now, origin, format)
+            self._record_time = now
+            self._record_origin = origin
+            self._record_format = format
+        offset = self.end
+        self.end = offset + 1
+        segment.bytes += size
+        tail.bytes += size
+        tail.count = count + 1
+        tail.ended = now
+        self.memory += size
+        self._added += size
+        id = self.id
+        if id == 0:
+            return
+        changes = self.agenda.changes
+        changes.put_parts(RECORD, id, offset, self._record_head, payload)
+        number = changes.number
+        if number != self._watched:
+            self._watched = number
+            tail.batch = number
+            changes.watch(self.partition)
+        elif count == 0:
+            tail.batch = number
+
+    def _open(self, now: i64) -> None:
+        """The last stretch gets its first record."""
+        self._tail.began = now
+        span = self.segment_span
+        self._until = ENDLESS if span == ENDLESS else now + span
+
+    def _close_tail(self) -> Stretch:
+        """The stretch for what comes next."""
+        tail = Stretch(self.end)
+        segment = Segment(self.end)
+        tail.segment = segment
+        self._tail = tail
+        self._segment = segment
+        self._stretches.append(tail)
+        self.relieve()
+        return tail
+
+    def seal(self) -> None:
+        """The batch is taken: what has come until now is in it."""
+        self._sealed = self.end
+        self._sealed_time = self._time
+        self._sealing += self._added
+        self._added = 0
+
+    def settle(self) -> None:
+        """The batch is on disk: its records may be seen."""
+        end = self._sealed
+        self.bytes += self._sealing
+        self._sealing = 0
+        self._stable_time = self._sealed_time
+        stretches = self._stretches
+        i = self._index_of(self.next)
+        self.next = end
+        while i < len(stretches):
+            stretch = stretches[i]
+            if stretch.first >= end:
+                break
+            segment = stretch.segment
+            if segment is not None:
+                visible = end - stretch.first
+                segment.count = visible if visible < stretch.count else stretch.count
+            i += 1
+
+    # -- finding ---------------------------------------------------------------------------
+
+    def _index_of(self, offset: i64) -> i64:
+        """Which stretch has the record of this offset: the last that begins there or before."""
+        stretches = self._stretches
+        low = self._head
+        high: i64 = len(stretches)
+        while high - low > 1:
+            middle = (low + high) // 2
+            if stretches[middle].first <= offset:
+                low = middle
+            else:
+                high = middle
+        return low
+
+    def find(self, offset: i64) -> Segment:
+        """The segment or the page with the record at an offset. Raises `StoreDamaged`."""
+        stretch = self._stretches[self._index_of(offset)]
+        segment = stretch.segment
+        return self._pages.find(stretch, offset) if segment is None else segment
+
+    def after(self, segment: Segment) -> Segment | None:
+        """What is behind a segment or page; None if nothing of that may be seen."""
+        offset = segment.first + segment.count
+        return None if offset >= self.next else self.find(offset)
+
+    def offset_at(self, time: i64) -> i64:
+        """The offset of the first record appended at `time` or later that may be seen."""
+        stretches = self._stretches
+        low = self._head
+        high: i64 = len(stretches)
+        while low < high:
+            middle = (low + high) // 2
+            if stretches[middle].count > 0 and stretches[middle].ended < time:
+                low = middle + 1
+            else:
+                high = middle
+        if low == len(stretches):
+            return self.next
+        stretch = stretches[low]
+        segment = stretch.segment
+        if segment is not None:
+            offset = segment.first + segment.index_at(time)
+            return offset if offset < self.next else self.next
+        return self._pages.search(stretch, time)
+
+    def began(self) -> i64:
+        """When the first record was appended."""
+        return self._stretches[self._head].began
+
+    def ended(self) -> i64:
+        """When the last record that may be seen was appended."""
+        return self._stable_time
+
+    # -- memory ----------------------------------------------------------------------------
+
+    def relieve(self) -> None:
+        """Let the oldest segments leave memory, while there are more than there are to be."""
+        store = self.agenda.store
+        if store is None:
+            return
+        most = self.cache_bytes
+        if self.memory <= most:
+            return
+        stretches = self._stretches
+        i = self._index_of(self._resident)
+        while self.memory > most:
+            stretch = stretches[i]
+            segment = stretch.segment
+            if segment is not None:
+                if stretch is self._tail:
+                    return
+                if stretch.batch > store.applied or stretch.first + stretch.count > self.next:
+                    timers = self.partition.space.timers
+                    timers.set(self._relief, self.agenda.now + _AGAIN)
+                    return
+                stretch.segment = None
+                self.memory -= segment.bytes
+                self.agenda.held -= segment.bytes
+                segment.drop()
+            self._resident = stretch.first + stretch.count
+            i += 1
+
+    # -- retention -------------------------------------------------------------------------
+
+    def oldest(self) -> Extent | None:
+        """The stretch at the front; None if there is any of it that nobody may see yet."""
+        stretch = self._stretches[self._head]
+        count = stretch.count
+        return None if count == 0 or stretch.first + count > self.next else stretch
+
+    def trim(self) -> i64:
+        """Drop the stretch at the front."""
+        stretch = self._stretches[self._head]
+        end = stretch.first + stretch.count
+        self.first = end
+        self.bytes -= stretch.bytes
+        freed: i64 = 0
+        segment = stretch.segment
+        if segment is not None:
+            freed = segment.bytes
+            self.memory -= freed
+            segment.drop()
+        self._pages.drop_before(end)
+        if stretch is self._tail:
+            self._tail = Stretch(self.end)
+            self._segment = Segment(self.end)
+            self._tail.segment = self._segment
+            self._stretches = [self._tail]
+            self._head = 0
+            return freed
+        self._head += 1
+        if self._head >= SLACK and self._head * 2 >= len(self._stretches):
+            del self._stretches[: self._head]
+            self._head = 0
+        return freed
+
+    def trimmed(self) -> None:
+        """Let the records before `first` be gone in the store too."""
+        first = self.first if self.first > self.doomed else self.doomed
+        if self.id != 0 and first > 0:
+            self.agenda.changes.drop_range(RECORD, self.id, 0, first - 1)
+        self.write()
+
+    def doom(self) -> i64:
+        """All records go: in the store at once, here when they may be seen."""
+        if self._tail.count > 0:
+            # What comes next is not among them.
+            self._close_tail()
+        self.doomed = self.end
+        return self.end - self.first
+
+    def write(self) -> None:
+        """Store the partition as it is."""
+        if self.id == 0:
+            return
+        fields = PartitionFields(
+            int(self.partition.stream.store_id),
+            int(self.partition.number),
+            int(self.first if self.first > self.doomed else self.doomed),
+            int(self.end),
+            int(self._time),
+        )
+        self.agenda.changes.put(PARTITION, self.id, 0, encode_partition(fields))
+
+    def close(self) -> i64:
+        """The partition is no more; how many bytes of memory that frees."""
+        self.id = 0
+        freed = self.memory
+        for stretch in self._stretches:
+            segment = stretch.segment
+            if segment is not None:
+                segment.drop()
+        self._pages.drop_before(self.end)
+        self._tail = Stretch(self.end)
+        self._segment = Segment(self.end)
+        self._tail.segment = self._segment
+        self._stretches = [self._tail]
+        self._head = 0
+        self.memory = 0
+        self.bytes = 0
+        self.first = self.end
+        self.next = self.end
+        self.partition.space.timers.cancel(self._relief)
+        return freed
+
+    # -- recovery --------------------------------------------------------------------------
+
+    def restore(self, fields: PartitionFields) -> None:
+        """The partition was stored so; its records follow."""
+        self.first = fields.first
+        self.end = fields.first
+        self._time = fields.time
+        self._tail = Stretch(fields.first)
+        self._stretches = [self._tail]
+
+    def restore_record(self, offset: i64, value: bytes) -> None:
+        """There is a record of this value, behind those before; an empty one cannot be read."""
+        if offset < self.end:
+            return
+        size: i64 = len(value) - HEAD
+        time = self._time
+        if size < 0:
+            size = 0
+        elif time_of(value) > time:
+            time = time_of(value)
+            self._time = time
+        tail = self._tail
+        if tail.count == 0:
+            self._open(time)
+        elif (
+            tail.bytes + size > self.segment_bytes
+            or tail.count >= self.segment_records
+            or time >= self._until
+        ):
+            tail = Stretch(self.end)
+            self._stretches.append(tail)
+            self._tail = tail
+            self._open(time)
+        self.end = offset + 1
+        # With those in between that are missing.
+        tail.count = offset + 1 - tail.first
+        tail.bytes += size
+        tail.ended = time
+        self.bytes += size
+
+    def restored(self, next: i64) -> None:
+        """These were all records. The next one has the offset `next` at least."""
+        if self.end < next:
+            self.restore_record(next - 1, b"")
+        end = self.end
+        if self._tail.count > 0:
+            self._tail = Stretch(end)
+            self._stretches.append(self._tail)
+        self._segment = Segment(end)
+        self._tail.segment = self._segment
+        self.next = end
+        self._resident = end
+        self._pages.recovered = end
+        self._stable_time = self._time
