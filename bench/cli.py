@@ -20,14 +20,15 @@ import hatch_build
 from bench import markdown, profile
 from bench.machine import load, machine, two_processors, versions
 from bench.parts.broker import CASES, BrokerBench, Candidate
+from bench.parts.durable import DurableBench
 from bench.parts.features import CONFIGURATION, FeatureBench
 from bench.parts.memory import CASES as CASES_OF_MEMORY
 from bench.process import Server, broker, echo, proton_broker
 from bench.results import Report
 from bench.tables import show
-from bench.tree import Trees, command, environment, variant_on
+from bench.tree import ROOT, Trees, command, environment, variant_on
 
-PARTS: Final = ("codec", "broker", "features", "latency", "memory")
+PARTS: Final = ("codec", "broker", "features", "latency", "durable", "memory")
 FORMAT: Final = 1
 # Columns of the tables when they go to a file.
 FILE_WIDTH: Final = 132
@@ -159,6 +160,8 @@ def measure(arguments: argparse.Namespace, console: Console) -> dict[str, Any]:
             reports.append(features(trees, extent))
         elif part == "latency":
             reports.append(latency(trees, extent))
+        elif part == "durable":
+            reports.append(durable(trees, extent, arguments.amqpload))
         else:
             reports.append(occupied(trees, extent))
     if trees.pure:
@@ -217,6 +220,26 @@ def latency(trees: Trees, extent: Extent) -> Report:
             f"--broker={ours.name}={ours.port}",
         )
     report.build = {"broker": trees.broker_variant(), **report.build}
+    return report
+
+
+def durable(trees: Trees, extent: Extent, tool: str | None) -> Report:
+    """The part `durable`: a broker with a store, in a folder of its own."""
+    # Not where temporary files may be in memory.
+    with tempfile.TemporaryDirectory(dir=ROOT / "build") as folder:
+        report = DurableBench(
+            trees,
+            Path(folder),
+            rounds=extent.broker_rounds,
+            seconds=extent.broker_seconds,
+            pings=extent.latency_pings,
+            tool=tool,
+        ).measure()
+    report.build = {
+        "broker": trees.broker_variant(),
+        "client": variant_on(trees.loops, "bench.loops.load"),
+        **versions(),
+    }
     return report
 
 

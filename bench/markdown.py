@@ -24,6 +24,7 @@ TITLES: Final = {
     "broker": "Broker",
     "features": "Features",
     "latency": "Latency",
+    "durable": "Durable messages",
     "memory": "Memory",
 }
 

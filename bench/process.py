@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Final
@@ -29,6 +29,8 @@ class Server:
         self.arguments = list(arguments)
         self.environment = environment(path)
         self.port = 0
+        # Where it answers those who watch; empty if nowhere.
+        self.monitoring = ""
         self._process: subprocess.Popen[str] | None = None
         self._errors: IO[bytes] | None = None
 
@@ -46,6 +48,8 @@ class Server:
             word, _, url = line.strip().partition(" ")
             if word == "listening":
                 self.port = urlsplit(url).port or 0
+            elif word == "monitoring":
+                self.monitoring = url
             elif word == "ready":
                 return self
         errors = self.errors()
@@ -117,6 +121,15 @@ def broker(trees: Trees, config: Path | None = None) -> Server:
     if config is not None:
         arguments.append(f"--config={config}")
     return Server("ferrymq", command("ferrymq_broker", *arguments), trees.broker)
+
+
+def durable_broker(trees: Trees, data: Path, preload: Mapping[str, str]) -> Server:
+    """The broker with a store, and with these variables in its environment."""
+    arguments = ["serve", "--listen", "amqp://127.0.0.1:0", "--http", "http://127.0.0.1:0"]
+    arguments += ["--data", str(data), "--log-level", "warning"]
+    server = Server("ferrymq", command("ferrymq_broker", *arguments), trees.broker)
+    server.environment.update(preload)
+    return server
 
 
 def echo(trees: Trees) -> Server:

@@ -1,0 +1,229 @@
+"""Durable messages: how many a second, and how long one alone waits, beside the bare disk.
+
+The disk is measured in the same round and with the same batches: bytes appended to a file and
+`fdatasync`, as many messages at a time as the broker has put into a batch on average. So is one
+message alone: appended and synced, and sent and answered.
+
+Disks of virtual machines often sync in no time. So everything is measured a second time on *a disk
+that syncs in 1 ms*: a library in front of the C library makes everything that waits for the disk
+wait so much longer, for the broker and for the bare disk alike.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import statistics
+import subprocess
+import tempfile
+import urllib.request
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from bench.parts.broker import EXTERNAL, MESSAGES, OURS, LoadFailed
+from bench.parts.latency import US, percentile
+from bench.process import Server, durable_broker
+from bench.results import Figure, Report
+from bench.tree import Trees, command, environment
+
+SIZE: Final = 1024
+IN_FLIGHT: Final = 1000
+DISK: Final = "append + fdatasync"
+AT_LEAST: Final = 0.4
+# Of one sync: what one message alone may take.
+AT_MOST: Final = {"p50": 2.0, "p99": 3.0}
+SHARES: Final = {"p50": 0.50, "p99": 0.99}
+SLOW_US: Final = 1000
+DEMAND: Final = 60_000
+# Of a header that says durable, and nothing else (AMQP 1.0 §3.2.1).
+DURABLE: Final = "005370c0020141"
+PROBE: Final = 2_000
+
+
+class Disk(NamedTuple):
+    """A disk, and what makes it so."""
+
+    name: str
+    preload: dict[str, str]
+    slow: bool
+
+
+def disks(folder: Path) -> tuple[list[Disk], str]:
+    """This one, and where a library can be built one that syncs in 1 ms; why not, or empty."""
+    found = [Disk("this disk", {}, False)]
+    source = Path(__file__).parents[1] / "peers" / "slow_disk.c"
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        return found, "no C compiler: there is no disk that syncs in 1 ms"
+    library = folder / "slow_disk.so"
+    built = subprocess.run(
+        [compiler, "-shared", "-fPIC", "-O2", "-o", str(library), str(source), "-ldl"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if built.returncode:
+        return found, f"no disk that syncs in 1 ms: {built.stderr.strip().splitlines()[-1]}"
+    preload = {"LD_PRELOAD": str(library), "SLOW_DISK_US": str(SLOW_US)}
+    return [*found, Disk("a disk that syncs in 1 ms", preload, True)], ""
+
+
+class DurableBench:
+    """The whole part. `tool` is an external load tool, used beside our own client."""
+
+    def __init__(
+        self,
+        trees: Trees,
+        folder: Path,
+        *,
+        rounds: int,
+        seconds: float,
+        pings: int,
+        tool: str | None,
+    ) -> None:
+        self.trees = trees
+        self.folder = folder
+        self.rounds = rounds
+        self.seconds = seconds
+        self.pings = pings
+        self.tool = tool
+        options: dict[str, Any] = {"rounds": rounds, "bytes": SIZE, "in_flight": IN_FLIGHT}
+        self.report = Report("durable", options=options)
+        self.values: dict[tuple[str, str, str], list[float]] = {}
+
+    def measure(self) -> Report:
+        """Run everything; failures are part of the report."""
+        found, why_not = disks(self.folder)
+        if why_not:
+            self.report.notes.append(why_not)
+        for disk in found:
+            data = tempfile.mkdtemp(dir=self.folder)
+            with durable_broker(self.trees, Path(data), disk.preload) as server:
+                try:
+                    self._through(disk, server)
+                    self._alone(disk, server)
+                except LoadFailed as error:
+                    self.report.failures.append(f"{disk.name}: {error}")
+        return self.report
+
+    # -- many ------------------------------------------------------------------------------
+
+    def _through(self, disk: Disk, server: Server) -> None:
+        contenders = [OURS] if self.tool is None else [OURS, EXTERNAL]
+        batches: dict[str, list[float]] = {}
+        for contender in contenders:
+            rate = self._load(contender, server, PROBE)
+            count = max(PROBE, int(rate * self.seconds))
+            case = f"{disk.name}, {SIZE // 1024} KiB, {contender}"
+            rates: list[float] = []
+            bare: list[float] = []
+            for _ in range(self.rounds):
+                before = batches_of(server)
+                rates.append(self._load(contender, server, count))
+                batch = max(1.0, count / max(1, batches_of(server) - before))
+                batches.setdefault(case, []).append(batch)
+                bare.append(self._append(disk, max(1, round(batch))))
+            demand = float(DEMAND) if disk.slow else None
+            self.report.figures.append(Figure(case, OURS, MESSAGES, rates, demand))
+            self.report.figures.append(Figure(case, DISK, MESSAGES, bare))
+            self.report.compare(case, OURS, DISK, at_least=AT_LEAST, unit=MESSAGES)
+        for case, sizes in batches.items():
+            self.report.notes.append(
+                f"{case}: {statistics.median(sizes):.0f} messages in a batch on average"
+            )
+
+    def _load(self, contender: str, server: Server, count: int) -> float:
+        warm_up = max(200, count // 20)
+        if contender == EXTERNAL:
+            assert self.tool is not None
+            arguments = [self.tool, "both", "-p", str(server.port), "-a", "bench-durable"]
+            arguments += ["-n", str(count), "-w", str(warm_up), "-s", str(SIZE), "--durable"]
+            arguments += ["-i", str(IN_FLIGHT), "-c", str(IN_FLIGHT)]
+            done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+            key = "through_msgs_s"
+        else:
+            done = subprocess.run(
+                command(
+                    "bench.load",
+                    f"--url=amqp://127.0.0.1:{server.port}",
+                    "--address=bench-durable",
+                    f"--count={count}",
+                    f"--warm-up={warm_up}",
+                    f"--size={SIZE}",
+                    f"--in-flight={IN_FLIGHT}",
+                    f"--credit={IN_FLIGHT}",
+                    f"--head={DURABLE}",
+                ),
+                env=environment(self.trees.loops),
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            key = "rate"
+        try:
+            result = json.loads(done.stdout)
+        except json.JSONDecodeError:
+            raise LoadFailed(done.stderr.strip() or f"exit status {done.returncode}") from None
+        if not result["ok"]:
+            raise LoadFailed(result["error"] or "messages were lost, repeated, damaged or refused")
+        rate: float = result[key]
+        return rate
+
+    def _append(self, disk: Disk, batch: int) -> float:
+        """Messages a second that the bare disk takes in batches of so many."""
+        seconds = self._bare(disk, "append", batch * SIZE, 0)[0]
+        return batch / seconds
+
+    def _bare(self, disk: Disk, what: str, size: int, count: int) -> list[float]:
+        done = subprocess.run(
+            command("bench.peers.bare_disk", what, str(self.folder), str(size), str(count)),
+            env={**environment(self.trees.loops), **disk.preload},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        found: list[float] = json.loads(done.stdout)
+        return found
+
+    # -- one -------------------------------------------------------------------------------
+
+    def _alone(self, disk: Disk, server: Server) -> None:
+        found: dict[tuple[str, str], list[float]] = {}
+        for _ in range(self.rounds):
+            ours = self._sends(server)
+            bare = [1e6 * each for each in self._bare(disk, "alone", SIZE, self.pings)]
+            for contender, times in ((OURS, ours), (DISK, bare)):
+                for name, share in SHARES.items():
+                    found.setdefault((name, contender), []).append(percentile(times, share))
+        for name in SHARES:
+            case = f"{disk.name}, one alone until it is answered, {name}"
+            for contender in (OURS, DISK):
+                self.report.figures.append(Figure(case, contender, US, found[name, contender]))
+            # Beside a disk that takes no time, what is compared is the way there and back.
+            limit = AT_MOST[name] if disk.slow else None
+            self.report.compare(case, OURS, DISK, at_most=limit, unit=US)
+
+    def _sends(self, server: Server) -> list[float]:
+        done = subprocess.run(
+            command(
+                "bench.peers.one_by_one", str(server.port), str(SIZE), str(self.pings), DURABLE
+            ),
+            env=environment(self.trees.loops),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        try:
+            found: list[float] = json.loads(done.stdout)
+        except json.JSONDecodeError:
+            raise LoadFailed(done.stderr.strip() or f"exit status {done.returncode}") from None
+        return found
+
+
+def batches_of(server: Server) -> int:
+    """How many batches the broker has put on the disk."""
+    with urllib.request.urlopen(f"{server.monitoring}/metrics", timeout=10) as answer:
+        text = answer.read().decode()
+    found = re.search(r"^ferrymq_store_batches_total ([0-9.e+]+)$", text, re.MULTILINE)
+    if found is None:
+        raise LoadFailed("the broker does not tell how many batches it has written")
+    return int(float(found[1]))
