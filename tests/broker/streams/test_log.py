@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrymq_broker.nodes.message import Message
-from ferrymq_broker.nodes.streams.log import ENDLESS, MemoryLog
+from ferrymq_broker.nodes.streams.log import ENDLESS, MemoryLog, Segment
 
 STEPS = st.lists(
     st.one_of(
@@ -44,9 +44,9 @@ def test_a_log_finds_what_a_list_has(
             now += value
         elif log.oldest() is not None:
             oldest = log.oldest()
-            assert oldest is not None and oldest.first == first
+            assert isinstance(oldest, Segment) and oldest.first == first
             first += oldest.count
-            log.trim()
+            assert log.trim() == oldest.bytes
             assert oldest.dropped
     assert (log.first, log.next) == (first, len(there))
     assert log.bytes == sum(len(payload) for _, payload in there[first:])

@@ -111,7 +111,7 @@ class StoredLog(Log):
         "_sealed_time",
         "_watched",
         "_resident",
-        "_pages",
+        "pages",
         "_record_head",
         "_record_time",
         "_record_origin",
@@ -154,7 +154,7 @@ class StoredLog(Log):
         self._watched: i64 = 0
         # Where the segments in memory begin.
         self._resident: i64 = 0
-        self._pages = Pages(partition, id, PAGE_BYTES)
+        self.pages = Pages(partition, id, PAGE_BYTES)
         # The records of one read mostly have the same head.
         self._record_head = b""
         self._record_time: i64 = -1
@@ -294,7 +294,7 @@ class StoredLog(Log):
         """The segment or the page with the record at an offset. Raises `StoreDamaged`."""
         stretch = self._stretches[self._index_of(offset)]
         segment = stretch.segment
-        return self._pages.find(stretch, offset) if segment is None else segment
+        return self.pages.find(stretch, offset) if segment is None else segment
 
     def after(self, segment: Segment) -> Segment | None:
         """What is behind a segment or page; None if nothing of that may be seen."""
@@ -319,7 +319,7 @@ class StoredLog(Log):
         if segment is not None:
             offset = segment.first + segment.index_at(time)
             return offset if offset < self.next else self.next
-        return self._pages.search(stretch, time)
+        return self.pages.search(stretch, time)
 
     def began(self) -> i64:
         """When the first record was appended."""
@@ -378,7 +378,7 @@ class StoredLog(Log):
             freed = segment.bytes
             self.memory -= freed
             segment.drop()
-        self._pages.drop_before(end)
+        self.pages.drop_before(end)
         if stretch is self._tail:
             self._tail = Stretch(self.end)
             self._segment = Segment(self.end)
@@ -428,7 +428,7 @@ class StoredLog(Log):
             segment = stretch.segment
             if segment is not None:
                 segment.drop()
-        self._pages.drop_before(self.end)
+        self.pages.drop_before(self.end)
         self._tail = Stretch(self.end)
         self._segment = Segment(self.end)
         self._tail.segment = self._segment
@@ -493,5 +493,5 @@ class StoredLog(Log):
         self._tail.segment = self._segment
         self.next = end
         self._resident = end
-        self._pages.recovered = end
+        self.pages.recovered = end
         self._stable_time = self._time

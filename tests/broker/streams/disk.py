@@ -1,0 +1,202 @@
+"""A store in the hand of a test: it says when a batch is on disk, when records can be read, when
+everything else is lost; and streams that are stored there."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+
+from ferrymq_broker.nodes.policy import StreamPolicy
+from ferrymq_broker.nodes.streams.partition import Partition
+from ferrymq_broker.nodes.streams.stored import decode_partition
+from ferrymq_broker.nodes.streams.stored_log import StoredLog
+from ferrymq_broker.nodes.streams.stream import Stream
+from ferrymq_broker.store.changes import DROP, DROP_RANGE, PUT, checksum
+from ferrymq_broker.store.errors import StoreDamaged
+from ferrymq_broker.store.records import Record
+from ferrymq_broker.store.store import Store
+from ferrymq_broker.store.tables import NODE, PARTITION, RECORD
+from ferrymq_broker.store.values import decode_map, encode_map
+from tests.broker.harness import Network
+
+_KEY = struct.Struct(">Bqq")
+_PUT = struct.Struct(">BqqII")
+_RANGE = struct.Struct(">Bqqq")
+
+Key = tuple[int, int, int]
+
+
+class Disk(Store):
+    """Batches are written by `write`, applied by `apply`; `damaged` records cannot be read."""
+
+    def __init__(self, net: Network, records: dict[Key, bytes] | None = None) -> None:
+        self.net = net
+        self.changes = net.broker.agenda.changes
+        self._applied = 0
+        self.records = dict(records or {})
+        self.damaged: set[Key] = set()
+        # The batch that is being written, and those that are on disk and not applied.
+        self.taken: bytes | None = None
+        self.stable: list[tuple[int, bytes]] = []
+        self.on_taken: Callable[[], None] | None = None
+        self.reads = 0
+
+    def start(self) -> None:
+        """Let the broker use it."""
+        self.changes.enabled = True
+        self.net.broker.keep(self)
+
+    @property
+    def applied(self) -> int:
+        return self._applied
+
+    def push(self) -> None:
+        if self.taken is None and self.changes.count:
+            self.taken = self.changes.close()
+            if self.on_taken is not None:
+                self.on_taken()
+
+    def write(self) -> None:
+        """The batch that was taken is on disk now; the broker hears of it."""
+        if self.taken is not None:
+            self.stable.append((self.changes.number - 1, self.taken))
+            self.taken = None
+            self.net.broker.on_stable(self.net.now)
+            self.push()
+        self.net.run()
+
+    def write_all(self) -> None:
+        """Everything that has changed is on disk."""
+        self.push()
+        while self.taken is not None:
+            self.write()
+
+    def apply(self) -> None:
+        """All that is on disk can be read."""
+        for number, batch in self.stable:
+            self._applied = number
+            for kind, key, value in _changes(batch):
+                if kind == PUT:
+                    self.records[key] = value
+                elif kind == DROP:
+                    self.records.pop(key, None)
+                else:
+                    table, id, first = key
+                    last = int.from_bytes(value, "big")
+                    for other in [k for k in self.records if k[:2] == (table, id)]:
+                        if first <= other[2] <= last:
+                            del self.records[other]
+        self.stable.clear()
+
+    def get(self, table: int, id: int, number: int) -> bytes | None:
+        self.reads += 1
+        if (table, id, number) in self.damaged:
+            raise StoreDamaged("its checksum is wrong")
+        return self.records.get((table, id, number))
+
+    def scan(self, table: int) -> Iterator[Record]:
+        for key in sorted(self.records):
+            if key[0] == table:
+                yield Record(key[1], key[2], self.records[key])
+
+    def count(self, table: int) -> int:
+        """How many records there are on disk, once all is applied."""
+        return sum(1 for _ in self.scan(table))
+
+
+def _changes(batch: bytes) -> Iterator[tuple[int, Key, bytes]]:
+    at = 0
+    while at < len(batch):
+        kind = batch[at]
+        at += 1
+        if kind == PUT:
+            table, id, number, size, crc = _PUT.unpack_from(batch, at)
+            at += _PUT.size + size
+            value = batch[at - size : at]
+            assert crc == checksum(table, id, number, value)
+            yield kind, (table, id, number), value
+        elif kind == DROP:
+            yield kind, _KEY.unpack_from(batch, at), b""
+            at += _KEY.size
+        else:
+            assert kind == DROP_RANGE
+            table, id, first, _ = _RANGE.unpack_from(batch, at)
+            at += _RANGE.size
+            yield kind, (table, id, first), batch[at - 8 : at]
+
+
+def stored_network(records: dict[Key, bytes] | None = None) -> tuple[Network, Disk]:
+    """A broker with a disk that has these records."""
+    net = Network()
+    net.broker.begin_pass(net.now)
+    disk = Disk(net, records)
+    disk.start()
+    return net, disk
+
+
+def declare_stored(net: Network, address: str = "s", **settings: int) -> Stream:
+    """A new stream that is stored, as soon as the disk writes."""
+    policy = StreamPolicy(**settings)  # type: ignore[arg-type]
+    stream = net.space.create(address, policy)
+    assert isinstance(stream, Stream)
+    changes = net.broker.agenda.changes
+    if stream.store_id == 0:
+        stream.keep_stored(changes.new_id())
+    changes.put(
+        NODE, stream.store_id, 0, encode_map({"address": address, **stream.describe_stored()})
+    )
+    return stream
+
+
+def recover(net: Network, disk: Disk, policy: StreamPolicy) -> Stream:
+    """The stream that is on a disk, in a broker that knows nothing of it."""
+    node = next(iter(disk.scan(NODE)))
+    fields = decode_map(node.value)
+    stream = Stream(str(fields["address"]), net.space, policy)
+    stream.restore(node.id, fields)
+    partitions: dict[int, Partition] = {}
+    for id, _, value in disk.scan(PARTITION):
+        known = decode_partition(value)
+        assert known.stream == node.id
+        partitions[id] = stream.restore_partition(id, known)
+    for id, offset, value in disk.scan(RECORD):
+        broken = (RECORD, id, offset) in disk.damaged
+        partitions[id].restore_record(offset, b"" if broken else value)
+    stream.restored()
+    net.space.add(stream)
+    return stream
+
+
+def crash(disk: Disk, policy: StreamPolicy) -> tuple[Network, Disk, Stream]:
+    """What is not on disk is lost; another process begins with what is."""
+    disk.taken = None
+    disk.apply()
+    net, again = stored_network(disk.records)
+    net.now = disk.net.now
+    net.broker.begin_pass(net.now)
+    again.damaged = disk.damaged
+    stream = recover(net, again, policy)
+    net.broker.finish_pass()
+    return net, again, stream
+
+
+def log_of(stream: Stream, partition: int = 0) -> StoredLog:
+    """The log of a partition that is stored."""
+    log = stream.partitions[partition].log
+    assert isinstance(log, StoredLog)
+    return log
+
+
+def squeeze(stream: Stream, size: int) -> None:
+    """Keep no more than so many bytes in memory, of what is new and of what was read."""
+    for number, partition in enumerate(stream.partitions):
+        log = log_of(stream, number)
+        log.cache_bytes = size
+        log.pages.most = size
+        partition.keep(stream.policy)
+
+
+def held(stream: Stream) -> int:
+    """Bytes of messages that its partitions have in memory."""
+    logs = [log_of(stream, number) for number in range(len(stream.partitions))]
+    return sum(log.memory + log.pages.bytes for log in logs)
