@@ -5,8 +5,8 @@ The head of an entry, in front of the message as the queue has it, or of the id 
     arrived i64 | format u32 | level u8 | flags u8
 
 `arrived` is in milliseconds since the epoch. The flags say that the message has a body of its own
-(`SHARED`), that it is `special`, and that the time is not that of arrival but the one at which the
-message expires (`EXPIRES`). That is enough to know an entry without reading its message.
+(`SHARED`), that it is `special`, that the time is not that of arrival but the one at which the
+message expires (`EXPIRES`), and that it is the broker's `OWN`: no client sent it like this. That is enough to know an entry without reading its message.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ HEAD: Final = 14
 SHARED: Final = 1
 SPECIAL: Final = 2
 EXPIRES: Final = 4
+OWN: Final = 8
 
 _FORMATS: Final = 0x1_0000_0000
 _SIGNED: Final = 0x7FFF_FFFF
@@ -57,13 +58,14 @@ class Head(NamedTuple):
     shared: bool
     special: bool
     expires: bool
+    own: bool
 
 
 def keep_entry(queue: Queue, entry: Entry) -> None:
     """Store an entry that has just been appended; until that is done nobody gets it."""
     entry.stored = True
     changes = queue.agenda.changes
-    _put(queue, entry, _head(queue.agenda.now, entry.level, entry.message, 0))
+    _put(queue, entry, encode_head(queue.agenda.now, entry.level, entry.message, 0))
     if queue.unstable != changes.number:
         if queue.stable == BOUNDLESS:
             queue.stable = entry.sequence - 1
@@ -74,9 +76,9 @@ def keep_entry(queue: Queue, entry: Entry) -> None:
 def put_entry(queue: Queue, entry: Entry) -> None:
     """Store the entry as it is now."""
     if entry.expires != 0:
-        head = _head(entry.expires, entry.level, entry.message, EXPIRES)
+        head = encode_head(entry.expires, entry.level, entry.message, EXPIRES)
     else:
-        head = _head(queue.agenda.now, entry.level, entry.message, 0)
+        head = encode_head(queue.agenda.now, entry.level, entry.message, 0)
     _put(queue, entry, head)
 
 
@@ -107,7 +109,7 @@ def drop_entry(queue: Queue, entry: Entry) -> None:
 def put_state(queue: Queue, entry: Entry) -> None:
     """Store how often the entry was delivered in vain."""
     w = BytesWriter()
-    write_i64_be(w, entry.failures)
+    write_i64_be(w, i64(entry.failures))
     queue.agenda.changes.put(STATE, queue.store_id, entry.sequence, w.getvalue())
 
 
@@ -115,7 +117,7 @@ def put_scheduled(queue: Queue, scheduled: Scheduled) -> None:
     """Store a message that is to come later."""
     agenda = queue.agenda
     message = scheduled.message
-    head = _head(scheduled.due, i64(message.priority), message, 0)
+    head = encode_head(scheduled.due, i64(message.priority), message, 0)
     id = queue.store_id
     if message.shared:
         agenda.changes.put_parts(SCHEDULED, id, scheduled.sequence, head, _body(agenda, message))
@@ -181,7 +183,8 @@ def _body(agenda: Agenda, message: Message) -> bytes:
     return w.getvalue()
 
 
-def _head(time: i64, level: i64, message: Message, flags: int) -> bytes:
+def encode_head(time: i64, level: i64, message: Message, flags: int) -> bytes:
+    """The head of an entry; `flags` may be `EXPIRES`."""
     w = BytesWriter()
     write_i64_be(w, time)
     format = message.format
@@ -191,6 +194,8 @@ def _head(time: i64, level: i64, message: Message, flags: int) -> bytes:
         flags |= SHARED
     if message.special:
         flags |= SPECIAL
+    if message.origin == 0:
+        flags |= OWN
     w.append(u8(flags))
     return w.getvalue()
 
@@ -208,6 +213,7 @@ def read_head(value: bytes) -> Head:
         flags & SHARED != 0,
         flags & SPECIAL != 0,
         flags & EXPIRES != 0,
+        flags & OWN != 0,
     )
 
 
