@@ -1,0 +1,154 @@
+"""A broker that can be killed, on a simulated disk behind a simulated network."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+
+from ferrymq.engine.settings import ConnectionSettings
+from ferrymq_broker.broker import Broker
+from ferrymq_broker.clock import Clock
+from ferrymq_broker.connections.authentication import Authenticator
+from ferrymq_broker.connections.capabilities import OFFERED
+from ferrymq_broker.connections.handler import ConnectionHandler
+from ferrymq_broker.nodes.policy import NodePolicy
+from ferrymq_broker.recovery.recover import recover
+from ferrymq_broker.server.protocol import AmqpProtocol
+from ferrymq_broker.store.durable_store import DurableStore, StoreOptions
+from tests.simulation.disk import SimulatedDisk, SimulatedFolder
+from tests.simulation.executor import SimulatedExecutor
+from tests.simulation.loop import SimulatedLoop
+from tests.simulation.network import SimulatedNetwork
+from tests.simulation.records import KeptRecords, SimulatedRecords
+
+EPOCH = 1_700_000_000.0
+SEGMENT_BYTES = 64 << 10
+
+
+class SimulatedClock(Clock):
+    """The time of the loop."""
+
+    def __init__(self, loop: SimulatedLoop) -> None:
+        self._loop = loop
+
+    def now(self) -> float:
+        return self._loop.time()
+
+    def epoch(self) -> float:
+        return EPOCH
+
+
+class SimulatedServer:
+    """What a protocol of the broker expects of its server; one life of a broker.
+
+    `failures` are mistakes that were caught: there are to be none.
+    """
+
+    def __init__(
+        self,
+        loop: SimulatedLoop,
+        rng: random.Random,
+        network: SimulatedNetwork,
+        disk: SimulatedDisk,
+        kept: KeptRecords,
+        nodes: dict[str, NodePolicy],
+    ) -> None:
+        self.loop = loop
+        self.clock = SimulatedClock(loop)
+        self.connections: set[AmqpProtocol] = set()
+        self.network = network
+        self.disk = disk
+        self.dead = False
+        self.failure = ""
+        self.broker = Broker(self._soon, self._wake_at, EPOCH)
+        self._timer: asyncio.TimerHandle | None = None
+        self.store = DurableStore(
+            SimulatedFolder(disk),
+            lambda clean: SimulatedRecords(disk, kept),
+            self.broker.agenda.changes,
+            StoreOptions(segment_bytes=SEGMENT_BYTES),
+        )
+        self.broker.begin_pass(self.clock.now())
+        recover(self.broker, self.store)
+        self.broker.keep(self.store)
+        for address, policy in nodes.items():
+            if address not in self.broker.default.nodes:
+                self.broker.default.create(address, policy)
+        self._executor = SimulatedExecutor(loop, disk, rng)
+        self.store.start(self._executor, self._on_stable, self._on_failure, self._on_full)
+        self.broker.finish_pass()
+        self._authenticator = Authenticator({}, True, True)
+        network.accept = lambda: AmqpProtocol(self, True)  # type: ignore[arg-type]
+
+    def new_handler(
+        self,
+        *,
+        peer: str,
+        loopback: bool,
+        write: Callable[[bytes], object],
+        hang_up: Callable[[], object],
+    ) -> ConnectionHandler:
+        settings = ConnectionSettings(
+            container_id="broker",
+            initiator=False,
+            idle_time_out=None,
+            handshake_timeout=None,
+            offered_capabilities=list(OFFERED),
+            sasl_mechanisms=self._authenticator.mechanisms(),
+            sasl_required=False,
+        )
+        now = self.clock.now()
+        return ConnectionHandler(
+            self.broker, settings, self._authenticator, peer, write, hang_up, now, 1 << 20, 100
+        )
+
+    def connection_gone(self, protocol: AmqpProtocol) -> None:
+        self.connections.discard(protocol)
+
+    def connection_settled(self, protocol: AmqpProtocol) -> None:
+        """Nobody waits for that."""
+
+    def kill(self, power: bool) -> None:
+        """The process is gone, perhaps with the machine."""
+        self.dead = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._executor.stop()
+        self.network.stop_broker()
+        if power:
+            self.disk.lose_power()
+        else:
+            self.disk.kill()
+
+    # -- the event loop --------------------------------------------------------------------
+
+    def _soon(self, call: Callable[[], None]) -> None:
+        self.loop.call_soon(self._pass, call)
+
+    def _pass(self, call: Callable[[], None]) -> None:
+        if not self.dead:
+            self.broker.begin_pass(self.clock.now())
+            call()
+
+    def _wake_at(self, due: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self.loop.call_at(max(due, self.loop.time()), self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        if not self.dead:
+            self.broker.handle_timeout(self.clock.now())
+
+    def _on_stable(self) -> None:
+        if not self.dead:
+            self.broker.on_stable(self.clock.now())
+
+    def _on_failure(self, reason: str) -> None:
+        self.failure = reason
+
+    def _on_full(self, on: bool) -> None:
+        self.broker.begin_pass(self.clock.now())
+        self.broker.set_alarm("disk", on)
+        self.broker.finish_pass()

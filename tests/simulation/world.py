@@ -1,0 +1,283 @@
+"""A seed's world: clients with work to do, and what goes wrong meanwhile.
+
+What has to be true in the end, whatever happened:
+
+- what producers sent over links that deliver exactly once was received once, in the order of each;
+- what ordinary producers were told is accepted was received, and nothing that was never sent;
+- what a transaction took from one queue it has put into two others, once each, in both or neither;
+- what was accepted, and confirmed by the broker, did not come again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Coroutine
+from typing import Any
+
+import ferrymq
+from ferrymq import Message, ReconnectPolicy
+from ferrymq.errors import AmqpError
+from ferrymq_broker.nodes.policy import NodePolicy, QueuePolicy
+from tests.simulation.broker import SimulatedServer
+from tests.simulation.disk import Interrupted, SimulatedDisk
+from tests.simulation.loop import SimulatedLoop
+from tests.simulation.network import SimulatedNetwork
+from tests.simulation.records import KeptRecords
+
+NODES: dict[str, NodePolicy] = {
+    name: QueuePolicy() for name in ("once", "often", "in", "left", "right")
+}
+# How long clients may take in the end, when nothing goes wrong any more, in simulated seconds.
+PATIENCE = 600.0
+
+
+class Wrong(AssertionError):
+    """Something that must not happen has happened."""
+
+
+class World:
+    """Everything that one seed decides. `unsafe` is a disk that only says that it syncs."""
+
+    def __init__(self, seed: int, *, unsafe: bool = False, messages: int = 8) -> None:
+        self.seed = seed
+        self.rng = random.Random(seed)
+        self.messages = messages
+        self.loop = SimulatedLoop()
+        self.disk = SimulatedDisk(self.rng, syncs=not unsafe)
+        self.kept = KeptRecords()
+        self.network = SimulatedNetwork(
+            self.loop, self.rng, mean_bytes=self.rng.choice((300, 3000))
+        )
+        self.loop.connect = self.network.connect
+        self.server: SimulatedServer | None = None
+        self.crashes = 0
+        # What was told to be accepted, and what was received, by queue.
+        self.accepted: set[str] = set()
+        self.sent: set[str] = set()
+        self.received: dict[str, list[str]] = {name: [] for name in NODES}
+        self.confirmed: dict[str, Counter[str]] = {name: Counter() for name in NODES}
+        self.again: list[str] = []
+
+    def run(self) -> None:
+        """Live it to the end. Raises `Wrong`."""
+        asyncio.set_event_loop(self.loop)
+        try:
+            self.loop.run_until_complete(self._live())
+        finally:
+            asyncio.set_event_loop(None)
+            self.loop.close()
+        self.check()
+
+    # -- the broker ------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the broker on what the disk has, perhaps in several attempts."""
+        while True:
+            if self.crashes and self.rng.random() < 0.3:
+                self.disk.steps_left = self.rng.randrange(40)
+            try:
+                self.server = SimulatedServer(
+                    self.loop, self.rng, self.network, self.disk, self.kept, NODES
+                )
+                return
+            except Interrupted:
+                self.network.stop_broker()
+                if self.rng.random() < 0.5:
+                    self.disk.lose_power()
+                self.disk.kill()
+            finally:
+                self.disk.steps_left = None
+
+    async def _break(self) -> None:
+        for _ in range(self.rng.randrange(1, 5)):
+            await asyncio.sleep(self.rng.expovariate(1 / 0.3))
+            assert self.server is not None
+            self.server.kill(power=self.rng.random() < 0.5)
+            self.crashes += 1
+            await asyncio.sleep(self.rng.expovariate(1 / 0.1))
+            self.start()
+
+    async def _live(self) -> None:
+        self.start()
+        done = asyncio.Event()
+        work = [self._produce_once(0), self._produce_once(1), self._produce_often(), self._feed()]
+        consumers = [
+            self._consume_once("once", 0, done),
+            self._consume_once("once", 1, done),
+            self._consume_often("often", done),
+            self._consume_often("left", done),
+            self._consume_often("right", done),
+            self._move(done),
+        ]
+        watched = [self.loop.create_task(self._named(one)) for one in consumers]
+        async with asyncio.TaskGroup() as group:
+            for one in work:
+                group.create_task(self._named(one))
+            group.create_task(self._break())
+        self.network.calm = True
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while not self._is_all_there():
+                    await asyncio.sleep(0.5)
+                # What comes again comes now.
+                await asyncio.sleep(5)
+        except TimeoutError:
+            pass
+        done.set()
+        async with asyncio.timeout(PATIENCE):
+            await asyncio.gather(*watched)
+        assert self.server is not None
+        if self.server.failure:
+            raise Wrong(self.server.failure)
+
+    async def _named(self, work: Coroutine[Any, Any, None]) -> None:
+        await work
+
+    def _is_all_there(self) -> bool:
+        wanted = self.messages
+        return (
+            len(self.received["once"]) >= 2 * wanted
+            and self.accepted <= set(self.received["often"])
+            and all(len(set(self.received[name])) >= wanted for name in ("left", "right"))
+        )
+
+    # -- clients ---------------------------------------------------------------------------
+
+    def connect(self, name: str) -> Any:
+        """A connection that is made again whenever it is lost."""
+        policy = ReconnectPolicy(initial=0.05, maximum=0.5, random=self.rng.random)
+        return ferrymq.connect(
+            "amqp://broker", container_id=name, reconnect=policy, timeout=30.0, idle_time_out=None
+        )
+
+    async def _connected(self, name: str) -> Any:
+        while True:
+            try:
+                return await self.connect(name)
+            except (AmqpError, OSError, TimeoutError):
+                await asyncio.sleep(0.1)
+
+    async def _produce_once(self, number: int) -> None:
+        connection = await self._connected(f"producer-{number}")
+        sender = await self._link(lambda: connection.sender("once", name="out", exactly_once=True))
+        window = asyncio.Semaphore(3)
+
+        async def send(body: str) -> None:
+            async with window:
+                await sender.send(Message(body, durable=True))
+
+        async with asyncio.TaskGroup() as group:
+            for n in range(self.messages):
+                group.create_task(send(f"{number}-{n}"))
+        await connection.close()
+
+    async def _produce_often(self) -> None:
+        connection = await self._connected("often")
+        sender = await self._link(lambda: connection.sender("often"))
+        for n in range(self.messages):
+            body = f"often-{n}"
+            self.sent.add(body)
+            try:
+                await sender.send(Message(body, durable=True))
+            except AmqpError:
+                continue
+            self.accepted.add(body)
+        await connection.close()
+
+    async def _feed(self) -> None:
+        connection = await self._connected("feeder")
+        sender = await self._link(lambda: connection.sender("in", name="out", exactly_once=True))
+        for n in range(self.messages):
+            await sender.send(Message(f"in-{n}", durable=True))
+        await connection.close()
+
+    async def _link(self, attach: Any) -> Any:
+        while True:
+            try:
+                return await attach()
+            except (AmqpError, TimeoutError):
+                await asyncio.sleep(0.05)
+
+    async def _consume_once(self, queue: str, number: int, done: asyncio.Event) -> None:
+        connection = await self._connected(f"consumer-{number}")
+        receiver = await self._link(
+            lambda: connection.receiver(queue, name="in", exactly_once=True, credit=3)
+        )
+        while not done.is_set():
+            try:
+                delivery = await receiver.receive(timeout=1.0)
+            except TimeoutError:
+                continue
+            body = delivery.message.body
+            self.received[queue].append(body)
+            await asyncio.sleep(self.rng.random() * 0.01)
+            await delivery.accept()
+        await connection.close()
+
+    async def _consume_often(self, queue: str, done: asyncio.Event) -> None:
+        connection = await self._connected(f"consumer-of-{queue}")
+        receiver = await self._link(lambda: connection.receiver(queue, credit=5))
+        while not done.is_set():
+            try:
+                delivery = await receiver.receive(timeout=1.0)
+            except TimeoutError:
+                continue
+            except AmqpError:
+                await asyncio.sleep(0.05)
+                continue
+            self.received[queue].append(delivery.message.body)
+            try:
+                await delivery.accept()
+            except AmqpError:
+                continue
+        await connection.close()
+
+    async def _move(self, done: asyncio.Event) -> None:
+        connection = await self._connected("mover")
+        receiver = await self._link(lambda: connection.receiver("in", credit=2))
+        left = await self._link(lambda: connection.sender("left"))
+        right = await self._link(lambda: connection.sender("right"))
+        while not done.is_set():
+            try:
+                delivery = await receiver.receive(timeout=1.0)
+                async with connection.transaction() as transaction:
+                    message = Message(delivery.message.body, durable=True)
+                    await left.send(message, transaction=transaction)
+                    await delivery.accept(transaction=transaction)
+                    await right.send(message, transaction=transaction)
+            except (AmqpError, TimeoutError):
+                await asyncio.sleep(0.02)
+        await connection.close()
+
+    # -- what has to be true -----------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raises `Wrong` with everything that is not as it has to be."""
+        faults: list[str] = []
+        once = self.received["once"]
+        wanted = [f"{number}-{n}" for number in range(2) for n in range(self.messages)]
+        faults += _differences("exactly once", Counter(once), Counter(wanted))
+        often = set(self.received["often"])
+        lost = self.accepted - often
+        if lost:
+            faults.append(f"accepted and lost: {sorted(lost)}")
+        strange = often - self.sent
+        if strange:
+            faults.append(f"received, never sent: {sorted(strange)}")
+        moved = {f"in-{n}" for n in range(self.messages)}
+        for name in ("left", "right"):
+            missing = moved - set(self.received[name])
+            if missing:
+                faults.append(f"half a transaction: {sorted(missing)} not in {name}")
+        if faults:
+            raise Wrong(f"seed {self.seed}: " + "; ".join(faults))
+
+
+def _differences(what: str, found: Counter[str], wanted: Counter[str]) -> list[str]:
+    faults = []
+    for body in sorted(found.keys() | wanted.keys()):
+        if found[body] != wanted[body]:
+            faults.append(f"{what}: {body} {found[body]} times, not {wanted[body]}")
+    return faults
