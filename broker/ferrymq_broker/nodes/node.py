@@ -121,6 +121,7 @@ class Node(Stored):
     that are attached, whichever way they go. `starved` are producers without all the credit they
     would have if there were room; `promised` is the credit that links have while there is a bound
     to it (`room`). `creator` is whether the link that a dynamic node was made for is still there.
+    `origin` is who wanted it: ``configuration``, ``management``, or empty for those who use it.
     """
 
     __slots__ = (
@@ -137,6 +138,7 @@ class Node(Stored):
         "fronts",
         "creator",
         "watchers",
+        "origin",
     )
 
     def __init__(self, address: str, space: Space, lifetime: i64 = PERMANENT) -> None:
@@ -157,6 +159,7 @@ class Node(Stored):
         self.creator = False
         # Nodes that hand messages on to this one and must know when it goes; None without any.
         self.watchers: list[Node] | None = None
+        self.origin = ""
 
     @property
     def kind(self) -> str:
