@@ -262,7 +262,7 @@ class Queue(Node):
                 level = self._low
             elif level > self._high:
                 level = self._high
-            lane = self._lane_of(level)
+            lane = self.lane_of(level)
         entry = Entry(message, self.published, level)
         lane.append(entry)
         self.available += 1
@@ -294,7 +294,7 @@ class Queue(Node):
         self.stable = BOUNDLESS if self.unstable == number else self._sealed
         self.touch()
 
-    def _lane_of(self, level: i64) -> Lane:
+    def lane_of(self, level: i64) -> Lane:
         """The lane of a level, made if it was not needed before."""
         by_level = self._by_level
         if by_level is None:
@@ -360,7 +360,7 @@ class Queue(Node):
         entry.state = AVAILABLE
         self.available += 1
         if self._aged:
-            self._lane_of(entry.level).is_back(entry)
+            self.lane_of(entry.level).is_back(entry)
         self.offer_again(entry)
         self.touch()
 
@@ -380,7 +380,7 @@ class Queue(Node):
 
     def drop(self, entry: Entry) -> None:
         """Take an available entry out, wherever it is."""
-        self._lane_of(entry.level).forget(entry)
+        self.lane_of(entry.level).forget(entry)
         self.available -= 1
         self._unlink(entry)
 
@@ -402,7 +402,7 @@ class Queue(Node):
         if self._by_level is None:
             self.lane.unlink(entry)
         else:
-            self._lane_of(entry.level).unlink(entry)
+            self.lane_of(entry.level).unlink(entry)
         entry.state = REMOVED
         if entry.stored:
             drop_entry(self, entry)
@@ -423,7 +423,7 @@ class Queue(Node):
 
     def _forget(self, entry: Entry) -> None:
         """Let nothing point to the entry."""
-        self._lane_of(entry.level).forget(entry)
+        self.lane_of(entry.level).forget(entry)
         for view in self.views:
             view.forget(entry)
         for browser in self._browsers:
