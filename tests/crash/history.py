@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tests.crash.ledger import Entry
 
@@ -40,6 +40,7 @@ class Given:
     place: int
     outcome: str
     txn: str | None
+    key: int | None = None
     confirmed: int | None = None
 
 
@@ -168,17 +169,25 @@ class History:
                 self._on_read(place, entry)
             case "gives":
                 if (given_to := self.copies.get((about["id"], about["node"]))) is not None:
-                    given_to.given.append(Given(place, about["outcome"], about.get("txn")))
+                    given = Given(place, about["outcome"], about.get("txn"), about.get("key"))
+                    given_to.given.append(given)
             case "confirmed":
-                confirmed = self.copies.get((about["id"], about["node"]))
-                if confirmed is not None and confirmed.given:
-                    confirmed.given[-1].confirmed = place
+                for given in self._given(about):
+                    given.confirmed = place
+            case "unsaid":
+                for given in self._given(about):
+                    self.copies[about["id"], about["node"]].given.remove(given)
             case "commits":
                 self.transactions[about["txn"]].asked = place
             case "committed":
                 self.transactions[about["txn"]].committed = place
             case "rolled-back":
                 self.transactions[about["txn"]].rolled_back = place
+
+    def _given(self, about: dict[str, Any]) -> list[Given]:
+        """What a confirmation is for: others may have had the message since."""
+        copy = self.copies.get((about["id"], about["node"]))
+        return [] if copy is None else [g for g in copy.given if g.key == about.get("key")][-1:]
 
     def _on_sent(self, place: int, entry: Entry) -> None:
         about = entry.about

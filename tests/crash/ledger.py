@@ -6,18 +6,19 @@ ledger that was kept can be judged again.
 
 | entry | about | means |
 |---|---|---|
-| `sent` | `id`, `to`, `txn`, `due`, `volatile` | about to be sent to these queues or streams |
+| `sent` | `id`, `to`, `txn`, `due`, `volatile`, `once` | about to be sent to these nodes |
 | `answered` | `id`, `outcome` | the broker's outcome of what was sent |
-| `got` | `id`, `node`, `drained`, `once`, `reason` | a client has received it |
+| `got` | `id`, `node`, `drained`, `once` | a client has received it |
 | `read` | `id`, `node`, `partition`, `offset`, `time` | a client has read a record of a stream |
-| `gives` | `id`, `node`, `outcome`, `txn` | a client is about to give an outcome |
-| `confirmed` | `id`, `node` | the broker has settled after the outcome |
+| `gives` | `id`, `node`, `outcome`, `txn`, `key` | a client is about to give an outcome |
+| `confirmed` | `id`, `node`, `key` | the broker has settled after the outcome |
+| `unsaid` | `id`, `node`, `key` | the outcome never left |
 | `commits` | `txn` | a commit is about to be asked for; without it the transaction is void |
 | `committed`, `rolled-back` | `txn` | the answer to that |
 | `declares`, `declared` | `type`, `name`, `settings` | about to make an entity; it is made |
 | `deletes`, `deleted` | `type`, `name` | about to delete it; it is gone |
 | `found`, `missing` | `type`, `name`, `settings` | what is there in the end |
-| `drains` | `last` | from here on everything there is is received |
+| `drains` | | from here on everything there is is received |
 | `dies` | `how` | the broker was killed, or the disk fell away, or it ended |
 | `lives` | `seconds` | it is ready again |
 | `wrong` | `what` | something happened that must not happen, whatever was sent |
