@@ -14,6 +14,7 @@ from ferrymq_broker.cli.receive import receive
 from ferrymq_broker.cli.send import send
 from ferrymq_broker.cli.serve import serve
 from ferrymq_broker.errors import ConfigError
+from ferrymq_broker.store.errors import StoreError
 from ferrymq_codec.errors import AmqpError
 
 app = typer.Typer(
@@ -58,6 +59,6 @@ def run() -> None:
         # Whoever read our output has gone, which is its right.
         sys.stderr.close()
         sys.exit(1)
-    except (AmqpError, ConfigError, OSError, TimeoutError, ValueError) as error:
+    except (AmqpError, ConfigError, StoreError, OSError, TimeoutError, ValueError) as error:
         sys.stderr.write(f"ferrymq: {str(error) or type(error).__name__}\n")
         sys.exit(1)

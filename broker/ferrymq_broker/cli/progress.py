@@ -23,7 +23,8 @@ PATIENCE: Final = 1.0
 
 
 class RunProgress:
-    """Counts messages; shows a line on standard error once the run has become a long one.
+    """Counts messages, or whatever else there is many of; shows a line on standard error once the
+    run has become a long one.
 
     Shows nothing when standard error is no terminal, or when `quiet`. `total` is how many there
     will be, None if that is unknown.
@@ -47,20 +48,38 @@ class RunProgress:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """The run is over; the line goes."""
+        self._visible = False
         if self._progress is not None:
             self._progress.stop()
+            self._progress = None
 
     @property
     def seconds(self) -> float:
         """How long the run has taken so far."""
         return time.monotonic() - self._started
 
+    def reach(self, what: str, count: int, total: int) -> None:
+        """It is at this point of this part of the run."""
+        self._what = what
+        self._total = total
+        self.count = count
+        self.advance(0)
+
     def advance(self, count: int = 1) -> None:
         """So many messages more."""
         self.count += count
         if self._progress is not None:
-            rate = self.count / self.seconds
-            self._progress.update(self._task, completed=self.count, rate=f"{rate:,.0f}/s")
+            self._progress.update(
+                self._task,
+                description=self._what,
+                completed=self.count,
+                total=self._total,
+                rate=f"{self.count / self.seconds:,.0f}/s",
+            )
         elif self._visible and self.seconds >= PATIENCE:
             self._progress = Progress(
                 SpinnerColumn(),

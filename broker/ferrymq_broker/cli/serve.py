@@ -8,12 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
+from ferrymq_broker.cli.progress import RunProgress
 from ferrymq_broker.config.load import load_config
 from ferrymq_broker.config.model import Config, Http, Listener, Log
 from ferrymq_broker.config.url import parse_listen_url
 from ferrymq_broker.errors import ConfigError
 from ferrymq_broker.server.logs import configure_logging
 from ferrymq_broker.server.process import run_broker
+from ferrymq_broker.server.starting import LoggedProgress
 
 
 def serve(
@@ -34,10 +36,14 @@ def serve(
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Keep messages in DIR (not in this version)."),
+        typer.Option(
+            metavar="DIR",
+            help="Keep what is durable in DIR; replaces the path of [store] in the configuration.",
+        ),
     ] = None,
     memory: Annotated[
-        bool, typer.Option("--memory", help="Keep messages in memory only; the default.")
+        bool,
+        typer.Option("--memory", help="Keep nothing, whatever the configuration says of a store."),
     ] = False,
     log_level: Annotated[
         str | None, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")
@@ -47,20 +53,30 @@ def serve(
     """Run the broker until it is told to stop.
 
     Prints "listening URL" for each listener and then "ready". SIGTERM and Ctrl-C close all
-    connections and exit with status 0.
+    connections and exit with status 0; a store that fails ends the process at once, with 70.
     """
-    if data is not None:
-        if memory:
-            raise typer.BadParameter("--data and --memory exclude each other")
-        raise ConfigError(
-            "--data: this version keeps messages in memory and cannot store them in "
-            f"{data}; leave --data out to accept that"
-        )
+    if data is not None and memory:
+        raise typer.BadParameter("--data and --memory exclude each other")
     settings = _with_options(
-        Config() if config is None else load_config(config), listen, http, log_level, log_format
+        Config() if config is None else load_config(config),
+        listen,
+        http,
+        log_level,
+        log_format,
+        data,
+        memory,
     )
     configure_logging(settings.log)
-    run_broker(settings, _announce)
+    if not sys.stderr.isatty():
+        run_broker(settings, _announce, LoggedProgress())
+        return
+    with RunProgress("starting", None) as progress:
+
+        def announce(line: str) -> None:
+            progress.stop()
+            _announce(line)
+
+        run_broker(settings, announce, progress.reach)
 
 
 def _with_options(
@@ -69,6 +85,8 @@ def _with_options(
     http: str | None,
     log_level: str | None,
     log_format: str | None,
+    data: Path | None,
+    memory: bool,
 ) -> Config:
     """The configuration with what the command line says in place of its own."""
     changes: dict[str, Any] = {}
@@ -95,6 +113,8 @@ def _with_options(
         log["format"] = log_format
     if log:
         changes["log"] = Log(**(config.log.model_dump() | log))
+    if data is not None or memory:
+        changes["store"] = config.store.model_copy(update={"path": data})
     if not changes:
         return config
     try:

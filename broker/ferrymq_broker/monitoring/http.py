@@ -25,8 +25,8 @@ _SHUTDOWN: Final = 1.0
 class MonitoringServer:
     """Answers on `url`, ``http://HOST:PORT``; port 0 takes a free one.
 
-    `readiness` is asked for every ``/readyz``. There are no metrics before `watch`. Raises `OSError`
-    from `start` when the address cannot be had.
+    `readiness` is asked for every ``/readyz``. There are no metrics before `watch`. Raises from
+    `start` `OSError` when the address cannot be had.
     """
 
     def __init__(self, broker: Broker, url: str, readiness: Callable[[], Readiness]) -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib.util
+import os
 import signal
+import sys
 from collections.abc import Callable
+from typing import Final
 
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.config.model import Config
@@ -18,17 +21,25 @@ from ferrymq_broker.server.housekeeping import (
     tune_garbage_collector,
 )
 from ferrymq_broker.server.server import BrokerServer
+from ferrymq_broker.server.starting import OnProgress
+from ferrymq_broker.store.errors import StoreError
+
+# How a process ends whose store has failed: an internal software error, as sysexits.h has it.
+STORE_FAILED: Final = 70
 
 
-def run_broker(config: Config, announce: Callable[[str], None]) -> None:
+def run_broker(
+    config: Config, announce: Callable[[str], None], on_progress: OnProgress | None = None
+) -> None:
     """Serve until SIGTERM or SIGINT, then close in good order.
 
     `announce` gets ``listening URL`` for each listener, ``monitoring URL`` if there is one, then
-    ``ready``. Raises `OSError` when a
-    listener's address cannot be had.
+    ``ready``; `on_progress` what comes before. Raises `OSError` when a listener's address cannot be
+    had, `StoreError` when the store cannot be used. When a store fails later the process ends at
+    once, with the status `STORE_FAILED`.
     """
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(config, announce))
+        runner.run(_serve(config, announce, on_progress))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -40,10 +51,18 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return factory
 
 
-async def _serve(config: Config, announce: Callable[[str], None]) -> None:
+def _end_at_once(error: StoreError) -> None:
+    """The store has failed, and has said so: what is in buffers stays there."""
+    sys.stderr.flush()
+    os._exit(STORE_FAILED)
+
+
+async def _serve(
+    config: Config, announce: Callable[[str], None], on_progress: OnProgress | None
+) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    server = BrokerServer(config)
+    server = BrokerServer(config, on_failure=_end_at_once, on_progress=on_progress)
 
     def on_signal() -> None:
         if stop.is_set():
@@ -55,7 +74,9 @@ async def _serve(config: Config, announce: Callable[[str], None]) -> None:
         # Windows has no signal handlers in the event loop; there Ctrl-C ends the runner.
         with contextlib.suppress(NotImplementedError):
             loop.add_signal_handler(number, on_signal)
-    async with server:
+    if not await _start(server, stop):
+        return
+    try:
         for address in server.addresses:
             announce(f"listening {address.url}")
         if server.monitoring is not None:
@@ -66,6 +87,28 @@ async def _serve(config: Config, announce: Callable[[str], None]) -> None:
         await stop.wait()
         keeper.cancel()
         log.info("stopping")
+    finally:
+        await server.close()
+
+
+async def _start(server: BrokerServer, stop: asyncio.Event) -> bool:
+    """Start the server, and give up when told to stop; whether it has started.
+
+    What it recovers from stays as it is until all is there: giving up does no harm.
+    """
+    starting = asyncio.ensure_future(server.start())
+    stopping = asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopping.cancel()
+    if not starting.done():
+        log.info("stopping before it was ready")
+        starting.cancel()
+        await asyncio.wait((starting,))
+        return False
+    starting.result()
+    return True
 
 
 async def _keep_house(broker: Broker) -> None:

@@ -51,6 +51,10 @@ class AmqpProtocol(asyncio.Protocol):
             hang_up=self._hang_up,
         )
         self._server.connections.add(self)
+        if self._server.failure is not None:
+            # It was on its way when the store failed.
+            self.abort()
+            return
         self._arm()
 
     def data_received(self, data: bytes) -> None:

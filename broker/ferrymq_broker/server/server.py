@@ -6,6 +6,7 @@ import asyncio
 import importlib.metadata
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -22,6 +23,9 @@ from ferrymq_broker.journal import log
 from ferrymq_broker.management.install import install as install_management
 from ferrymq_broker.monitoring.readiness import Readiness
 from ferrymq_broker.server.protocol import AmqpProtocol
+from ferrymq_broker.server.starting import OnProgress, readiness_of
+from ferrymq_broker.server.storage import Storage, open_store
+from ferrymq_broker.store.errors import StoreError
 from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
@@ -37,10 +41,22 @@ class BrokerServer:
     """A broker that listens: ``async with BrokerServer(config) as server: ...``.
 
     `addresses` holds what is really listened on, in the order of the configuration, once the
-    server has started. Raises `OSError` from `start` when a listener's address cannot be had.
+    server has started. Raises from `start` `OSError` when a listener's address cannot be had, and
+    `StoreError` when the store cannot be used.
+
+    When the store of a broker that runs fails, nothing more is written to any client, all
+    connections are dropped, `on_failure` is called with the error, once, in the event loop, and
+    `close` raises it. `on_progress` hears of what is done before the broker is ready.
     """
 
-    def __init__(self, config: Config | None = None, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        config: Config | None = None,
+        clock: Clock | None = None,
+        *,
+        on_failure: Callable[[StoreError], object] | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> None:
         self.config = Config() if config is None else config
         self.clock = Clock() if clock is None else clock
         self.addresses: list[ListenAddress] = []
@@ -53,6 +69,11 @@ class BrokerServer:
         self._unsettled: set[AmqpProtocol] = set()
         self._settled = asyncio.Event()
         self._closing = False
+        # Why the store failed, if it has.
+        self.failure: StoreError | None = None
+        self._on_failure = on_failure
+        self._on_progress = on_progress
+        self._storage: Storage | None = None
         self._readiness = Readiness(False, "the broker is starting")
         self._timer: asyncio.TimerHandle | None = None
         self._sync: asyncio.TimerHandle | None = None
@@ -92,7 +113,7 @@ class BrokerServer:
         await self.close()
 
     async def start(self) -> None:
-        """Make the configured nodes and listen."""
+        """Recover what was stored, make the configured nodes and listen."""
         loop = asyncio.get_running_loop()
         config = self.config
         self.broker = Broker(
@@ -107,6 +128,8 @@ class BrokerServer:
                     self.broker, config.http.url, lambda: self._readiness
                 )
                 await self.monitoring.start()
+            if config.store.path is not None:
+                self._storage = await self._recover(config.store.path)
             # What is declared is made now, and not at the beginning of time.
             self.broker.begin_pass(self.clock.now())
             apply_config(config, self.broker)
@@ -114,14 +137,50 @@ class BrokerServer:
                 install_management(space, self.broker)
             if self.monitoring is not None:
                 self.monitoring.watch()
+            if self._storage is not None:
+                self._storage.start()
             self.broker.finish_pass()
             for listener in config.listener:
                 await self._listen(loop, listener.address)
+            if self.failure is not None:
+                raise self.failure
             self._sync_clock()
             self._readiness = Readiness(True, "")
         except BaseException:
             await self.close()
             raise
+
+    async def _recover(self, path: Path) -> Storage:
+        """The broker has all that was stored."""
+        begun = self.clock.now()
+        store = await open_store(path, self.config.store, self.broker, self._progress)
+        storage = Storage(store, self.broker, self.clock.now, self._store_failed)
+        try:
+            await storage.recover(self._progress)
+        except BaseException:
+            storage.abandon()
+            raise
+        log.info("recovered", store=str(path), seconds=round(self.clock.now() - begun, 3))
+        return storage
+
+    def _progress(self, what: str, done: int, total: int) -> None:
+        """It is not ready, but it gets on."""
+        self._readiness = readiness_of(what, done, total)
+        if self._on_progress is not None:
+            self._on_progress(what, done, total)
+
+    def _store_failed(self, error: StoreError) -> None:
+        """Nobody is to hear anything more."""
+        self.failure = error
+        self._readiness = Readiness(False, str(error))
+        for server in self._servers:
+            server.close()
+        for connection in list(self.connections):
+            connection.abort()
+        # Nobody is waited for.
+        self._settled.set()
+        if self._on_failure is not None:
+            self._on_failure(error)
 
     async def _listen(self, loop: asyncio.AbstractEventLoop, address: ListenAddress) -> None:
         server = await loop.create_server(
@@ -225,25 +284,34 @@ class BrokerServer:
     async def close(self) -> None:
         """Stop in good order: take no more connections; let clients settle the messages they have,
         as long as `drain-timeout` allows; close every connection with ``amqp:connection:forced``
-        and wait for the clients to answer, as long as `close-timeout` allows. Safe to call twice.
+        and wait for the clients to answer, as long as `close-timeout` allows; write and apply all
+        that is to be stored. Safe to call twice. Raises `StoreError` if the store has failed, or
+        does so now.
         """
         if self._closing:
             return
         self._closing = True
-        self._readiness = Readiness(False, "the broker is shutting down")
+        if self.failure is None:
+            self._readiness = Readiness(False, "the broker is shutting down")
         for server in self._servers:
             server.close()
-        if self.connections:
+        if self.connections and self.failure is None:
             await self._drain()
             await self._close_connections()
         for server in self._servers:
             await server.wait_closed()
-        if self.monitoring is not None:
-            await self.monitoring.close()
-        self.broker.clear()
         for timer in (self._timer, self._sync):
             if timer is not None:
                 timer.cancel()
+        try:
+            if self._storage is not None:
+                self._storage.close()
+        finally:
+            if self.monitoring is not None:
+                await self.monitoring.close()
+            self.broker.clear()
+        if self.failure is not None:
+            raise self.failure
 
     async def _drain(self) -> None:
         """Send and ask for nothing more, and wait until clients have settled what they have."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from librt.strings import BytesWriter
 
 from ferrymq_broker.cli.store.lines import TABLES, line_of, record_of
-from ferrymq_broker.nodes.queues.storing import EXPIRES, SHARED, SPECIAL
+from ferrymq_broker.nodes.queues.storing import EXPIRES, OWN, SHARED, SPECIAL
 from ferrymq_broker.nodes.streams.stored import PartitionFields, encode_head, encode_partition
 from ferrymq_broker.store.errors import StoreDamaged, StoreError
 from ferrymq_broker.store.records import Record
@@ -50,7 +50,7 @@ QUEUED = st.one_of(
         TIMES,
         st.integers(0, 2**32 - 1),
         st.integers(0, 9),
-        st.sampled_from([0, SPECIAL]),
+        st.sampled_from([0, SPECIAL, OWN, OWN | SPECIAL]),
         st.binary(),
     ),
     st.builds(

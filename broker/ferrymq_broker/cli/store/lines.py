@@ -18,6 +18,7 @@ from ferrymq_broker.cli.store.portable import binary, original, portable
 from ferrymq_broker.nodes.queues.storing import (
     EXPIRES,
     HEAD,
+    OWN,
     SHARED,
     SPECIAL,
     body_id,
@@ -46,6 +47,8 @@ TABLES: Final = {name: table for table, name in NAMES.items()}
 _NUMBER: Final = struct.Struct(">q")
 _QUEUED: Final = struct.Struct(">qIBB")
 _MOST: Final = 2**63
+# Flags of an entry that are written as they are; the others say how the rest is to be read.
+_FLAGS: Final = {"special": SPECIAL, "own": OWN}
 
 
 def line_of(table: int, record: Record) -> str:
@@ -101,8 +104,7 @@ def _said_of_queued(table: int, value: bytes) -> dict[str, object]:
     head = read_head(value)
     time = "due" if table == SCHEDULED else "expires" if head.expires else "arrived"
     said: dict[str, object] = {time: head.time, "format": head.format, "level": head.level}
-    if head.special:
-        said["special"] = True
+    said |= {name: True for name, flag in _FLAGS.items() if value[HEAD - 1] & flag}
     if head.shared:
         said["body"] = body_id(value)
     else:
@@ -137,16 +139,15 @@ def _queued(said: dict[str, object]) -> bytes:
     time = next((key for key in ("due", "expires", "arrived") if key in said), "arrived")
     if time == "expires":
         flags |= EXPIRES
-    if said.get("special") is True:
-        flags |= SPECIAL
+    for name, flag in _FLAGS.items():
+        if said.get(name) is True:
+            flags |= flag
     if "body" in said:
         flags |= SHARED
         rest = _NUMBER.pack(_number(said, "body"))
     else:
         rest = binary(said.get("message"))
-    head = _QUEUED.pack(
-        _number(said, time), _number(said, "format"), _number(said, "level"), flags
-    )
+    head = _QUEUED.pack(_number(said, time), _number(said, "format"), _number(said, "level"), flags)
     return head + rest
 
 

@@ -1,8 +1,8 @@
 """AMQP values in JSON, from which they come back as they were.
 
-What JSON has is written as it is: null, booleans, longs, doubles, strings, lists, and maps with
-strings for keys. Binaries are ``{"$binary": base64}``, symbols ``{"$symbol": text}``, everything else
-``{"$amqp": base64 of the encoded value}``.
+What JSON has is written as it is: null, booleans, longs, doubles, strings, lists, maps with
+strings for keys. Binaries are ``{"$binary": base64}``, symbols ``{"$symbol": text}``, everything
+else ``{"$amqp": base64 of the encoded value}``.
 """
 
 from __future__ import annotations

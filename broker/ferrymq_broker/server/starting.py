@@ -1,0 +1,41 @@
+"""How far a broker is that is not ready yet."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from ferrymq_broker.journal import log
+from ferrymq_broker.monitoring.readiness import Readiness
+
+# Called with what is being done, how much of it is done, and how much there is to do.
+OnProgress = Callable[[str, int, int], None]
+
+# Seconds between two lines in the log about it.
+LOG_PERIOD: Final = 2.0
+
+
+def readiness_of(what: str, done: int, total: int) -> Readiness:
+    """Not ready, and how much is done: ``recovering, 43 %``."""
+    return Readiness(False, f"{what}, {percent(done, total)} %" if total else what)
+
+
+def percent(done: int, total: int) -> int:
+    """Whole per cent, 100 only when all is done."""
+    return 100 if done >= total else 100 * done // total
+
+
+class LoggedProgress:
+    """Progress in the log, a line now and then: where nobody looks at a terminal."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._next = clock() + LOG_PERIOD
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        """It is at this point."""
+        now = self._clock()
+        if now >= self._next:
+            self._next = now + LOG_PERIOD
+            log.info(what, percent=percent(done, total))
