@@ -102,12 +102,16 @@ class Peer:
         }
         self._changed: list[asyncio.Future[None]] = []
 
+    def make_connection(self) -> PeerConnection:
+        """What speaks on a transport that a client has opened."""
+        return PeerConnection(self)
+
     def settings(self) -> ConnectionSettings:
         return ConnectionSettings(**self._settings)
 
     async def __aenter__(self) -> Self:
         self.server = await asyncio.get_running_loop().create_server(
-            lambda: PeerConnection(self), "127.0.0.1", 0, ssl=self.tls
+            self.make_connection, "127.0.0.1", 0, ssl=self.tls
         )
         self.port = self.server.sockets[0].getsockname()[1]
         scheme = "amqp" if self.tls is None else "amqps"

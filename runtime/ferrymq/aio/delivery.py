@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from ferrymq.aio.outcomes import ACCEPTED, RELEASED
+from ferrymq.aio.outcomes import ACCEPTED, RELEASED, is_outcome
 from ferrymq.aio.waiting import fresh, resolve
 from ferrymq.engine.delivery import IncomingDelivery
 from ferrymq.errors import ConnectionClosed, LocalProtocolError, PeerError, Scope
@@ -30,11 +30,25 @@ class Delivery:
     lost, which means that the node gives the message to someone again, and `LocalProtocolError`
     for a second outcome.
 
+    On a link from a durable source, with `reconnect`, a delivery outlives the connection: an
+    outcome that is given meanwhile, or was on its way, is told when the link has been resumed, and
+    the call returns then. Only a delivery that the node has taken back is lost.
+
     Given in a `transaction`, the outcome is applied when that is committed; when it is rolled back,
     the delivery has none again (AMQP 1.0 §4.4.2).
     """
 
-    __slots__ = ("receiver", "transaction_id", "_engine", "_message", "_given", "_confirmed")
+    __slots__ = (
+        "receiver",
+        "transaction_id",
+        "gone",
+        "_engine",
+        "_message",
+        "_given",
+        "_confirmed",
+        "_listed",
+        "_told",
+    )
 
     def __init__(self, receiver: Receiver, engine: IncomingDelivery) -> None:
         state = engine.remote_state
@@ -43,6 +57,11 @@ class Delivery:
         self._message: Message | None = None
         self._given = False
         self._confirmed: asyncio.Future[None] | None = None
+        # Whether the node has taken it back while the link was away.
+        self.gone = False
+        # Whether its outcome was in an attach of ours; whether the node may know it.
+        self._listed = False
+        self._told = False
         # The transaction it was acquired in, by its id.
         self.transaction_id = state.txn_id if isinstance(state, TransactionalState) else None
 
@@ -136,6 +155,8 @@ class Delivery:
             )
         receiver = self.receiver
         engine = self._engine
+        if self.gone:
+            raise lost(receiver._failure)
         if engine.settled or engine.remote_settled:
             self._given = True
             return
@@ -148,8 +169,18 @@ class Delivery:
             self._given = True
             receiver._connection.soon()
             return
-        confirm = engine.link.rcv_settle_mode is ReceiverSettleMode.SECOND
-        engine.settle(outcome)
+        if receiver.has_live(engine):
+            confirm = engine.link.rcv_settle_mode is ReceiverSettleMode.SECOND
+            engine.settle(outcome)
+            self._told = True
+            if self.settled:
+                # The sender had come to an outcome before.
+                confirm = False
+                receiver.on_settled(self)
+        else:
+            # The link is away; it tells the outcome when it is resumed.
+            confirm = True
+            engine.update(outcome)
         self._given = True
         connection = receiver._connection
         connection.soon()
@@ -173,6 +204,7 @@ class Delivery:
                 engine.settle(outcome)
         elif not self.settled:
             self._given = False
+            engine.state = None
 
     def _release_now(self) -> None:
         """Hand back a delivery the user never saw."""
@@ -183,10 +215,71 @@ class Delivery:
     def _lose(self, error: PeerError) -> None:
         resolve(self._confirmed, error)
 
+    def decide(self) -> None:
+        """An earlier process has given it an outcome, and may have told so."""
+        self._given = True
+        self._told = True
+        self._confirmed = asyncio.get_running_loop().create_future()
+
+    async def confirmed(self) -> None:
+        """Wait until the outcome that an earlier process has given it is final."""
+        if self._confirmed is not None:
+            await asyncio.shield(self._confirmed)
+
+    def on_listed(self) -> None:
+        """The link is attached again, and the map tells the outcome."""
+        self._told = self._told or self._listed
+        self._listed = self._given
+
     def on_settlement(self) -> None:
         """The sender gave the delivery a state, or settled it."""
-        if self._engine.remote_settled:
+        engine = self._engine
+        if engine.remote_settled:
+            if engine.id < 0:
+                self._on_left_out()
+            elif engine.resumed and not (self._given and _agree(engine)):
+                self._take_back()
+            else:
+                resolve(self._confirmed)
+            self.receiver.on_settled(self)
+        elif engine.resumed and self._given and engine.link.usable:
+            # Here is what was waiting for a delivery-id.
+            if is_outcome(engine.remote_state):
+                engine.settle(engine.remote_state)
+                resolve(self._confirmed)
+            elif not engine.second and is_outcome(engine.state):
+                engine.settle(engine.state)
+                resolve(self._confirmed)
+            self._told = True
+            if engine.settled:
+                self.receiver.on_settled(self)
+
+    def on_aborted(self) -> None:
+        """The sender has given it up."""
+        self._take_back()
+        self.receiver.on_settled(self)
+
+    def _on_left_out(self) -> None:
+        """The link was resumed, and the sender's map does not have the delivery: it has settled it
+        (AMQP 1.0 §2.6.13), because it knows our outcome or without one."""
+        link = self.receiver._engine
+        attach = None if link is None else link.remote_attach
+        if self._given and self._told and attach is not None and attach.unsettled is not None:
             resolve(self._confirmed)
+        else:
+            self._take_back()
+
+    def _take_back(self) -> None:
+        """The node has the message again."""
+        self.gone = True
+        self.receiver.drop_queued(self)
+        resolve(self._confirmed, lost(None))
+
+
+def _agree(engine: IncomingDelivery) -> bool:
+    """Whether the sender has settled with the outcome that was given here."""
+    state = engine.remote_state
+    return not is_outcome(state) or type(state) is type(engine.state)
 
 
 def lost(error: PeerError | None) -> PeerError:

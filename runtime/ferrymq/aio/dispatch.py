@@ -40,6 +40,10 @@ def dispatch(connection: Connection, event: events.Event) -> None:
         receiver = event.link.context
         if isinstance(receiver, Receiver):
             receiver.on_drained()
+    elif isinstance(event, events.DeliveryAborted):
+        delivery = event.delivery.context
+        if isinstance(delivery, Delivery):
+            delivery.on_aborted()
     else:
         _dispatch_link(connection, event)
 

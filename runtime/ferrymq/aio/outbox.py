@@ -127,6 +127,14 @@ class Outbox:
         entry = self.entries.get(delivery.tag)
         return entry is not None and entry.delivery is delivery
 
+    def undecided(self) -> set[OutgoingDelivery]:
+        """The deliveries whose outcome is not known."""
+        return {
+            entry.delivery
+            for entry in self.entries.values()
+            if entry.delivery is not None and not entry.future.done()
+        }
+
     def unsettled(self) -> list[Unsettled]:
         """What another process would have to know."""
         return [

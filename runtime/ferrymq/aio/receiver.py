@@ -8,16 +8,33 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from typing import TYPE_CHECKING
 
 from ferrymq.aio.delivery import Delivery, lost
+from ferrymq.aio.inbox import Inbox
 from ferrymq.aio.link import Link
 from ferrymq.aio.opening import Opening
-from ferrymq.aio.termini import receiver_source, source_lack
+from ferrymq.aio.termini import (
+    check_names,
+    keeps_state,
+    once_lack,
+    receiver_source,
+    settle_modes,
+    source_lack,
+)
 from ferrymq.aio.waiting import resolve
 from ferrymq.engine.delivery import IncomingDelivery
 from ferrymq.engine.receiver import ReceiverLink
 from ferrymq.engine.session import Session as EngineSession
-from ferrymq.errors import LinkDetached, PeerError
+from ferrymq.errors import AmqpError, LinkDetached, PeerError
 from ferrymq.options import ReceiverOptions
-from ferrymq_types.messaging import Source, Target
+from ferrymq.unsettled import Unsettled
+from ferrymq_types.messaging import (
+    Accepted,
+    Modified,
+    Rejected,
+    Released,
+    Source,
+    Target,
+    TerminusDurability,
+)
 
 if TYPE_CHECKING:
     from ferrymq.aio.session import Session
@@ -32,7 +49,8 @@ class Receiver(Link[ReceiverLink]):
     """
 
     def __init__(self, session: Session, address: str | None, options: ReceiverOptions) -> None:
-        super().__init__(session, options.name, options.timeout)
+        super().__init__(session, str(options.name), options.timeout)
+        check_names(options, session.connection.options)
         if options.credit < 0:
             raise ValueError(f"credit {options.credit} is negative")
         self._address = address
@@ -49,6 +67,10 @@ class Receiver(Link[ReceiverLink]):
         self.closed_here = False
         # Deliveries whose outcome the sender has yet to confirm.
         self.confirming: set[Delivery] = set()
+        # What is to survive the connection; None if the source does not.
+        self._inbox: Inbox | None = None
+        if self._source.durable is TerminusDurability.UNSETTLED_STATE:
+            self._inbox = Inbox(self, options.unsettled)
 
     # ── For users ──────────────────────────────────────────────────────────────────────────────
 
@@ -77,6 +99,41 @@ class Receiver(Link[ReceiverLink]):
     def credit(self) -> int:
         """How many messages the peer may still send."""
         return 0 if self._engine is None else self._engine.credit
+
+    def unsettled_deliveries(self) -> list[Unsettled]:
+        """What has arrived as a whole and is not settled on both sides, with the outcomes given.
+
+        Written down and given as `unsettled` to a receiver of the same name in another process, it
+        is resumed there.
+        """
+        engine = self._engine
+        if engine is None:
+            return []
+        found: dict[bytes, IncomingDelivery] = {}
+        if engine.resumption is not None:
+            found.update(engine.resumption.unsettled)
+        found.update(engine.unsettled)
+        for delivery in engine.session.incoming.unsettled.values():
+            if delivery.link is engine:
+                found[delivery.tag] = delivery
+        return [_written_down(one) for one in found.values() if one.complete and not one.settled]
+
+    async def resumed(self, *, timeout: float | None = None) -> dict[bytes, AmqpError | None]:
+        """Wait until the outcomes of the deliveries given as `unsettled` are final, by their tags.
+
+        None means that it is; an error, that the node has taken the delivery back.
+        """
+        inbox = self._inbox
+        ends: dict[bytes, AmqpError | None] = {}
+        async with asyncio.timeout(timeout):
+            for delivery in [] if inbox is None else inbox.decided:
+                try:
+                    await delivery.confirmed()
+                except AmqpError as error:
+                    ends[delivery.tag] = error
+                else:
+                    ends[delivery.tag] = None
+        return ends
 
     async def receive(self, *, timeout: float | None = None) -> Delivery:
         """Take the next message, waiting for it if need be.
@@ -161,15 +218,18 @@ class Receiver(Link[ReceiverLink]):
 
     def _create(self, session: EngineSession) -> ReceiverLink:
         options = self._options
+        inbox = self._inbox
+        snd_settle_mode, rcv_settle_mode = settle_modes(options)
         return session.attach_receiver(
             self.name,
             source=self._source,
             target=Target(),
-            snd_settle_mode=options.snd_settle_mode,
-            rcv_settle_mode=options.rcv_settle_mode,
+            snd_settle_mode=snd_settle_mode,
+            rcv_settle_mode=rcv_settle_mode,
             max_message_size=options.max_message_size,
             properties=options.properties,
             desired_capabilities=options.desired_capabilities,
+            unsettled=None if inbox is None else inbox.to_resume(session, self.name, self._engine),
         )
 
     def _refused(self) -> bool:
@@ -177,7 +237,20 @@ class Receiver(Link[ReceiverLink]):
         return attach is not None and attach.source is None
 
     def _lack(self) -> str | None:
-        return source_lack(self._source, self.source)
+        lack = source_lack(self._source, self.source)
+        if lack is None and self._options.exactly_once:
+            attach = None if self._engine is None else self._engine.remote_attach
+            # Who settles first is for the receiver to say.
+            lack = once_lack(attach, self.source, sends=False)
+        return lack
+
+    @property
+    def _lasts(self) -> bool:
+        return self._inbox is not None
+
+    @property
+    def _partial(self) -> bool:
+        return self._inbox is not None and self._inbox.partial
 
     def _before_close(self) -> None:
         self.closed_here = True
@@ -189,17 +262,67 @@ class Receiver(Link[ReceiverLink]):
             delivery._release_now()
 
     def _lost(self, error: PeerError) -> None:
-        # Settled messages are ours already; the others the node will give to someone again.
-        self._queue = deque(delivery for delivery in self._queue if delivery._engine.remote_settled)
-        for delivery in list(self.confirming):
-            delivery._lose(error)
+        inbox = self._inbox
+        if inbox is None or not inbox.keeping or self._failure is not None:
+            # Settled messages are ours already; the others the node will give to someone again.
+            self._queue = deque(
+                delivery for delivery in self._queue if delivery._engine.remote_settled
+            )
+            for delivery in list(self.confirming):
+                delivery._lose(error)
+            if inbox is not None:
+                for delivery in inbox.decided:
+                    delivery._lose(error)
         resolve(self._draining, error)
         self._draining = None
 
     def _restored(self) -> None:
-        if self._prefetch and self._engine is not None:
-            self._engine.set_credit(max(0, self._prefetch - len(self._queue)))
+        engine = self._engine
+        inbox = self._inbox
+        if engine is None:
+            return
+        credit = max(0, self._prefetch - len(self._queue))
+        if inbox is not None:
+            resuming = inbox.begin(engine, keeps_state(self.source))
+            if not self._prefetch and self._acquiring is None:
+                credit, inbox.credit = inbox.credit, 0
+            # What is resumed takes credit as well.
+            credit += resuming
+        if credit:
+            engine.set_credit(credit)
             self._connection.soon()
+        self._end_round()
+
+    def _end_round(self) -> None:
+        """Attach again if the link was resumed with incomplete maps and it is time to."""
+        engine = self._engine
+        inbox = self._inbox
+        if inbox is None or engine is None or self._round is not None:
+            return
+        if inbox.round_over(engine):
+            if inbox.count_round():
+                self._begin_round()
+            else:
+                engine.detach(closed=False)
+                self._end(
+                    LinkDetached(f"link {self.name!r} cannot be resumed: its maps stay partial")
+                )
+
+    def on_settled(self, delivery: Delivery) -> None:
+        """A delivery is settled on both sides."""
+        inbox = self._inbox
+        if inbox is not None and inbox.partial:
+            inbox.on_settled(delivery)
+            self._end_round()
+
+    def on_given(self, delivery: Delivery) -> None:
+        """An earlier process has received it, and not decided on it."""
+        self._queue.append(delivery)
+
+    def drop_queued(self, delivery: Delivery) -> None:
+        """The node has taken it back."""
+        if delivery in self._queue:
+            self._queue.remove(delivery)
 
     def _flow_properties(self) -> dict[str, object] | None:
         acquiring = self._acquiring
@@ -215,9 +338,18 @@ class Receiver(Link[ReceiverLink]):
             )
 
     def _check_holds(self, engine: IncomingDelivery) -> None:
-        """Raise unless the delivery came over the link as it is now."""
-        if self._failure is not None or engine.link is not self._engine or not engine.link.usable:
+        """Raise unless the delivery can still be given an outcome."""
+        inbox = self._inbox
+        if inbox is not None and inbox.keeping:
+            self._check()
+        elif self._failure is not None or not self.has_live(engine):
+            # It came over an earlier link.
             raise lost(self._failure)
+
+    def has_live(self, engine: IncomingDelivery) -> bool:
+        """Whether the delivery belongs to the link as it is now, and can be spoken of on it."""
+        link = engine.link
+        return link is self._engine and link.usable and engine.id >= 0
 
     async def _receive(self) -> Delivery:
         async with self._turn:
@@ -252,6 +384,12 @@ class Receiver(Link[ReceiverLink]):
         """The peer has given back the credit."""
         resolve(self._draining)
         self._draining = None
+
+
+def _written_down(delivery: IncomingDelivery) -> Unsettled:
+    state = delivery.state
+    outcome = state if isinstance(state, Accepted | Rejected | Released | Modified) else None
+    return Unsettled(delivery.tag, delivery.payload, outcome, delivery.message_format)
 
 
 class OpeningReceiver(Opening[Receiver]):

@@ -309,15 +309,16 @@ class Sender(Link[SenderLink]):
         outbox = self._outbox
         engine = self._engine
         if outbox is not None and engine is not None:
-            if not keeps_state(self.target):
+            keeps = keeps_state(self.target)
+            if not keeps:
                 outbox.forgo()
-            elif not outbox.begin(engine):
+            if not keeps or not outbox.begin(engine):
                 # The peer does not know the target any longer, and with it what had arrived.
                 outbox.fail(
                     ConnectionClosed("the peer has forgotten what had arrived over the link")
                 )
                 outbox.entries.clear()
-            self._unsettled = {d for d in self._unsettled if outbox.has(d)}
+            self._unsettled = outbox.undecided()
             if outbox.busy:
                 self._connection.polled.add(self)
                 self._resume(engine, outbox)
@@ -326,6 +327,8 @@ class Sender(Link[SenderLink]):
     def _resume(self, engine: SenderLink, outbox: Outbox) -> None:
         """Go on resuming, and begin another round when nothing more can be done in this one."""
         outbox.proceed(engine)
+        if not outbox.busy:
+            self._unsettled = outbox.undecided()
         if outbox.round_over(engine):
             if outbox.progresses(engine):
                 self._connection.polled.discard(self)

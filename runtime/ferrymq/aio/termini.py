@@ -76,17 +76,20 @@ def keeps_state(terminus: object) -> bool:
     )
 
 
-def once_lack(attach: Attach | None, terminus: object) -> str | None:
-    """What keeps a link from carrying each message exactly once; None if nothing does."""
+def once_lack(attach: Attach | None, terminus: object, sends: bool = True) -> str | None:
+    """What keeps a link from carrying each message exactly once; None if nothing does.
+
+    `sends` is whether it is ours to send: then the peer has to leave settling to us.
+    """
     if attach is None or not isinstance(terminus, Source | Target):
         return None
     if not keeps_state(terminus):
         return "the peer does not keep what is unsettled"
     if terminus.expiry_policy is not TerminusExpiryPolicy.NEVER and not terminus.timeout:
         return "the peer's terminus ends with the connection"
-    if attach.rcv_settle_mode is not ReceiverSettleMode.SECOND:
+    if sends and attach.rcv_settle_mode is not ReceiverSettleMode.SECOND:
         return "the peer does not have the sender settle first"
-    if attach.snd_settle_mode is SenderSettleMode.SETTLED:
+    if not sends and attach.snd_settle_mode is SenderSettleMode.SETTLED:
         return "the peer sends settled"
     return None
 

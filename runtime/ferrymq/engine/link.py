@@ -255,14 +255,14 @@ class Link:
                     raise
                 attach.unsettled = dict(list(unsettled.items())[: len(unsettled) // 2])
                 attach.incomplete_unsettled = True
-                self._mark_incomplete()
+                self._mark_incomplete(len(attach.unsettled))
 
     def _unsettled_states(self) -> dict[object, object] | None:
         """The unsettled map to attach with; None unless the link resumes."""
         return None
 
-    def _mark_incomplete(self) -> None:
-        """The unsettled map did not fit."""
+    def _mark_incomplete(self, listed: i64) -> None:
+        """The unsettled map did not fit: only its first `listed` entries go."""
 
     def _send_detach(self, closed: bool, error: Error | None) -> None:
         session = self.session

@@ -126,9 +126,10 @@ class ReceiverLink(Link):
     def _unsettled_states(self) -> dict[object, object] | None:
         return None if self.resumption is None else self.resumption.states()
 
-    def _mark_incomplete(self) -> None:
+    def _mark_incomplete(self, listed: i64) -> None:
         if self.resumption is not None:
             self.resumption.complete = False
+            self.resumption.listed = listed
 
     def set_credit(
         self, credit: int, *, drain: bool = False, properties: dict[str, object] | None = None

@@ -210,7 +210,7 @@ class SenderResumption:
 class ReceiverResumption:
     """The unsettled deliveries of a receiver link that resumes, by tag."""
 
-    __slots__ = ("link", "unsettled", "complete", "skip")
+    __slots__ = ("link", "unsettled", "complete", "listed", "skip")
 
     def __init__(self, link: ReceiverLink, unsettled: dict[bytes, IncomingDelivery]) -> None:
         self.link = link
@@ -224,6 +224,8 @@ class ReceiverResumption:
                 delivery.resumed = False
                 self.unsettled[tag] = delivery
         self.complete = True
+        # How many of them the map of our attach had room for, counted from the first.
+        self.listed: i64 = len(self.unsettled)
         # Bytes of the delivery being resumed that are still to be passed over: we have them.
         self.skip: i64 = 0
 

@@ -265,7 +265,7 @@ class SenderLink(Link):
     def _unsettled_states(self) -> dict[object, object] | None:
         return None if self.resumption is None else self.resumption.states()
 
-    def _mark_incomplete(self) -> None:
+    def _mark_incomplete(self, listed: i64) -> None:
         if self.resumption is not None:
             self.resumption.complete = False
 
