@@ -71,7 +71,6 @@ class Partition(Node):
         "_expiry",
         "_encoded",
         "_encoded_offsets",
-        "_restored_next",
     )
 
     def __init__(self, stream: Stream, number: i64) -> None:
@@ -90,8 +89,6 @@ class Partition(Node):
         # Deliveries of the last records read, by the offset modulo `SLICE`, while it is shared.
         self._encoded: list[Message | None] = []
         self._encoded_offsets = vec[i64]()
-        # The offset of the next record, as it was stored.
-        self._restored_next: i64 = 0
         self.keep(stream.policy)
 
     def __repr__(self) -> str:
@@ -150,8 +147,7 @@ class Partition(Node):
 
     def keep_stored(self, id: i64) -> None:
         """The partition, which has no records so far, is stored from now on, with this id."""
-        log = self._store_as(id)
-        log.write()
+        self._store_as(id).write()
 
     def _store_as(self, id: i64) -> StoredLog:
         log = StoredLog(self, id)
@@ -163,9 +159,7 @@ class Partition(Node):
     def restore(self, id: i64, fields: PartitionFields) -> None:
         """It was stored with this id; its records follow in `restore_record`."""
         self.agenda.changes.has_id(id)
-        log = self._store_as(id)
-        log.restore(fields)
-        self._restored_next = fields.next
+        self._store_as(id).restore(fields)
 
     def restore_record(self, offset: i64, value: bytes) -> None:
         """It has a record with this value, empty if that cannot be read. In order."""
@@ -177,7 +171,7 @@ class Partition(Node):
         """These were all: let go what is not to be kept."""
         log = self.log
         if isinstance(log, StoredLog):
-            log.restored(self._restored_next)
+            log.restored()
         self.keep(self.stream.policy)
 
     def seal(self) -> None:
@@ -262,7 +256,9 @@ class Partition(Node):
             self.space.timers.set(self._expiry, oldest.last_time() + self._max_age)
 
     def _drop(self) -> None:
-        self.agenda.held -= self.log.trim()
+        # Not in one statement: what is read for it must not be older than what trimming takes off.
+        freed = self.log.trim()
+        self.agenda.held -= freed
 
     def clear(self) -> i64:
         """Drop all records; how many there were. Offsets go on.
@@ -292,7 +288,8 @@ class Partition(Node):
             self.store_id = 0
         super().delete(error)
         if isinstance(log, StoredLog):
-            self.agenda.held -= log.close()
+            freed = log.close()
+            self.agenda.held -= freed
         self.clear()
 
     # -- messages out ----------------------------------------------------------------------

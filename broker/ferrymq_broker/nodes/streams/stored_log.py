@@ -447,21 +447,24 @@ class StoredLog(Log):
         """The partition was stored so; its records follow."""
         self.first = fields.first
         self.end = fields.first
-        self._time = fields.time
+        self._sealed = fields.next
+        self._sealed_time = fields.time
         self._tail = Stretch(fields.first)
         self._stretches = [self._tail]
 
     def restore_record(self, offset: i64, value: bytes) -> None:
         """There is a record of this value, behind those before; an empty one cannot be read."""
+        size: i64 = len(value) - HEAD
         if offset < self.end:
             return
-        size: i64 = len(value) - HEAD
-        time = self._time
         if size < 0:
-            size = 0
-        elif time_of(value) > time:
-            time = time_of(value)
-            self._time = time
+            # Like those that are missing, it goes with the next one.
+            self._sealed = offset + 1
+            return
+        time = time_of(value)
+        if time < self._time:
+            time = self._time
+        self._time = time
         tail = self._tail
         if tail.count == 0:
             self._open(time)
@@ -475,23 +478,31 @@ class StoredLog(Log):
             self._tail = tail
             self._open(time)
         self.end = offset + 1
-        # With those in between that are missing.
         tail.count = offset + 1 - tail.first
         tail.bytes += size
         tail.ended = time
         self.bytes += size
 
-    def restored(self, next: i64) -> None:
-        """These were all records. The next one has the offset `next` at least."""
-        if self.end < next:
-            self.restore_record(next - 1, b"")
-        end = self.end
-        if self._tail.count > 0:
-            self._tail = Stretch(end)
-            self._stretches.append(self._tail)
-        self._segment = Segment(end)
-        self._tail.segment = self._segment
-        self.next = end
-        self._resident = end
-        self.pages.recovered = end
+    def restored(self) -> None:
+        """These were all records."""
+        if self._time < self._sealed_time:
+            self._time = self._sealed_time
+        tail = self._tail
+        if self._sealed > self.end:
+            # Something is missing at the end.
+            if tail.count == 0:
+                self._open(self._time)
+            tail.count = self._sealed - tail.first
+            tail.ended = self._time
+            self.end = self._sealed
+        if tail.count > 0:
+            tail = Stretch(self.end)
+            self._tail = tail
+            self._stretches.append(tail)
+        self._segment = Segment(self.end)
+        tail.segment = self._segment
+        self.next = self.end
+        self._resident = self.end
+        self._sealed = self.end
         self._stable_time = self._time
+        self.pages.recovered = self.end
