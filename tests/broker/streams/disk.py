@@ -163,7 +163,8 @@ def recover(net: Network, disk: Disk, policy: StreamPolicy) -> Stream:
         broken = (RECORD, id, offset) in disk.damaged
         partitions[id].restore_record(offset, b"" if broken else value)
     stream.restored()
-    net.space.add(stream)
+    # It is stored, and not to be again.
+    net.space.nodes[stream.address] = stream
     return stream
 
 
