@@ -14,6 +14,10 @@ class Record(NamedTuple):
     value: bytes
 
 
+class RecordsGrow(Exception):
+    """The records need more room than they were given: abort, and do it again. Nothing was lost."""
+
+
 class Records:
     """All records up to the batch `applied`.
 
@@ -23,6 +27,8 @@ class Records:
     """
 
     applied: int
+    # Whether nothing was ever committed.
+    is_new: bool
 
     def get(self, table: int, id: int, number: int) -> bytes | None:
         """The value of a record, None if there is none. Raises `StoreDamaged`."""
@@ -30,6 +36,11 @@ class Records:
 
     def scan(self, table: int) -> Iterator[Record]:
         """All records of a table by id and number. Raises `StoreDamaged`."""
+        raise NotImplementedError
+
+    def highest(self, prefix: bytes) -> int:
+        """The highest number that a record of a prefix (table, id: 9 bytes) has, -1 if there is
+        none; to be called between `begin` and `commit`."""
         raise NotImplementedError
 
     def begin(self) -> None:
@@ -50,11 +61,15 @@ class Records:
         raise NotImplementedError
 
     def commit(self, applied: int) -> None:
-        """Make the changes stay, and `applied` with them; synced. Raises `OSError`."""
+        """Make the changes stay, and `applied` with them; synced."""
         raise NotImplementedError
 
     def abort(self) -> None:
-        """Forget the changes."""
+        """Forget the changes, if there are any."""
+        raise NotImplementedError
+
+    def used_bytes(self) -> int:
+        """What records take of the disk, without what is free to be used again."""
         raise NotImplementedError
 
     def close(self) -> None:

@@ -9,13 +9,14 @@ from ferrymq_broker.store.records import Record
 
 
 class Store:
-    """Takes batches of `changes` and answers what was stored before.
-
-    `applied` is the number of the last batch of which `get` sees the records.
-    """
+    """Takes batches of `changes` and answers what was stored before."""
 
     changes: Changes
-    applied: int
+
+    @property
+    def applied(self) -> int:
+        """The number of the last batch of which `get` sees the records."""
+        raise NotImplementedError
 
     def push(self) -> None:
         """Take the batch, if there is one and no other is under way; to be called between passes.

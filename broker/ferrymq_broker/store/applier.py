@@ -1,0 +1,169 @@
+"""Applies full segments while the broker runs: slices in the event loop, commits in a thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final
+
+from ferrymq_broker.store.alarm import RECORDS, DiskAlarm
+from ferrymq_broker.store.applying import apply_now, fill_records, read_batches, written_frames
+from ferrymq_broker.store.disk import is_full
+from ferrymq_broker.store.executor import Executor
+from ferrymq_broker.store.journal import Journal
+from ferrymq_broker.store.records import Records, RecordsGrow
+from ferrymq_broker.store.replay import NetEffect
+from ferrymq_broker.store.segments import Segment
+
+# Seconds of a slice, for each segment that waits: a journal that grows is emptied faster.
+_SLICE: Final = 0.001
+# Seconds until it is tried again when there was no room.
+_RETRY: Final = 1.0
+
+
+class Applier:
+    """Begins by itself when there is a full segment (`wake`). `recycled` is called when a segment
+    can be used again, `failed` when records can be written no more."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        secret: bytes,
+        records: Records,
+        executor: Executor,
+        alarm: DiskAlarm,
+        recycled: Callable[[], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        self._journal = journal
+        self._secret = secret
+        self._records = records
+        self._executor = executor
+        self._alarm = alarm
+        self._recycled = recycled
+        self._failed = failed
+        # What is being applied, None if nothing is.
+        self._segments: list[Segment] | None = None
+        self._applied = 0
+        self._effect = NetEffect()
+        self._steps: Iterator[None] = iter(())
+        self._stopped = False
+        self._retrying = False
+        self._when_idle: list[Callable[[], None]] = []
+        self._paused = False
+
+    def wake(self) -> None:
+        """There may be something to do."""
+        if self._segments is None and not self._retrying and not self._paused:
+            if self._journal.full and not self._stopped:
+                self._begin(list(self._journal.full))
+                self._executor.soon(self._slice)
+
+    # -- slices ------------------------------------------------------------------------------
+
+    def _begin(self, segments: list[Segment]) -> None:
+        self._segments = segments
+        self._applied = segments[-1].last
+        self._effect = NetEffect()
+        self._steps = self._work(segments)
+
+    def _work(self, segments: list[Segment]) -> Iterator[None]:
+        frames = written_frames(self._secret, segments, self._records.applied)
+        yield from read_batches(self._effect, frames)
+        yield from fill_records(self._effect, self._records)
+
+    def _slice(self) -> None:
+        if self._stopped or self._segments is None:
+            return
+        executor = self._executor
+        end = executor.time() + _SLICE * len(self._journal.full)
+        try:
+            for _ in self._steps:
+                if executor.time() >= end:
+                    executor.soon(self._slice)
+                    return
+        except Exception as error:
+            self._could_not(error)
+            return
+        executor.commit(partial(self._records.commit, self._applied), self._committed)
+
+    def _committed(self, error: Exception | None) -> None:
+        segments = self._segments
+        if self._stopped or segments is None:
+            return
+        if isinstance(error, RecordsGrow):
+            self._steps = fill_records(self._effect, self._records)
+            self._executor.soon(self._slice)
+        elif error is not None:
+            self._could_not(error)
+        else:
+            self._alarm.set(RECORDS, False)
+            self._effect = NetEffect()
+            self._recycle([segment for segment in segments if segment in self._journal.full], [])
+
+    def _recycle(self, used: list[Segment], spares: list[Segment]) -> None:
+        del self._journal.full[: len(used)]
+        self._executor.commit(
+            partial(self._journal.recycle, used, spares),
+            partial(self._was_recycled, used, spares),
+        )
+
+    def _was_recycled(
+        self, used: list[Segment], spares: list[Segment], error: Exception | None
+    ) -> None:
+        self._journal.spares += spares
+        spares.clear()
+        if isinstance(error, OSError) and is_full(error) and not self._stopped:
+            self._executor.later(_RETRY, partial(self._recycle, used, spares))
+            return
+        self._segments = None
+        if error is not None:
+            self._failed(error)
+            return
+        for call in self._when_idle:
+            call()
+        self._when_idle.clear()
+        if not self._stopped:
+            self._recycled()
+            self.wake()
+
+    def _could_not(self, error: Exception) -> None:
+        self._records.abort()
+        if not (isinstance(error, OSError) and is_full(error)):
+            self._segments = None
+            self._failed(error)
+            return
+        self._alarm.set(RECORDS, True)
+        self._retrying = True
+        self._executor.later(_RETRY, self._retry)
+
+    def _retry(self) -> None:
+        """Try again, with all that was written since: what consumers have settled needs no room."""
+        self._retrying = False
+        if self._stopped:
+            return
+        segments = list(self._journal.full)
+        if self._journal.current is not None:
+            segments.append(self._journal.current)
+        self._begin(segments)
+        self._executor.soon(self._slice)
+
+    # -- pausing and ending ------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Do nothing more. What was not committed is forgotten."""
+        self._stopped = True
+        self._records.abort()
+
+    def finish(self) -> None:
+        """Apply all there is, now; after `Executor.drain`. Raises `OSError`, `StoreDamaged`."""
+        self.stop()
+        segments = list(self._journal.full)
+        if self._journal.current is not None:
+            segments.append(self._journal.current)
+        if segments and segments[-1].last > self._records.applied:
+            effect = NetEffect()
+            frames = written_frames(self._secret, segments, self._records.applied)
+            for _ in read_batches(effect, frames):
+                pass
+            apply_now(effect, self._records, segments[-1].last)

@@ -1,0 +1,237 @@
+"""The few things the store does with files, behind an interface.
+
+Tests bring a disk of their own that loses, reorders and tears what was not synced. All methods raise
+`OSError`; none is called by two threads at once for the same file.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from ferrymq_broker.store.errors import StoreError, StoreLocked
+
+if sys.platform != "win32":
+    import fcntl
+
+# What is written at once when a file is filled with zeros.
+_FILL_BYTES: Final = 1 << 20
+
+_LOCK_NAME: Final = "lock"
+
+
+def is_full(error: OSError) -> bool:
+    """Whether an error says that there is no room, which can pass, rather than that a disk fails."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+class File:
+    """A file of the store."""
+
+    def read(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes from a position; fewer at the end of the file."""
+        raise NotImplementedError
+
+    def write(self, position: int, parts: Sequence[bytes]) -> None:
+        """Write `parts` one after the other. They are on disk when this returns, and so is the size
+        of the file if it grew; when it raises, any part of them may be."""
+        raise NotImplementedError
+
+    def size(self) -> int:
+        """Bytes in the file."""
+        raise NotImplementedError
+
+    def fill(self, size: int) -> None:
+        """Let the file be `size` zeros, which have their place on the disk; synced."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """The end; syncs nothing."""
+        raise NotImplementedError
+
+
+class Folder:
+    """The directory of a store. What happens to names is on disk after `sync`, in any order or not
+    at all before."""
+
+    def describe(self, name: str = "") -> str:
+        """What to call a file, or the directory, in a message."""
+        raise NotImplementedError
+
+    def names(self) -> list[str]:
+        """The names of all files."""
+        raise NotImplementedError
+
+    def open(self, name: str) -> File:
+        """A file that is there."""
+        raise NotImplementedError
+
+    def create(self, name: str) -> File:
+        """A new file; empty, if there was one of this name."""
+        raise NotImplementedError
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a file another name, in the place of any that has it."""
+        raise NotImplementedError
+
+    def remove(self, name: str) -> None:
+        """Remove a file."""
+        raise NotImplementedError
+
+    def sync(self) -> None:
+        """Let the names be on disk."""
+        raise NotImplementedError
+
+    def lock(self) -> None:
+        """Keep everybody else out until `unlock`, or the end of the process. Raises
+        `StoreLocked`."""
+        raise NotImplementedError
+
+    def unlock(self) -> None:
+        """Let others in."""
+        raise NotImplementedError
+
+
+def sync_descriptor(descriptor: int) -> None:
+    """Let what was written to a file be on disk: the disk itself, not its cache."""
+    if sys.platform == "darwin":
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+    elif sys.platform == "win32":
+        os.fsync(descriptor)
+    else:
+        os.fdatasync(descriptor)
+
+
+class RealFile(File):
+    """A file of the operating system."""
+
+    __slots__ = ("_descriptor", "_one_call")
+
+    def __init__(self, path: Path, flags: int) -> None:
+        self._descriptor = os.open(path, flags | getattr(os, "O_CLOEXEC", 0), 0o600)
+        # Whether writing and syncing is one call: what a thread waits for least of all.
+        self._one_call = hasattr(os, "RWF_DSYNC")
+
+    def read(self, position: int, size: int) -> bytes:
+        data = os.pread(self._descriptor, size, position)
+        if len(data) == size or not data:
+            return data
+        # A read that a signal cut short, or one of more than the system reads at once.
+        parts = [data]
+        got = len(data)
+        while got < size and (data := os.pread(self._descriptor, size - got, position + got)):
+            parts.append(data)
+            got += len(data)
+        return b"".join(parts)
+
+    def write(self, position: int, parts: Sequence[bytes]) -> None:
+        size = sum(map(len, parts))
+        if self._one_call:
+            try:
+                written = os.pwritev(self._descriptor, parts, position, os.RWF_DSYNC)
+            except OSError as error:
+                if error.errno not in (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL):
+                    raise
+                self._one_call = False
+                written = 0
+            if written == size:
+                return
+        else:
+            written = 0
+        rest = memoryview(b"".join(parts))[written:]
+        while rest:
+            count = os.pwrite(self._descriptor, rest, position + written)
+            written += count
+            rest = rest[count:]
+        sync_descriptor(self._descriptor)
+
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def fill(self, size: int) -> None:
+        os.ftruncate(self._descriptor, 0)
+        zeros = memoryview(bytes(min(size, _FILL_BYTES)))
+        position = 0
+        while position < size:
+            position += os.pwrite(self._descriptor, zeros[: size - position], position)
+        sync_descriptor(self._descriptor)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            descriptor = self._descriptor
+            self._descriptor = -1
+            os.close(descriptor)
+
+
+class RealFolder(Folder):
+    """A directory of the operating system, made if there is none."""
+
+    def __init__(self, path: Path) -> None:
+        if not hasattr(os, "pwritev"):
+            raise StoreError(f"a store needs calls that {sys.platform} does not have (pwritev)")
+        self.path = path
+        self._lock = -1
+        made = [folder for folder in (path, *path.parents) if not folder.exists()]
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in made:
+            _sync_directory(folder.parent)
+
+    def describe(self, name: str = "") -> str:
+        return str(self.path / name) if name else str(self.path)
+
+    def names(self) -> list[str]:
+        return os.listdir(self.path)
+
+    def open(self, name: str) -> File:
+        return RealFile(self.path / name, os.O_RDWR)
+
+    def create(self, name: str) -> File:
+        return RealFile(self.path / name, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+
+    def rename(self, old: str, new: str) -> None:
+        os.replace(self.path / old, self.path / new)
+
+    def remove(self, name: str) -> None:
+        os.unlink(self.path / name)
+
+    def sync(self) -> None:
+        _sync_directory(self.path)
+
+    def lock(self) -> None:
+        if sys.platform == "win32":
+            return
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        descriptor = os.open(self.path / _LOCK_NAME, flags, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
+            os.close(descriptor)
+            raise StoreLocked(
+                f"the store {self.path} is in use by the process {holder or '(unknown)'}: "
+                "stop it first, or use another directory"
+            ) from error
+        except OSError:
+            os.close(descriptor)
+            raise
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        self._lock = descriptor
+
+    def unlock(self) -> None:
+        # The file stays: removing it would let two processes lock two files of the same name.
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,369 @@
+"""The store on a disk: a journal in front, records behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ferrymq_broker.journal import log
+from ferrymq_broker.store.alarm import BATCH, LIMIT, SEGMENT, DiskAlarm
+from ferrymq_broker.store.applier import Applier
+from ferrymq_broker.store.changes import Changes
+from ferrymq_broker.store.disk import Folder, RealFolder, is_full
+from ferrymq_broker.store.errors import StoreDamaged, StoreError
+from ferrymq_broker.store.executor import Executor
+from ferrymq_broker.store.format_file import (
+    Format,
+    read_format,
+    set_clean,
+    take_clean,
+    write_format,
+)
+from ferrymq_broker.store.journal import (
+    DEFAULT_SEGMENT_BYTES,
+    MIN_SEGMENT_BYTES,
+    Journal,
+    Placement,
+)
+from ferrymq_broker.store.lmdb_records import LmdbRecords
+from ferrymq_broker.store.records import Record, Records
+from ferrymq_broker.store.recovering import Progress, recover
+from ferrymq_broker.store.segments import Segment
+from ferrymq_broker.store.store import Store
+
+# Seconds until it is tried again when there was no room.
+_RETRY: Final = 1.0
+# Full segments that may wait for being applied before the next batch waits.
+_MOST_FULL: Final = 8
+# The alarm of `max_bytes` goes when no more than this share of it is used.
+_LOW_WATER: Final = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """How large things are, in bytes. `max_bytes` is for everything, 0 for no limit."""
+
+    segment_bytes: int = DEFAULT_SEGMENT_BYTES
+    max_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        if self.segment_bytes < MIN_SEGMENT_BYTES or self.segment_bytes % 4096:
+            raise ValueError(
+                f"segment_bytes is {self.segment_bytes}, not a multiple of 4096 from "
+                f"{MIN_SEGMENT_BYTES} on"
+            )
+
+
+class DurableStore(Store):
+    """Open it, `scan` what was stored, then `start` it.
+
+    `open_records` is called once the folder is known to have a store, with whether it was closed
+    in order.
+    """
+
+    def __init__(
+        self,
+        folder: Folder,
+        open_records: Callable[[bool], Records],
+        changes: Changes,
+        options: StoreOptions | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self.changes = changes
+        self.options = options or StoreOptions()
+        self._folder = folder
+        self._executor: Executor | None = None
+        self._applier: Applier | None = None
+        self._alarm = DiskAlarm(_tell_nobody)
+        # The batch that is under way, and its place when it has one.
+        self._pending: tuple[int, int, bytes] | None = None
+        self._placement: Placement | None = None
+        self._preparing = False
+        self._stopped = False
+        self._closed = False
+        folder.lock()
+        try:
+            self._open(open_records, progress)
+        except BaseException:
+            folder.unlock()
+            raise
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        changes: Changes,
+        options: StoreOptions | None = None,
+        progress: Progress | None = None,
+    ) -> DurableStore:
+        """The store in a directory, made if there is none; all that was acknowledged is in it.
+
+        `progress` is told bytes done and in all. Raises `StoreLocked`, `StoreVersionError`,
+        `StoreDamaged`, `StoreError`, `OSError`.
+        """
+        folder = RealFolder(path)
+        return cls(folder, lambda clean: LmdbRecords(path), changes, options, progress)
+
+    def _open(self, open_records: Callable[[bool], Records], progress: Progress | None) -> None:
+        folder = self._folder
+        format = read_format(folder)
+        clean = take_clean(folder)
+        self._records = records = open_records(clean)
+        try:
+            if format is None:
+                format = self._make()
+            elif records.is_new:
+                raise StoreDamaged(f"{folder.describe()}: the records are missing")
+            self._secret = format.secret
+            self._journal = Journal(folder, format.secret, self.options.segment_bytes)
+            last = recover(self._journal, format.secret, records, progress)
+            self._make_spares()
+        except BaseException:
+            records.close()
+            raise
+        changes = self.changes
+        changes.enabled = True
+        changes.number = last + 1
+        changes.stable = last
+        self._total = changes.total
+
+    def _make(self) -> Format:
+        """A new store, in a directory that has none."""
+        folder = self._folder
+        if self._records.applied or any(name.startswith("journal-") for name in folder.names()):
+            raise StoreDamaged(f"{folder.describe('format')} is missing, but there is a store")
+        self._records.begin()
+        self._records.commit(0)
+        return write_format(folder)
+
+    def _make_spares(self) -> None:
+        try:
+            while len(self._journal.spares) < 2:
+                self._journal.spares.append(self._journal.prepare())
+        except OSError as error:
+            # It is tried again while the store runs, with the alarm on.
+            if not is_full(error):
+                raise
+
+    # -- what was stored ---------------------------------------------------------------------
+
+    @property
+    def applied(self) -> int:
+        """The number of the last batch of which `get` sees the records."""
+        return self._records.applied
+
+    def get(self, table: int, id: int, number: int) -> bytes | None:
+        """The value of a record; None if there is none, or none yet. Raises `StoreDamaged`."""
+        return self._records.get(table, id, number)
+
+    def scan(self, table: int) -> Iterator[Record]:
+        """All records of a table by id and number, as they were when the store was opened. Raises
+        `StoreDamaged`."""
+        return self._records.scan(table)
+
+    # -- running -----------------------------------------------------------------------------
+
+    def start(
+        self,
+        executor: Executor,
+        on_stable: Callable[[], None],
+        on_failure: Callable[[str], None],
+        on_full: Callable[[bool], None],
+    ) -> None:
+        """Take batches from now on. The store closes `executor` in the end.
+
+        All are called in the event loop: `on_stable` when a batch is on disk (it has to call
+        `Changes.settle`), `on_failure` once when nothing can be written any more, with the reason,
+        `on_full` when there is no room for more, and when there is again.
+        """
+        self._executor = executor
+        self._on_stable = on_stable
+        self._on_failure = on_failure
+        self._alarm = DiskAlarm(on_full)
+        self._applier = Applier(
+            self._journal,
+            self._secret,
+            self._records,
+            executor,
+            self._alarm,
+            self._has_room,
+            self._fail,
+        )
+        self._look_after_spares()
+        self._check_limit()
+        self.push()
+
+    def push(self) -> None:
+        """Take the batch, if there is one and no other is under way; for between passes."""
+        changes = self.changes
+        if self._pending is not None or not changes.count:
+            return
+        if self._executor is None or self._stopped:
+            return
+        number = changes.number
+        batch = changes.close()
+        count = changes.total - self._total
+        self._total = changes.total
+        self._pending = (number, count, batch)
+        self._place()
+
+    def _place(self) -> None:
+        """Give the pending batch its place and write it, or let it wait for one."""
+        executor = self._executor
+        if executor is None or self._pending is None or self._placement is not None:
+            return
+        if self._stopped or len(self._journal.full) > _MOST_FULL:
+            return
+        placement = self._journal.place(*self._pending)
+        if placement is None:
+            self._look_after_spares()
+            return
+        self._placement = placement
+        executor.write(placement.write, self._written)
+
+    def _written(self, error: Exception | None) -> None:
+        placement = self._placement
+        if placement is None or self._stopped:
+            return
+        if error is not None:
+            if isinstance(error, OSError) and is_full(error):
+                self._alarm.set(BATCH, True)
+                assert self._executor is not None
+                self._executor.later(_RETRY, self._write_again)
+            else:
+                self._fail(error)
+            return
+        self._alarm.set(BATCH, False)
+        self._placement = None
+        self._pending = None
+        if self._journal.placed(placement):
+            self._switched()
+        self._on_stable()
+        self.push()
+
+    def _write_again(self) -> None:
+        # The frame is written as a whole, so nothing is left of the attempt that failed.
+        if self._placement is not None and self._executor is not None and not self._stopped:
+            self._executor.write(self._placement.write, self._written)
+
+    def _switched(self) -> None:
+        """A segment is full."""
+        self._look_after_spares()
+        self._check_limit()
+        if self._applier is not None:
+            self._applier.wake()
+
+    # -- room --------------------------------------------------------------------------------
+
+    def _has_room(self) -> None:
+        """Segments were recycled."""
+        if self._journal.spares:
+            self._alarm.set(SEGMENT, False)
+        self._look_after_spares()
+        self._check_limit()
+        self._place()
+
+    def _look_after_spares(self) -> None:
+        """Let there be a segment in reserve."""
+        executor = self._executor
+        if self._journal.spares or self._preparing or self._stopped or executor is None:
+            return
+        if len(self._journal.full) > _MOST_FULL:
+            return
+        self._preparing = True
+        made: list[Segment] = []
+        executor.commit(
+            lambda: made.append(self._journal.prepare()), lambda error: self._prepared(made, error)
+        )
+
+    def _prepared(self, made: list[Segment], error: Exception | None) -> None:
+        self._preparing = False
+        self._journal.spares += made
+        if self._stopped:
+            return
+        if error is None:
+            self._alarm.set(SEGMENT, False)
+            self._place()
+        elif isinstance(error, OSError) and is_full(error):
+            self._alarm.set(SEGMENT, True)
+            assert self._executor is not None
+            self._executor.later(_RETRY, self._look_after_spares)
+        else:
+            self._fail(error)
+
+    def used_bytes(self) -> int:
+        """Bytes of the journal and of records, without what is free to be used again."""
+        return self._journal.size + self._records.used_bytes()
+
+    def _check_limit(self) -> None:
+        most = self.options.max_bytes
+        if most:
+            used = self.used_bytes()
+            if used > most:
+                self._alarm.set(LIMIT, True)
+            elif used < most * _LOW_WATER:
+                self._alarm.set(LIMIT, False)
+
+    # -- the end -----------------------------------------------------------------------------
+
+    def _fail(self, error: Exception) -> None:
+        """Nothing is written any more, and nobody hears that something was."""
+        if self._stopped:
+            return
+        self._stopped = True
+        if self._applier is not None:
+            self._applier.stop()
+        reason = f"the store {self._folder.describe()} cannot be written: {error}"
+        log.critical("the store has failed", reason=str(error), store=self._folder.describe())
+        self._on_failure(reason)
+
+    def close(self) -> None:
+        """Write and apply everything, so that the next start has nothing to do.
+
+        What cannot be written stays as it is; it was never acknowledged. Raises `StoreError` if
+        that is because of an error.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        failed: Exception | None = None
+        executor = self._executor
+        if executor is not None:
+            self.push()
+            executor.drain()
+            executor.close()
+        stopped = self._stopped
+        self._stopped = True
+        try:
+            if not stopped:
+                self._finish()
+        except (OSError, StoreError) as error:
+            failed = error
+        finally:
+            self._journal.close()
+            self._records.close()
+            self._folder.unlock()
+        if failed is not None:
+            raise StoreError(
+                f"{self._folder.describe()}: not everything could be written at the end: {failed}; "
+                "the next start will do it"
+            ) from failed
+
+    def _finish(self) -> None:
+        journal = self._journal
+        if self._applier is not None:
+            self._applier.finish()
+        used = list(journal.full)
+        if journal.current is not None:
+            used.append(journal.current)
+        journal.full = []
+        journal.current = None
+        journal.recycle(used, journal.spares)
+        if self._pending is None:
+            set_clean(self._folder)
+
+
+def _tell_nobody(on: bool) -> None:
+    """Nobody wants to know about the disk before the store is started."""

@@ -1,0 +1,144 @@
+"""Who does what takes long: two threads that make system calls, while the event loop goes on.
+
+A thread that wants the interpreter's lock beside a busy event loop waits for it up to the switch
+interval. So a thread takes a call that is ready to be made, makes it, and says so: it has to have the
+lock once before and once after.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import TypeAlias
+
+Call: TypeAlias = Callable[[], None]
+Done: TypeAlias = Callable[[Exception | None], None]
+
+
+class Executor:
+    """Runs calls elsewhere, and says in the event loop how they ended: with an error, or None."""
+
+    def write(self, call: Call, done: Done) -> None:
+        """Make a call where writes to the journal are made, one after the other."""
+        raise NotImplementedError
+
+    def commit(self, call: Call, done: Done) -> None:
+        """Make a call that takes long, apart from writes to the journal; also one at a time."""
+        raise NotImplementedError
+
+    def soon(self, call: Call) -> None:
+        """Make a call in the event loop, after what is waiting there now."""
+        raise NotImplementedError
+
+    def later(self, seconds: float, call: Call) -> None:
+        """Make a call in the event loop, but not at once."""
+        raise NotImplementedError
+
+    def time(self) -> float:
+        """Seconds since some moment, to know how long something has taken."""
+        raise NotImplementedError
+
+    def drain(self) -> None:
+        """Wait for calls that are being made elsewhere, and say here how they ended, until there are
+        none."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """The end, after `drain`."""
+        raise NotImplementedError
+
+
+class LoopExecutor(Executor):
+    """Two daemon threads beside an event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._ended: deque[tuple[Done, Exception | None]] = deque()
+        # Calls of which nobody has heard how they ended.
+        self._open = 0
+        self._writer = _Worker("store-write", self._report)
+        self._committer = _Worker("store-commit", self._report)
+
+    def write(self, call: Call, done: Done) -> None:
+        self._open += 1
+        self._writer.calls.put((call, done))
+
+    def commit(self, call: Call, done: Done) -> None:
+        self._open += 1
+        self._committer.calls.put((call, done))
+
+    def soon(self, call: Call) -> None:
+        self._loop.call_soon(call)
+
+    def later(self, seconds: float, call: Call) -> None:
+        self._loop.call_later(seconds, call)
+
+    def time(self) -> float:
+        return time.perf_counter()
+
+    def drain(self) -> None:
+        while self._open:
+            # Everything that was given before this is made before it.
+            self._writer.wait()
+            self._committer.wait()
+            self._hear()
+
+    def close(self) -> None:
+        self._writer.close()
+        self._committer.close()
+
+    def _report(self, done: Done, error: Exception | None) -> None:
+        """A call has ended; in its thread."""
+        self._ended.append((done, error))
+        try:
+            self._loop.call_soon_threadsafe(self._hear)
+        except RuntimeError:
+            # The loop was closed: only `drain` asks now.
+            pass
+
+    def _hear(self) -> None:
+        while self._ended:
+            done, error = self._ended.popleft()
+            self._open -= 1
+            done(error)
+
+
+class _Worker:
+    __slots__ = ("calls", "_report", "_thread")
+
+    def __init__(self, name: str, report: Callable[[Done, Exception | None], None]) -> None:
+        self.calls: SimpleQueue[tuple[Call, Done] | None] = SimpleQueue()
+        self._report = report
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Wait until all calls so far have been made."""
+        reached = threading.Event()
+        self.calls.put((reached.set, _ignore))
+        reached.wait()
+
+    def close(self) -> None:
+        self.calls.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        take = self.calls.get
+        report = self._report
+        while (item := take()) is not None:
+            call, done = item
+            failed: Exception | None = None
+            try:
+                call()
+            except Exception as error:
+                failed = error
+            if done is not _ignore:
+                report(done, failed)
+
+
+def _ignore(error: Exception | None) -> None:
+    """How `wait` ended is no matter."""

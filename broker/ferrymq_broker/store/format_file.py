@@ -1,0 +1,94 @@
+"""Which version of a store is in a directory, and whether it was closed.
+
+The file `format` is written last when a store is made. `clean` is there while a store is closed: a
+directory without it was left by a process that was killed, or it is in use.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final, NamedTuple
+
+from ferrymq_broker.store.disk import Folder
+from ferrymq_broker.store.errors import StoreDamaged, StoreVersionError
+
+FORMAT: Final = 1
+FORMAT_NAME: Final = "format"
+CLEAN_NAME: Final = "clean"
+_NEW_NAME: Final = "format.new"
+
+_TITLE: Final = "ferrymq store"
+
+
+class Format(NamedTuple):
+    """What the file says. The `secret` is what the frames of this store have in their checksums."""
+
+    version: int
+    secret: bytes
+
+
+def read_format(folder: Folder) -> Format | None:
+    """The format of the store, None if there is no store yet. Raises `StoreVersionError` for one
+    that this version cannot use, `StoreDamaged` for a file that is none."""
+    if FORMAT_NAME not in folder.names():
+        return None
+    where = folder.describe(FORMAT_NAME)
+    file = folder.open(FORMAT_NAME)
+    try:
+        text = file.read(0, 4096).decode("ascii", "replace")
+    finally:
+        file.close()
+    fields = dict(line.partition(": ")[::2] for line in text.splitlines()[1:])
+    version = fields.get("format", "")
+    if not text.startswith(_TITLE + "\n") or not version.isdecimal():
+        raise StoreDamaged(f"{where} does not say which format the store has")
+    if int(version) > FORMAT:
+        raise StoreVersionError(
+            f"{where}: the store has format {version}, this version of ferrymq knows {FORMAT} and "
+            "older ones: start the version that has written it, or a newer one"
+        )
+    if int(version) < FORMAT:
+        raise StoreVersionError(
+            f"{where}: the store has format {version}, which this version of ferrymq does not know: "
+            "export the store with the version that has written it, and import it with this one"
+        )
+    try:
+        secret = bytes.fromhex(fields.get("secret", ""))
+    except ValueError:
+        secret = b""
+    if len(secret) != 16 or text != _encode(Format(FORMAT, secret)):
+        raise StoreDamaged(f"{where} is not what was written there")
+    return Format(FORMAT, secret)
+
+
+def write_format(folder: Folder) -> Format:
+    """Say that there is a store now, of this format."""
+    format = Format(FORMAT, os.urandom(16))
+    file = folder.create(_NEW_NAME)
+    try:
+        file.write(0, (_encode(format).encode(),))
+    finally:
+        file.close()
+    folder.rename(_NEW_NAME, FORMAT_NAME)
+    folder.sync()
+    return format
+
+
+def take_clean(folder: Folder) -> bool:
+    """Whether the store was closed. From now on it is not."""
+    if CLEAN_NAME not in folder.names():
+        return False
+    folder.remove(CLEAN_NAME)
+    folder.sync()
+    return True
+
+
+def set_clean(folder: Folder) -> None:
+    """The store is closed: everything is in the records."""
+    folder.create(CLEAN_NAME).close()
+    folder.sync()
+
+
+def _encode(format: Format) -> str:
+    text = f"{_TITLE}\nformat: {format.version}\nsecret: {format.secret.hex()}\n"
+    return text

@@ -1,0 +1,192 @@
+"""The journal as it is written: where the next batch goes, and what becomes of full segments."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ferrymq_broker.store.disk import Folder
+from ferrymq_broker.store.errors import StoreError
+from ferrymq_broker.store.frames import MAX_BATCH_BYTES, encode, frame_bytes
+from ferrymq_broker.store.segments import NEW_PREFIX, SPARE_PREFIX, Segment, journal_name
+
+DEFAULT_SEGMENT_BYTES: Final = 32 << 20
+MIN_SEGMENT_BYTES: Final = 64 << 10
+
+# Segments that are kept for later.
+_KEPT_SPARES: Final = 2
+
+
+class Placement:
+    """A frame and its place. `write` is for a thread, and can be called again if there was no
+    room."""
+
+    __slots__ = ("journal", "segment", "number", "parts", "size", "is_first")
+
+    def __init__(
+        self,
+        journal: Journal,
+        segment: Segment | None,
+        number: int,
+        parts: tuple[bytes, bytes, bytes],
+        is_first: bool,
+    ) -> None:
+        self.journal = journal
+        # None: a segment of its own is still to be made.
+        self.segment = segment
+        self.number = number
+        self.parts = parts
+        self.size = sum(map(len, parts))
+        # Whether it is the first one in its segment.
+        self.is_first = is_first
+
+    def write(self) -> None:
+        """Write the frame; it is on disk then. Raises `OSError`."""
+        segment = self.segment
+        if segment is None:
+            segment = self._make_segment()
+        elif self.is_first:
+            name = journal_name(self.number)
+            if segment.name != name:
+                self.journal.folder.rename(segment.name, name)
+                segment.name = name
+            self.journal.folder.sync()
+        segment.file.write(segment.position, self.parts)
+
+    def _make_segment(self) -> Segment:
+        """A segment for a batch that is too long for the others."""
+        folder = self.journal.folder
+        name = journal_name(self.number)
+        file = folder.create(name)
+        try:
+            file.fill(self.size)
+            folder.sync()
+        except OSError:
+            # It would take the room that the next attempt needs.
+            file.close()
+            folder.remove(name)
+            raise
+        self.segment = Segment(name, file, self.size, self.number)
+        return self.segment
+
+
+class Journal:
+    """The segments of a store that is running.
+
+    `current` is being written to, `full` ones wait for being applied, oldest first, `spares` for
+    being used.
+    """
+
+    def __init__(self, folder: Folder, secret: bytes, segment_bytes: int) -> None:
+        self.folder = folder
+        self.segment_bytes = segment_bytes
+        self.current: Segment | None = None
+        self.full: list[Segment] = []
+        self.spares: list[Segment] = []
+        self._secret = secret
+        self._last_spare = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files of the journal."""
+        segments = [*self.full, *self.spares]
+        if self.current is not None:
+            segments.append(self.current)
+        return sum(segment.capacity for segment in segments)
+
+    # -- writing -----------------------------------------------------------------------------
+
+    def place(self, number: int, count: int, batch: bytes) -> Placement | None:
+        """Where the next batch goes; None if there is no spare to begin. Then `placed`."""
+        if len(batch) > MAX_BATCH_BYTES:
+            raise StoreError(f"a batch of {len(batch)} bytes is too long for the journal")
+        size = frame_bytes(len(batch))
+        segment = self.current
+        if segment is not None and segment.position + size <= segment.capacity:
+            parts = encode(self._secret, segment.first, number, count, batch)
+            return Placement(self, segment, number, parts, False)
+        parts = encode(self._secret, number, number, count, batch)
+        if size > self.segment_bytes:
+            return Placement(self, None, number, parts, True)
+        if not self.spares:
+            return None
+        return Placement(self, self.spares[0], number, parts, True)
+
+    def placed(self, placement: Placement) -> bool:
+        """The frame was written; whether there is a full segment now that was not before."""
+        segment = placement.segment
+        assert segment is not None
+        switched = False
+        if placement.is_first:
+            if self.current is not None:
+                self.full.append(self.current)
+                switched = True
+            if self.spares and self.spares[0] is segment:
+                del self.spares[0]
+            segment.first = placement.number
+            self.current = segment
+        segment.position += placement.size
+        segment.last = placement.number
+        return switched
+
+    # -- spares ------------------------------------------------------------------------------
+
+    def prepare(self) -> Segment:
+        """Make a spare, which is for `spares` then; for a thread. Raises `OSError`."""
+        self._last_spare += 1
+        name = f"{NEW_PREFIX}{self._last_spare}"
+        file = self.folder.create(name)
+        try:
+            file.fill(self.segment_bytes)
+            spare = f"{SPARE_PREFIX}{self._last_spare}"
+            self.folder.rename(name, spare)
+            name = spare
+            self.folder.sync()
+        except OSError:
+            file.close()
+            self.folder.remove(name)
+            raise
+        return Segment(spare, file, self.segment_bytes)
+
+    def find_spares(self) -> None:
+        """Take the spares that are there, and remove what was left of making some."""
+        for name in self.folder.names():
+            if name.startswith(NEW_PREFIX) and name.removeprefix(NEW_PREFIX).isdecimal():
+                self.folder.remove(name)
+            digits = name.removeprefix(SPARE_PREFIX)
+            if digits == name or not digits.isdecimal():
+                continue
+            self._last_spare = max(self._last_spare, int(digits))
+            file = self.folder.open(name)
+            if file.size() == self.segment_bytes and len(self.spares) < _KEPT_SPARES:
+                self.spares.append(Segment(name, file, self.segment_bytes))
+            else:
+                file.close()
+                self.folder.remove(name)
+
+    def recycle(self, segments: list[Segment], spares: list[Segment]) -> None:
+        """Move segments that were applied to `spares`, which are for the journal's then; for a
+        thread. Those that are not wanted are removed. Raises `OSError`; it can be called again then.
+        """
+        while segments:
+            segment = segments[0]
+            wanted = _KEPT_SPARES - len(self.spares) - len(spares)
+            if segment.capacity == self.segment_bytes and wanted > 0:
+                self._last_spare += 1
+                name = f"{SPARE_PREFIX}{self._last_spare}"
+                self.folder.rename(segment.name, name)
+                spares.append(Segment(name, segment.file, segment.capacity))
+            else:
+                self.folder.remove(segment.name)
+                segment.file.close()
+            del segments[0]
+        self.folder.sync()
+
+    def close(self) -> None:
+        """Close all files."""
+        for segment in [*self.full, *self.spares]:
+            segment.file.close()
+        if self.current is not None:
+            self.current.file.close()
+        self.full = []
+        self.spares = []
+        self.current = None

@@ -1,0 +1,210 @@
+"""Records in LMDB: a file `data.mdb`, all tables in one tree.
+
+LMDB's own locks belong to threads and processes, so they are off: the broker keeps other processes
+out by itself, changes in one place, and reads for no longer than a call. A transaction can then be
+filled by the event loop and committed by a thread.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import google_crc32c
+import lmdb
+
+from ferrymq_broker.store.errors import StoreDamaged
+from ferrymq_broker.store.records import Record, Records, RecordsGrow
+from ferrymq_broker.store.tables import NAMES
+
+DATA_NAME: Final = "data.mdb"
+
+# The one record of the store itself. Tables begin at 1, so it is before all others.
+_APPLIED_KEY: Final = b"\0applied"
+
+# The map is only addresses; the file grows as it is used.
+_MIN_MAP: Final = 1 << 30
+# More free room than this is there before changes begin, so that they hardly ever begin again.
+_HEADROOM: Final = 256 << 20
+
+_crc: Final[Any] = google_crc32c.value
+_extend_crc: Final[Any] = google_crc32c.extend
+
+
+class LmdbRecords(Records):
+    """The records in a directory. Raises `StoreDamaged` for a file that is none of LMDB's."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / DATA_NAME
+        size = self.path.stat().st_size if self.path.exists() else 0
+        try:
+            self._env = lmdb.open(
+                str(folder),
+                map_size=max(_MIN_MAP, 2 * size + _HEADROOM),
+                max_dbs=0,
+                lock=False,
+                meminit=False,
+                mode=0o600,
+            )
+        except lmdb.Error as error:
+            failed = as_os_error(error)
+            if failed is not None:
+                raise failed from error
+            raise StoreDamaged(f"{self.path} cannot be opened: {error}") from error
+        self._txn: Any = None
+        with self._env.begin() as txn:
+            value = txn.get(_APPLIED_KEY)
+        # None: the file was made just now, or by somebody else.
+        self.is_new = value is None
+        self.applied = int.from_bytes(value or b"", "big")
+
+    # -- reading -----------------------------------------------------------------------------
+
+    def get(self, table: int, id: int, number: int) -> bytes | None:
+        key = encode_key(table, id, number)
+        with self._env.begin() as txn:
+            stored = txn.get(key)
+        if stored is None:
+            return None
+        if not is_intact(key, stored):
+            raise self._damaged(key)
+        value: bytes = stored[4:]
+        return value
+
+    def scan(self, table: int) -> Iterator[Record]:
+        first = bytes((table,))
+        with self._env.begin() as txn, txn.cursor() as cursor:
+            if not cursor.set_range(first):
+                return
+            for key, stored in cursor:
+                if key[:1] != first:
+                    return
+                if len(key) != 17 or not is_intact(key, stored):
+                    raise self._damaged(key)
+                yield Record(
+                    int.from_bytes(key[1:9], "big"), int.from_bytes(key[9:], "big"), stored[4:]
+                )
+
+    def highest(self, prefix: bytes) -> int:
+        last = prefix + b"\xff" * 8
+        with self._txn.cursor() as cursor:
+            found = cursor.prev() if cursor.set_range(last) else cursor.last()
+            if not found:
+                return -1
+            key: bytes = cursor.key()
+        return int.from_bytes(key[9:], "big") if key[:9] == prefix else -1
+
+    def _damaged(self, key: bytes) -> StoreDamaged:
+        return StoreDamaged(f"{self.path}: {describe_key(key)} is damaged: its checksum is wrong")
+
+    # -- changing ----------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        info = self._env.info()
+        size = info["map_size"]
+        used = (info["last_pgno"] + 1) * self._env.stat()["psize"]
+        if size - used < _HEADROOM:
+            self._env.set_mapsize(2 * size)
+        self._txn = self._env.begin(write=True)
+
+    def put(self, key: bytes, value: bytes | memoryview) -> None:
+        try:
+            self._txn.put(key, value)
+        except lmdb.Error as error:
+            raise self._failed(error) from error
+
+    def drop(self, key: bytes) -> None:
+        try:
+            self._txn.delete(key)
+        except lmdb.Error as error:
+            raise self._failed(error) from error
+
+    def drop_range(self, first: bytes, last: bytes, limit: int) -> bool:
+        try:
+            with self._txn.cursor() as cursor:
+                found = cursor.set_range(first)
+                while found and cursor.key() <= last:
+                    if limit <= 0:
+                        return False
+                    limit -= 1
+                    # The cursor is at the next one then.
+                    found = cursor.delete()
+                    if found and not cursor.key():
+                        break
+        except lmdb.Error as error:
+            raise self._failed(error) from error
+        return True
+
+    def commit(self, applied: int) -> None:
+        txn = self._txn
+        try:
+            txn.put(_APPLIED_KEY, applied.to_bytes(8, "big"))
+            self._txn = None
+            txn.commit()
+        except lmdb.Error as error:
+            self._txn = None
+            txn.abort()
+            raise self._failed(error) from error
+        self.applied = applied
+        self.is_new = False
+
+    def abort(self) -> None:
+        txn = self._txn
+        self._txn = None
+        if txn is not None:
+            txn.abort()
+
+    def _failed(self, error: lmdb.Error) -> Exception:
+        """What an error of LMDB is here; the changes are forgotten."""
+        self.abort()
+        if isinstance(error, lmdb.MapFullError):
+            self._env.set_mapsize(2 * self._env.info()["map_size"])
+            return RecordsGrow()
+        failed = as_os_error(error)
+        if failed is not None:
+            return failed
+        return StoreDamaged(f"{self.path}: {error}")
+
+    # -- the rest ----------------------------------------------------------------------------
+
+    def used_bytes(self) -> int:
+        stat = self._env.stat()
+        pages: int = stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]
+        size: int = stat["psize"]
+        return (pages + 2) * size
+
+    def close(self) -> None:
+        self.abort()
+        self._env.close()
+
+
+def encode_key(table: int, id: int, number: int) -> bytes:
+    """The key of a record."""
+    return bytes((table,)) + id.to_bytes(8, "big") + number.to_bytes(8, "big")
+
+
+def describe_key(key: bytes) -> str:
+    """What to call the record of a key."""
+    if len(key) != 17:
+        return f"the record {key.hex()}"
+    table = NAMES.get(key[0], str(key[0]))
+    return f"{table} {int.from_bytes(key[1:9], 'big')}/{int.from_bytes(key[9:], 'big')}"
+
+
+def is_intact(key: bytes, stored: bytes) -> bool:
+    """Whether what is stored for a key, checksum and value, is what was stored there."""
+    value = stored[4:]
+    crc: int = _extend_crc(_crc(key), value)
+    return crc == int.from_bytes(stored[:4], "big") and len(stored) >= 4
+
+
+def as_os_error(error: lmdb.Error) -> OSError | None:
+    """The error of the system that LMDB passes on, if it is one: it keeps nothing but the text."""
+    text = str(error)
+    for code in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EACCES, errno.EROFS, errno.EFBIG):
+        if os.strerror(code) in text:
+            return OSError(code, text)
+    return None

@@ -1,0 +1,90 @@
+"""From what is on disk to a journal with nothing in it: everything is in the records then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from ferrymq_broker.store.applying import apply_now, read_batches
+from ferrymq_broker.store.disk import is_full
+from ferrymq_broker.store.errors import StoreError
+from ferrymq_broker.store.journal import Journal
+from ferrymq_broker.store.records import Records
+from ferrymq_broker.store.replay import NetEffect
+from ferrymq_broker.store.segments import Frame, JournalReader, Segment, find_segments
+
+# What is told as it goes: bytes that are done, and bytes there are.
+Progress = Callable[[int, int], None]
+
+# Bytes of batches that are applied in one transaction.
+_AT_ONCE: Final = 64 << 20
+
+
+def recover(
+    journal: Journal, secret: bytes, records: Records, progress: Progress | None = None
+) -> int:
+    """Apply what is left of the journal; the number of the last batch there is.
+
+    It can be stopped at any moment and begun again. Raises `StoreDamaged`, `OSError`.
+    """
+    segments = find_segments(journal.folder)
+    try:
+        reader = JournalReader(journal.folder, secret, segments, records.applied)
+        total = sum(segment.capacity for segment in segments)
+        done = 0
+        batches: list[Frame] = []
+        size = 0
+        for frame in reader.frames():
+            done += frame.header.size
+            if frame.header.number <= records.applied:
+                continue
+            batches.append(frame)
+            size += frame.header.length
+            if size >= _AT_ONCE:
+                _apply(batches, records, journal)
+                batches = []
+                size = 0
+                if progress is not None:
+                    progress(done, total)
+        if batches:
+            _apply(batches, records, journal)
+        if progress is not None:
+            progress(total, total)
+    except BaseException:
+        for segment in segments:
+            segment.file.close()
+        raise
+    journal.find_spares()
+    journal.recycle(segments, journal.spares)
+    return reader.last
+
+
+def _apply(frames: list[Frame], records: Records, journal: Journal) -> None:
+    effect = NetEffect()
+    for _ in read_batches(effect, frames):
+        pass
+    try:
+        apply_now(effect, records, frames[-1].header.number)
+    except OSError as error:
+        if not is_full(error):
+            raise
+        # Spares can be made again; what was acknowledged cannot.
+        journal.find_spares()
+        _remove(journal, journal.spares)
+        try:
+            apply_now(effect, records, frames[-1].header.number)
+        except OSError as again:
+            if not is_full(again):
+                raise
+            raise StoreError(
+                f"{journal.folder.describe()}: the disk has no room for what the journal holds: "
+                f"make room for at least {sum(len(frame.batch) for frame in frames)} bytes"
+            ) from again
+
+
+def _remove(journal: Journal, spares: list[Segment]) -> None:
+    while spares:
+        spare = spares.pop()
+        spare.file.close()
+        journal.folder.remove(spare.name)
+    journal.folder.sync()

@@ -1,0 +1,220 @@
+"""What many batches add up to: each record is written once, as the last of them says.
+
+Later changes win. What came and went within the batches, and was not there before, is never written
+at all: that it was not there is known for numbers above the highest one the records have, which is
+how entries and deliveries come.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import Final, final
+
+from librt.strings import read_i32_be, read_i64_be
+from mypy_extensions import i64
+
+from ferrymq_broker.store.changes import DROP, DROP_RANGE, PUT
+from ferrymq_broker.store.errors import StoreDamaged
+from ferrymq_broker.store.records import Records
+
+# A key is a table (1), an id (8) and a number (8).
+_PREFIX_BYTES: Final = 9
+_KEY_BYTES: Final = 17
+
+_PUT_HEAD: Final = 1 + _KEY_BYTES + 8
+_DROP_BYTES: Final = 1 + _KEY_BYTES
+_RANGE_BYTES: Final = 1 + _KEY_BYTES + 8
+
+
+@final
+class DroppedRanges:
+    """Ranges of numbers that were dropped, each with when that was last: disjoint, in order."""
+
+    __slots__ = ("firsts", "lasts", "times")
+
+    def __init__(self) -> None:
+        self.firsts: list[int] = []
+        self.lasts: list[int] = []
+        self.times: list[int] = []
+
+    def add(self, first: int, last: int, time: int) -> None:
+        """A range is dropped, later than all others so far."""
+        firsts = self.firsts
+        lasts = self.lasts
+        times = self.times
+        # Everything from `begin` to `end` has something in common with the new range.
+        begin = bisect_left(lasts, first)
+        end = begin
+        while end < len(firsts) and firsts[end] <= last:
+            end += 1
+        new_firsts = [first]
+        new_lasts = [last]
+        new_times = [time]
+        if begin < end:
+            if firsts[begin] < first:
+                new_firsts.insert(0, firsts[begin])
+                new_lasts.insert(0, first - 1)
+                new_times.insert(0, times[begin])
+            if lasts[end - 1] > last:
+                new_firsts.append(last + 1)
+                new_lasts.append(lasts[end - 1])
+                new_times.append(times[end - 1])
+        firsts[begin:end] = new_firsts
+        lasts[begin:end] = new_lasts
+        times[begin:end] = new_times
+
+    def time_of(self, number: int) -> int:
+        """When a number was last in a range that was dropped; -1 if it never was."""
+        index = bisect_left(self.lasts, number)
+        if index < len(self.firsts) and self.firsts[index] <= number:
+            return self.times[index]
+        return -1
+
+
+@final
+class NetEffect:
+    """Reads batches with `begin` and `read`, then writes with `rewind` and `write`.
+
+    Both are done in slices, so that an event loop can do them between other things.
+    """
+
+    __slots__ = (
+        "changes",
+        "_batches",
+        "_batch",
+        "_position",
+        "_places",
+        "_ranges",
+        "_drops",
+        "_next_drop",
+        "_items",
+        "_highest",
+    )
+
+    def __init__(self) -> None:
+        # Changes that were read.
+        self.changes: i64 = 0
+        self._batches: list[bytes] = []
+        self._batch = b""
+        self._position: i64 = 0
+        # Key -> where its last change is: the index of the batch, then the position of checksum and
+        # value. These are also in the order of the changes. A record that is dropped has the
+        # complement.
+        self._places: dict[bytes, int] = {}
+        self._ranges: dict[bytes, DroppedRanges] = {}
+        self._drops: list[tuple[bytes, bytes]] = []
+        self._next_drop: i64 = 0
+        self._items: Iterator[tuple[bytes, int]] = iter(())
+        # Prefix -> the highest number that the records have for it, -1 for none.
+        self._highest: dict[bytes, int] = {}
+
+    # -- reading -----------------------------------------------------------------------------
+
+    def begin(self, batch: bytes) -> None:
+        """Let `read` go on with this batch."""
+        self._batches.append(batch)
+        self._batch = batch
+        self._position = 0
+
+    def read(self, limit: int) -> bool:
+        """Read up to `limit` changes of the batch; whether that was all of it. Raises
+        `StoreDamaged` for what is no change."""
+        batch = self._batch
+        end: i64 = len(batch)
+        position = self._position
+        time: i64 = (i64(len(self._batches)) - 1) << 32
+        left: i64 = limit
+        places = self._places
+        while position < end:
+            if left == 0:
+                self._position = position
+                return False
+            left -= 1
+            kind: i64 = batch[position]
+            if kind == PUT:
+                if position + _PUT_HEAD > end:
+                    raise _damaged(position)
+                size = i64(read_i32_be(batch, position + 1 + _KEY_BYTES)) & 0xFFFF_FFFF
+                if position + _PUT_HEAD + size > end:
+                    raise _damaged(position)
+                key = batch[position + 1 : position + 1 + _KEY_BYTES]
+                places[key] = time | (position + _PUT_HEAD - 4)
+                position += _PUT_HEAD + size
+            elif kind == DROP:
+                if position + _DROP_BYTES > end:
+                    raise _damaged(position)
+                places[batch[position + 1 : position + 1 + _KEY_BYTES]] = ~(time | position)
+                position += _DROP_BYTES
+            elif kind == DROP_RANGE:
+                if position + _RANGE_BYTES > end:
+                    raise _damaged(position)
+                prefix = batch[position + 1 : position + 1 + _PREFIX_BYTES]
+                ranges = self._ranges.get(prefix)
+                if ranges is None:
+                    ranges = self._ranges[prefix] = DroppedRanges()
+                first = read_i64_be(batch, position + 1 + _PREFIX_BYTES)
+                last = read_i64_be(batch, position + 1 + _KEY_BYTES)
+                if first <= last:
+                    ranges.add(first, last, time | position)
+                position += _RANGE_BYTES
+            else:
+                raise _damaged(position)
+            self.changes += 1
+        self._position = position
+        return True
+
+    # -- writing -----------------------------------------------------------------------------
+
+    def rewind(self) -> None:
+        """Begin to write, or begin again."""
+        self._highest = {}
+        self._next_drop = 0
+        self._drops = [
+            (prefix + first.to_bytes(8, "big"), prefix + last.to_bytes(8, "big"))
+            for prefix, ranges in self._ranges.items()
+            for first, last in zip(ranges.firsts, ranges.lasts, strict=True)
+        ]
+        self._items = iter(self._places.items())
+
+    def write(self, records: Records, limit: int) -> bool:
+        """Make up to `limit` changes of records; whether these were all."""
+        while self._next_drop < len(self._drops):
+            first, last = self._drops[self._next_drop]
+            if not records.drop_range(first, last, limit):
+                return False
+            self._next_drop += 1
+            limit -= 1
+            if limit <= 0:
+                return False
+        left: i64 = limit
+        has_ranges = len(self._ranges) > 0
+        batches = self._batches
+        for key, place in self._items:
+            if has_ranges:
+                ranges = self._ranges.get(key[:_PREFIX_BYTES])
+                if ranges is not None:
+                    time = place if place >= 0 else ~place
+                    if ranges.time_of(read_i64_be(key, _PREFIX_BYTES)) > time:
+                        continue
+            if place < 0:
+                prefix = key[:_PREFIX_BYTES]
+                highest = self._highest.get(prefix)
+                if highest is None:
+                    highest = records.highest(prefix)
+                    self._highest[prefix] = highest
+                if read_i64_be(key, _PREFIX_BYTES) <= highest:
+                    records.drop(key)
+            else:
+                batch = batches[place >> 32]
+                at: i64 = place & 0xFFFF_FFFF
+                size = i64(read_i32_be(batch, at - 4)) & 0xFFFF_FFFF
+                records.put(key, memoryview(batch)[at : at + 4 + size])
+            left -= 1
+            if left == 0:
+                return False
+        return True
+
+
+def _damaged(position: i64) -> StoreDamaged:
+    return StoreDamaged(f"no change begins at byte {position} of a batch")

@@ -1,0 +1,184 @@
+"""The files of the journal.
+
+journal-N   in use: the batches from N on
+spare-K     filled with zeros or with frames of earlier uses, to become the next `journal-N`
+new-K       is being filled with zeros
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from ferrymq_broker.journal import log
+from ferrymq_broker.store.disk import File, Folder
+from ferrymq_broker.store.errors import StoreDamaged
+from ferrymq_broker.store.frames import (
+    BLOCK,
+    HEADER_BYTES,
+    MAGIC,
+    Header,
+    decode_header,
+    is_intact,
+)
+
+JOURNAL_PREFIX: Final = "journal-"
+SPARE_PREFIX: Final = "spare-"
+NEW_PREFIX: Final = "new-"
+
+# What is read at once when frames are looked for where none can be read.
+_SEARCH_BYTES: Final = 1 << 20
+
+
+class Segment:
+    """A file of the journal: frames up to `position`, of the batches from `first` to `last`."""
+
+    __slots__ = ("name", "file", "capacity", "first", "last", "position")
+
+    def __init__(self, name: str, file: File, capacity: int, first: int = 0) -> None:
+        self.name = name
+        self.file = file
+        self.capacity = capacity
+        self.first = first
+        self.last = first - 1
+        self.position = 0
+
+
+class Frame(NamedTuple):
+    """A batch that was read, and where it was."""
+
+    segment: Segment
+    offset: int
+    header: Header
+    batch: bytes
+
+
+def journal_name(first: int) -> str:
+    """The name of the segment that begins with a batch."""
+    return f"{JOURNAL_PREFIX}{first:016}"
+
+
+def find_segments(folder: Folder) -> list[Segment]:
+    """The segments in use, in the order of their batches. They are to be closed."""
+    found: list[Segment] = []
+    for name in folder.names():
+        digits = name.removeprefix(JOURNAL_PREFIX)
+        if digits != name and digits.isdecimal():
+            file = folder.open(name)
+            found.append(Segment(name, file, file.size(), int(digits)))
+    found.sort(key=lambda segment: segment.first)
+    return found
+
+
+def read_frame(secret: bytes, segment: Segment, offset: int) -> Frame | None:
+    """The frame at an offset, None if there is none that can be read."""
+    header = decode_header(segment.file.read(offset, HEADER_BYTES))
+    if header is None or header.segment != segment.first:
+        return None
+    if offset + HEADER_BYTES + header.length > segment.capacity:
+        return None
+    batch = segment.file.read(offset + HEADER_BYTES, header.length)
+    if not is_intact(secret, header, batch):
+        return None
+    return Frame(segment, offset, header, batch)
+
+
+class JournalReader:
+    """Reads the batches of segments in order, and finds out where the journal ends.
+
+    `applied` is the last batch that is not needed any more: what is missing up to there is missed
+    by nobody. After reading, `last` is the last batch there is.
+    """
+
+    def __init__(
+        self, folder: Folder, secret: bytes, segments: list[Segment], applied: int
+    ) -> None:
+        self.last = applied
+        self._folder = folder
+        self._secret = secret
+        self._segments = segments
+        self._applied = applied
+        # The last batch that was read, 0 before the first one.
+        self._read = 0
+        # Where reading could not go on.
+        self._stopped: tuple[Segment, int] | None = None
+
+    def frames(self) -> Iterator[Frame]:
+        """All batches that can be read, from the oldest segment on, also those that were applied.
+
+        An unreadable one with nothing readable behind it was never acknowledged: it was being
+        written when the process or the machine stopped. With something behind it, it was. Raises
+        `StoreDamaged`.
+        """
+        for segment in self._segments:
+            offset: int | None = 0
+            while offset is not None:
+                frame = read_frame(self._secret, segment, offset)
+                if frame is None:
+                    if self._stopped is None:
+                        self._stopped = (segment, offset)
+                    offset = self._search(segment, offset + BLOCK)
+                    continue
+                self._check(frame)
+                yield frame
+                offset += frame.header.size
+                segment.position = offset
+                segment.last = frame.header.number
+                if offset >= segment.capacity:
+                    offset = None
+        if self._stopped is not None:
+            self._report(*self._stopped)
+
+    def _search(self, segment: Segment, offset: int) -> int | None:
+        """Where the next thing is that looks like the beginning of a frame of this segment."""
+        wanted = MAGIC + segment.first.to_bytes(8, "big")
+        while offset < segment.capacity:
+            data = segment.file.read(offset, _SEARCH_BYTES)
+            if not data:
+                return None
+            at = data.find(wanted)
+            while at >= 0:
+                if at % BLOCK == 0:
+                    return offset + at
+                at = data.find(wanted, at + 1)
+            offset += len(data) // BLOCK * BLOCK or BLOCK
+        return None
+
+    def _check(self, frame: Frame) -> None:
+        """Whether a batch is the next one."""
+        number = frame.header.number
+        expected = self._read + 1 if self._read else min(number, self._applied + 1)
+        if number != expected and not expected < number <= self._applied + 1:
+            raise StoreDamaged(self._describe_gap(frame, expected))
+        self._read = number
+        self.last = max(self.last, number)
+        self._stopped = None
+
+    def _describe_gap(self, frame: Frame, expected: int) -> str:
+        number = frame.header.number
+        where = self._folder.describe(frame.segment.name)
+        if number < expected:
+            return f"{where}: at byte {frame.offset} is batch {number}, which was there before"
+        if self._stopped is not None:
+            segment, offset = self._stopped
+            place = f"{self._folder.describe(segment.name)}: at byte {offset}"
+            return (
+                f"{place}, batch {expected} cannot be read, "
+                f"although batch {number} can, at byte {frame.offset} of {frame.segment.name}"
+            )
+        return f"{where}: at byte {frame.offset} is batch {number}; batch {expected} is missing"
+
+    def _report(self, segment: Segment, offset: int) -> None:
+        """Say that something was cut off, if it can be seen that it was."""
+        header = decode_header(segment.file.read(offset, HEADER_BYTES))
+        if (
+            header is not None
+            and header.segment == segment.first
+            and header.number == self.last + 1
+        ):
+            log.warning(
+                "a batch was not written completely; it was not acknowledged and is left out",
+                segment=self._folder.describe(segment.name),
+                offset=offset,
+                batch=header.number,
+            )
