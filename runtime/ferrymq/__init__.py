@@ -27,6 +27,7 @@ from ferrymq.errors import (
     DeliveryRejected,
     DeliveryReleased,
     EncodeError,
+    FencePassed,
     LinkDetached,
     LocalProtocolError,
     PeerError,
@@ -34,6 +35,7 @@ from ferrymq.errors import (
     RemoteProtocolError,
     SessionEnded,
     TransactionError,
+    TransactionInDoubt,
     TransactionRolledBack,
     TransportError,
 )
@@ -49,8 +51,10 @@ if TYPE_CHECKING:
         Transaction,
         connect,
     )
+    from ferrymq.fence import Fence
     from ferrymq.message import Message
     from ferrymq.reconnect import ReconnectPolicy
+    from ferrymq.unsettled import Unsettled
 
 __version__ = "0.1.0"
 
@@ -65,6 +69,8 @@ __all__ = [
     "Transaction",
     "Message",
     "ReconnectPolicy",
+    "Fence",
+    "Unsettled",
     "aio",
     "blocking",
     "errors",
@@ -81,6 +87,8 @@ __all__ = [
     "LinkDetached",
     "TransactionError",
     "TransactionRolledBack",
+    "FencePassed",
+    "TransactionInDoubt",
     "TransportError",
     "AuthenticationError",
     "DeliveryError",
@@ -99,6 +107,8 @@ _HOMES: Final = {
     "Transaction": "ferrymq.aio",
     "Message": "ferrymq.message",
     "ReconnectPolicy": "ferrymq.reconnect",
+    "Fence": "ferrymq.fence",
+    "Unsettled": "ferrymq.unsettled",
 }
 
 

@@ -17,7 +17,9 @@ defines, so that `except AmqpError` is enough for "anything AMQP":
      ├─ TransportError            the network or TLS failed below AMQP
      ├─ AuthenticationError       SASL did not succeed
      ├─ TransactionError          no transaction could be declared
-     │   └─ TransactionRolledBack a transaction was not committed: nothing of it was done
+     │   ├─ TransactionRolledBack a transaction was not committed: nothing of it was done
+     │   │   └─ FencePassed       because its work was committed before
+     │   └─ TransactionInDoubt    nobody answered: all of it was done, or nothing
      └─ DeliveryError             a message was not accepted
          ├─ DeliveryRejected
          ├─ DeliveryReleased
@@ -45,6 +47,7 @@ __all__ = [
     "DeliveryRejected",
     "DeliveryReleased",
     "EncodeError",
+    "FencePassed",
     "LinkDetached",
     "LocalProtocolError",
     "PeerError",
@@ -53,6 +56,7 @@ __all__ = [
     "Scope",
     "SessionEnded",
     "TransactionError",
+    "TransactionInDoubt",
     "TransactionRolledBack",
     "TransportError",
 ]
@@ -151,6 +155,21 @@ class TransactionError(AmqpError):
 
 class TransactionRolledBack(TransactionError):
     """The transaction was rolled back, and nothing of it was done."""
+
+
+class FencePassed(TransactionRolledBack):
+    """The fence of the transaction is not above what was committed last, which is `sequence`."""
+
+    def __init__(self, message: str, sequence: int, error: Error | None = None) -> None:
+        super().__init__(message, error)
+        self.sequence = sequence
+
+
+class TransactionInDoubt(TransactionError):
+    """The answer to a commit was lost: all of the transaction was done, or nothing of it.
+
+    What was lost is the cause. A fence would tell; see `Fence`.
+    """
 
 
 class DeliveryError(AmqpError):

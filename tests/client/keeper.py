@@ -1,8 +1,8 @@
 """A model of a broker with durable termini, which obeys AMQP 1.0 §2.6.13 and loses connections.
 
 What it has been sent is in `received`, once for every message that came as new. `put` has messages
-sent; `ended` are the outcomes they came to. Each connection can be given a number of bytes, in either
-direction, after which it is cut.
+sent; `ended` are the outcomes they came to. Each connection can be given a number of bytes, in
+either direction, after which it is cut.
 """
 
 from __future__ import annotations

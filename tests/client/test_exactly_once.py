@@ -56,7 +56,7 @@ async def exchange(cuts: list[Cut], window: int, keeps_parts: bool) -> None:
 
 async def settled(broker: Keeper) -> None:
     """Wait until the broker has nothing unsettled."""
-    while any(kept.payloads for kept in broker.kept.values()):
+    while any(kept.payloads for kept in broker.kept.values()):  # noqa: ASYNC110
         await asyncio.sleep(0)
 
 

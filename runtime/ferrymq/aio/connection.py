@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Final, Unpack
 
 from ferrymq.aio.dispatch import dispatch, session_error
+from ferrymq.aio.fencing import read_fence
 from ferrymq.aio.opening import Opening
 from ferrymq.aio.pair import Pair
 from ferrymq.aio.receiver import OpeningReceiver, Receiver
@@ -15,6 +16,7 @@ from ferrymq.aio.session import Session
 from ferrymq.aio.transaction import OpeningTransaction, Transaction, declare
 from ferrymq.aio.waiting import Signal, fresh, resolve
 from ferrymq.errors import AmqpError, ConnectionClosed
+from ferrymq.fence import Fence
 from ferrymq.options import (
     ConnectionOptions,
     ReceiverArguments,
@@ -126,7 +128,7 @@ class Connection:
 
         return Opening(open)
 
-    def transaction(self) -> OpeningTransaction:
+    def transaction(self, *, fence: Fence | None = None) -> OpeningTransaction:
         """Declare a transaction in the session that the connection keeps: `Session.transaction`.
 
         async with connection.transaction() as txn:
@@ -135,9 +137,17 @@ class Connection:
         """
 
         async def open() -> Transaction:
-            return await declare(await self._shared_session())
+            return await declare(await self._shared_session(), fence)
 
         return OpeningTransaction(open)
+
+    async def fence(self, group: str, member: str, *, timeout: float | None = None) -> int | None:
+        """The sequence that a member of a group has committed last, None if nothing: see `Fence`.
+
+        Raises `TransactionError` if the peer cannot tell, `LinkDetached` if it has no management.
+        """
+        async with asyncio.timeout(timeout):
+            return await read_fence(self, group, member)
 
     async def close(self, *, error: Error | None = None) -> None:
         """Close the connection, waiting for the peer to do the same for `close_timeout` at most.

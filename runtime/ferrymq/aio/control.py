@@ -12,7 +12,7 @@ from ferrymq.aio.outcomes import OUTCOMES, is_outcome
 from ferrymq.aio.sender import Sender
 from ferrymq.errors import PeerError
 from ferrymq.options import SenderOptions
-from ferrymq_types.messaging import AmqpValue, Source
+from ferrymq_types.messaging import AmqpValue, MessageAnnotations, Source
 from ferrymq_types.transactions import Coordinator, Declare, Declared, Discharge
 
 if TYPE_CHECKING:
@@ -42,17 +42,26 @@ class Control(Sender):
             return []
         return target.capabilities
 
-    async def request(self, body: Declare | Discharge) -> DeliveryState | None:
+    async def request(self, body: Declare) -> DeliveryState | None:
         """Send a message to the coordinator and wait for its answer.
 
         Raises `DeliveryRejected` for a refusal, and what ended the link, session or connection.
         """
-        writer = BytesWriter()
-        AmqpValue(value=body).encode(writer)
-        await self._wait()
-        delivery, answered = self._transfer(writer.getvalue(), False, None)
+        delivery, answered = await self.post(body)
         await answered
         return delivery.remote_state
+
+    async def post(
+        self, body: Declare | Discharge, annotations: dict[str | int, object] | None = None
+    ) -> tuple[OutgoingDelivery, asyncio.Future[None]]:
+        """Send a message to the coordinator; the future ends with its answer. Raises as `request`
+        does: then nothing was sent."""
+        writer = BytesWriter()
+        if annotations:
+            MessageAnnotations(annotations).encode(writer)
+        AmqpValue(value=body).encode(writer)
+        await self._wait()
+        return self._transfer(writer.getvalue(), False, None)
 
     # ── For the client ─────────────────────────────────────────────────────────────────────────
 

@@ -14,6 +14,7 @@ from ferrymq.aio.transaction import OpeningTransaction, Transaction, declare
 from ferrymq.aio.waiting import fresh, resolve
 from ferrymq.engine.session import Session as EngineSession
 from ferrymq.errors import PeerError, SessionEnded
+from ferrymq.fence import Fence
 from ferrymq.options import (
     ReceiverArguments,
     ReceiverOptions,
@@ -76,13 +77,14 @@ class Session:
         """
         return Opening(lambda: Pair(self, address, name, credit).open())
 
-    def transaction(self) -> OpeningTransaction:
+    def transaction(self, *, fence: Fence | None = None) -> OpeningTransaction:
         """Declare a transaction, on the control link that the session keeps; see `Transaction`.
 
-        Raises `TransactionError` if the peer declares none, `LinkDetached` if it has no
-        coordinator.
+        `fence` keeps its work from being committed twice, and tells what became of a commit whose
+        answer was lost. Raises `TransactionError` if the peer declares none, `LinkDetached` if it
+        has no coordinator.
         """
-        return OpeningTransaction(lambda: declare(self))
+        return OpeningTransaction(lambda: declare(self, fence))
 
     async def close(self, *, error: Error | None = None, timeout: Timeout = "default") -> None:
         """End the session with its links, and wait for the peer to do the same.

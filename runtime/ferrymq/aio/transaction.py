@@ -9,18 +9,23 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from ferrymq.aio.control import Control
+from ferrymq.aio.fencing import refusal, was_committed
 from ferrymq.aio.outcomes import ACCEPTED
 from ferrymq.aio.waiting import fresh
 from ferrymq.errors import (
     AmqpError,
+    ConnectionClosed,
     DeliveryRejected,
     LinkDetached,
     LocalProtocolError,
     PeerError,
     Scope,
+    SessionEnded,
     TransactionError,
+    TransactionInDoubt,
     TransactionRolledBack,
 )
+from ferrymq.fence import Fence
 from ferrymq_types.transactions import Declare, Declared, Discharge, TransactionalState
 
 if TYPE_CHECKING:
@@ -52,8 +57,9 @@ class Transaction:
     if an exception leaves it.
     """
 
-    def __init__(self, control: Control, id: bytes) -> None:
+    def __init__(self, control: Control, id: bytes, fence: Fence | None = None) -> None:
         self.id = id
+        self.fence = fence
         self.session = control.session
         self._control = control
         self._state = _State.OPEN
@@ -88,9 +94,11 @@ class Transaction:
     async def commit(self, *, timeout: float | None = None) -> None:
         """Do all of it; when this returns, it has been done.
 
-        Raises `TransactionRolledBack` when the peer could not, and nothing was done. Raises
-        `ConnectionClosed`, `SessionEnded` or `TimeoutError` when there was no answer: it may have
-        been done or not. Raises `LocalProtocolError` for a transaction that has ended.
+        Raises `TransactionRolledBack` when the peer could not, and nothing was done; `FencePassed`
+        is one of these. Raises `TransactionInDoubt` when the connection or session was lost before
+        the answer came, and `TimeoutError` when it did not come in time: it may have been done or
+        not. With a fence, and a connection that is restored, the peer is asked then, and nothing is
+        left in doubt. Raises `LocalProtocolError` for a transaction that has ended.
         """
         await self._discharge(False, timeout)
 
@@ -178,11 +186,22 @@ class Transaction:
         self._state = _State.ENDING
         try:
             async with asyncio.timeout(timeout):
-                for receiver in list(self.acquirers):
-                    # What comes after the discharge would be in no transaction (§4.4.3).
-                    if not receiver.closed:
-                        await receiver.drain()
-                await self._control.request(Discharge(txn_id=self.id, fail=fail))
+                try:
+                    answered = await self._ask(fail)
+                except (ConnectionClosed, SessionEnded) as lost:
+                    # It was lost before there was a discharge.
+                    self._end(False)
+                    if fail:
+                        raise
+                    raise _rolled_back(lost) from lost
+                try:
+                    await answered
+                except (ConnectionClosed, SessionEnded) as lost:
+                    self._end(False)
+                    if fail:
+                        raise
+                    await self._find_out(lost)
+                    return
         except DeliveryRejected as refused:
             self._end(False)
             if not fail:
@@ -197,8 +216,33 @@ class Transaction:
         else:
             self._end(not fail)
 
+    async def _ask(self, fail: bool) -> asyncio.Future[None]:
+        """Send the discharge; the future ends with the answer."""
+        for receiver in list(self.acquirers):
+            # What comes after the discharge would be in no transaction (§4.4.3).
+            if not receiver.closed:
+                await receiver.drain()
+        annotations = None if self.fence is None or fail else self.fence.annotations()
+        discharge = Discharge(txn_id=self.id, fail=fail)
+        return (await self._control.post(discharge, annotations))[1]
+
+    async def _find_out(self, lost: PeerError) -> None:
+        """The answer to a commit was lost. Returns if it was done."""
+        committed = None
+        if self.fence is not None:
+            committed = await was_committed(self.session.connection, self.fence)
+        if committed is None:
+            raise TransactionInDoubt(
+                f"the answer to the commit was lost, it was done or not: {lost}", lost.error
+            ) from lost
+        if not committed:
+            raise _rolled_back(lost) from lost
+        self._state = _State.COMMITTED
+
     def _end(self, committed: bool) -> None:
         """The transaction is over: settle what the peer has not."""
+        if self._state in (_State.COMMITTED, _State.ROLLED_BACK):
+            return
         self._state = _State.COMMITTED if committed else _State.ROLLED_BACK
         self._control.transactions.pop(self.id, None)
         for posted in self._posted:
@@ -246,7 +290,7 @@ class OpeningTransaction:
             await opened.__aexit__(kind, error, traceback)
 
 
-async def declare(session: Session) -> Transaction:
+async def declare(session: Session, fence: Fence | None = None) -> Transaction:
     """A new transaction. Raises `TransactionError` if the peer declares none."""
     control = await session.control()
     try:
@@ -257,7 +301,7 @@ async def declare(session: Session) -> Transaction:
         ) from None
     if not isinstance(state, Declared):
         raise TransactionError(f"the peer answered a declare with {state}")
-    return Transaction(control, state.txn_id)
+    return Transaction(control, state.txn_id, fence)
 
 
 def _rolled_back(reason: PeerError) -> TransactionRolledBack:
@@ -269,5 +313,8 @@ def _rolled_back(reason: PeerError) -> TransactionRolledBack:
 def _rolled_back_by(error: Error | None) -> TransactionRolledBack:
     if error is None:
         return TransactionRolledBack("the peer did not commit the transaction")
+    passed = refusal(error)
+    if passed is not None:
+        return passed
     text = error.condition if error.description is None else error.description
     return TransactionRolledBack(f"{error.condition}: {text}", error)

@@ -10,6 +10,7 @@ from ferrymq import aio
 from ferrymq.blocking.links import Receiver, Sender
 from ferrymq.blocking.portal import Portal
 from ferrymq.blocking.transaction import Transaction
+from ferrymq.fence import Fence
 from ferrymq.options import ConnectionArguments, ReceiverArguments, SenderArguments, Timeout
 from ferrymq_types.transport import Error
 
@@ -54,9 +55,10 @@ class Session:
         opening = self._session.receiver(address, **options)
         return Receiver(self._portal, self._portal.run(opening.open))
 
-    def transaction(self) -> Transaction:
+    def transaction(self, *, fence: Fence | None = None) -> Transaction:
         """Declare a transaction; see `aio.Session.transaction`."""
-        return Transaction(self._portal, self._portal.run(self._session.transaction().open))
+        opening = self._session.transaction(fence=fence)
+        return Transaction(self._portal, self._portal.run(opening.open))
 
     def close(self, *, error: Error | None = None, timeout: Timeout = "default") -> None:
         """End the session with its links; see `aio.Session.close`."""
@@ -123,9 +125,14 @@ class Connection:
         opening = self._connection.receiver(address, **options)
         return Receiver(self._portal, self._portal.run(opening.open))
 
-    def transaction(self) -> Transaction:
+    def transaction(self, *, fence: Fence | None = None) -> Transaction:
         """Declare a transaction; see `aio.Connection.transaction`."""
-        return Transaction(self._portal, self._portal.run(self._connection.transaction().open))
+        opening = self._connection.transaction(fence=fence)
+        return Transaction(self._portal, self._portal.run(opening.open))
+
+    def fence(self, group: str, member: str, *, timeout: float | None = None) -> int | None:
+        """The sequence a member has committed last; see `aio.Connection.fence`."""
+        return self._portal.run(lambda: self._connection.fence(group, member, timeout=timeout))
 
     def close(self, *, error: Error | None = None) -> None:
         """Close the connection and end its thread; see `aio.Connection.close`."""

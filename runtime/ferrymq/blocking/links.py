@@ -9,9 +9,10 @@ from typing import Self
 from ferrymq import aio
 from ferrymq.blocking.portal import Portal
 from ferrymq.blocking.transaction import Transaction, unwrap
-from ferrymq.errors import LinkDetached
+from ferrymq.errors import AmqpError, LinkDetached
 from ferrymq.message import Message
 from ferrymq.options import Timeout
+from ferrymq.unsettled import Unsettled
 from ferrymq_types.messaging import Source, Target
 from ferrymq_types.transport import Error
 
@@ -50,12 +51,33 @@ class Sender:
         settled: bool = False,
         timeout: float | None = None,
         transaction: Transaction | None = None,
+        delivery_tag: bytes | None = None,
+        hold: bool = False,
     ) -> None:
         """Send one message and wait until the peer has accepted it; see `aio.Sender.send`."""
         within = unwrap(transaction)
         self._portal.run(
-            lambda: self._sender.send(message, settled=settled, timeout=timeout, transaction=within)
+            lambda: self._sender.send(
+                message,
+                settled=settled,
+                timeout=timeout,
+                transaction=within,
+                delivery_tag=delivery_tag,
+                hold=hold,
+            )
         )
+
+    def settle(self, delivery_tag: bytes) -> None:
+        """The outcome of a delivery has been written down; see `aio.Sender.settle`."""
+        self._portal.call(lambda: self._sender.settle(delivery_tag))
+
+    def resumed(self, *, timeout: float | None = None) -> dict[bytes, AmqpError | None]:
+        """The outcomes of what was given as `unsettled`; see `aio.Sender.resumed`."""
+        return self._portal.run(lambda: self._sender.resumed(timeout=timeout))
+
+    def unsettled_deliveries(self) -> list[Unsettled]:
+        """What has no settled end; see `aio.Sender.unsettled_deliveries`."""
+        return self._portal.call(self._sender.unsettled_deliveries)
 
     def send_many(
         self,
@@ -138,6 +160,14 @@ class Receiver:
         """Take up to `limit` messages, at least one; see `aio.Receiver.receive_many`."""
         taken = self._portal.run(lambda: self._receiver.receive_many(limit, timeout=timeout))
         return [Delivery(self, delivery) for delivery in taken]
+
+    def resumed(self, *, timeout: float | None = None) -> dict[bytes, AmqpError | None]:
+        """Wait until the outcomes given as `unsettled` are final; see `aio.Receiver.resumed`."""
+        return self._portal.run(lambda: self._receiver.resumed(timeout=timeout))
+
+    def unsettled_deliveries(self) -> list[Unsettled]:
+        """What is not settled on both sides; see `aio.Receiver.unsettled_deliveries`."""
+        return self._portal.call(self._receiver.unsettled_deliveries)
 
     def add_credit(self, credit: int, *, transaction: Transaction | None = None) -> None:
         """Allow the peer to send `credit` messages more; see `aio.Receiver.add_credit`."""

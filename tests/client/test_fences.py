@@ -1,0 +1,160 @@
+"""Commits whose answer is lost: in doubt, unless they carried a fence."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+import ferrymq
+from ferrymq import Fence, FencePassed, Message, blocking
+from ferrymq.errors import ConnectionClosed, TransactionInDoubt, TransactionRolledBack
+from ferrymq_broker.config import Config
+from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_broker.server import BrokerServer
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[BrokerServer]:
+    config = Config.model_validate({"listener": [{"url": "amqp://127.0.0.1:0"}]})
+    async with BrokerServer(config) as server:
+        yield server
+
+
+@pytest.fixture
+async def connection(broker: BrokerServer) -> AsyncIterator[ferrymq.Connection]:
+    async with ferrymq.connect(broker.url, reconnect=True) as connected:
+        yield connected
+
+
+def messages(broker: BrokerServer, name: str = "q") -> int:
+    queue = broker.broker.default.nodes[name]
+    assert isinstance(queue, Queue)
+    return queue.message_count()
+
+
+def lose_the_answer(connection: ferrymq.Connection) -> None:
+    """The next bytes from the peer are lost, and the connection with them."""
+    transport = connection.transport
+    transport.data_received = lambda data: transport.abort()  # type: ignore[method-assign]
+
+
+def lose_the_question(connection: ferrymq.Connection) -> None:
+    """What is written next is lost, and the connection with it."""
+    connection.transport.flush = connection.transport.abort  # type: ignore[method-assign]
+
+
+async def test_a_commit_without_an_answer_is_in_doubt(
+    broker: BrokerServer, connection: ferrymq.Connection
+) -> None:
+    sender = await connection.sender("q")
+    txn = await connection.transaction()
+    await sender.send(Message("a"), transaction=txn)
+    lose_the_answer(connection)
+    async with asyncio.timeout(20):
+        with pytest.raises(TransactionInDoubt, match="done or not") as caught:
+            await txn.commit()
+    assert isinstance(caught.value.__cause__, ConnectionClosed)
+    assert not isinstance(caught.value, TransactionRolledBack)
+    assert not txn.active
+    # This time it was done.
+    assert messages(broker) == 1
+
+
+async def test_a_fence_tells_that_it_was_done(
+    broker: BrokerServer, connection: ferrymq.Connection
+) -> None:
+    sender = await connection.sender("q")
+    async with asyncio.timeout(20):
+        async with connection.transaction(fence=Fence("g", "m", 7)) as txn:
+            await sender.send(Message("a"), transaction=txn)
+            lose_the_answer(connection)
+        assert "committed" in repr(txn)
+        assert messages(broker) == 1
+        assert await connection.fence("g", "m") == 7
+
+
+async def test_a_fence_tells_that_it_was_not_done(
+    broker: BrokerServer, connection: ferrymq.Connection
+) -> None:
+    sender = await connection.sender("q")
+    await sender.send(Message("before"))
+    txn = await connection.transaction(fence=Fence("g", "m", 7))
+    await sender.send(Message("a"), transaction=txn)
+    lose_the_question(connection)
+    async with asyncio.timeout(20):
+        with pytest.raises(TransactionRolledBack):
+            await txn.commit()
+        assert messages(broker) == 1
+        assert await connection.fence("g", "m") is None
+        # So it can be done once more.
+        async with connection.transaction(fence=Fence("g", "m", 7)) as txn:
+            await sender.send(Message("a"), transaction=txn)
+    assert messages(broker) == 2
+
+
+async def test_work_is_not_committed_twice(
+    broker: BrokerServer, connection: ferrymq.Connection
+) -> None:
+    sender = await connection.sender("q")
+    for sequence, member in ((1, "m"), (5, "m"), (5, "n")):
+        async with connection.transaction(fence=Fence("g", member, sequence, 2)) as txn:
+            await sender.send(Message("a"), transaction=txn)
+    for sequence in (5, 4):
+        with pytest.raises(FencePassed, match="not above") as caught:
+            async with connection.transaction(fence=Fence("g", "m", sequence)) as txn:
+                await sender.send(Message("again"), transaction=txn)
+        assert caught.value.sequence == 5
+        assert caught.value.condition == "ferrymq:fence-passed"
+        assert isinstance(caught.value, TransactionRolledBack)
+    assert messages(broker) == 3
+    assert await connection.fence("g", "m") == 5
+    assert await connection.fence("g", "other") is None
+
+
+async def test_a_member_that_has_gone_on_meanwhile(
+    broker: BrokerServer, connection: ferrymq.Connection
+) -> None:
+    """Somebody else writes under the same name: our work is neither done nor to be done again."""
+    sender = await connection.sender("q")
+    async with (
+        ferrymq.connect(broker.url) as other,
+        other.transaction(fence=Fence("g", "m", 8)) as theirs,
+    ):
+        await (await other.sender("q")).send(Message("theirs"), transaction=theirs)
+    txn = await connection.transaction(fence=Fence("g", "m", 7))
+    await sender.send(Message("ours"), transaction=txn)
+    lose_the_answer(connection)
+    async with asyncio.timeout(20):
+        with pytest.raises(FencePassed) as caught:
+            await txn.commit()
+    assert caught.value.sequence == 8
+
+
+async def test_without_reconnecting_it_stays_in_doubt(broker: BrokerServer) -> None:
+    async with ferrymq.connect(broker.url) as connection:
+        sender = await connection.sender("q")
+        txn = await connection.transaction(fence=Fence("g", "m", 7))
+        await sender.send(Message("a"), transaction=txn)
+        lose_the_answer(connection)
+        with pytest.raises(TransactionInDoubt):
+            await asyncio.wait_for(txn.commit(), 20)
+    # The next process asks for itself.
+    async with ferrymq.connect(broker.url) as connection:
+        assert await connection.fence("g", "m") == 7
+
+
+async def test_the_blocking_client(broker: BrokerServer) -> None:
+    def work() -> None:
+        with blocking.connect(broker.url) as connection:
+            assert connection.fence("g", "b") is None
+            with connection.transaction(fence=Fence("g", "b", 1)):
+                pass
+            with connection.session() as session, session.transaction(fence=Fence("g", "b", 2)):
+                pass
+            assert connection.fence("g", "b", timeout=20) == 2
+            with pytest.raises(FencePassed), connection.transaction(fence=Fence("g", "b", 2)):
+                pass
+
+    await asyncio.to_thread(work)
