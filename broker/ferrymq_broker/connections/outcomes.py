@@ -62,7 +62,9 @@ def apply_outcome(
         annotations = state.message_annotations
         if annotations:
             try:
-                node.amend(entry, entry.message.annotated(annotations))
+                message = node.message_of(entry)
+                if message is not None:
+                    node.amend(entry, message.annotated(annotations))
             except CodecError:
                 # What cannot be merged is left alone; the message matters more.
                 pass

@@ -48,7 +48,7 @@ def outgoing_payload(entry: Entry, now: i64) -> bytes:
     header.ttl = left if left < message.ttl else message.ttl
     if entry.attempts != 0:
         header.first_acquirer = False
-        count = header.delivery_count + entry.failures
+        count = header.delivery_count + i64(entry.failures)
         header.delivery_count = count if count < 0xFFFFFFFF else 0xFFFFFFFF
     w = BytesWriter()
     encode_header(w, header)

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 AVAILABLE: Final = 0
 ACQUIRED: Final = 1
 REMOVED: Final = 2
+# Its message cannot be read from disk: it stays where it is, and nobody gets it.
+DAMAGED: Final = 3
 
 # Where the level of priority lies in a rank, and the highest there is.
 LEVEL_SHIFT: Final = 56
@@ -32,7 +34,8 @@ class Entry:
     `failures` those that ended as failed deliveries. `expires` is when the message's time is over,
     in milliseconds since the epoch, 0 for never. `excluded` has the ids of the consumers that must
     not get the message (again). `group` is that of the message, where the queue goes by groups.
-    `stored` is whether the entry has a record.
+    `stored` is whether the entry has a record. `size` is that of the message's payload, wherever it
+    is: a message that has another was left on disk (`nodes/paging`).
     """
 
     __slots__ = (
@@ -42,6 +45,7 @@ class Entry:
         "stored",
         "attempts",
         "failures",
+        "size",
         "expires",
         "excluded",
         "group",
@@ -57,7 +61,8 @@ class Entry:
         self.state: u8 = AVAILABLE
         self.stored = False
         self.attempts: i32 = 0
-        self.failures: i64 = 0
+        self.failures: i32 = 0
+        self.size: i32 = 0
         self.expires: i64 = 0
         self.excluded: set[int] | None = None
         self.group: Group | None = None
@@ -92,4 +97,8 @@ class Entry:
         """What to send in the next delivery."""
         if self.attempts == 0:
             return self.message.payload
-        return self.message.redelivery(self.failures)
+        return self.message.redelivery(i64(self.failures))
+
+    def is_out(self) -> bool:
+        """Whether the message has been left on disk."""
+        return len(self.message.payload) != i64(self.size)

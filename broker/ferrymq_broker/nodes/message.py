@@ -214,6 +214,19 @@ def admit(payload: bytes, format: i64) -> Message:
     return message
 
 
+def restore(payload: bytes, format: i64, special: bool, origin: i64) -> Message:
+    """A message that was taken in before, as it was kept. Raises `DecodeError`."""
+    header_end: i64 = 0
+    if (format >> 8) == 0 and section_at(payload, 0) == HEADER:
+        header_end = section_end(payload, 0)
+    message = Message(payload, format, header_end)
+    if header_end != 0:
+        _read_header(message)
+    message.special = special
+    message.origin = origin
+    return message
+
+
 def derive(message: Message, payload: bytes, header_end: i64) -> Message:
     """Another form of the same message, with other bytes before the bare message."""
     other = Message(payload, message.format, header_end)

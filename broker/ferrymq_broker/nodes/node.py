@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.consumer import Consumer
     from ferrymq_broker.nodes.entry import Entry
     from ferrymq_broker.nodes.message import Message
+    from ferrymq_broker.nodes.paging.pager import Pager
     from ferrymq_broker.nodes.terms import SourceTerms, TargetTerms
     from ferrymq_broker.store.store import Store
     from ferrymq_broker.timers import Timers
@@ -281,6 +282,10 @@ class Node(Stored):
         """A consumer has added to the message it holds (AMQP 1.0 §3.4.5)."""
         entry.message = message
 
+    def message_of(self, entry: Entry) -> Message | None:
+        """The message of an entry that a consumer holds; None if it cannot be read from disk."""
+        return entry.message
+
     # -- what there is to know -------------------------------------------------------------
 
     def message_count(self) -> i64:
@@ -355,10 +360,11 @@ class Agenda:
     `now` is in milliseconds since the Unix epoch: what TTLs, schedules and timestamps count in.
     `held` is how many bytes of messages all nodes hold, each message counted once. `changes` is
     where nodes write what is to be on disk, `store` what reads it again; None without one. `bodies`
-    are the ids of the messages that are stored apart from their entries.
+    are the ids of the messages that are stored apart from their entries. `pager` takes messages out
+    of memory, None if nobody does; `emptied` of those that it took out belong to several entries.
     """
 
-    __slots__ = ("nodes", "now", "held", "changes", "store", "bodies")
+    __slots__ = ("nodes", "now", "held", "changes", "store", "bodies", "pager", "emptied")
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
@@ -367,6 +373,8 @@ class Agenda:
         self.changes = Changes()
         self.store: Store | None = None
         self.bodies: dict[Message, int] = {}
+        self.pager: Pager | None = None
+        self.emptied: i64 = 0
 
     def run(self) -> None:
         """Give every node on the agenda its turn; those it puts on meanwhile too."""

@@ -64,6 +64,7 @@ class LmdbPages(Pages):
         shutil.rmtree(folder, ignore_errors=True)
 
     def put(self, pairs: Sequence[tuple[bytes, bytes]]) -> None:
+        """As in `Pages`: one transaction, which nobody syncs."""
         if self._env is None:
             self._open()
         need = sum(len(value) for _, value in pairs)
@@ -79,6 +80,7 @@ class LmdbPages(Pages):
         self._count += len(pairs)
 
     def get(self, key: bytes) -> bytes | None:
+        """As in `Pages`."""
         if self._env is None:
             return None
         try:
@@ -88,6 +90,7 @@ class LmdbPages(Pages):
             raise OSError(str(error)) from error
 
     def take(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """As in `Pages`: one transaction."""
         if self._env is None:
             return [None] * len(keys)
         try:
@@ -99,6 +102,7 @@ class LmdbPages(Pages):
         return [_opened(key, value) for key, value in zip(keys, values, strict=True)]
 
     def drop(self, keys: Sequence[bytes]) -> None:
+        """As in `Pages`; what cannot be dropped stays, and nobody asks for it."""
         if self._env is None:
             return
         try:
@@ -111,13 +115,16 @@ class LmdbPages(Pages):
         self._count -= len(keys)
 
     def used_bytes(self) -> int:
+        """The size of the file."""
         return self.path.stat().st_size if self._env is not None else 0
 
     def tidy(self) -> None:
+        """Begin anew if there is nothing in a large file."""
         if self._count <= 0 and self.used_bytes() > _WASTE:
             self.close()
 
     def close(self) -> None:
+        """Remove the file."""
         if self._env is not None:
             self._env.close()
             self._env = None

@@ -9,9 +9,10 @@ from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 from ferrymq_broker.nodes.delivering import delivered_before
-from ferrymq_broker.nodes.entry import AVAILABLE, Entry
+from ferrymq_broker.nodes.entry import AVAILABLE, DAMAGED, Entry
 from ferrymq_broker.nodes.facts import facts_of
 from ferrymq_broker.nodes.message import Message, derive, section_end
+from ferrymq_broker.nodes.paging.pager import page_in
 from ferrymq_broker.nodes.queues.lifecycle.schedule import DELIVERY_DELAY
 from ferrymq_types.messaging import (
     MessageAnnotations,
@@ -28,6 +29,7 @@ def describe_queue(queue: Queue) -> dict[str, object]:
     """The settings and figures of a queue by their public names."""
     described: dict[str, object] = {"name": queue.address, "type": queue.kind}
     policy = queue.policy
+    paging = queue.paging
     for setting in fields(policy):
         described[setting.name.replace("_", "-")] = getattr(policy, setting.name)
     described.update(
@@ -36,6 +38,7 @@ def describe_queue(queue: Queue) -> dict[str, object]:
             "available": int(queue.available),
             "acquired": int(queue.acquired),
             "bytes": int(queue.bytes),
+            "paged-out": 0 if paging is None else int(paging.count),
             "consumers": len(queue.consumers),
             "producers": len(queue.producers),
             "published": int(queue.published),
@@ -88,6 +91,8 @@ def move(queue: Queue, target: Node, count: i64) -> tuple[int, Refusal | None]:
         if chosen.expires != 0 and chosen.expires <= queue.agenda.now:
             queue.lifecycle.expired(chosen)
             continue
+        if chosen.is_out() and not page_in(queue, chosen):
+            continue
         refusal = target.publish(_with_time_left(chosen, queue.agenda.now))
         if refusal is not None:
             return moved, refusal
@@ -104,6 +109,10 @@ def drop_available(queue: Queue) -> i64:
         entry = lane.first
         while entry is not None:
             after = entry.next
+            if entry.state == DAMAGED:
+                entry.state = AVAILABLE
+                queue.available += 1
+                queue.acquired -= 1
             if entry.state == AVAILABLE:
                 queue.drop(entry)
                 count += 1
@@ -119,7 +128,7 @@ def _with_time_left(entry: Entry, now: i64) -> Message:
     delay begins."""
     message = entry.message
     if entry.attempts > 0:
-        message = delivered_before(message, entry.failures)
+        message = delivered_before(message, i64(entry.failures))
     if not message.special or message.opaque:
         return message
     left = entry.expires - now

@@ -11,6 +11,7 @@ from mypy_extensions import i64
 from ferrymq_broker.nodes.consumer import IDLE, SETTLED, TAKEN, Consumer
 from ferrymq_broker.nodes.entry import ACQUIRED, AVAILABLE, Entry
 from ferrymq_broker.nodes.node import BOUNDLESS
+from ferrymq_broker.nodes.paging.pager import page_in, passes
 from ferrymq_broker.nodes.queues.groups import Group
 from ferrymq_broker.nodes.queues.views import Crew, View, push
 
@@ -24,7 +25,14 @@ _SHARE: Final = 1 << 20
 def is_plain(queue: Queue, crew: Crew) -> bool:
     """Whether all that can be offered to the only crew is at one cursor."""
     plain = queue.plain
-    return crew.view is plain and len(queue.lanes) == 1 and not plain.returned and not crew.eager
+    return (
+        crew.view is plain
+        and len(queue.lanes) == 1
+        and not plain.returned
+        and not crew.eager
+        and queue.paging is None
+        and queue.agenda.emptied == 0
+    )
 
 
 def serve_plain(queue: Queue, crew: Crew) -> bool:
@@ -129,6 +137,8 @@ def serve(queue: Queue, crew: Crew, turns: i64) -> bool:
         if entry.expires != 0 and entry.expires <= queue.agenda.now:
             queue.lifecycle.expired(entry)
             continue
+        if entry.is_out() and not page_in(queue, entry):
+            continue
         turn = crew.turn
         if turn >= len(ready):
             turn = 0
@@ -201,6 +211,8 @@ def _hand(queue: Queue, consumer: Consumer, entry: Entry, view: View | None) -> 
     """Deliver the entry at the front of the view, or of the consumer's own."""
     if entry.expires != 0 and entry.expires <= queue.agenda.now:
         queue.lifecycle.expired(entry)
+        return False
+    if entry.is_out() and not page_in(queue, entry):
         return False
     verdict = consumer.deliver(entry)
     if verdict != TAKEN and verdict != SETTLED:
@@ -297,7 +309,7 @@ def _is_free(
         return True
     if owner is not None:
         filter = owner.filter
-        if filter is not None and not filter.matches(entry.message):
+        if filter is not None and not passes(queue, filter, entry):
             return True
         if view is not None:
             view.step(entry)

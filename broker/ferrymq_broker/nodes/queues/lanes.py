@@ -34,11 +34,11 @@ class Cursor:
 class Lane:
     """The entries of one level, from `first` to `last`.
 
-    `plain` is the cursor of those who take everything, `others` are those of filters. `oldest` is
-    where to look for the first available entry: none before it is.
+    `plain` is the cursor of those who take everything, `others` are those of filters and that of
+    the pager, `out`. `oldest` is where to look for the first available entry: none before it is.
     """
 
-    __slots__ = ("level", "first", "last", "plain", "others", "oldest")
+    __slots__ = ("level", "first", "last", "plain", "others", "out", "oldest")
 
     def __init__(self, level: i64) -> None:
         self.level: i64 = level
@@ -47,6 +47,7 @@ class Lane:
         self.oldest: Entry | None = None
         self.plain = Cursor(self)
         self.others: list[Cursor] | None = None
+        self.out: Cursor | None = None
 
     def append(self, entry: Entry) -> None:
         """Put an entry behind all others."""

@@ -18,13 +18,14 @@ taken out until it wakes; none is ever asked in vain twice. What becomes of mess
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, final
 
-from mypy_extensions import i64
+from mypy_extensions import i32, i64
 
 from ferrymq_broker.nodes.consumer import Consumer
 from ferrymq_broker.nodes.entry import ACQUIRED, AVAILABLE, REMOVED, Entry
 from ferrymq_broker.nodes.node import BOUNDLESS, PERMANENT, Node, Refusal, Space
+from ferrymq_broker.nodes.paging.pager import forget, page_in
 from ferrymq_broker.nodes.policy import QueuePolicy
 from ferrymq_broker.nodes.queues.browsers import Browser
 from ferrymq_broker.nodes.queues.contents import describe_queue, drop_available
@@ -41,8 +42,9 @@ from ferrymq_broker.nodes.queues.lifecycle.lifecycle import APPEND, REFUSED, Lif
 from ferrymq_broker.nodes.queues.resumption import Resumption
 from ferrymq_broker.nodes.queues.seating import (
     activate_next,
+    exclude,
     expect_vacancy,
-    new_cursor,
+    new_lane,
     seat,
     unseat,
 )
@@ -59,10 +61,8 @@ from ferrymq_broker.nodes.terms import SourceTerms
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.message import Message
+    from ferrymq_broker.nodes.paging.state import Paging
     from ferrymq_types.transport import Error
-
-# Consumers that an entry is kept from, of those that are gone: more are looked through.
-_SLACK: Final = 64
 
 
 @final
@@ -106,6 +106,7 @@ class Queue(Node):
         "_draining",
         "_resumption",
         "active",
+        "paging",
         "stable",
         "unstable",
         "_sealed",
@@ -137,7 +138,7 @@ class Queue(Node):
         self._low: i64 = 0
         self._high: i64 = 0
         # The view of those without a filter is always there.
-        self.plain = View(None)
+        self.plain = View(self, None)
         self.plain.cursors.append(lane.plain)
         self.views: list[View] = [self.plain]
         # Those of higher priority first.
@@ -153,6 +154,8 @@ class Queue(Node):
         self._resumption = Resumption(self)
         # The one that is served where one at a time is.
         self.active: Consumer | None = None
+        # What the pager does with it, None as long as that is nothing.
+        self.paging: Paging | None = None
         # The last entry that may be handed out, and the last batch with others; the last entry of
         # the batch that is being written.
         self.stable: i64 = BOUNDLESS
@@ -161,7 +164,7 @@ class Queue(Node):
         self.groups: Groups | None = None
         self._read_policy()
         self.lifecycle = Lifecycle(self, policy)
-        self._reconsider()
+        self.reconsider()
 
     def __repr__(self) -> str:
         return f"<queue {self.address!r} {self.available}+{self.acquired}>"
@@ -180,7 +183,7 @@ class Queue(Node):
         if policy.groups and self.groups is None:
             self.groups = Groups()
 
-    def _reconsider(self) -> None:
+    def reconsider(self) -> None:
         """What can be left out while nobody needs it."""
         self._sole = self.crews[0] if len(self.crews) == 1 else None
         self._watched = (
@@ -190,6 +193,7 @@ class Queue(Node):
             or bool(self._browsers)
             or self.groups is not None
             or self.lifetime != PERMANENT
+            or self.paging is not None
         )
 
     def change_policy(self, policy: QueuePolicy) -> None:
@@ -206,7 +210,7 @@ class Queue(Node):
                 seat(self, consumer)
         if policy.single_active:
             activate_next(self)
-        self._reconsider()
+        self.reconsider()
         self.touch()
 
     def open_source(self, terms: SourceTerms) -> Node:
@@ -267,6 +271,7 @@ class Queue(Node):
         lane.append(entry)
         self.available += 1
         size: i64 = len(message.payload)
+        entry.size = i32(size)
         self.bytes += size
         holders = message.holders
         message.holders = holders + 1
@@ -305,14 +310,8 @@ class Queue(Node):
             self._by_level = by_level
         lane = by_level[level]
         if lane.level != level:
-            lane = Lane(level)
+            lane = new_lane(self, level)
             by_level[level] = lane
-            at: i64 = 0
-            while at < len(self.lanes) and self.lanes[at].level > level:
-                at += 1
-            self.lanes.insert(at, lane)
-            for view in self.views:
-                view.cursors.insert(at, new_cursor(self, lane, view))
         return lane
 
     # -- outcomes ----------------------------------------------------------------------
@@ -364,13 +363,18 @@ class Queue(Node):
         self.offer_again(entry)
         self.touch()
 
+    def message_of(self, entry: Entry) -> Message | None:
+        """The message of an entry that a consumer holds; None if it cannot be read from disk."""
+        return None if entry.is_out() and not page_in(self, entry) else entry.message
+
     def amend(self, entry: Entry, message: Message) -> None:
         """The entry has another form of its message from now on (AMQP 1.0 §3.4.5)."""
         for view in self.views:
             view.forget(entry)
-        self._drop_share(entry.message)
+        self._drop_share(entry)
         entry.message = message
         size: i64 = len(message.payload)
+        entry.size = i32(size)
         self.bytes += size
         message.holders += 1
         if message.holders == 1:
@@ -406,14 +410,18 @@ class Queue(Node):
         entry.state = REMOVED
         if entry.stored:
             drop_entry(self, entry)
-        self._drop_share(entry.message)
+        self._drop_share(entry)
         if watched or entry.expires != 0:
             self._on_unlinked(entry)
 
-    def _drop_share(self, message: Message) -> None:
-        """An entry does not hold this message any more."""
-        size: i64 = len(message.payload)
+    def _drop_share(self, entry: Entry) -> None:
+        """The entry does not hold its message any more."""
+        message = entry.message
+        size = i64(entry.size)
         self.bytes -= size
+        if len(message.payload) != size:
+            forget(self, entry)
+            return
         holders = message.holders - 1
         message.holders = holders
         if holders == 0:
@@ -453,7 +461,7 @@ class Queue(Node):
             seat(self, consumer)
         elif self.active is None:
             activate_next(self)
-        self._reconsider()
+        self.reconsider()
 
     def unsubscribe(self, consumer: Consumer) -> None:
         """Forget a consumer that has given back what it held."""
@@ -469,7 +477,7 @@ class Queue(Node):
         if self.active is consumer:
             self.active = None
             activate_next(self)
-        self._reconsider()
+        self.reconsider()
 
     def wake(self, consumer: Consumer) -> None:
         """The consumer has credit, or its transport takes bytes again."""
@@ -499,7 +507,7 @@ class Queue(Node):
         if self._browsers:
             now = self.agenda.now
             for browser in list(self._browsers):
-                if browser.consumer.ready and not browser.show(self.lanes, now, self.stable):
+                if browser.consumer.ready and not browser.show(self, now):
                     done = False
         crew = self._sole
         if crew is not None:
@@ -538,11 +546,7 @@ class Queue(Node):
 
     def exclude(self, consumer: Consumer, entry: Entry) -> None:
         """Keep the message from this consumer from now on."""
-        entry.exclude(consumer.id)
-        excluded = entry.excluded
-        if excluded is not None and len(excluded) > 2 * len(self.consumers) + _SLACK:
-            # Most of them are gone, and nobody has their numbers again.
-            entry.excluded = {one.id for one in self.consumers if one.id in excluded}
+        exclude(self, consumer, entry)
 
     def offer_again(self, entry: Entry) -> None:
         """An entry is available that cursors may have passed."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
@@ -15,6 +15,9 @@ from ferrymq_broker.nodes.queues.views import Crew, View, push
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.queues.queue import Queue
+
+# Consumers that an entry is kept from, of those that are gone: more are looked through.
+_SLACK: Final = 64
 
 
 def expect_vacancy(queue: Queue, exclusive: bool) -> None:
@@ -83,7 +86,7 @@ def _view_of(queue: Queue, consumer: Consumer) -> View:
     for view in queue.views:
         if view.filter is not None and view.filter.key == filter.key:
             return view
-    view = View(filter)
+    view = View(queue, filter)
     queue.views.append(view)
     for lane in queue.lanes:
         view.cursors.append(new_cursor(queue, lane, view))
@@ -129,6 +132,27 @@ def _abandon(queue: Queue, view: View) -> None:
         if entry.state == AVAILABLE:
             push(view.returned, entry, queue.available)
     view.aside = []
+
+
+def exclude(queue: Queue, consumer: Consumer, entry: Entry) -> None:
+    """Keep the message of an entry from this consumer from now on."""
+    entry.exclude(consumer.id)
+    excluded = entry.excluded
+    if excluded is not None and len(excluded) > 2 * len(queue.consumers) + _SLACK:
+        # Most of them are gone, and nobody has their numbers again.
+        entry.excluded = {one.id for one in queue.consumers if one.id in excluded}
+
+
+def new_lane(queue: Queue, level: i64) -> Lane:
+    """The lane of a level that had none; every view has a cursor in it."""
+    lane = Lane(level)
+    at: i64 = 0
+    while at < len(queue.lanes) and queue.lanes[at].level > level:
+        at += 1
+    queue.lanes.insert(at, lane)
+    for view in queue.views:
+        view.cursors.insert(at, new_cursor(queue, lane, view))
+    return lane
 
 
 def new_cursor(queue: Queue, lane: Lane, view: View) -> Cursor:

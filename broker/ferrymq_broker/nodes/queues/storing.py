@@ -6,7 +6,8 @@ The head of an entry, in front of the message as the queue has it, or of the id 
 
 `arrived` is in milliseconds since the epoch. The flags say that the message has a body of its own
 (`SHARED`), that it is `special`, that the time is not that of arrival but the one at which the
-message expires (`EXPIRES`), and that it is the broker's `OWN`: no client sent it like this. That is enough to know an entry without reading its message.
+message expires (`EXPIRES`), and that it is the broker's `OWN`: no client sent it like this. That
+is enough to know an entry without reading its message.
 """
 
 from __future__ import annotations
@@ -75,6 +76,9 @@ def keep_entry(queue: Queue, entry: Entry) -> None:
 
 def put_entry(queue: Queue, entry: Entry) -> None:
     """Store the entry as it is now."""
+    paging = queue.paging
+    if paging is not None:
+        paging.amended[int(entry.sequence)] = int(queue.agenda.changes.number)
     if entry.expires != 0:
         head = encode_head(entry.expires, entry.level, entry.message, EXPIRES)
     else:

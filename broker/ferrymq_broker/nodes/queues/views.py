@@ -17,17 +17,21 @@ from mypy_extensions import i64
 
 from ferrymq_broker.nodes.entry import AVAILABLE, Entry
 from ferrymq_broker.nodes.node import BOUNDLESS
+from ferrymq_broker.nodes.paging.pager import passes
 from ferrymq_broker.nodes.queues.lanes import Cursor
 
 if TYPE_CHECKING:
     from ferrymq_broker.filters.filter import Filter
     from ferrymq_broker.nodes.consumer import Consumer
+    from ferrymq_broker.nodes.queues.queue import Queue
 
 # A heap may have so many outdated records before somebody looks whether it has too many.
 _SLACK: Final = 64
 # How many messages a filter may be asked about in one turn of the queue, some 20 ms: the broker
 # does nothing else meanwhile.
 PATIENCE: Final = 10_000
+# And what it takes to read one from disk first, in questions.
+_READING: Final = 9
 
 
 def push(heap: list[tuple[int, Entry]], entry: Entry, available: i64) -> None:
@@ -53,6 +57,7 @@ class View:
     """
 
     __slots__ = (
+        "queue",
         "filter",
         "cursors",
         "returned",
@@ -64,7 +69,8 @@ class View:
         "_match",
     )
 
-    def __init__(self, filter: Filter | None) -> None:
+    def __init__(self, queue: Queue, filter: Filter | None) -> None:
+        self.queue = queue
         self.filter = filter
         self.cursors: list[Cursor] = []
         self.returned: list[tuple[int, Entry]] = []
@@ -135,10 +141,14 @@ class View:
         if filter is None or self._match is entry:
             return True
         self.evaluations += 1
-        if filter.matches(entry.message):
-            self._match = entry
-            return True
-        return False
+        if entry.is_out():
+            self.patience -= _READING
+            if not passes(self.queue, filter, entry):
+                return False
+        elif not filter.matches(entry.message):
+            return False
+        self._match = entry
+        return True
 
     def step(self, entry: Entry) -> None:
         """Go on behind the entry that `front` has answered with."""

@@ -88,7 +88,7 @@ class Bounds:
             self._push_out(count, size)
         elif replaced is not None:
             count = 0
-            size -= len(replaced.message.payload)
+            size -= i64(replaced.size)
         if overflow == _REJECT:
             # What transactions have been promised nobody else gets.
             count += self._lifecycle.reserved
@@ -137,8 +137,7 @@ class Bounds:
             entry = queue.first_available()
             if entry is None:
                 return
-            queue.drop(entry)
-            lifecycle.pushed_out(entry, reason, self._overflow == _DEAD_LETTER)
+            lifecycle.push_out(entry, reason, self._overflow == _DEAD_LETTER)
 
     def _count(self) -> i64:
         queue = self._lifecycle.queue

@@ -26,8 +26,10 @@ from mypy_extensions import i64
 
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.delivering import delivered_before
+from ferrymq_broker.nodes.entry import AVAILABLE
 from ferrymq_broker.nodes.facts import facts_of
 from ferrymq_broker.nodes.node import BOUNDLESS, Refusal
+from ferrymq_broker.nodes.paging.pager import page_in
 from ferrymq_broker.nodes.queues.lifecycle.bounds import Bounds
 from ferrymq_broker.nodes.queues.lifecycle.dead_letters import (
     COUNT,
@@ -293,14 +295,17 @@ class Lifecycle:
 
     def expired(self, entry: Entry) -> None:
         """The time of an available entry is over: it is dropped from the queue."""
-        self.queue.drop(entry)
         self._count_expired(entry)
+        if entry.state == AVAILABLE:
+            self.queue.drop(entry)
 
-    def pushed_out(self, entry: Entry, reason: str, buried: bool) -> None:
-        """The entry had to make room; it is to be a dead letter, or it is just gone."""
+    def push_out(self, entry: Entry, reason: str, buried: bool) -> None:
+        """An available entry has to make room: it is to be a dead letter, or it is just gone."""
         self.overflowed += 1
         if buried:
             self._bury(entry, reason, None)
+        if entry.state == AVAILABLE:
+            self.queue.drop(entry)
 
     def _count_expired(self, entry: Entry) -> None:
         self.expirations += 1
@@ -312,7 +317,7 @@ class Lifecycle:
         Then the message is on its way elsewhere, and the queue unlinks the entry.
         """
         limit = self.policy.delivery_limit
-        if limit <= 0 or entry.failures <= limit:
+        if limit <= 0 or i64(entry.failures) <= limit:
             return False
         self._bury(entry, DELIVERY_LIMIT, None)
         return True
@@ -327,14 +332,18 @@ class Lifecycle:
 
     def _bury(self, entry: Entry, reason: str, error: Error | None) -> None:
         policy = self.policy
+        queue = self.queue
         address = policy.expired if reason == EXPIRED and policy.expired else policy.dead_letter
         dead_letters = self._dead_letters
         if dead_letters is None:
-            dead_letters = DeadLetters(self.queue)
+            dead_letters = DeadLetters(queue)
             self._dead_letters = dead_letters
+        if address and entry.is_out() and not page_in(queue, entry):
+            # It stays where it is, if it is not just leaving.
+            return
         message = entry.message
         if address and entry.attempts > 0:
-            message = delivered_before(message, entry.failures)
+            message = delivered_before(message, i64(entry.failures))
         dead_letters.send(message, address, reason, error)
 
     # -- messages to come ------------------------------------------------------------------

@@ -18,6 +18,7 @@ from mypy_extensions import i64
 
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.facts import facts_of
+from ferrymq_broker.nodes.paging.pager import forget_message, page_in_scheduled
 from ferrymq_broker.nodes.queues.storing import drop_body, drop_scheduled, put_scheduled
 from ferrymq_broker.timers import Timed
 
@@ -76,14 +77,15 @@ def _number(value: object, annotation: str) -> i64:
 @final
 class Scheduled:
     """A message that is to be in its queue at `due`. `sequence` names it within the queue; `stored`
-    is whether it has a record."""
+    is whether it has a record, `size` that of its payload."""
 
-    __slots__ = ("sequence", "due", "message", "stored")
+    __slots__ = ("sequence", "due", "message", "size", "stored")
 
     def __init__(self, sequence: i64, due: i64, message: Message) -> None:
         self.sequence: i64 = sequence
         self.due: i64 = due
         self.message = message
+        self.size: i64 = len(message.payload)
         self.stored = False
 
 
@@ -138,13 +140,21 @@ class Schedule(Timed):
         """All of them, in the order in which they will come."""
         return sorted(self._known.values(), key=_order)
 
+    def is_readable(self, scheduled: Scheduled) -> bool:
+        """Whether the message, which may be in other queues as well and out of memory, is here."""
+        message = scheduled.message
+        size = scheduled.size
+        if len(message.payload) == size:
+            return True
+        return page_in_scheduled(self._lifecycle.queue, message, size)
+
     def on_time(self, now: i64) -> None:
         """Let into the queue what is due."""
         left: i64 = _BATCH
         while self._heap and left > 0 and self._heap[0][0] <= now:
             sequence = heappop(self._heap)[1]
             scheduled = self._known.get(sequence)
-            if scheduled is not None:
+            if scheduled is not None and self.is_readable(scheduled):
                 self._take(sequence)
                 left -= 1
                 self._lifecycle.enter(scheduled.message)
@@ -168,13 +178,16 @@ class Schedule(Timed):
             return False
         message = scheduled.message
         self.count -= 1
-        self.bytes -= len(message.payload)
+        self.bytes -= scheduled.size
         message.holders -= 1
         queue = self._lifecycle.queue
         if scheduled.stored:
             drop_scheduled(queue, sequence)
         if message.holders == 0:
-            queue.agenda.held -= len(message.payload)
+            if len(message.payload) != scheduled.size:
+                forget_message(queue.agenda, message, scheduled.size)
+                return True
+            queue.agenda.held -= scheduled.size
             if message.shared:
                 drop_body(queue.agenda, message)
         return True

@@ -1,0 +1,468 @@
+"""Messages out of memory and back.
+
+A message that is *out* has no payload in memory. What is on disk already, the record of an entry or
+the body that several share, is only forgotten; what is not durable is written to `store/pages.py`.
+
+Where one entry has a message alone, this is replaced by a *blank*, one for all messages of a
+connection: of the message nothing is left but the entry. One that several have keeps its place and
+loses its payload. Either way `Entry.is_out`, and `Entry.size` is what it was.
+
+    page_in(queue, entry)      the message is needed, and probably those behind it
+    peek(queue, entry)         it is looked at once, and stays where it is
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from librt.strings import BytesWriter, write_i64_be
+from mypy_extensions import i32, i64
+
+from ferrymq_broker.journal import log
+from ferrymq_broker.nodes.entry import AVAILABLE, DAMAGED, Entry
+from ferrymq_broker.nodes.message import Message, derive, restore
+from ferrymq_broker.nodes.paging.state import Paging
+from ferrymq_broker.nodes.queues.storing import (
+    HEAD,
+    drop_body,
+    encode_head,
+    read_head,
+)
+from ferrymq_broker.store.errors import StoreDamaged
+from ferrymq_broker.store.tables import BODY, ENTRY
+from ferrymq_codec.errors import DecodeError
+
+if TYPE_CHECKING:
+    from ferrymq_broker.filters.filter import Filter
+    from ferrymq_broker.nodes.node import Agenda
+    from ferrymq_broker.nodes.queues.queue import Queue
+    from ferrymq_broker.store.pages import Pages
+    from ferrymq_broker.store.store import Store
+
+# What comes back together: a draining consumer takes some of it at once.
+_AHEAD: Final = 64
+_AHEAD_BYTES: Final = 262_144
+# What is written, and dropped, together.
+_TOGETHER: Final = 256
+_TOGETHER_BYTES: Final = 1_048_576
+# What marks a blank.
+_BLANK: Final = -1
+
+
+@final
+class Pager:
+    """Of one broker. `messages` with `bytes` bytes are out.
+
+    Counted since the start: messages that were `paged_out` and `paged_in`, those that were read and
+    stayed where they are (`peeked`), and those that could not be read (`damaged`).
+    """
+
+    __slots__ = (
+        "agenda",
+        "store",
+        "messages",
+        "bytes",
+        "paged_out",
+        "paged_in",
+        "peeked",
+        "damaged",
+        "full",
+        "pending",
+        "_pages",
+        "_blanks",
+        "_together",
+        "_pairs",
+        "_leaving",
+        "_stale",
+        "_last_id",
+        "_reported",
+    )
+
+    def __init__(self, agenda: Agenda, store: Store, pages: Pages) -> None:
+        self.agenda = agenda
+        self.store = store
+        self.messages: i64 = 0
+        self.bytes: i64 = 0
+        self.paged_out: i64 = 0
+        self.paged_in: i64 = 0
+        self.peeked: i64 = 0
+        self.damaged: i64 = 0
+        # Whether the disk took no more pages when it was asked last.
+        self.full = False
+        # Bytes that `flush` is still to take out of memory.
+        self.pending: i64 = 0
+        self._pages = pages
+        # By the connection that brought the messages they stand for.
+        self._blanks: dict[int, Message] = {}
+        # The keys of the pages that several entries share.
+        self._together: dict[Message, bytes] = {}
+        # Pages that are about to be written, and the entries that are then to be out.
+        self._pairs: list[tuple[bytes, bytes]] = []
+        self._leaving: list[tuple[Paging, Entry]] = []
+        # Pages nobody needs any more.
+        self._stale: list[bytes] = []
+        self._last_id: i64 = 0
+        self._reported: set[tuple[str, int]] = set()
+
+    # -- out ---------------------------------------------------------------------------------
+
+    def paging_of(self, queue: Queue) -> Paging:
+        """What the pager knows of a queue, from now on."""
+        paging = queue.paging
+        if paging is None:
+            self._last_id += 1
+            paging = Paging(queue, self._last_id)
+            queue.paging = paging
+            queue.reconsider()
+        return paging
+
+    def can_leave(self, paging: Paging, entry: Entry) -> bool:
+        """Whether the message could be read again if it left memory now."""
+        if entry.stored:
+            return entry.sequence <= paging.safe and entry.sequence not in paging.amended
+        return not self.full
+
+    def put_out(self, paging: Paging, entry: Entry) -> None:
+        """Let the message of an entry, which `can_leave`, leave memory; `flush` may have to come
+        before it does."""
+        message = entry.message
+        alone = message.holders == 1
+        if entry.stored and message.shared and message in self.agenda.bodies:
+            self._empty(message, entry)
+        elif entry.stored and alone:
+            self._blank_out(paging, entry)
+        else:
+            key = _key(paging.id, entry.sequence)
+            if not alone:
+                if message in self._together:
+                    # It is being written for another entry.
+                    return
+                self._last_id += 1
+                key = _key(0, self._last_id)
+                self._together[message] = key
+            head = encode_head(0, entry.level, message, 0)
+            self._pairs.append((key, head + message.payload))
+            self._leaving.append((paging, entry))
+            self.pending += i64(entry.size)
+            if len(self._pairs) >= _TOGETHER or self.pending >= _TOGETHER_BYTES:
+                self.flush()
+
+    def flush(self) -> None:
+        """Write pages that have come together."""
+        if self._stale:
+            stale = self._stale
+            self._stale = []
+            self._pages.drop(stale)
+        leaving = self._leaving
+        if not leaving:
+            return
+        pairs = self._pairs
+        self._leaving = []
+        self._pairs = []
+        self.pending = 0
+        try:
+            self._pages.put(pairs)
+        except OSError as error:
+            self.full = True
+            log.warning("messages stay in memory: no pages can be written", reason=str(error))
+            for _, entry in leaving:
+                self._together.pop(entry.message, None)
+            return
+        for paging, entry in leaving:
+            if entry.message.holders == 1 and entry.message not in self._together:
+                self._blank_out(paging, entry)
+            else:
+                self._empty(entry.message, entry)
+
+    def _blank_out(self, paging: Paging, entry: Entry) -> None:
+        """The entry alone is left."""
+        message = entry.message
+        size = i64(entry.size)
+        origin = message.origin
+        blank = self._blanks.get(int(origin))
+        if blank is None:
+            blank = Message(b"", 0, _BLANK)
+            blank.origin = origin
+            self._blanks[int(origin)] = blank
+        blank.holders += 1
+        message.holders = 0
+        if message.shared:
+            # It is not needed: this queue does not store what it has.
+            drop_body(self.agenda, message)
+        entry.message = blank
+        paging.count += 1
+        paging.bytes += size
+        self._left(size)
+
+    def _empty(self, message: Message, entry: Entry) -> None:
+        """The message is left without its payload."""
+        message.payload = b""
+        message.facts = None
+        self.agenda.emptied += 1
+        self._left(i64(entry.size))
+
+    def _left(self, size: i64) -> None:
+        self.agenda.held -= size
+        self.messages += 1
+        self.bytes += size
+        self.paged_out += 1
+
+    # -- back --------------------------------------------------------------------------------
+
+    def load(self, queue: Queue, entry: Entry) -> bool:
+        """The message of the entry, which is out, is needed, and those behind it are likely to be.
+
+        False if it cannot be read: then the entry is set aside, unless a consumer holds it.
+        """
+        wanted = [entry]
+        count: i64 = 1
+        size = i64(entry.size)
+        after = entry.next
+        while (
+            after is not None
+            and count < _AHEAD
+            and size < _AHEAD_BYTES
+            and after.state == AVAILABLE
+            and after.is_out()
+        ):
+            wanted.append(after)
+            count += 1
+            size += i64(after.size)
+            after = after.next
+        pages = self._take(queue, wanted)
+        for one in wanted:
+            if one.is_out():
+                message = self._read(queue, one, pages.get(one))
+                if message is None:
+                    self._set_aside(queue, one)
+                else:
+                    self._come_back(queue, one, message)
+        return not entry.is_out()
+
+    def peek(self, queue: Queue, entry: Entry) -> Message | None:
+        """The message of the entry, which is out and stays so; None if it cannot be read."""
+        page: bytes | None = None
+        if self._has_page(entry):
+            try:
+                page = self._pages.get(self._key_of(queue, entry))
+            except OSError as error:
+                self._complain(queue, entry, str(error))
+                return None
+        self.peeked += 1
+        return self._read(queue, entry, page)
+
+    def _take(self, queue: Queue, entries: list[Entry]) -> dict[Entry, bytes]:
+        """The pages of those entries that have some; they are not there any more."""
+        paged: list[Entry] = []
+        keys: list[bytes] = []
+        for entry in entries:
+            if self._has_page(entry):
+                paged.append(entry)
+                keys.append(self._key_of(queue, entry))
+        found: dict[Entry, bytes] = {}
+        if keys:
+            try:
+                pages = self._pages.take(keys)
+            except OSError as error:
+                self._complain(queue, paged[0], str(error))
+                return found
+            for entry, page in zip(paged, pages, strict=True):
+                if page is not None:
+                    found[entry] = page
+        return found
+
+    def _has_page(self, entry: Entry) -> bool:
+        """Whether the message of the entry, which is out, is nowhere else."""
+        message = entry.message
+        if message.header_end == _BLANK:
+            return not entry.stored
+        return message in self._together
+
+    def _key_of(self, queue: Queue, entry: Entry) -> bytes:
+        key = self._together.get(entry.message)
+        if key is not None:
+            return key
+        paging = queue.paging
+        return _key(0 if paging is None else paging.id, entry.sequence)
+
+    def _read(self, queue: Queue, entry: Entry, page: bytes | None) -> Message | None:
+        """The message of the entry, of its page or of its record."""
+        message = entry.message
+        try:
+            if self._has_page(entry):
+                if page is None:
+                    raise StoreDamaged("its page is damaged, or not there")
+            elif message.header_end != _BLANK:
+                body = self.store.get(BODY, self.agenda.bodies.get(message, 0), 0)
+                if body is None or len(body) != i64(entry.size):
+                    raise StoreDamaged("its body is not there, or another one")
+                return derive(message, body, message.header_end)
+            else:
+                page = self.store.get(ENTRY, queue.store_id, entry.sequence)
+                if page is None:
+                    raise StoreDamaged("its record is not there")
+            head = read_head(page)
+            payload = page[HEAD:]
+            if len(payload) != i64(entry.size):
+                raise StoreDamaged("its record is another one")
+            if message.header_end != _BLANK:
+                return derive(message, payload, message.header_end)
+            return restore(payload, head.format, head.special, message.origin)
+        except (StoreDamaged, DecodeError, OSError) as error:
+            self._complain(queue, entry, str(error))
+            return None
+
+    def _come_back(self, queue: Queue, entry: Entry, message: Message) -> None:
+        """The message is in memory again."""
+        size = i64(entry.size)
+        before = entry.message
+        paging = queue.paging
+        if before.header_end == _BLANK:
+            message.holders = 1
+            entry.message = message
+            self._drop_blank(before)
+            if paging is not None:
+                paging.count -= 1
+                paging.bytes -= size
+        else:
+            before.payload = message.payload
+            self._together.pop(before, None)
+            self.agenda.emptied -= 1
+        if paging is not None:
+            paging.loaded += size
+        self.agenda.held += size
+        self.messages -= 1
+        self.bytes -= size
+        self.paged_in += 1
+
+    def load_message(self, queue: Queue, message: Message, size: i64) -> bool:
+        """As `load`, of a message that several have, for one that is no entry."""
+        stand_in = Entry(message, 0)
+        stand_in.size = i32(size)
+        return self.load(queue, stand_in)
+
+    # -- gone --------------------------------------------------------------------------------
+
+    def forget(self, queue: Queue, entry: Entry) -> None:
+        """The entry, whose message is out, holds it no more."""
+        message = entry.message
+        size = i64(entry.size)
+        if message.header_end != _BLANK:
+            message.holders -= 1
+            if message.holders == 0:
+                self.forget_message(message, size)
+            return
+        if not entry.stored:
+            self._drop_page(self._key_of(queue, entry))
+        self._drop_blank(message)
+        paging = queue.paging
+        if paging is not None:
+            paging.count -= 1
+            paging.bytes -= size
+        self.messages -= 1
+        self.bytes -= size
+
+    def forget_message(self, message: Message, size: i64) -> None:
+        """Nobody has the message any more, of which several did and which is out."""
+        key = self._together.pop(message, None)
+        if key is not None:
+            self._drop_page(key)
+        if message.shared:
+            drop_body(self.agenda, message)
+        self.agenda.emptied -= 1
+        self.messages -= 1
+        self.bytes -= size
+
+    def _drop_blank(self, blank: Message) -> None:
+        blank.holders -= 1
+        if blank.holders == 0:
+            del self._blanks[int(blank.origin)]
+
+    def _drop_page(self, key: bytes) -> None:
+        stale = self._stale
+        stale.append(key)
+        self.full = False
+        if len(stale) >= _TOGETHER:
+            self._stale = []
+            self._pages.drop(stale)
+
+    def tidy(self) -> None:
+        """To be called now and then: give back what is not needed."""
+        self.full = False
+        self.flush()
+        self._pages.tidy()
+
+    def close(self) -> None:
+        """The end: nothing can be read any more."""
+        self._pages.close()
+
+    # -- what cannot be read -------------------------------------------------------------------
+
+    def _set_aside(self, queue: Queue, entry: Entry) -> None:
+        """Nobody gets the message; if nobody holds the entry, it counts among those held."""
+        if entry.state == AVAILABLE:
+            entry.state = DAMAGED
+            queue.available -= 1
+            queue.acquired += 1
+
+    def _complain(self, queue: Queue, entry: Entry, reason: str) -> None:
+        place = (queue.address, int(entry.sequence))
+        if place in self._reported:
+            return
+        if len(self._reported) < 10_000:
+            self._reported.add(place)
+        self.damaged += 1
+        log.error(
+            "a message cannot be read from disk",
+            queue=place[0],
+            sequence=place[1],
+            reason=reason,
+        )
+
+
+def page_in(queue: Queue, entry: Entry) -> bool:
+    """Have the message of an entry that is out in memory; false if it cannot be read."""
+    pager = queue.agenda.pager
+    return pager is not None and pager.load(queue, entry)
+
+
+def page_in_scheduled(queue: Queue, message: Message, size: i64) -> bool:
+    """As `page_in`, for a message that is scheduled in the queue and an entry elsewhere."""
+    pager = queue.agenda.pager
+    return pager is not None and pager.load_message(queue, message, size)
+
+
+def peek(queue: Queue, entry: Entry) -> Message | None:
+    """The message of an entry, in memory or not, to be looked at; None if it cannot be read."""
+    if not entry.is_out():
+        return entry.message
+    pager = queue.agenda.pager
+    return None if pager is None else pager.peek(queue, entry)
+
+
+def passes(queue: Queue, filter: Filter, entry: Entry) -> bool:
+    """Whether the message of an entry passes a filter; what cannot be read does not."""
+    message = peek(queue, entry)
+    return message is not None and filter.matches(message)
+
+
+def forget(queue: Queue, entry: Entry) -> None:
+    """An entry leaves whose message is out."""
+    pager = queue.agenda.pager
+    if pager is not None:
+        pager.forget(queue, entry)
+
+
+def forget_message(agenda: Agenda, message: Message, size: i64) -> None:
+    """Nobody has this message any more, which is out."""
+    pager = agenda.pager
+    if pager is not None:
+        pager.forget_message(message, size)
+
+
+def _key(id: i64, number: i64) -> bytes:
+    """The key of a page: of an entry in the queue `id`, or of a message that several have (0)."""
+    w = BytesWriter()
+    write_i64_be(w, id)
+    write_i64_be(w, number)
+    return w.getvalue()

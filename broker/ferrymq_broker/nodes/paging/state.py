@@ -1,0 +1,98 @@
+"""What one queue has on disk only, and how far the pager has come in it."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final, final
+
+from mypy_extensions import i64
+
+from ferrymq_broker.nodes.queues.lanes import Cursor, Lane
+
+if TYPE_CHECKING:
+    from ferrymq_broker.nodes.queues.queue import Queue
+
+# Batches between two marks: there are some ten thousand that are not applied at most.
+_APART: Final = 16
+
+
+@final
+class Paging:
+    """Of one `queue`, while it has anything to do with the pager. `count` messages of `bytes` bytes
+    are out, `loaded` bytes have come back since the pager went through the queue last.
+
+    Records can be read when their batch has been applied: those of entries up to the sequence
+    `safe` can. `marks` say which of the later ones came in which batch; `amended` are entries that
+    have been written again, and in which batch.
+    """
+
+    __slots__ = (
+        "queue",
+        "id",
+        "count",
+        "bytes",
+        "loaded",
+        "again",
+        "safe",
+        "marks",
+        "amended",
+    )
+
+    def __init__(self, queue: Queue, id: i64) -> None:
+        self.queue = queue
+        # What its pages are known by.
+        self.id: i64 = id
+        self.count: i64 = 0
+        self.bytes: i64 = 0
+        self.loaded: i64 = 0
+        # When the pager may go through the queue from its beginning again.
+        self.again: i64 = 0
+        self.safe: i64 = 0
+        self.marks: deque[tuple[int, int]] = deque()
+        self.amended: dict[int, int] = {}
+
+    def resident(self) -> i64:
+        """Bytes of the queue's messages that are in memory."""
+        return self.queue.bytes - self.bytes
+
+    def note(self, number: i64, applied: i64) -> None:
+        """The batch `number` is being filled, those up to `applied` have been applied."""
+        marks = self.marks
+        if not marks or marks[-1][0] + _APART <= number:
+            marks.append((number, self.queue.published))
+        while marks and marks[0][0] <= applied:
+            self.safe = marks.popleft()[1]
+        if self.amended:
+            self.amended = {
+                sequence: batch for sequence, batch in self.amended.items() if batch > applied
+            }
+
+    def cursor(self, lane: Lane) -> Cursor:
+        """How far the pager has come in a lane of the queue."""
+        cursor = lane.out
+        if cursor is None:
+            cursor = Cursor(lane)
+            lane.out = cursor
+            if lane.others is None:
+                lane.others = [cursor]
+            else:
+                lane.others.append(cursor)
+        return cursor
+
+    def begin_again(self) -> None:
+        """Let the pager go through the queue from its beginning."""
+        self.loaded = 0
+        for lane in self.queue.lanes:
+            self.cursor(lane).next = lane.first
+
+    def close(self) -> None:
+        """The queue has nothing to do with the pager any more."""
+        for lane in self.queue.lanes:
+            cursor = lane.out
+            if cursor is not None:
+                lane.out = None
+                others = lane.others
+                if others is not None:
+                    others.remove(cursor)
+                    if not others:
+                        lane.others = None

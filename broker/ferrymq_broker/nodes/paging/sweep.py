@@ -1,0 +1,196 @@
+"""Which messages leave memory, and when.
+
+While there are more bytes of messages in memory than `high`, until there are no more than `low`,
+the queues that have most are gone through, each lane from its beginning to its end: what consumers
+hold goes, what they are to get next stays, what lies behind it goes. Where the pager has come to a
+cursor remembers, so that a queue that grows is looked at once and not over and over. A message that
+is not yet where it could be read again stops it there for the time being.
+
+Everything is done in slices, at the end of passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, final
+
+from mypy_extensions import i64
+
+from ferrymq_broker.nodes.entry import ACQUIRED, AVAILABLE
+from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_broker.nodes.topics.topic import Topic
+
+if TYPE_CHECKING:
+    from ferrymq_broker.nodes.node import Agenda, Node
+    from ferrymq_broker.nodes.paging.pager import Pager
+    from ferrymq_broker.nodes.paging.state import Paging
+    from ferrymq_broker.nodes.queues.lanes import Lane
+    from ferrymq_broker.store.changes import Changes
+
+# Paging out ends when one part in so many of what may be in memory is free.
+_MARGIN: Final = 8
+# What may be done at the end of one pass; looking at an entry counts one, letting it go so many.
+_SLICE: Final = 16_384
+_LEAVING: Final = 8
+# What stays in memory of each queue, at its cursor, at most.
+_KEPT: Final = 262_144
+# Queues that have less than one part in so many of what the largest has are left alone.
+_RELEVANT: Final = 64
+# Milliseconds between two looks at all nodes, and until a queue is gone through again.
+_LOOK: Final = 100
+_AGAIN: Final = 5_000
+
+
+@final
+class Sweep:
+    """Of one broker, over the queues that `nodes` are or have. More than `high` bytes are not to be
+    in memory."""
+
+    __slots__ = (
+        "pager",
+        "high",
+        "low",
+        "_agenda",
+        "_changes",
+        "_nodes",
+        "_queues",
+        "_kept",
+        "_look_at",
+        "_stuck_at",
+    )
+
+    def __init__(self, pager: Pager, nodes: Callable[[], list[Node]], high: i64) -> None:
+        agenda: Agenda = pager.agenda
+        changes: Changes = agenda.changes
+        self.pager = pager
+        self.high: i64 = high
+        self.low: i64 = high - high // _MARGIN
+        self._agenda = agenda
+        self._changes = changes
+        self._nodes = nodes
+        # Those that are to be gone through now, the largest last.
+        self._queues: list[Queue] = []
+        self._kept: i64 = _KEPT
+        # When to look at all nodes again.
+        self._look_at: i64 = 0
+        # Up to where batches were applied when nothing could be done.
+        self._stuck_at: i64 = -1
+
+    def turn(self) -> None:
+        """There are more than `high` bytes in memory: do something about it."""
+        agenda = self._agenda
+        pager = self.pager
+        applied: i64 = pager.store.applied
+        if not self._queues and agenda.now < self._look_at and applied == self._stuck_at:
+            return
+        budget: i64 = _SLICE
+        while budget > 0 and agenda.held > self.low:
+            if not self._queues:
+                if agenda.now < self._look_at:
+                    break
+                self._look()
+                if not self._queues:
+                    break
+            paging = pager.paging_of(self._queues[-1])
+            paging.note(self._changes.number, applied)
+            left = self._go_through(paging, budget)
+            if left > 0:
+                # There is nothing more to be had of it now.
+                self._queues.pop()
+            budget = left
+        pager.flush()
+        self._stuck_at = applied
+
+    def tidy(self) -> None:
+        """To be called now and then: let go of queues that have nothing out any more."""
+        for queue in self._all_queues():
+            paging = queue.paging
+            if paging is not None and paging.count == 0 and queue.bytes <= self._kept:
+                paging.close()
+                queue.paging = None
+                queue.reconsider()
+        self.pager.tidy()
+
+    def _all_queues(self) -> list[Queue]:
+        queues: list[Queue] = []
+        for node in self._nodes():
+            if isinstance(node, Queue):
+                queues.append(node)
+            elif isinstance(node, Topic):
+                for subscription in node.subscriptions():
+                    queues.append(subscription.queue)
+        return queues
+
+    def _look(self) -> None:
+        """Find the queues that have most in memory."""
+        now = self._agenda.now
+        self._look_at = now + _LOOK
+        sized: list[tuple[int, int, Queue]] = []
+        most: i64 = 0
+        for queue in self._all_queues():
+            size = _resident(queue)
+            if size > 0 and not queue.deleted:
+                sized.append((int(size), len(sized), queue))
+                if size > most:
+                    most = size
+        sized = [one for one in sized if one[0] * _RELEVANT >= most]
+        sized.sort(key=_size_of)
+        self._queues = [one[2] for one in sized]
+        share = self.low // (2 * (len(sized) + 1))
+        self._kept = share if share < _KEPT else _KEPT
+        for queue in self._queues:
+            paging = queue.paging
+            if paging is not None and paging.loaded > self._kept and now >= paging.again:
+                paging.again = now + _AGAIN
+                paging.begin_again()
+
+    def _go_through(self, paging: Paging, budget: i64) -> i64:
+        """Let messages of a queue go; what is left of the budget, 0 if there may be more."""
+        for lane in reversed(paging.queue.lanes):
+            budget = self._go_along(paging, lane, budget)
+            if budget <= 0:
+                return 0
+        return budget
+
+    def _go_along(self, paging: Paging, lane: Lane, budget: i64) -> i64:
+        agenda = self._agenda
+        pager = self.pager
+        cursor = paging.cursor(lane)
+        # What the next deliveries are of.
+        near = lane.plain.next
+        entry = cursor.next
+        while entry is not None:
+            if budget <= 0 or agenda.held - pager.pending <= self.low:
+                cursor.next = entry
+                pager.flush()
+                return 0
+            if entry is near:
+                kept: i64 = 0
+                while entry is not None and kept < self._kept:
+                    kept += i64(entry.size)
+                    entry = entry.next
+                    budget -= 1
+                continue
+            budget -= 1
+            state = entry.state
+            if state in (AVAILABLE, ACQUIRED) and not entry.is_out() and entry.size > 0:
+                if not pager.can_leave(paging, entry):
+                    if entry.sequence > paging.safe or not entry.stored:
+                        break
+                    paging.loaded += i64(entry.size)
+                else:
+                    pager.put_out(paging, entry)
+                    budget -= _LEAVING
+            entry = entry.next
+        cursor.next = entry
+        pager.flush()
+        return budget
+
+
+def _resident(queue: Queue) -> i64:
+    paging = queue.paging
+    return queue.bytes if paging is None else paging.resident()
+
+
+def _size_of(sized: tuple[int, int, Queue]) -> tuple[int, int]:
+    return sized[0], sized[1]
