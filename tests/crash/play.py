@@ -10,6 +10,8 @@ from ferrymq_broker.management.client import ManagementClient
 from tests.crash.actors.actor import Actor
 from tests.crash.actors.consumers import REJECTING, Consumer, Subscriber
 from tests.crash.actors.declaring import Declarer, declare
+from tests.crash.actors.fencing import Fencer
+from tests.crash.actors.once import OnceReceiver, OnceSender
 from tests.crash.actors.producers import Producer, Repeater, Scheduler
 from tests.crash.actors.streams import Reader, Rereader
 from tests.crash.actors.transactions import Acquirer, Transactor
@@ -31,6 +33,7 @@ def cast(stage: Stage) -> list[Actor]:
         Producer(stage, "posts", "inbox", 10),
         Transactor(stage, "transacts-1"),
         Transactor(stage, "transacts-2"),
+        Fencer(stage, "fences"),
         Acquirer(stage, "acquires"),
         Producer(stage, "fans", "both", 5),
         Scheduler(stage, "schedules", "later"),
@@ -43,6 +46,8 @@ def cast(stage: Stage) -> list[Actor]:
         *readers,
         Rereader(stage, "looks-back", readers),
         Declarer(stage, "declares"),
+        OnceSender(stage, "sends-once", "once"),
+        OnceReceiver(stage, "takes-once", "once"),
     ]
 
 
@@ -59,6 +64,7 @@ async def playing(actors: list[Actor]) -> AsyncIterator[None]:
     tasks = [asyncio.create_task(actor.run(), name=actor.name) for actor in actors]
     try:
         yield
+        await asyncio.gather(*(actor.finish() for actor in actors))
         for task in tasks:
             if task.done():
                 task.result()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import ferrymq
-from ferrymq import Message
+from ferrymq import Message, ReconnectPolicy
 from ferrymq.aio.opening import Opening
 from ferrymq.engine.pairing import LINK_PAIR
 from tests.crash.content import WrongContent, identify, message
@@ -99,7 +99,9 @@ class Stage:
 
     # -- clients -------------------------------------------------------------------------------
 
-    def connect(self, name: str) -> Opening[ferrymq.Connection]:
+    def connect(
+        self, name: str, reconnect: bool | ReconnectPolicy = False
+    ) -> Opening[ferrymq.Connection]:
         """A connection of a container of this name."""
         return ferrymq.connect(
             f"amqp://127.0.0.1:{self.port}",
@@ -107,6 +109,7 @@ class Stage:
             desired_capabilities=[LINK_PAIR],
             idle_time_out=self.idle_time_out,
             close_timeout=2,
+            reconnect=reconnect,
         )
 
     def message(self, id: str, size: int, **fields: object) -> Message:

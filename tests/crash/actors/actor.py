@@ -63,6 +63,10 @@ class Actor(ABC):
                 self.stage.wrong(f"{self.name}: {error!r}")
             await asyncio.sleep(0.005 + self.random.random() / 50)
 
+    async def finish(self) -> None:
+        """Bring to an end what must have one; the broker is up."""
+        return
+
     @abstractmethod
     async def work(self, connection: ferrymq.Connection) -> None:
         """What it does while it is connected; if it returns, it connects again."""

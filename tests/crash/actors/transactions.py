@@ -7,7 +7,7 @@ import asyncio
 from typing import Final
 
 import ferrymq
-from ferrymq import Delivery, PeerError, Receiver, Sender, TransactionRolledBack
+from ferrymq import Delivery, PeerError, Receiver, Sender, TransactionInDoubt, TransactionRolledBack
 from ferrymq_types.transport import ReceiverSettleMode
 from tests.crash.actors.actor import Actor, look
 from tests.crash.layout import STREAM, destinations
@@ -118,6 +118,9 @@ async def commit(actor: Actor, txn: ferrymq.Transaction, name: str) -> None:
     actor.ledger.write("commits", txn=name)
     try:
         await txn.commit()
+    except TransactionInDoubt as doubt:
+        assert isinstance(doubt.__cause__, PeerError)
+        raise doubt.__cause__ from None
     except TransactionRolledBack as refused:
         actor.ledger.write("rolled-back", txn=name)
         if isinstance(refused.__cause__, PeerError):
