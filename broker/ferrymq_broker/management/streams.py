@@ -43,7 +43,7 @@ class Streams(DeclaredNodes):
         offset = max(int(offset), first)
         sheet = Sheet(count_of(call))
         while offset < end and not sheet.full:
-            segment = partition.log.find(offset)
+            segment = partition.find(offset)
             index = offset - segment.first
             facts: dict[str, object] = {
                 "partition": int(partition.number),

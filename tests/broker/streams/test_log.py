@@ -64,12 +64,9 @@ def test_a_log_finds_what_a_list_has(
     for time in {0, *times, *(time + 1 for time in times)}:
         assert log.offset_at(time) == first + bisect_left(times, time)
     # One segment leads to the next, without gaps.
-    segment, expected = log.find(first), first
-    while True:
+    expected = first
+    while expected < len(there):
+        segment = log.find(expected)
         assert segment.first == expected
         expected += segment.count
-        after = log.after(segment)
-        if after is None:
-            break
-        segment = after
     assert expected == len(there)

@@ -117,11 +117,6 @@ class Log:
         """
         return Segment(offset)
 
-    def after(self, segment: Segment) -> Segment | None:
-        """The segment behind one that is not dropped; None behind the last. Raises `StoreDamaged`
-        as `find` does."""
-        return None
-
     def offset_at(self, time: i64) -> i64:
         """The offset of the first record appended at `time` or later; `next` if there is none."""
         return self.next
@@ -241,12 +236,6 @@ class MemoryLog(Log):
             else:
                 high = middle
         return segments[low]
-
-    def after(self, segment: Segment) -> Segment | None:
-        """The segment behind one that is not dropped."""
-        if segment is self._tail:
-            return None
-        return self.find(segment.first + segment.count)
 
     def offset_at(self, time: i64) -> i64:
         """The offset of the first record appended at `time` or later."""

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Final, final
 from librt.vecs import vec
 from mypy_extensions import i64
 
+from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.message import HEADER, Message, section_at, section_end
 from ferrymq_broker.nodes.node import PART, Node, Refusal
 from ferrymq_broker.nodes.streams.log import ENDLESS, Log, MemoryLog, Segment
 from ferrymq_broker.nodes.streams.stamp import partition_entry, stamped
 from ferrymq_broker.nodes.streams.stored_log import StoredLog
 from ferrymq_broker.store.changes import LAST
+from ferrymq_broker.store.errors import StoreDamaged
 from ferrymq_broker.store.tables import PARTITION, RECORD
 from ferrymq_broker.timers import Timed
 
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 # large one costs more than the annotations in front of it.
 SLICE: Final = 64
 _SMALL: Final = 4096
+
+DAMAGED: Final = "ferrymq:record-damaged"
 
 # Into how many segments at least the age or number of records that is kept is divided: so much
 # more than was asked for may be there.
@@ -342,6 +346,18 @@ class Partition(Node):
             message.header_end = section_end(payload, 0)
         message.origin = segment.origins[index]
         return message
+
+    def find(self, offset: i64) -> Segment:
+        """Where a record that may be seen is in memory. Raises `BrokerError` if it cannot be
+        read."""
+        try:
+            return self.log.find(offset)
+        except StoreDamaged as error:
+            raise BrokerError(
+                DAMAGED,
+                f"{self.address!r}: {error}; the broker's log says why",
+                {"partition": int(self.number), "offset": int(offset)},
+            ) from error
 
     # -- what there is to know -------------------------------------------------------------
 

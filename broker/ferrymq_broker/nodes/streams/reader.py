@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
+from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.consumer import IDLE, UNFIT, Consumer
 from ferrymq_broker.nodes.entry import Entry
 from ferrymq_broker.nodes.node import Node
 from ferrymq_broker.nodes.streams.log import Segment
 from ferrymq_broker.nodes.streams.partition import SLICE, Partition
-from ferrymq_broker.store.errors import StoreDamaged
 from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.streams.stream import Stream
 
 TRIMMED: Final = "ferrymq:stream-trimmed"
-DAMAGED: Final = "ferrymq:record-damaged"
 
 # Records a filter may keep from a reader before others have their turn.
 SCAN: Final = 1024
@@ -56,8 +55,8 @@ class Cursor:
         self.index = 0
 
     def seek(self, offset: i64) -> None:
-        """Go to the record with this offset. Raises `StoreDamaged` if it cannot be read."""
-        segment = self.partition.log.find(offset)
+        """Go to the record with this offset. Raises `BrokerError` if it cannot be read."""
+        segment = self.partition.find(offset)
         self.segment = segment
         self.index = offset - segment.first
 
@@ -268,24 +267,21 @@ class Reader(Node):
         segment = cursor.segment
         log = cursor.partition.log
         expected = segment.first + cursor.index
-        try:
-            if segment.dropped:
-                first = log.first
-                if expected < first:
-                    if not self.forgiving:
-                        self._stop_at_gap(cursor, expected)
-                        return False
-                    cursor.skipped += first - expected
-                    expected = first
-                cursor.seek(expected)
-            else:
-                after = log.after(segment)
-                if after is None:
+        if segment.dropped:
+            first = log.first
+            if expected < first:
+                if not self.forgiving:
+                    self._stop_at_gap(cursor, expected)
                     return False
-                cursor.segment = after
-                cursor.index = 0
-        except StoreDamaged as error:
-            self._stop_at_damage(cursor, expected, error)
+                cursor.skipped += first - expected
+                expected = first
+        elif expected >= log.next:
+            return False
+        try:
+            cursor.seek(expected)
+        except BrokerError as error:
+            # Leaving the record out, forgiving or not, would hide that it is lost.
+            self._evict(error.condition, error.description, error.info)
             return False
         return cursor.index < cursor.segment.count
 
@@ -306,15 +302,6 @@ class Reader(Node):
             },
         )
 
-    def _stop_at_damage(self, cursor: Cursor, offset: i64, error: StoreDamaged) -> None:
-        """Leaving the record out, forgiving or not, would hide that it is lost."""
-        partition = cursor.partition
-        self._evict(
-            DAMAGED,
-            f"{partition.address!r}: {error}; the broker's log says why",
-            {"partition": int(partition.number), "offset": int(offset)},
-        )
-
     def _give_up(self, consumer: Consumer, cursor: Cursor, size: i64) -> None:
         """The record is larger than the client takes; leaving it out would hide it."""
         offset = cursor.segment.first + cursor.index
@@ -325,7 +312,7 @@ class Reader(Node):
             {"partition": int(cursor.partition.number), "offset": int(offset), "size": int(size)},
         )
 
-    def _evict(self, condition: str, description: str, info: dict[str, object]) -> None:
+    def _evict(self, condition: str, description: str, info: dict[str, object] | None) -> None:
         consumer = self.consumer
         if consumer is not None:
             consumer.evict(Error(condition=condition, description=description, info=info))

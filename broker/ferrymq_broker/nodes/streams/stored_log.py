@@ -110,6 +110,7 @@ class StoredLog(Log):
         "_sealed",
         "_sealed_time",
         "_watched",
+        "_written",
         "_resident",
         "pages",
         "_record_head",
@@ -152,6 +153,8 @@ class StoredLog(Log):
         self._sealed_time: i64 = 0
         # The batch that is watched.
         self._watched: i64 = 0
+        # Whether there is a `PARTITION`: without one its records are nobody's.
+        self._written = False
         # Where the segments in memory begin.
         self._resident: i64 = 0
         self.pages = Pages(partition, id, PAGE_BYTES)
@@ -226,6 +229,8 @@ class StoredLog(Log):
         changes.put_parts(RECORD, id, offset, self._record_head, payload)
         number = changes.number
         if number != self._watched:
+            if not self._written:
+                self.write()
             self._watched = number
             tail.batch = number
             changes.watch(self.partition)
@@ -295,11 +300,6 @@ class StoredLog(Log):
         stretch = self._stretches[self._index_of(offset)]
         segment = stretch.segment
         return self.pages.find(stretch, offset) if segment is None else segment
-
-    def after(self, segment: Segment) -> Segment | None:
-        """What is behind a segment or page; None if nothing of that may be seen."""
-        offset = segment.first + segment.count
-        return None if offset >= self.next else self.find(offset)
 
     def offset_at(self, time: i64) -> i64:
         """The offset of the first record appended at `time` or later that may be seen."""
@@ -418,7 +418,9 @@ class StoredLog(Log):
             int(self.end),
             int(self._time),
         )
-        self.agenda.changes.put(PARTITION, self.id, 0, encode_partition(fields))
+        changes = self.agenda.changes
+        changes.put(PARTITION, self.id, 0, encode_partition(fields))
+        self._written = changes.enabled
 
     def close(self) -> i64:
         """The partition is no more; how many bytes of memory that frees."""
@@ -445,6 +447,7 @@ class StoredLog(Log):
 
     def restore(self, fields: PartitionFields) -> None:
         """The partition was stored so; its records follow."""
+        self._written = True
         self.first = fields.first
         self.end = fields.first
         self._sealed = fields.next
