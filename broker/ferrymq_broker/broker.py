@@ -19,11 +19,15 @@ from ferrymq_broker.connections.duplicates import SeenTagsOfLinks
 from ferrymq_broker.connections.names import LinkNames
 from ferrymq_broker.counters import Counters
 from ferrymq_broker.nodes.node import BOUNDLESS, Agenda
+from ferrymq_broker.nodes.paging.pager import Pager
+from ferrymq_broker.nodes.paging.sweep import Sweep
 from ferrymq_broker.timers import Timers
 from ferrymq_broker.transactions.transaction import TransactionLimits
 
 if TYPE_CHECKING:
     from ferrymq_broker.connections.handler import ConnectionHandler
+    from ferrymq_broker.nodes.node import Node
+    from ferrymq_broker.store.pages import Pages
     from ferrymq_broker.store.store import Store
 
 DEFAULT_SPACE: Final = "default"
@@ -57,6 +61,7 @@ class Broker:
         "hosts",
         "strict_hosts",
         "store",
+        "sweep",
         "held",
         "dirty_handlers",
         "handlers",
@@ -68,6 +73,8 @@ class Broker:
         "alarms",
         "_high_water",
         "_low_water",
+        "_look_above",
+        "_paging",
         "_short_of_memory",
         "_congested",
         "_schedule",
@@ -92,6 +99,7 @@ class Broker:
         self.hosts: dict[str, AddressSpace] = {}
         self.strict_hosts = False
         self.store: Store | None = None
+        self.sweep: Sweep | None = None
         # Connections whose output waits for the store.
         self.held: list[ConnectionHandler] = []
         self.dirty_handlers: list[ConnectionHandler] = []
@@ -106,6 +114,9 @@ class Broker:
         # Bytes of messages above which there is an alarm, and at which it ends.
         self._high_water: i64 = BOUNDLESS
         self._low_water: i64 = 0
+        # Bytes of messages above which there is anything to do.
+        self._look_above: i64 = BOUNDLESS
+        self._paging = False
         self._short_of_memory = False
         self._congested: list[ConnectionHandler] = []
         self._schedule = schedule
@@ -168,18 +179,50 @@ class Broker:
             low_water = limit - limit // _ABOVE_LOW_WATER
         self._high_water = BOUNDLESS if limit == 0 else limit
         self._low_water = BOUNDLESS if limit == 0 else low_water
+        self._look_above = self._high_water
+        if self.sweep is not None and self.sweep.pager.high < self._look_above:
+            self._look_above = self.sweep.pager.high
         self._watch_memory()
 
     def set_alarm(self, reason: str, on: bool) -> None:
         """Producers get no credit while there is any alarm; consumers go on."""
         self.credit.set_alarm(reason, on)
 
+    def page_out(self, pages: Pages, limit: i64) -> None:
+        """Leave messages on disk while there are more bytes of them than `limit`: those that are
+        not in the store (`keep`) go to `pages`."""
+        if self.store is None:
+            raise ValueError("there is no store to leave messages in")
+        agenda = self.agenda
+        agenda.pager = Pager(agenda, self.store, pages, limit)
+        self.sweep = Sweep(agenda.pager, self._all_nodes)
+        if limit < self._look_above:
+            self._look_above = limit
+
+    def _all_nodes(self) -> list[Node]:
+        return [node for space in self.spaces.values() for node in space.nodes.values()]
+
+    def tidy(self) -> None:
+        """To be called now and then, between passes: give back what is not needed."""
+        if self.sweep is not None:
+            self.sweep.tidy()
+            self.finish_pass()
+
     def _watch_memory(self) -> None:
+        sweep = self.sweep
+        if sweep is not None and self.agenda.held > sweep.pager.high:
+            if sweep.turn() and not self._paging:
+                self._paging = True
+                self._schedule(self._page_more)
         held = self.agenda.held
         short = held > self._low_water if self._short_of_memory else held > self._high_water
         if short != self._short_of_memory:
             self._short_of_memory = short
             self.credit.set_alarm(MEMORY, short)
+
+    def _page_more(self) -> None:
+        self._paging = False
+        self.finish_pass()
 
     # -- passes --------------------------------------------------------------------------
 
@@ -194,7 +237,7 @@ class Broker:
             while True:
                 if agenda.nodes:
                     agenda.run()
-                if self._short_of_memory or agenda.held > self._high_water:
+                if self._short_of_memory or agenda.held > self._look_above:
                     self._watch_memory()
                 if not self.dirty_handlers:
                     break

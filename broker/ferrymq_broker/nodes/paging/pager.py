@@ -4,8 +4,9 @@ A message that is *out* has no payload in memory. What is on disk already, the r
 the body that several share, is only forgotten; what is not durable is written to `store/pages.py`.
 
 Where one entry has a message alone, this is replaced by a *blank*, one for all messages of a
-connection: of the message nothing is left but the entry. One that several have keeps its place and
-loses its payload. Either way `Entry.is_out`, and `Entry.size` is what it was.
+connection that have records, and one for those with pages: of the message nothing is left but the
+entry. One that several have keeps its place and loses its payload. Either way `Entry.is_out`, and
+`Entry.size` is what it was.
 
     page_in(queue, entry)      the message is needed, and probably those behind it
     peek(queue, entry)         it is looked at once, and stays where it is
@@ -39,19 +40,23 @@ if TYPE_CHECKING:
     from ferrymq_broker.store.pages import Pages
     from ferrymq_broker.store.store import Store
 
+# Paging out ends when one part in so many of what may be in memory is free.
+_MARGIN: Final = 8
 # What comes back together: a draining consumer takes some of it at once.
 _AHEAD: Final = 64
 _AHEAD_BYTES: Final = 262_144
 # What is written, and dropped, together.
 _TOGETHER: Final = 256
 _TOGETHER_BYTES: Final = 1_048_576
-# What marks a blank.
-_BLANK: Final = -1
+# What marks blanks: of messages that are records, and of those that are pages.
+_RECORDED: Final = -1
+_PAGED: Final = -2
 
 
 @final
 class Pager:
-    """Of one broker. `messages` with `bytes` bytes are out.
+    """Of one broker, which is not to have more than `high` bytes of messages in memory, and is to
+    have no more than `low` when it did. `messages` with `bytes` bytes are out.
 
     Counted since the start: messages that were `paged_out` and `paged_in`, those that were read and
     stayed where they are (`peeked`), and those that could not be read (`damaged`).
@@ -60,6 +65,8 @@ class Pager:
     __slots__ = (
         "agenda",
         "store",
+        "high",
+        "low",
         "messages",
         "bytes",
         "paged_out",
@@ -69,7 +76,8 @@ class Pager:
         "full",
         "pending",
         "_pages",
-        "_blanks",
+        "_recorded",
+        "_paged",
         "_together",
         "_pairs",
         "_leaving",
@@ -78,9 +86,11 @@ class Pager:
         "_reported",
     )
 
-    def __init__(self, agenda: Agenda, store: Store, pages: Pages) -> None:
+    def __init__(self, agenda: Agenda, store: Store, pages: Pages, high: i64) -> None:
         self.agenda = agenda
         self.store = store
+        self.high: i64 = high
+        self.low: i64 = high - high // _MARGIN
         self.messages: i64 = 0
         self.bytes: i64 = 0
         self.paged_out: i64 = 0
@@ -92,8 +102,9 @@ class Pager:
         # Bytes that `flush` is still to take out of memory.
         self.pending: i64 = 0
         self._pages = pages
-        # By the connection that brought the messages they stand for.
-        self._blanks: dict[int, Message] = {}
+        # Blanks by the connection that brought the messages they stand for.
+        self._recorded: dict[int, Message] = {}
+        self._paged: dict[int, Message] = {}
         # The keys of the pages that several entries share.
         self._together: dict[Message, bytes] = {}
         # Pages that are about to be written, and the entries that are then to be out.
@@ -116,22 +127,35 @@ class Pager:
             queue.reconsider()
         return paging
 
+    def is_recorded(self, paging: Paging, entry: Entry) -> bool:
+        """Whether the message is in a record that can be read now."""
+        if not entry.stored or entry.sequence > paging.safe:
+            return False
+        return not paging.amended or int(entry.sequence) not in paging.amended
+
     def can_leave(self, paging: Paging, entry: Entry) -> bool:
-        """Whether the message could be read again if it left memory now."""
-        if entry.stored:
-            return entry.sequence <= paging.safe and entry.sequence not in paging.amended
-        return not self.full
+        """Whether the message may leave memory now. One that will have a record soon waits for that
+        while there is time."""
+        if self.is_recorded(paging, entry):
+            return True
+        if self.full:
+            return False
+        return not entry.stored or self.agenda.held - self.pending > self.high + self.high // 2
 
     def put_out(self, paging: Paging, entry: Entry) -> None:
         """Let the message of an entry, which `can_leave`, leave memory; `flush` may have to come
         before it does."""
         message = entry.message
         alone = message.holders == 1
-        if entry.stored and message.shared and message in self.agenda.bodies:
+        recorded = self.is_recorded(paging, entry)
+        shared = message.shared and message in self.agenda.bodies
+        if recorded and shared:
             self._empty(message, entry)
-        elif entry.stored and alone:
-            self._blank_out(paging, entry)
+        elif recorded and alone:
+            self._blank_out(paging, entry, self._recorded, _RECORDED)
         else:
+            # What has a body needs its place.
+            alone = alone and not shared
             key = _key(paging.id, entry.sequence)
             if not alone:
                 if message in self._together:
@@ -170,25 +194,34 @@ class Pager:
             return
         for paging, entry in leaving:
             if entry.message.holders == 1 and entry.message not in self._together:
-                self._blank_out(paging, entry)
+                self._blank_out(paging, entry, self._paged, _PAGED)
             else:
                 self._empty(entry.message, entry)
 
-    def _blank_out(self, paging: Paging, entry: Entry) -> None:
+    def leave_restored(self, queue: Queue, entry: Entry) -> None:
+        """The entry has come out of the store, in order: if there is enough in memory, its message
+        stays where it is. Those of several entries wait until all of these are there."""
+        if self.agenda.held > self.low:
+            paging = self.paging_of(queue)
+            paging.safe = entry.sequence
+            message = entry.message
+            if entry.size > 0 and message.holders == 1 and not message.shared:
+                self._blank_out(paging, entry, self._recorded, _RECORDED)
+
+    def _blank_out(
+        self, paging: Paging, entry: Entry, blanks: dict[int, Message], mark: i64
+    ) -> None:
         """The entry alone is left."""
         message = entry.message
         size = i64(entry.size)
         origin = message.origin
-        blank = self._blanks.get(int(origin))
+        blank = blanks.get(int(origin))
         if blank is None:
-            blank = Message(b"", 0, _BLANK)
+            blank = Message(b"", 0, mark)
             blank.origin = origin
-            self._blanks[int(origin)] = blank
+            blanks[int(origin)] = blank
         blank.holders += 1
         message.holders = 0
-        if message.shared:
-            # It is not needed: this queue does not store what it has.
-            drop_body(self.agenda, message)
         entry.message = blank
         paging.count += 1
         paging.bytes += size
@@ -274,8 +307,8 @@ class Pager:
     def _has_page(self, entry: Entry) -> bool:
         """Whether the message of the entry, which is out, is nowhere else."""
         message = entry.message
-        if message.header_end == _BLANK:
-            return not entry.stored
+        if message.header_end < 0:
+            return message.header_end == _PAGED
         return message in self._together
 
     def _key_of(self, queue: Queue, entry: Entry) -> bytes:
@@ -292,7 +325,7 @@ class Pager:
             if self._has_page(entry):
                 if page is None:
                     raise StoreDamaged("its page is damaged, or not there")
-            elif message.header_end != _BLANK:
+            elif message.header_end >= 0:
                 body = self.store.get(BODY, self.agenda.bodies.get(message, 0), 0)
                 if body is None or len(body) != i64(entry.size):
                     raise StoreDamaged("its body is not there, or another one")
@@ -305,7 +338,7 @@ class Pager:
             payload = page[HEAD:]
             if len(payload) != i64(entry.size):
                 raise StoreDamaged("its record is another one")
-            if message.header_end != _BLANK:
+            if message.header_end >= 0:
                 return derive(message, payload, message.header_end)
             return restore(payload, head.format, head.special, message.origin)
         except (StoreDamaged, DecodeError, OSError) as error:
@@ -317,7 +350,7 @@ class Pager:
         size = i64(entry.size)
         before = entry.message
         paging = queue.paging
-        if before.header_end == _BLANK:
+        if before.header_end < 0:
             message.holders = 1
             entry.message = message
             self._drop_blank(before)
@@ -347,12 +380,12 @@ class Pager:
         """The entry, whose message is out, holds it no more."""
         message = entry.message
         size = i64(entry.size)
-        if message.header_end != _BLANK:
+        if message.header_end >= 0:
             message.holders -= 1
             if message.holders == 0:
                 self.forget_message(message, size)
             return
-        if not entry.stored:
+        if message.header_end == _PAGED:
             self._drop_page(self._key_of(queue, entry))
         self._drop_blank(message)
         paging = queue.paging
@@ -376,7 +409,8 @@ class Pager:
     def _drop_blank(self, blank: Message) -> None:
         blank.holders -= 1
         if blank.holders == 0:
-            del self._blanks[int(blank.origin)]
+            blanks = self._paged if blank.header_end == _PAGED else self._recorded
+            del blanks[int(blank.origin)]
 
     def _drop_page(self, key: bytes) -> None:
         stale = self._stale

@@ -1,10 +1,10 @@
 """Which messages leave memory, and when.
 
-While there are more bytes of messages in memory than `high`, until there are no more than `low`,
-the queues that have most are gone through, each lane from its beginning to its end: what consumers
-hold goes, what they are to get next stays, what lies behind it goes. Where the pager has come to a
-cursor remembers, so that a queue that grows is looked at once and not over and over. A message that
-is not yet where it could be read again stops it there for the time being.
+While there are more bytes of messages in memory than `Pager.high`, until there are no more than
+`Pager.low`, the queues that have most are gone through, each lane from its beginning to its end:
+what consumers hold goes, what they are to get next stays, what lies behind it goes. Where the pager
+has come to a cursor remembers, so that a queue that grows is looked at once and not over and over.
+A message that is not yet where it could be read again stops it there for the time being.
 
 Everything is done in slices, at the end of passes.
 """
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.queues.lanes import Lane
     from ferrymq_broker.store.changes import Changes
 
-# Paging out ends when one part in so many of what may be in memory is free.
-_MARGIN: Final = 8
 # What may be done at the end of one pass; looking at an entry counts one, letting it go so many.
 _SLICE: Final = 16_384
 _LEAVING: Final = 8
@@ -43,13 +41,10 @@ _AGAIN: Final = 5_000
 
 @final
 class Sweep:
-    """Of one broker, over the queues that `nodes` are or have. More than `high` bytes are not to be
-    in memory."""
+    """Of one broker, over the queues that `nodes` are or have."""
 
     __slots__ = (
         "pager",
-        "high",
-        "low",
         "_agenda",
         "_changes",
         "_nodes",
@@ -59,12 +54,10 @@ class Sweep:
         "_stuck_at",
     )
 
-    def __init__(self, pager: Pager, nodes: Callable[[], list[Node]], high: i64) -> None:
+    def __init__(self, pager: Pager, nodes: Callable[[], list[Node]]) -> None:
         agenda: Agenda = pager.agenda
         changes: Changes = agenda.changes
         self.pager = pager
-        self.high: i64 = high
-        self.low: i64 = high - high // _MARGIN
         self._agenda = agenda
         self._changes = changes
         self._nodes = nodes
@@ -76,15 +69,16 @@ class Sweep:
         # Up to where batches were applied when nothing could be done.
         self._stuck_at: i64 = -1
 
-    def turn(self) -> None:
-        """There are more than `high` bytes in memory: do something about it."""
+    def turn(self) -> bool:
+        """There is too much in memory: do something about it. True if there is more to do now."""
         agenda = self._agenda
         pager = self.pager
+        low = pager.low
         applied: i64 = pager.store.applied
         if not self._queues and agenda.now < self._look_at and applied == self._stuck_at:
-            return
+            return False
         budget: i64 = _SLICE
-        while budget > 0 and agenda.held > self.low:
+        while budget > 0 and agenda.held > low:
             if not self._queues:
                 if agenda.now < self._look_at:
                     break
@@ -100,6 +94,7 @@ class Sweep:
             budget = left
         pager.flush()
         self._stuck_at = applied
+        return budget <= 0 and agenda.held > low
 
     def tidy(self) -> None:
         """To be called now and then: let go of queues that have nothing out any more."""
@@ -136,7 +131,7 @@ class Sweep:
         sized = [one for one in sized if one[0] * _RELEVANT >= most]
         sized.sort(key=_size_of)
         self._queues = [one[2] for one in sized]
-        share = self.low // (2 * (len(sized) + 1))
+        share = self.pager.low // (2 * (len(sized) + 1))
         self._kept = share if share < _KEPT else _KEPT
         for queue in self._queues:
             paging = queue.paging
@@ -155,12 +150,13 @@ class Sweep:
     def _go_along(self, paging: Paging, lane: Lane, budget: i64) -> i64:
         agenda = self._agenda
         pager = self.pager
+        low = pager.low
         cursor = paging.cursor(lane)
         # What the next deliveries are of.
         near = lane.plain.next
         entry = cursor.next
         while entry is not None:
-            if budget <= 0 or agenda.held - pager.pending <= self.low:
+            if budget <= 0 or agenda.held - pager.pending <= low:
                 cursor.next = entry
                 pager.flush()
                 return 0
