@@ -9,11 +9,15 @@
 
 Every call that may cause traffic moves bytes both ways until nothing is left to do, so that what a
 test asserts next has already happened. Time stands still unless the test moves `net.now`.
+
+With a `ManualStore` the broker can be stopped and started (`Network.restart`). All tests that use a
+`Network` without one are run with one as well: ``FERRYMQ_TEST_STORE=1``.
 """
 
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable
 
 from librt.strings import BytesWriter
@@ -37,11 +41,14 @@ from ferrymq.engine.sender import SenderLink
 from ferrymq.engine.session import Session
 from ferrymq.engine.settings import ConnectionSettings
 from ferrymq_broker.broker import Broker
+from ferrymq_broker.config.apply import declare, make_hosts
+from ferrymq_broker.config.model import Config
 from ferrymq_broker.connections.authentication import Authenticator
 from ferrymq_broker.connections.capabilities import OFFERED
 from ferrymq_broker.connections.handler import ConnectionHandler
 from ferrymq_broker.nodes.policy import QueuePolicy
 from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_broker.recovery.recover import recover
 from ferrymq_codec.reader import Reader
 from ferrymq_types.messaging import (
     Data,
@@ -52,8 +59,11 @@ from ferrymq_types.messaging import (
 )
 from ferrymq_types.transport import Error, ReceiverSettleMode, SenderSettleMode
 from ferrymq_types.unions import DeliveryState, Outcome, Section, decode_section
+from tests.broker.stores import ManualStore
 
 _names = itertools.count()
+
+_STORED = os.environ.get("FERRYMQ_TEST_STORE") == "1"
 
 # What the clock of the day is ahead of the clock of the passes, in seconds.
 EPOCH = 1_700_000_000.0
@@ -104,20 +114,57 @@ class Network:
         max_message_size: int = 100_000_000,
         authenticator: Authenticator | None = None,
         incoming_window: int = 2048,
+        store: ManualStore | None = None,
     ) -> None:
         self.now = 1000.0
         self.later: list[Callable[[], None]] = []
         self.wakes: list[float] = []
-        self.broker = Broker(self.later.append, self.wakes.append, EPOCH, max_nodes=max_nodes)
-        self.space = self.broker.default
-        if not auto_create:
-            self.space.auto_create = None
+        self.store = ManualStore() if store is None and _STORED else store
+        self.max_nodes = max_nodes
+        self.auto_create = auto_create
         self.credit = credit
         self.idle_time_out = idle_time_out
         self.max_message_size = max_message_size
         self.authenticator = authenticator or Authenticator({}, True, True)
         self.incoming_window = incoming_window
         self.clients: list[Client] = []
+        self._start(None)
+
+    def _start(self, config: Config | None) -> None:
+        """A new broker, with what was stored."""
+        self.later.clear()
+        self.wakes.clear()
+        self.broker = Broker(self.later.append, self.wakes.append, EPOCH, max_nodes=self.max_nodes)
+        self.space = self.broker.default
+        if not self.auto_create:
+            self.space.auto_create = None
+        if config is not None:
+            make_hosts(config, self.broker)
+        store = self.store
+        if store is not None:
+            store.open(self.broker.agenda.changes, lambda: self.later.append(self._complete))
+            if store.records:
+                self.broker.begin_pass(self.now)
+                recover(self.broker, store)
+            else:
+                self.broker.keep(store)
+        if config is not None:
+            self.broker.begin_pass(self.now)
+            declare(config, self.broker)
+
+    def restart(self, config: Config | None = None) -> None:
+        """The broker stops without a word, and starts with what its store has completed."""
+        self.clients.clear()
+        self._start(config)
+        self.broker.finish_pass()
+        self.advance(0)
+        self.run()
+
+    def _complete(self) -> None:
+        """The disk has done what there was to do."""
+        if self.store is not None and self.store.complete():
+            self.broker.on_stable(self.now)
+            self.store.push()
 
     def queue(self, address: str) -> Queue:
         """The queue at an address that has one."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 from ferrymq_broker.addresses.factory import build
+from ferrymq_broker.addresses.storing import drop_alias, keep_node, put_alias, put_node
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.node import DELETE_ON_CLOSE, PART, Agenda, Node, Space
 from ferrymq_broker.nodes.policy import NodePolicy, QueuePolicy, TopicPolicy
@@ -66,6 +67,9 @@ class AddressSpace(Space):
     made; `auto_create_topic` that of those a link asks to be topics. `aliases` lead from names to
     addresses, `redirects` elsewhere. Those in `on_change` are told of every node that comes (True)
     and goes (False).
+
+    What somebody declares by management is stored. What the configuration says of aliases and
+    redirects is not: it says so again.
     """
 
     __slots__ = (
@@ -76,6 +80,7 @@ class AddressSpace(Space):
         "auto_create",
         "auto_create_topic",
         "on_change",
+        "_alias_ids",
     )
 
     def __init__(self, name: str, agenda: Agenda, timers: Timers, max_nodes: int) -> None:
@@ -87,6 +92,8 @@ class AddressSpace(Space):
         self.auto_create: NodePolicy | None = QueuePolicy()
         self.auto_create_topic: NodePolicy | None = TopicPolicy()
         self.on_change: list[Callable[[Node, bool], object]] = []
+        # The records of aliases, by their names.
+        self._alias_ids: dict[str, int] = {}
 
     # -- looking up ----------------------------------------------------------------------
 
@@ -171,14 +178,17 @@ class AddressSpace(Space):
 
     # -- coming and going ----------------------------------------------------------------
 
-    def create(self, address: str, policy: NodePolicy) -> Node:
-        """A new node. Raises `BrokerError` if the address is taken or not allowed, or no room."""
+    def create(self, address: str, policy: NodePolicy, origin: str = "") -> Node:
+        """A new node, wanted by `origin`. Raises `BrokerError` if the address is taken or not
+        allowed, or if there is no room."""
         if not address or len(address) > MAX_ADDRESS_LENGTH:
             raise BrokerError(
                 "amqp:invalid-field",
                 f"address of {len(address)} characters; 1 to {MAX_ADDRESS_LENGTH} are allowed",
             )
-        return self.add(build(self, address, policy))
+        node = build(self, address, policy)
+        node.origin = origin
+        return self.add(node)
 
     def create_dynamic(self, policy: NodePolicy, lifetime: i64 = DELETE_ON_CLOSE) -> Node:
         """A node with an address nobody can guess (AMQP 1.0 §3.5.3)."""
@@ -195,10 +205,19 @@ class AddressSpace(Space):
                 "amqp:resource-limit-exceeded",
                 f"no room for {address[:200]!r}: there are {self.max_nodes} nodes already",
             )
-        self.nodes[address] = node
+        keep_node(node)
+        self.insert(node)
+        return node
+
+    def insert(self, node: Node) -> None:
+        """Let a node be found that is stored already, or is not to be."""
+        self.nodes[node.address] = node
         for told in self.on_change:
             told(node, True)
-        return node
+
+    def changed(self, node: Node) -> None:
+        """The node has another policy or another origin: store it as it is now."""
+        put_node(node)
 
     def remove(self, node: Node) -> None:
         """Forget the node; its links are closed with `amqp:resource-deleted`."""
@@ -213,6 +232,37 @@ class AddressSpace(Space):
                     description=f"the node {node.address!r} has been deleted",
                 )
             )
+
+    # -- aliases -------------------------------------------------------------------------
+
+    def set_alias(self, name: str, address: str) -> None:
+        """Let a name lead to an address, here and whenever the broker starts again."""
+        self.aliases[name] = address
+        changes = self.agenda.changes
+        if changes.enabled:
+            id = self._alias_ids.get(name, 0)
+            if id == 0:
+                id = changes.new_id()
+                self._alias_ids[name] = id
+            put_alias(changes, id, self.name, name, address)
+
+    def restore_alias(self, id: int, name: str, address: str) -> None:
+        """A name that was stored."""
+        self.aliases[name] = address
+        self._alias_ids[name] = id
+
+    def drop_alias(self, name: str) -> bool:
+        """Let a name lead nowhere; False if it did so before."""
+        if self.aliases.pop(name, None) is None:
+            return False
+        self.forget_alias(name)
+        return True
+
+    def forget_alias(self, name: str) -> None:
+        """What the name leads to is not stored any more."""
+        id = self._alias_ids.pop(name, 0)
+        if id != 0:
+            drop_alias(self.agenda.changes, id)
 
     def clear(self) -> None:
         """Drop all nodes and messages; for the end of the process, when no link is left."""

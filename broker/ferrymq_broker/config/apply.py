@@ -1,16 +1,36 @@
-"""From a configuration to a broker that has what it says."""
+"""From a configuration to a broker that has what it says.
+
+What the store has and the configuration does not speak of stays. Where both do, the configuration
+is right from now on, as far as a node can become what it says.
+"""
 
 from __future__ import annotations
 
 from ferrymq_broker.addresses.space import AddressSpace, Redirect
+from ferrymq_broker.addresses.storing import policy_of
 from ferrymq_broker.addresses.templates import PatternTemplate
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.config.declarations import Exchange, Nodes, Tables
 from ferrymq_broker.config.model import Config
 from ferrymq_broker.config.resolution import resolve_policy
+from ferrymq_broker.errors import ConfigError
+from ferrymq_broker.journal import log
 from ferrymq_broker.nodes.exchanges.exchange import Exchange as ExchangeNode
-from ferrymq_broker.nodes.policy import NodePolicy, QueuePolicy, TopicPolicy
+from ferrymq_broker.nodes.node import Node
+from ferrymq_broker.nodes.policy import (
+    ExchangePolicy,
+    NodePolicy,
+    QueuePolicy,
+    StreamPolicy,
+    TopicPolicy,
+)
+from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_broker.nodes.streams.stream import Stream
+from ferrymq_broker.nodes.topics.topic import Topic
 from ferrymq_broker.transactions.transaction import TransactionLimits
+
+# Who wanted the nodes that are declared here (`Node.origin`).
+CONFIGURATION = "configuration"
 
 
 def apply_config(config: Config, broker: Broker) -> None:
@@ -18,6 +38,12 @@ def apply_config(config: Config, broker: Broker) -> None:
 
     Raises `BrokerError` for nodes that there cannot be; a configuration that was checked has none.
     """
+    make_hosts(config, broker)
+    declare(config, broker)
+
+
+def make_hosts(config: Config, broker: Broker) -> None:
+    """Give a new broker its limits and its virtual hosts, which have nothing in them."""
     broker.strict_hosts = config.unknown_hostname == "refuse"
     broker.limit_credit(config.limits.total_credit)
     limits = config.limits
@@ -30,11 +56,20 @@ def apply_config(config: Config, broker: Broker) -> None:
     # At least one byte: zero would leave it to the broker.
     low_water = max(1, config.alarms.low_water_bytes())
     broker.limit_memory(config.alarms.memory_bytes(), low_water)
+    broker.default.max_nodes = config.nodes.limit
+    for host in config.virtual_host:
+        broker.add_space(host.name, host.all_hostnames(), config.nodes_of(host).limit)
+
+
+def declare(config: Config, broker: Broker) -> None:
+    """Let there be all that is declared in the virtual hosts; what was stored is there already.
+
+    Raises `ConfigError` for a node that was stored as something which it cannot become, and
+    `BrokerError` for nodes that there cannot be.
+    """
     fill_space(config, config, config.nodes, broker.default)
     for host in config.virtual_host:
-        nodes = config.nodes_of(host)
-        space = broker.add_space(host.name, host.all_hostnames(), nodes.limit)
-        fill_space(config, host, nodes, space)
+        fill_space(config, host, config.nodes_of(host), broker.spaces[host.name])
 
 
 def fill_space(config: Config, tables: Tables, nodes: Nodes, space: AddressSpace) -> None:
@@ -43,17 +78,22 @@ def fill_space(config: Config, tables: Tables, nodes: Nodes, space: AddressSpace
     space.auto_create, space.auto_create_topic = auto_created(nodes)
     template = PatternTemplate()
     exchanges: list[Exchange] = []
+    declared: set[str] = set()
     for kind, _, entry in tables.declared():
         policy = resolve_policy(kind, entry, config.policies)
         if entry.name is None:
             template.add(entry.address, policy)
             continue
-        space.create(entry.name, policy)
+        declared.add(entry.name)
+        _declare_node(space, kind, entry.name, policy)
         if isinstance(entry, Exchange):
             exchanges.append(entry)
+    _tell_of_others(space, declared)
     if any(entry.pattern is not None for _, _, entry in tables.declared()):
         space.templates.append(template)
     for redirect in tables.redirect:
+        _expect_free(space, "redirect", redirect.name)
+        _replace_alias(space, redirect.name, "")
         space.redirects[redirect.name] = Redirect(
             redirect.hostname or redirect.host,
             redirect.host,
@@ -65,9 +105,108 @@ def fill_space(config: Config, tables: Tables, nodes: Nodes, space: AddressSpace
         # Looked up in one step: an alias of an alias leads to where that one does.
         while target in targets:
             target = targets[target]
+        _expect_free(space, "alias", name)
+        _replace_alias(space, name, target)
         space.aliases[name] = target
     for entry in exchanges:
         _bind(space, entry)
+
+
+# -- nodes ------------------------------------------------------------------------------------
+
+
+def _declare_node(space: AddressSpace, kind: str, name: str, policy: NodePolicy) -> None:
+    """Let there be the node, new or as it was stored."""
+    node = space.nodes.get(name)
+    if node is None:
+        _replace_alias(space, name, "")
+        space.create(name, policy, CONFIGURATION)
+        return
+    if node.kind != kind:
+        raise _contradiction(space, name, f"a {kind}", f"a {node.kind}")
+    before = policy_of(node)
+    if before is None or before.durable != policy.durable:
+        raise _contradiction(space, name, "not durable", "durable")
+    if before != policy:
+        _follow(space, node, policy)
+        log.info("a stored node follows the configuration", space=space.name, address=name)
+    elif node.origin == CONFIGURATION:
+        return
+    node.origin = CONFIGURATION
+    space.changed(node)
+
+
+def _follow(space: AddressSpace, node: Node, policy: NodePolicy) -> None:
+    """Let a node that was stored behave as declared. Raises `ConfigError`."""
+    name = node.address
+    if isinstance(node, Queue):
+        assert isinstance(policy, QueuePolicy)
+        node.change_policy(policy)
+    elif isinstance(node, Topic):
+        assert isinstance(policy, TopicPolicy)
+        node.change_policy(policy)
+    elif isinstance(node, Stream):
+        assert isinstance(policy, StreamPolicy)
+        present = len(node.partitions)
+        if policy.partitions < present:
+            raise _contradiction(
+                space, name, f"with partitions = {policy.partitions}", f"with {present}"
+            )
+        node.change_policy(policy)
+    elif isinstance(node, ExchangeNode):
+        assert isinstance(policy, ExchangePolicy)
+        if policy.type != node.policy.type:
+            raise _contradiction(
+                space, name, f'with routing = "{policy.type}"', f'with "{node.policy.type}"'
+            )
+        node.change_policy(policy)
+
+
+def _contradiction(space: AddressSpace, name: str, declared: str, stored: str) -> ConfigError:
+    where = "" if space.name == "default" else f" in the virtual host {space.name!r}"
+    return ConfigError(
+        f"{name!r}{where} is declared {declared}, but stored {stored}: declare it so, or give it"
+        " another name; to be rid of it, leave it out here, start the broker and delete it by"
+        " management"
+    )
+
+
+def _tell_of_others(space: AddressSpace, declared: set[str]) -> None:
+    """Nodes that were declared once are not deleted because they are not any more."""
+    for address, node in space.nodes.items():
+        if node.origin == CONFIGURATION and address not in declared:
+            log.warning(
+                "a stored node is not in the configuration any more; it stays",
+                space=space.name,
+                address=address,
+                kind=node.kind,
+            )
+
+
+# -- names ------------------------------------------------------------------------------------
+
+
+def _expect_free(space: AddressSpace, what: str, name: str) -> None:
+    """Raise `ConfigError` if a node was stored under the name of an alias or a redirect."""
+    node = space.nodes.get(name)
+    if node is not None:
+        raise _contradiction(space, name, f"as {what}", f"as a {node.kind}")
+
+
+def _replace_alias(space: AddressSpace, name: str, target: str) -> None:
+    """An alias that was stored makes way for what the configuration calls so; without a `target`
+    that is no alias."""
+    before = space.aliases.get(name)
+    if before is None:
+        return
+    if before != target:
+        log.warning(
+            "a stored alias makes way for what is declared",
+            space=space.name,
+            alias=name,
+            address=before,
+        )
+    space.drop_alias(name)
 
 
 def _bind(space: AddressSpace, entry: Exchange) -> None:

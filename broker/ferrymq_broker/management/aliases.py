@@ -64,7 +64,7 @@ class Aliases(EntityType):
             raise ManagementError(
                 NO_ROOM, f"there are {most} aliases already, as many as there may be nodes"
             )
-        self.space.aliases[name] = address
+        self.space.set_alias(name, address)
         return Result(self.shown(name), CREATED, "created")
 
     def update(self, call: Call) -> Result:
@@ -72,14 +72,14 @@ class Aliases(EntityType):
         name = call.required_name()
         if name not in self.space.aliases:
             raise self.missing(name)
-        self.space.aliases[name] = self._address(call, name)
+        self.space.set_alias(name, self._address(call, name))
         return Result(self.shown(name), description="updated")
 
     def delete(self, call: Call) -> Result:
         """DELETE: forget the name. Links that are attached stay where they are."""
         call.expect_only()
         name = call.required_name()
-        if self.space.aliases.pop(name, None) is None:
+        if not self.space.drop_alias(name):
             raise self.missing(name)
         return deleted()
 

@@ -91,7 +91,7 @@ class DeclaredNodes(EntityType):
         if node is not None:
             self._expect_same(node, policy)
             return Result(self.shown(name), description="exists already")
-        self.space.create(name, policy)
+        self.space.create(name, policy, "management")
         return Result(self.shown(name), CREATED, "created")
 
     def update(self, call: Call) -> Result:
@@ -100,7 +100,13 @@ class DeclaredNodes(EntityType):
         policy = policy_of(node)
         changed = node_policy(self.short, {**policy_attributes(policy), **_settings(call)})
         if changed != policy:
+            if changed.durable != policy.durable:
+                raise ManagementError(
+                    CONFLICT,
+                    f"durable: {node.address[:200]!r} was made with {policy.durable}, and stays so",
+                )
             self.change(node, changed)
+            self.space.changed(node)
         return Result(self.shown(node.address), description="updated")
 
     def change(self, node: Node, policy: NodePolicy) -> None:

@@ -18,6 +18,10 @@ from ferrymq_broker.nodes.topics.identity import public_name
 from ferrymq_broker.nodes.topics.subscription import Subscription
 from ferrymq_broker.nodes.topics.topic import Topic
 from ferrymq_broker.timers import Timers
+from ferrymq_codec.scalars import Described, Symbol
+
+# What the filter of a subscription is called that is declared with a selector.
+SELECTOR: Final = "apache.org:selector-filter:string"
 
 _QUEUE: Final = tuple(field.alias or name for name, field in QueueSettings.model_fields.items())
 
@@ -123,21 +127,30 @@ class Subscriptions(IndexedType[tuple[Topic, Subscription]]):
                     CONFLICT, f"the subscription {address[:200]!r} exists and is another one"
                 )
             return Result(self.shown(there[1].address), description="exists already")
-        made = topic.declare_subscription(part, filter, policy)
+        asked: dict[str, object] = {}
+        if words:
+            asked[SELECTOR] = Described(Symbol(SELECTOR), words)
+        made = topic.declare_subscription(part, filter, policy, asked)
         return Result(self.shown(made.address), CREATED, "created")
 
     def update(self, call: Call) -> Result:
         """UPDATE: other settings of its queue."""
-        _, subscription = self._found(call)
-        queue = subscription.queue
+        topic, subscription = self._found(call)
+        before = subscription.queue.policy
         given = {
             key: value
             for key, value in call.arguments.items()
             if key not in ("name", "identity", "type")
         }
-        policy = node_policy("queue", {**policy_attributes(queue.policy), **given})
+        policy = node_policy("queue", {**policy_attributes(before), **given})
         assert isinstance(policy, QueuePolicy)
-        queue.change_policy(policy)
+        if policy.durable != before.durable:
+            raise ManagementError(
+                CONFLICT,
+                f"durable: {subscription.address[:200]!r} was made with {before.durable},"
+                " and stays so",
+            )
+        topic.change_subscription(subscription, policy)
         return Result(self.shown(subscription.address), description="updated")
 
     def delete(self, call: Call) -> Result:

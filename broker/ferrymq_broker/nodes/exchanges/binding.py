@@ -30,10 +30,10 @@ class Binding:
     """Messages with a matching `key`, or whose headers match the `arguments`, go to `destination`.
 
     Two bindings of one exchange are the same if destination, key and arguments are. `order` is
-    greater than that of all the exchange had before.
+    greater than that of all the exchange had before. `stored` is whether there is a record of it.
     """
 
-    __slots__ = ("key", "arguments", "target", "order")
+    __slots__ = ("key", "arguments", "target", "order", "stored")
 
     def __init__(
         self, target: Destination, key: str, arguments: dict[str, object], order: i64
@@ -42,6 +42,7 @@ class Binding:
         self.key = key
         self.arguments = arguments
         self.order: i64 = order
+        self.stored = False
 
     @property
     def destination(self) -> str:

@@ -18,6 +18,9 @@ from ferrymq_broker.nodes.exchanges.tables import make_table
 from ferrymq_broker.nodes.gate import Gates
 from ferrymq_broker.nodes.node import PERMANENT, Node, Refusal, Space
 from ferrymq_broker.nodes.policy import ExchangePolicy
+from ferrymq_broker.store.changes import LAST
+from ferrymq_broker.store.tables import BINDING
+from ferrymq_broker.store.values import encode_map
 from ferrymq_broker.timers import Timed
 from ferrymq_types.transport import Error
 
@@ -137,6 +140,28 @@ class Exchange(Node):
                 "amqp:resource-limit-exceeded",
                 f"{self.address[:200]!r} has {MAX_BINDINGS} bindings, which is the most",
             )
+        self._order += 1
+        binding = self._connect(node, key, dict(arguments), self._order)
+        if self.store_id != 0 and node.store_id != 0:
+            binding.stored = True
+            self.agenda.changes.put(
+                BINDING,
+                self.store_id,
+                binding.order,
+                encode_map({"node": int(node.store_id), "key": key, "arguments": arguments}),
+            )
+        return True
+
+    def restore_binding(
+        self, number: i64, node: Node, key: str, arguments: dict[str, object]
+    ) -> None:
+        """A binding that was stored with this number, after all those of lower ones. Raises
+        `BrokerError` if it makes no sense."""
+        self._table.check(key, arguments)
+        self._order = number
+        self._connect(node, key, arguments, number).stored = True
+
+    def _connect(self, node: Node, key: str, arguments: dict[str, object], order: i64) -> Binding:
         target = self._targets.get(node)
         if target is None:
             target = Destination(node)
@@ -149,12 +174,11 @@ class Exchange(Node):
             else:
                 watchers.append(self)
         target.bindings += 1
-        self._order += 1
-        binding = Binding(target, key, dict(arguments), self._order)
-        self._bindings[identity] = binding
+        binding = Binding(target, key, arguments, order)
+        self._bindings[binding.identity()] = binding
         self._table.add(binding)
         self.space.timers.cancel(self._idle)
-        return True
+        return binding
 
     def unbind(
         self, destination: str, key: str = "", arguments: dict[str, object] | None = None
@@ -165,6 +189,7 @@ class Exchange(Node):
         binding = self._bindings.pop(identity_of(address, key, arguments or {}), None)
         if binding is None:
             return False
+        self._drop_stored(binding)
         self._table.remove(binding)
         target = binding.target
         target.bindings -= 1
@@ -189,6 +214,7 @@ class Exchange(Node):
         kept: dict[str, Binding] = {}
         for identity, binding in self._bindings.items():
             if binding.target is target:
+                self._drop_stored(binding)
                 self._table.remove(binding)
             else:
                 kept[identity] = binding
@@ -196,6 +222,10 @@ class Exchange(Node):
         self._forget(target)
         self._relieve_all()
         self._consider_idle()
+
+    def _drop_stored(self, binding: Binding) -> None:
+        if binding.stored and self.store_id != 0:
+            self.agenda.changes.drop(BINDING, self.store_id, binding.order)
 
     def _forget(self, target: Destination) -> None:
         del self._targets[target.node]
@@ -415,6 +445,8 @@ class Exchange(Node):
     def delete(self, error: Error) -> None:
         """End every link with `error`, take back every binding."""
         self.deleted = True
+        if self.store_id != 0:
+            self.agenda.changes.drop_range(BINDING, self.store_id, 0, LAST)
         self.space.timers.cancel(self._idle)
         self._gates.withdraw()
         for target in self._targets.values():

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64
 
+from ferrymq_broker.nodes.topics.storing import put_subscription
 from ferrymq_broker.timers import Timed
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class Expiry:
         deadline = self._deadlines.pop(subscription, None)
         if deadline is not None:
             self.topic.space.timers.cancel(deadline)
+        subscription.idle_since = 0
         number = subscription.awaits
         if number != 0:
             subscription.awaits = 0
@@ -69,6 +71,17 @@ class Expiry:
             if not waiting:
                 del self._awaiting[number]
                 self._forget(number)
+
+    def restore(self, subscription: Subscription) -> None:
+        """The subscription was stored, and whoever was attached to it is gone with his session and
+        his connection. What time it has left runs on, or begins to run now."""
+        if subscription.declared or subscription.expiry_policy == "never":
+            subscription.idle_since = 0
+            return
+        if subscription.idle_since == 0:
+            subscription.idle_since = self.topic.agenda.now
+            put_subscription(self.topic, subscription)
+        self._set(subscription)
 
     def party_gone(self, number: int) -> None:
         """The session or connection of this number has ended."""
@@ -85,10 +98,15 @@ class Expiry:
         if subscription.timeout == 0:
             self.topic.expire(subscription)
             return
+        subscription.idle_since = self.topic.agenda.now
+        self._set(subscription)
+        put_subscription(self.topic, subscription)
+
+    def _set(self, subscription: Subscription) -> None:
         deadline = _Deadline(self, subscription)
         self._deadlines[subscription] = deadline
-        due = self.topic.agenda.now + subscription.timeout * 1000
-        self.topic.space.timers.set(deadline, due)
+        due = subscription.idle_since + subscription.timeout * 1000
+        self.topic.space.timers.set(deadline, due if due > 0 else 1)
 
     def _await(self, subscription: Subscription, number: int) -> None:
         subscription.awaits = number

@@ -12,6 +12,7 @@ from ferrymq_broker.nodes.node import BOUNDLESS, PART, Node
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.nodes.topics.expiry import Expiry
 from ferrymq_broker.nodes.topics.fanout import Fanout
+from ferrymq_broker.nodes.topics.storing import drop_subscription, keep_subscription
 from ferrymq_broker.nodes.topics.subscription import Subscription
 from ferrymq_types.transport import Error
 
@@ -88,6 +89,15 @@ class Registry:
                 "amqp:invalid-field",
                 f"a subscription with a name of {len(name)} characters; {MAX_NAME} are allowed",
             )
+        subscription = self.insert(name, key, kept, filter, policy)
+        keep_subscription(topic, subscription)
+        return subscription
+
+    def insert(
+        self, name: str, key: str, kept: bool, filter: Filter | None, policy: QueuePolicy
+    ) -> Subscription:
+        """A new one that there may be, and that is not stored so far."""
+        topic = self.topic
         queue = Queue(f"{topic.address}{PART}{name}", topic.space, policy)
         queue.watchers = [topic]
         subscription = Subscription(name, key, queue)
@@ -117,6 +127,7 @@ class Registry:
         subscription.gone = True
         topic = self.topic
         self.expiry.attached(subscription)
+        drop_subscription(topic, subscription)
         self.fanout.remove(subscription)
         del self._by_name[subscription.name]
         key = subscription.key

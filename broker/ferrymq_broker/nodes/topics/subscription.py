@@ -27,6 +27,8 @@ class Subscription:
     - `filters`: the described filters it was asked for and granted, by name.
     - `awaits`: the number of the session or the connection whose end lets the time run, or 0.
     - `refused`: messages its queue did not take.
+    - `store_id`: that of its queue, 0 if it is not stored.
+    - `idle_since`: when its time began to run, in milliseconds since the epoch; 0 while it does not.
     """
 
     __slots__ = (
@@ -50,6 +52,8 @@ class Subscription:
         "refused",
         "gone",
         "place",
+        "store_id",
+        "idle_since",
     )
 
     def __init__(self, name: str, key: str, queue: Queue) -> None:
@@ -74,6 +78,8 @@ class Subscription:
         self.gone = False
         # Where it is in its group of the fan-out.
         self.place: i64 = 0
+        self.store_id: i64 = 0
+        self.idle_since: i64 = 0
 
     def __repr__(self) -> str:
         return f"<subscription {self.queue.address!r}>"

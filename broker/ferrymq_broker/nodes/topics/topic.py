@@ -14,9 +14,13 @@ from mypy_extensions import i64
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.node import PERMANENT, Node, Refusal, Space
 from ferrymq_broker.nodes.policy import QueuePolicy, TopicPolicy
+from ferrymq_broker.nodes.queues.restoring import restore_queue
 from ferrymq_broker.nodes.topics.identity import Identity, global_key, public_name
 from ferrymq_broker.nodes.topics.registry import Registry
+from ferrymq_broker.nodes.topics.storing import put_subscription
 from ferrymq_broker.nodes.topics.subscription import Subscription
+from ferrymq_broker.store.changes import LAST
+from ferrymq_broker.store.tables import SUBSCRIPTION
 from ferrymq_broker.timers import Timed
 from ferrymq_types.transport import Error
 
@@ -158,6 +162,7 @@ class Topic(Node):
         if not subscription.declared:
             subscription.expiry_policy = terms.expiry_policy if identity.kept else "link-detach"
             subscription.timeout = terms.timeout if identity.kept else 0
+            put_subscription(self, subscription)
         terms.granted_mode = "copy"
         terms.granted_expiry_policy = subscription.expiry_policy
         terms.granted_timeout = subscription.timeout
@@ -324,9 +329,15 @@ class Topic(Node):
         return self._registry.find(key, True)
 
     def declare_subscription(
-        self, name: str, filter: Filter | None = None, policy: QueuePolicy | None = None
+        self,
+        name: str,
+        filter: Filter | None = None,
+        policy: QueuePolicy | None = None,
+        filters: dict[str, object] | None = None,
     ) -> Subscription:
         """A subscription that stays until it is deleted, and belongs to nobody.
+
+        `filters` are what a link would ask for to have the `filter`: what is stored of it.
 
         Links consume from it by its address, or with the capabilities shared and global under its
         name. Raises `BrokerError` if there is one of that name, or no room.
@@ -342,7 +353,34 @@ class Topic(Node):
         subscription.everywhere = True
         subscription.link_name = name
         subscription.expiry_policy = "never"
+        subscription.filters = {} if filters is None else filters
+        put_subscription(self, subscription)
         return subscription
+
+    def restore_subscription(
+        self,
+        id: i64,
+        name: str,
+        key: str,
+        filter: Filter | None,
+        policy: QueuePolicy,
+        fields: dict[str, object],
+    ) -> Subscription:
+        """A subscription that was stored; `id` is that of its queue. The caller fills in what else
+        is known of it, and calls `restored`."""
+        subscription = self._registry.insert(name, key, True, filter, policy)
+        restore_queue(subscription.queue, id, fields)
+        subscription.store_id = id
+        return subscription
+
+    def restored(self, subscription: Subscription) -> None:
+        """It is as it was."""
+        self._expiry.restore(subscription)
+
+    def change_subscription(self, subscription: Subscription, policy: QueuePolicy) -> None:
+        """Its queue behaves so from now on."""
+        subscription.queue.change_policy(policy)
+        put_subscription(self, subscription)
 
     def delete_subscription(self, name: str) -> None:
         """End its links, drop its messages. Raises `BrokerError` if there is none."""
@@ -406,7 +444,10 @@ class Topic(Node):
     def delete(self, error: Error) -> None:
         """End every link with `error`, drop every subscription."""
         self.deleted = True
+        if self.store_id != 0:
+            self.agenda.changes.drop_range(SUBSCRIPTION, self.store_id, 0, LAST)
         for subscription in self._registry.all():
+            subscription.store_id = 0
             subscription.queue.delete(error)
         super().delete(error)
         self.space.timers.cancel(self._idle)

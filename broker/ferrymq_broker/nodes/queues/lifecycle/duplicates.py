@@ -79,6 +79,10 @@ class Duplicates:
         self._seen.add(identity)
         self._order.append((time, identity, number))
 
+    def close(self) -> None:
+        """Nobody cares any more."""
+        self._forget(0, 0)
+
     def _forget(self, now: i64, limit: i64) -> None:
         order = self._order
         oldest = now - self.window

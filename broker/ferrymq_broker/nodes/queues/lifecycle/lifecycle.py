@@ -39,6 +39,7 @@ from ferrymq_broker.nodes.queues.lifecycle.dead_letters import (
     DeadLetters,
 )
 from ferrymq_broker.nodes.queues.lifecycle.duplicates import Duplicates, identity_of
+from ferrymq_broker.nodes.queues.lifecycle.eras import Eras
 from ferrymq_broker.nodes.queues.lifecycle.expiry import Expiry, expiry_of
 from ferrymq_broker.nodes.queues.lifecycle.idleness import Idleness
 from ferrymq_broker.nodes.queues.lifecycle.last_value import LastValues
@@ -78,6 +79,7 @@ class Lifecycle:
         "replaced",
         "reserved",
         "reserved_bytes",
+        "eras",
         "_bounds",
         "_expiry",
         "_schedule",
@@ -85,6 +87,7 @@ class Lifecycle:
         "_last_values",
         "_idleness",
         "_dead_letters",
+        "_replaced",
     )
 
     def __init__(self, queue: Queue, policy: QueuePolicy) -> None:
@@ -99,6 +102,8 @@ class Lifecycle:
         # Messages that are to come, and for which there is room.
         self.reserved: i64 = 0
         self.reserved_bytes: i64 = 0
+        # Earlier settings that hold for messages which are there; None if there are none.
+        self.eras: Eras | None = None
         self._bounds: Bounds | None = None
         self._expiry: Expiry | None = None
         self._schedule: Schedule | None = None
@@ -106,6 +111,8 @@ class Lifecycle:
         self._last_values: LastValues | None = None
         self._idleness: Idleness | None = None
         self._dead_letters: DeadLetters | None = None
+        # Entries that are to go when all are restored.
+        self._replaced: list[Entry] | None = None
         self._follow(policy)
 
     # -- the policy ------------------------------------------------------------------------
@@ -116,6 +123,15 @@ class Lifecycle:
         Bounds and limits hold at once; a `message_ttl` and a `last_value_key` for the messages to
         come, those in the queue keep what they have.
         """
+        before = self.policy
+        if (
+            before.message_ttl != policy.message_ttl
+            or before.last_value_key != policy.last_value_key
+        ):
+            queue = self.queue
+            if self.eras is None:
+                self.eras = Eras()
+            self.eras.change(before, policy, queue.published, _first_sequence(queue))
         self.policy = policy
         self._follow(policy)
         if self._dead_letters is not None:
@@ -129,6 +145,8 @@ class Lifecycle:
         self._bounds = Bounds(self, policy) if bounded else None
         duplicates = self._duplicates
         if policy.duplicate_window <= 0:
+            if duplicates is not None:
+                duplicates.close()
             self._duplicates = None
         elif duplicates is None:
             self._duplicates = Duplicates(queue, policy.duplicate_window, policy.duplicate_limit)
@@ -374,6 +392,59 @@ class Lifecycle:
         self.queue.touch()
         return True
 
+    # -- as it was ---------------------------------------------------------------------------
+
+    def restore_eras(self, fields: dict[str, object]) -> i64:
+        """Earlier settings, as they were; the last message that any of them is for. Raises
+        `StoreDamaged`."""
+        self.eras = eras = Eras()
+        eras.restore(fields)
+        return eras.last()
+
+    def restore_entry(self, entry: Entry, time: i64, expires: bool) -> None:
+        """An entry that was in the queue; `time` is when it came or, if so, `expires`."""
+        eras = self.eras
+        if not expires:
+            ttl: i64 = self.policy.message_ttl
+            if eras is not None:
+                ttl = eras.ttl(entry.sequence, ttl)
+            time = expiry_of(entry.message, time, ttl)
+        if time != 0:
+            entry.expires = time
+            if self._expiry is None:
+                self._expiry = Expiry(self, self.queue.space.timers)
+            self._expiry.add(entry)
+        last_values = self._last_values
+        if last_values is not None and (eras is None or entry.sequence > eras.unkeyed):
+            before = last_values.add(entry)
+            if before is not None:
+                # A consumer had it when the newer one came.
+                if self._replaced is None:
+                    self._replaced = []
+                self._replaced.append(before)
+
+    def restore_scheduled(self, sequence: i64, due: i64, message: Message) -> None:
+        """A message that was to come."""
+        if self._schedule is None:
+            self._schedule = Schedule(self, self.queue.space.timers)
+        self._schedule.restore(sequence, due, message)
+
+    def restore_identity(self, number: i64, time: i64, identity: object) -> bool:
+        """What a message was known by that came at `time`; False if nobody wants to know."""
+        if self._duplicates is None:
+            return False
+        self._duplicates.restore(number, time, identity)
+        return True
+
+    def drop_replaced(self) -> None:
+        """All entries are there: those go that newer ones have replaced."""
+        replaced = self._replaced
+        if replaced is not None:
+            self._replaced = None
+            for entry in replaced:
+                self.replaced += 1
+                self.queue.drop(entry)
+
     # -- the queue -------------------------------------------------------------------------
 
     def on_deserted(self) -> None:
@@ -404,6 +475,16 @@ class Lifecycle:
             "dropped": 0 if dead_letters is None else dead_letters.dropped,
             "circles": 0 if dead_letters is None else dead_letters.circles,
         }
+
+
+def _first_sequence(queue: Queue) -> i64:
+    """No entry of the queue has a lower one."""
+    least = queue.published + 1
+    for lane in queue.lanes:
+        entry = lane.first
+        if entry is not None and entry.sequence < least:
+            least = entry.sequence
+    return least
 
 
 def _is_own_dead_letter(message: Message) -> bool:

@@ -123,6 +123,21 @@ class Schedule(Timed):
             self._timers.set(self, due)
         return scheduled
 
+    def restore(self, sequence: i64, due: i64, message: Message) -> None:
+        """A message that was stored."""
+        scheduled = Scheduled(sequence, due, message)
+        scheduled.stored = True
+        self._known[sequence] = scheduled
+        if sequence > self._last:
+            self._last = sequence
+        heap = self._heap
+        heappush(heap, (due, sequence))
+        self.count += 1
+        self.bytes += len(message.payload)
+        self._hold(message)
+        if heap[0][1] == sequence:
+            self._timers.set(self, due)
+
     def cancel(self, sequence: i64) -> bool:
         """Let it not come; False if there is none of this number."""
         if not self._take(sequence):

@@ -1,0 +1,87 @@
+"""A queue as it was, from what `storing` has written; nothing is written on the way.
+
+    restore_queue(queue, id, fields)              # what describe_stored gave
+    for each entry, in order: restore_entry(...)
+    for each message that is to come: restore_scheduled(...)
+    for each identity, in order: restore_identity(...)
+    finish(queue)
+
+What consumers held is available again, and counts as delivered before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mypy_extensions import i32, i64
+
+from ferrymq_broker.nodes.entry import Entry
+
+if TYPE_CHECKING:
+    from ferrymq_broker.nodes.message import Message
+    from ferrymq_broker.nodes.queues.queue import Queue
+
+
+def describe_stored(queue: Queue) -> dict[str, object]:
+    """What is to be known of the queue beside its policy."""
+    eras = queue.lifecycle.eras
+    return {} if eras is None else eras.fields()
+
+
+def restore_queue(queue: Queue, id: i64, fields: dict[str, object]) -> None:
+    """The queue, which is new, was stored with this id, and `describe_stored`.
+
+    Raises `StoreDamaged`.
+    """
+    queue.agenda.changes.has_id(id)
+    queue.store_id = id
+    if "unkeyed" in fields or "ttls" in fields:
+        queue.published = queue.lifecycle.restore_eras(fields)
+
+
+def restore_entry(
+    queue: Queue,
+    sequence: i64,
+    level: i64,
+    time: i64,
+    expires: bool,
+    message: Message,
+    failures: i64,
+) -> None:
+    """An entry, after all those of lower sequences. `time` is when it came or, if so, `expires`."""
+    entry = Entry(message, sequence, level)
+    entry.stored = True
+    # Perhaps somebody has had it.
+    entry.attempts = 1
+    entry.failures = i32(failures)
+    size: i64 = len(message.payload)
+    entry.size = i32(size)
+    queue.lane_of(level).append(entry)
+    if sequence > queue.published:
+        queue.published = sequence
+    queue.available += 1
+    queue.bytes += size
+    message.holders += 1
+    if message.holders == 1:
+        queue.agenda.held += size
+    groups = queue.groups
+    if groups is not None:
+        groups.join(entry)
+    if queue.guarded or message.special or expires:
+        queue.lifecycle.restore_entry(entry, time, expires)
+
+
+def restore_scheduled(queue: Queue, sequence: i64, due: i64, message: Message) -> None:
+    """A message that is to come at `due`."""
+    queue.lifecycle.restore_scheduled(sequence, due, message)
+
+
+def restore_identity(queue: Queue, number: i64, time: i64, identity: object) -> bool:
+    """A message came at `time`, known by this; False if the queue does not care any more."""
+    return queue.lifecycle.restore_identity(number, time, identity)
+
+
+def finish(queue: Queue) -> None:
+    """All is there: what was replaced while a consumer held it goes. Changes are written again."""
+    queue.lifecycle.drop_replaced()
+    queue.touch()

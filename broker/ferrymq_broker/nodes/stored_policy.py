@@ -1,0 +1,76 @@
+"""Policies as records have them: maps from the names of settings to their values.
+
+A setting that a record does not have is at its default, one that this version does not know is
+passed over: settings come and go with versions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from ferrymq_broker.nodes.policy import (
+    EXCHANGE_TYPES,
+    OVERFLOWS,
+    ExchangePolicy,
+    NodePolicy,
+    QueuePolicy,
+    StreamPolicy,
+    TopicPolicy,
+)
+from ferrymq_broker.store.errors import StoreDamaged
+
+
+def policy_fields(policy: NodePolicy) -> dict[str, object]:
+    """What `read_policy` makes the policy of again."""
+    result: dict[str, object] = {}
+    for setting in fields(policy):
+        value = getattr(policy, setting.name)
+        result[setting.name] = policy_fields(value) if isinstance(value, QueuePolicy) else value
+    return result
+
+
+def read_policy(kind: str, record: object) -> NodePolicy:
+    """The policy of a node of this kind. Raises `StoreDamaged` for values that there cannot be."""
+    if kind == "queue":
+        return read_queue_policy(record)
+    if kind == "topic":
+        known = _known(TopicPolicy(), record)
+        known["subscription"] = read_queue_policy(known["subscription"])
+        return TopicPolicy(**known)
+    if kind == "stream":
+        return StreamPolicy(**_known(StreamPolicy(), record))
+    if kind == "exchange":
+        exchange = ExchangePolicy(**_known(ExchangePolicy(), record))
+        if exchange.type not in EXCHANGE_TYPES:
+            raise StoreDamaged(f"there is no type of exchange {exchange.type!r}")
+        return exchange
+    raise StoreDamaged(f"there is no kind of node {kind!r}")
+
+
+def read_queue_policy(record: object) -> QueuePolicy:
+    """The policy of a queue. Raises `StoreDamaged`."""
+    if isinstance(record, QueuePolicy):
+        return record
+    policy = QueuePolicy(**_known(QueuePolicy(), record))
+    if policy.overflow not in OVERFLOWS:
+        raise StoreDamaged(f"there is no overflow {policy.overflow!r}")
+    return policy
+
+
+def _known(default: NodePolicy, record: object) -> dict[str, Any]:
+    """The settings of a policy, as recorded or by default."""
+    if not isinstance(record, dict):
+        raise StoreDamaged(f"a policy is {type(record).__name__}, no map")
+    known: dict[str, Any] = {}
+    for setting in fields(default):
+        usual = getattr(default, setting.name)
+        value = record.get(setting.name, usual)
+        if isinstance(usual, bool) or not isinstance(usual, int):
+            fits = isinstance(value, dict if isinstance(usual, QueuePolicy) else type(usual))
+        else:
+            fits = isinstance(value, int) and not isinstance(value, bool)
+        if not fits and value is not usual:
+            raise StoreDamaged(f"the setting {setting.name!r} of a policy is {value!r}")
+        known[setting.name] = value
+    return known

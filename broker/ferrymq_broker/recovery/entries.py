@@ -1,0 +1,154 @@
+"""What is in queues, out of the store: entries, what is to come, what has come before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from librt.strings import read_i64_be
+from mypy_extensions import i64
+
+from ferrymq_broker.broker import Broker
+from ferrymq_broker.journal import log
+from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_broker.nodes.queues.restoring import (
+    finish,
+    restore_entry,
+    restore_identity,
+    restore_scheduled,
+)
+from ferrymq_broker.nodes.queues.storing import read_head, read_identity
+from ferrymq_broker.recovery.found import Found
+from ferrymq_broker.recovery.messages import Messages
+from ferrymq_broker.store.changes import LAST
+from ferrymq_broker.store.errors import StoreDamaged
+from ferrymq_broker.store.store import Store
+from ferrymq_broker.store.tables import DUPLICATE, ENTRY, NAMES, SCHEDULED, STATE
+
+# Called with how many entries there have been so far.
+OnEntries = Callable[[int], None]
+
+# How often it is called.
+_STEP: Final = 10_000
+
+_NONE: Final[dict[int, int]] = {}
+
+
+def recover_entries(broker: Broker, store: Store, found: Found, told: OnEntries) -> int:
+    """All queues have what they had; how many entries that is. Raises `StoreDamaged`."""
+    messages = Messages(broker.agenda, store)
+    failures = _failures(store)
+    count: i64 = 0
+    last: i64 = -1
+    queue: Queue | None = None
+    failed: dict[int, int] = _NONE
+    gone = Gone(broker, found)
+    for record in store.scan(ENTRY):
+        id: i64 = record.id
+        if id != last:
+            last = id
+            queue = found.queues.get(id)
+            failed = failures.get(id, _NONE)
+        if queue is None:
+            gone.meet(ENTRY, id, record.value, messages)
+            continue
+        value = record.value
+        try:
+            head = read_head(value)
+            message = messages.load(head, value)
+        except StoreDamaged as error:
+            raise StoreDamaged(
+                f"entry {record.number} of {queue.address[:200]!r}: {error}"
+            ) from error
+        restore_entry(
+            queue,
+            record.number,
+            head.level,
+            head.time,
+            head.expires,
+            message,
+            failed.get(record.number, 0),
+        )
+        count += 1
+        if count % _STEP == 0:
+            told(count)
+    told(count)
+    _recover_scheduled(store, found, messages, gone)
+    _recover_identities(broker, store, found, messages, gone)
+    gone.report()
+    messages.drop_orphans()
+    for one in found.queues.values():
+        finish(one)
+    return count
+
+
+def _failures(store: Store) -> dict[int, dict[int, int]]:
+    """How often entries were delivered in vain, by queue and sequence."""
+    failures: dict[int, dict[int, int]] = {}
+    for record in store.scan(STATE):
+        if len(record.value) != 8:
+            raise StoreDamaged(f"state {record.number} of queue {record.id} is no number")
+        failures.setdefault(record.id, {})[record.number] = read_i64_be(record.value, 0)
+    return failures
+
+
+def _recover_scheduled(store: Store, found: Found, messages: Messages, gone: Gone) -> None:
+    for record in store.scan(SCHEDULED):
+        queue = found.queues.get(record.id)
+        if queue is None:
+            gone.meet(SCHEDULED, record.id, record.value, messages)
+            continue
+        try:
+            head = read_head(record.value)
+            message = messages.load(head, record.value)
+        except StoreDamaged as error:
+            raise StoreDamaged(
+                f"scheduled message {record.number} of {queue.address[:200]!r}: {error}"
+            ) from error
+        restore_scheduled(queue, record.number, head.time, message)
+
+
+def _recover_identities(
+    broker: Broker, store: Store, found: Found, messages: Messages, gone: Gone
+) -> None:
+    changes = broker.agenda.changes
+    for record in store.scan(DUPLICATE):
+        queue = found.queues.get(record.id)
+        if queue is None:
+            gone.meet(DUPLICATE, record.id, b"", messages)
+            continue
+        time, identity = read_identity(record.value)
+        if not restore_identity(queue, record.number, time, identity):
+            changes.drop(DUPLICATE, record.id, record.number)
+
+
+class Gone:
+    """Records of queues that are not there."""
+
+    def __init__(self, broker: Broker, found: Found) -> None:
+        self._changes = broker.agenda.changes
+        self._aside = found.aside
+        self._met: dict[tuple[int, int], int] = {}
+
+    def meet(self, table: i64, id: i64, value: bytes, messages: Messages) -> None:
+        """Another one. That of a queue which is kept aside keeps its body."""
+        if id in self._aside:
+            if value:
+                messages.keep(value)
+        else:
+            key = (table, id)
+            self._met[key] = self._met.get(key, 0) + 1
+
+    def report(self) -> None:
+        """Drop them, and say so."""
+        for (table, id), count in self._met.items():
+            log.warning(
+                "records of a queue that is gone are dropped",
+                table=NAMES[table],
+                queue=id,
+                records=count,
+            )
+            self._changes.has_id(id)
+            self._changes.drop_range(table, id, 0, LAST)
+            if table == ENTRY:
+                self._changes.drop_range(STATE, id, 0, LAST)

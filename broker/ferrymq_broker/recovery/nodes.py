@@ -1,0 +1,86 @@
+"""Nodes out of the store, with their policies, and the names that lead to them."""
+
+from __future__ import annotations
+
+from ferrymq_broker.addresses.factory import build
+from ferrymq_broker.broker import Broker
+from ferrymq_broker.journal import log
+from ferrymq_broker.nodes.exchanges.exchange import Exchange
+from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_broker.nodes.queues.restoring import restore_queue
+from ferrymq_broker.nodes.stored_policy import read_policy
+from ferrymq_broker.nodes.streams.stream import Stream
+from ferrymq_broker.recovery.found import Fields, Found
+from ferrymq_broker.store.errors import StoreDamaged
+from ferrymq_broker.store.store import Store
+from ferrymq_broker.store.tables import ALIAS, BINDING, NODE
+from ferrymq_broker.store.values import decode_map
+
+
+def recover_nodes(broker: Broker, store: Store, found: Found) -> None:
+    """All nodes that somebody made. Raises `StoreDamaged`."""
+    changes = broker.agenda.changes
+    for record in store.scan(NODE):
+        changes.has_id(record.id)
+        fields = Fields(f"node {record.id}", decode_map(record.value))
+        address = fields.text("address")
+        space = broker.spaces.get(fields.text("space"))
+        if space is None:
+            found.aside.add(record.id)
+            log.warning(
+                "a node of a virtual host that is not configured is kept aside",
+                space=fields.text("space"),
+                address=address,
+            )
+            continue
+        if not address or address in space.nodes:
+            raise fields.wrong("address")
+        try:
+            policy = read_policy(fields.text("kind"), fields.map.get("policy"))
+            node = build(space, address, policy)
+            if isinstance(node, Queue):
+                restore_queue(node, record.id, fields.map)
+                found.queues[record.id] = node
+            elif isinstance(node, Stream):
+                node.restore(record.id, fields.map)
+            else:
+                node.store_id = record.id
+        except StoreDamaged as error:
+            raise StoreDamaged(f"node {record.id}, {address[:200]!r}: {error}") from error
+        node.origin = fields.text("origin")
+        space.insert(node)
+        found.nodes[record.id] = node
+
+
+def recover_bindings(broker: Broker, store: Store, found: Found) -> None:
+    """What exchanges hand messages on to. Raises `StoreDamaged`."""
+    changes = broker.agenda.changes
+    for record in store.scan(BINDING):
+        if record.id in found.aside:
+            continue
+        what = f"binding {record.number} of exchange {record.id}"
+        fields = Fields(what, decode_map(record.value))
+        exchange = found.nodes.get(record.id)
+        node = found.nodes.get(fields.number("node"))
+        if not isinstance(exchange, Exchange) or node is None:
+            log.warning("a binding is dropped: what it connects is gone", binding=what)
+            changes.drop(BINDING, record.id, record.number)
+            continue
+        exchange.restore_binding(record.number, node, fields.text("key"), fields.named("arguments"))
+
+
+def recover_aliases(broker: Broker, store: Store) -> None:
+    """Further names that somebody gave to addresses. Raises `StoreDamaged`."""
+    changes = broker.agenda.changes
+    for record in store.scan(ALIAS):
+        changes.has_id(record.id)
+        fields = Fields(f"alias {record.id}", decode_map(record.value))
+        space = broker.spaces.get(fields.text("space"))
+        if space is None:
+            log.warning(
+                "an alias of a virtual host that is not configured is kept aside",
+                space=fields.text("space"),
+                alias=fields.text("name"),
+            )
+            continue
+        space.restore_alias(record.id, fields.text("name"), fields.text("address"))

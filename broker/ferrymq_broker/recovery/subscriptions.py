@@ -1,0 +1,86 @@
+"""Subscriptions out of the store: what they want, whose they are, how long they have."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ferrymq_broker.broker import Broker
+from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.filters.filter import Filter
+from ferrymq_broker.filters.parse import parse_filters
+from ferrymq_broker.journal import log
+from ferrymq_broker.nodes.stored_policy import read_queue_policy
+from ferrymq_broker.nodes.topics.topic import Topic
+from ferrymq_broker.recovery.found import Fields, Found
+from ferrymq_broker.store.changes import LAST
+from ferrymq_broker.store.errors import StoreDamaged
+from ferrymq_broker.store.store import Store
+from ferrymq_broker.store.tables import (
+    DUPLICATE,
+    ENTRY,
+    SCHEDULED,
+    STATE,
+    SUBSCRIPTION,
+)
+from ferrymq_broker.store.values import decode_map
+
+# The connection that a filter is meant relative to is gone, and no message comes from it.
+_NOBODY: Final = -2
+
+
+def recover_subscriptions(broker: Broker, store: Store, found: Found) -> None:
+    """All that were kept. Raises `StoreDamaged`."""
+    changes = broker.agenda.changes
+    for record in store.scan(SUBSCRIPTION):
+        changes.has_id(record.number)
+        if record.id in found.aside:
+            found.aside.add(record.number)
+            continue
+        topic = found.nodes.get(record.id)
+        if not isinstance(topic, Topic):
+            log.warning(
+                "a subscription is dropped: its topic is gone",
+                topic=record.id,
+                subscription=record.number,
+            )
+            changes.drop(SUBSCRIPTION, record.id, record.number)
+            for table in (ENTRY, STATE, SCHEDULED, DUPLICATE):
+                changes.drop_range(table, record.number, 0, LAST)
+            # Nothing more is to be said of it.
+            found.aside.add(record.number)
+            continue
+        _recover(topic, record.number, decode_map(record.value), found)
+
+
+def _recover(topic: Topic, id: int, record: dict[str, object], found: Found) -> None:
+    fields = Fields(f"subscription {id} of {topic.address[:200]!r}", record)
+    filters = fields.named("filters")
+    name = fields.text("name")
+    if not name or not fields.text("key"):
+        raise fields.wrong("key" if name else "name")
+    try:
+        policy = read_queue_policy(record.get("policy"))
+        subscription = topic.restore_subscription(
+            id, name, fields.text("key"), _filter(filters), policy, record
+        )
+    except (StoreDamaged, BrokerError) as error:
+        raise StoreDamaged(f"{fields.what}, {name[:200]!r}: {error}") from error
+    subscription.filters = filters
+    subscription.declared = fields.flag("declared")
+    subscription.shared = fields.flag("shared")
+    subscription.everywhere = fields.flag("everywhere")
+    subscription.container = fields.text("container")
+    subscription.user = None if record.get("user") is None else fields.text("user")
+    subscription.link_name = fields.text("link-name")
+    subscription.expiry_policy = fields.text("expiry-policy")
+    subscription.timeout = fields.number("timeout")
+    subscription.idle_since = fields.number("idle-since")
+    topic.restored(subscription)
+    found.queues[id] = subscription.queue
+
+
+def _filter(asked: dict[str, object]) -> Filter | None:
+    """What passes the filters that were asked for. Raises `BrokerError`."""
+    filters = parse_filters(asked, _NOBODY)
+    filters.decline_position()
+    return filters.predicate
