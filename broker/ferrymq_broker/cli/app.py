@@ -13,6 +13,7 @@ from ferrymq_broker.cli.check_config import check_config
 from ferrymq_broker.cli.receive import receive
 from ferrymq_broker.cli.send import send
 from ferrymq_broker.cli.serve import serve
+from ferrymq_broker.cli.store.app import store
 from ferrymq_broker.errors import ConfigError
 from ferrymq_broker.store.errors import StoreError
 from ferrymq_codec.errors import AmqpError
@@ -29,6 +30,7 @@ app.command()(send)
 app.command()(receive)
 app.command()(check_config)
 app.add_typer(admin)
+app.add_typer(store)
 
 
 def _print_version(wanted: bool) -> None:

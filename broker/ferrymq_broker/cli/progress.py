@@ -63,9 +63,9 @@ class RunProgress:
         return time.monotonic() - self._started
 
     def reach(self, what: str, count: int, total: int) -> None:
-        """It is at this point of this part of the run."""
+        """It is at this point of this part of the run; a `total` of 0 is not known."""
         self._what = what
-        self._total = total
+        self._total = total or None
         self.count = count
         self.advance(0)
 

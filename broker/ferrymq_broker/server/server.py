@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 from ferrymq.engine.settings import ConnectionSettings
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.clock import Clock
-from ferrymq_broker.config.apply import apply_config
+from ferrymq_broker.config.apply import declare, make_hosts
 from ferrymq_broker.config.model import Config
 from ferrymq_broker.config.url import ListenAddress
 from ferrymq_broker.connections.authentication import Authenticator, derive_keys
@@ -24,7 +24,7 @@ from ferrymq_broker.management.install import install as install_management
 from ferrymq_broker.monitoring.readiness import Readiness
 from ferrymq_broker.server.protocol import AmqpProtocol
 from ferrymq_broker.server.starting import OnProgress, readiness_of
-from ferrymq_broker.server.storage import Storage, open_store
+from ferrymq_broker.server.storage import PAGES, Opening, Storage
 from ferrymq_broker.store.errors import StoreError
 from ferrymq_types.transport import Error
 
@@ -74,6 +74,8 @@ class BrokerServer:
         self._on_failure = on_failure
         self._on_progress = on_progress
         self._storage: Storage | None = None
+        # While the broker is recovered: what is to be called then.
+        self._held_back: list[Callable[[], None]] | None = None
         self._readiness = Readiness(False, "the broker is starting")
         self._timer: asyncio.TimerHandle | None = None
         self._sync: asyncio.TimerHandle | None = None
@@ -128,11 +130,13 @@ class BrokerServer:
                     self.broker, config.http.url, lambda: self._readiness
                 )
                 await self.monitoring.start()
+            make_hosts(config, self.broker)
+            # What is recovered and declared is so now, and not at the beginning of time.
+            self.broker.begin_pass(self.clock.now())
             if config.store.path is not None:
                 self._storage = await self._recover(config.store.path)
-            # What is declared is made now, and not at the beginning of time.
-            self.broker.begin_pass(self.clock.now())
-            apply_config(config, self.broker)
+                self.broker.begin_pass(self.clock.now())
+            declare(config, self.broker)
             for space in self.broker.spaces.values():
                 install_management(space, self.broker)
             if self.monitoring is not None:
@@ -153,14 +157,15 @@ class BrokerServer:
     async def _recover(self, path: Path) -> Storage:
         """The broker has all that was stored."""
         begun = self.clock.now()
-        store = await open_store(path, self.config.store, self.broker, self._progress)
-        storage = Storage(store, self.broker, self.clock.now, self._store_failed)
-        try:
-            await storage.recover(self._progress)
-        except BaseException:
-            storage.abandon()
-            raise
+        self._held_back = []
+        opening = Opening(path, self.config.store, self.broker, self._progress)
+        store = await opening.store()
+        held_back, self._held_back = self._held_back, None
+        for call in held_back:
+            self._soon(call)
         log.info("recovered", store=str(path), seconds=round(self.clock.now() - begun, 3))
+        storage = Storage(store, self.broker, self.clock.now, self._store_failed)
+        storage.page_out(path / PAGES, self.config.page_out_bytes())
         return storage
 
     def _progress(self, what: str, done: int, total: int) -> None:
@@ -199,6 +204,10 @@ class BrokerServer:
 
     def _soon(self, call: Callable[[], None]) -> None:
         """A pass of its own, when what is under way is done."""
+        if self._held_back is not None:
+            # Another thread is at work on the broker.
+            self._held_back.append(call)
+            return
         asyncio.get_running_loop().call_soon(self._pass, call)
 
     def _pass(self, call: Callable[[], None]) -> None:
@@ -206,8 +215,13 @@ class BrokerServer:
         call()
 
     def _sync_clock(self) -> None:
-        """The clock of the day may have been set."""
+        """The clock of the day may have been set; and it is time to tidy up."""
         self.broker.epoch = self.clock.epoch()
+        self.broker.begin_pass(self.clock.now())
+        try:
+            self.broker.tidy()
+        except Exception:
+            log.exception("internal error")
         self._sync = asyncio.get_running_loop().call_later(CLOCK_PERIOD, self._sync_clock)
 
     def _wake_at(self, due: float) -> None:

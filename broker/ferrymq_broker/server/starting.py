@@ -9,7 +9,8 @@ from typing import Final
 from ferrymq_broker.journal import log
 from ferrymq_broker.monitoring.readiness import Readiness
 
-# Called with what is being done, how much of it is done, and how much there is to do.
+# Called with what is being done, how much of it is done, and how much there is to do, 0 if that is
+# not known.
 OnProgress = Callable[[str, int, int], None]
 
 # Seconds between two lines in the log about it.
@@ -17,8 +18,8 @@ LOG_PERIOD: Final = 2.0
 
 
 def readiness_of(what: str, done: int, total: int) -> Readiness:
-    """Not ready, and how much is done: ``recovering, 43 %``."""
-    return Readiness(False, f"{what}, {percent(done, total)} %" if total else what)
+    """Not ready, and how much is done: ``recovering the journal, 43 %``."""
+    return Readiness(False, f"{what}, {percent(done, total)} %" if total else f"{what}, {done}")
 
 
 def percent(done: int, total: int) -> int:
@@ -38,4 +39,7 @@ class LoggedProgress:
         now = self._clock()
         if now >= self._next:
             self._next = now + LOG_PERIOD
-            log.info(what, percent=percent(done, total))
+            if total:
+                log.info(what, percent=percent(done, total))
+            else:
+                log.info(what, done=done)

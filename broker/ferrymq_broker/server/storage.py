@@ -6,80 +6,124 @@ import asyncio
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.config.storage import Store as Settings
 from ferrymq_broker.journal import log
+from ferrymq_broker.recovery.recover import recover
 from ferrymq_broker.server.starting import OnProgress
 from ferrymq_broker.store.durable_store import DurableStore, StoreOptions
 from ferrymq_broker.store.errors import StoreError
 from ferrymq_broker.store.executor import LoopExecutor
+from ferrymq_broker.store.pages import LmdbPages
 
-T = TypeVar("T")
-
+# The folder in that of the store which has messages that are on disk for want of memory only.
+PAGES = "pages"
 # The alarm that there is no room for more.
 DISK = "disk"
+# A segment is so many bytes, or a multiple of them.
+_BLOCK = 4096
+# Changes are told to the event loop no more often than after so many.
+_OFTEN = 1000
 
 
-async def open_store(
-    path: Path, settings: Settings, broker: Broker, progress: OnProgress
-) -> DurableStore:
-    """The store of a new broker; what is left in its journal is applied in a thread.
+class _GivenUp(Exception):
+    """Nobody waits for the store any more."""
 
-    `progress` is called in the event loop. Raises `StoreError` and `OSError`.
+
+class Opening:
+    """A store on its way to a new broker, in a thread that the end of the process does not wait
+    for: the event loop goes on and can tell how far it is.
+
+    Until it has come, the broker is the thread's alone.
     """
-    loop = asyncio.get_running_loop()
-    options = StoreOptions(settings.segment_bytes // 4096 * 4096, settings.max_bytes)
 
-    def report(done: int, total: int) -> None:
-        loop.call_soon_threadsafe(progress, "recovering the journal", done, total)
+    def __init__(
+        self, path: Path, settings: Settings, broker: Broker, progress: OnProgress
+    ) -> None:
+        self._path = path
+        # Whole blocks.
+        self._options = StoreOptions(settings.segment_bytes // _BLOCK * _BLOCK, settings.max_bytes)
+        self._broker = broker
+        self._progress = progress
+        self._loop = asyncio.get_running_loop()
+        self._future: asyncio.Future[DurableStore] = self._loop.create_future()
+        self._given_up = False
+        self._told = 0
 
-    def work() -> DurableStore:
-        return DurableStore.open(path, broker.agenda.changes, options, report)
+    async def store(self) -> DurableStore:
+        """The store; the broker has all that is in it. Raises `StoreError` and `OSError`.
 
-    try:
-        return await _in_thread(work, DurableStore.close)
-    except PermissionError as error:
-        raise StoreError(f"the store {path} cannot be used: {error.strerror}") from error
-    except FileExistsError as error:
-        raise StoreError(f"the store {path} is no directory") from error
+        Who gives up waiting leaves the rest to the thread, which closes the store.
+        """
+        threading.Thread(target=self._run, name="store-open", daemon=True).start()
+        try:
+            return await self._future
+        except asyncio.CancelledError:
+            self._given_up = True
+            raise
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise StoreError(f"the store {self._path} cannot be used: {reason}") from error
 
+    # -- in the thread -----------------------------------------------------------------------
 
-async def _in_thread(work: Callable[[], T], discard: Callable[[T], None]) -> T:
-    """What `work` gives, done by a thread that the end of the process does not wait for.
-
-    Who gives up waiting leaves it to the thread to `discard` what comes.
-    """
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-
-    def finish(made: T | None, error: Exception | None) -> None:
-        if future.cancelled():
-            if made is not None:
-                discard(made)
-        elif error is not None:
-            future.set_exception(error)
-        else:
-            assert made is not None
-            future.set_result(made)
-
-    def run() -> None:
-        made: T | None = None
+    def _run(self) -> None:
+        store: DurableStore | None = None
         failed: Exception | None = None
         try:
-            made = work()
+            store = self._open()
+        except _GivenUp:
+            return
         except Exception as error:
             failed = error
         try:
-            loop.call_soon_threadsafe(finish, made, failed)
+            self._loop.call_soon_threadsafe(self._finish, store, failed)
         except RuntimeError:
             # The loop was closed: nobody waits.
-            if made is not None:
-                discard(made)
+            if store is not None:
+                self._discard(store)
 
-    threading.Thread(target=run, name="store-open", daemon=True).start()
-    return await future
+    def _open(self) -> DurableStore:
+        changes = self._broker.agenda.changes
+        store = DurableStore.open(self._path, changes, self._options, self._on_journal)
+        try:
+            recover(self._broker, store, self._on_records)
+        except BaseException:
+            self._discard(store)
+            raise
+        return store
+
+    def _on_journal(self, done: int, total: int) -> None:
+        if total:
+            self._tell("recovering the journal", done, total)
+
+    def _on_records(self, what: str, done: int, total: int) -> None:
+        if done >= self._told + _OFTEN or done < self._told:
+            self._told = done
+            self._tell(what, done, total)
+
+    def _tell(self, what: str, done: int, total: int) -> None:
+        if self._given_up:
+            raise _GivenUp
+        self._loop.call_soon_threadsafe(self._progress, what, done, total)
+
+    def _discard(self, store: DurableStore) -> None:
+        """The broker does not come to be; the store stays as it is."""
+        self._broker.agenda.changes.stop()
+        store.close()
+
+    # -- in the event loop -------------------------------------------------------------------
+
+    def _finish(self, store: DurableStore | None, failed: Exception | None) -> None:
+        if self._future.cancelled():
+            if store is not None:
+                self._discard(store)
+        elif failed is not None:
+            self._future.set_exception(failed)
+        else:
+            assert store is not None
+            self._future.set_result(store)
 
 
 class Storage:
@@ -97,14 +141,11 @@ class Storage:
         self._now = now
         self._failed = on_failure
 
-    async def recover(self, progress: OnProgress) -> None:
-        """Let the broker have what was stored."""
-        self._broker.keep(self.store)
-
-    def abandon(self) -> None:
-        """The broker does not come to be; the store is left as it is."""
-        self._broker.agenda.changes.stop()
-        self.store.close()
+    def page_out(self, folder: Path, limit: int) -> None:
+        """Leave messages on disk, those without records in `folder`, while there are more bytes of
+        them than `limit`; 0 is no limit."""
+        if limit:
+            self._broker.page_out(LmdbPages(folder), limit)
 
     def start(self) -> None:
         """Take what changes from now on."""
@@ -130,8 +171,11 @@ class Storage:
 
     def close(self) -> None:
         """Write and apply everything. Raises `StoreError` if that cannot be done."""
-        changes = self._broker.agenda.changes
+        pager = self._broker.agenda.pager
+        if pager is not None:
+            pager.close()
         try:
             self.store.close()
         finally:
-            changes.stop()
+            # What goes from memory now is to stay on disk.
+            self._broker.agenda.changes.stop()

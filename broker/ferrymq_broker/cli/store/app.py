@@ -1,0 +1,16 @@
+"""The store commands put together."""
+
+from __future__ import annotations
+
+import typer
+
+from ferrymq_broker.cli.store.verify import info, verify
+
+store = typer.Typer(
+    name="store",
+    help="Look at the files of a store, check them, copy them, take them elsewhere.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+for command in (verify, info):
+    store.command()(command)
