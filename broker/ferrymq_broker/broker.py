@@ -17,6 +17,7 @@ from ferrymq_broker.addresses.space import AddressSpace
 from ferrymq_broker.connections.credit import Credit
 from ferrymq_broker.connections.duplicates import SeenTagsOfLinks
 from ferrymq_broker.connections.names import LinkNames
+from ferrymq_broker.connections.remembered.registry import Termini
 from ferrymq_broker.counters import Counters
 from ferrymq_broker.nodes.node import BOUNDLESS, Agenda
 from ferrymq_broker.nodes.paging.pager import Pager
@@ -67,6 +68,7 @@ class Broker:
         "handlers",
         "link_names",
         "seen_tags",
+        "termini",
         "counters",
         "credit",
         "transaction_limits",
@@ -108,6 +110,7 @@ class Broker:
         self.link_names = LinkNames()
         self.counters = Counters()
         self.seen_tags = SeenTagsOfLinks()
+        self.termini = Termini(self)
         self.credit = Credit()
         self.transaction_limits = TransactionLimits()
         self.alarms = self.credit.alarms

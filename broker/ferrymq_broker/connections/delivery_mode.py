@@ -2,13 +2,14 @@
 
 ``delivery-mode`` is a condition: what cannot be kept is refused. ``opt-delivery-mode`` is a wish:
 what cannot be kept is left out of the answer. The values are ``at-most-once``, ``at-least-once``
-and ``exactly-once``. The answer names what is in force, and the settle modes follow from it.
+and ``exactly-once``. The answer names what is in force, and the settle modes follow from it. A client consumes exactly once
+where its source outlives a lost link (`remembered/source.py`).
 
 | mode | the client publishes | the client consumes |
 |---|---|---|
 | at-most-once | pre-settled, or as it likes | everything is sent settled |
 | at-least-once | unsettled; the broker settles at once | nothing is sent settled |
-| exactly-once | unsettled; resent deliveries are known by their tags | not kept |
+| exactly-once | unsettled; resent deliveries are known by their tags | unsettled; it settles second |
 """
 
 from __future__ import annotations
@@ -38,17 +39,19 @@ def agree(
     properties: dict[str, object],
     default_outcome: Outcome | None,
     granted: dict[str, object],
+    lasting: bool,
 ) -> str:
     """The delivery mode that is in force on a link, empty if none was asked for or kept.
 
     To be called before the link is accepted, whose settle modes it decides on; `granted` are the
-    properties of the answer. Raises `BrokerError` if a condition cannot be met.
+    properties of the answer. `lasting` is whether the broker's terminus outlives a lost link with its
+    deliveries. Raises `BrokerError` if a condition cannot be met.
     """
     required = properties.get(REQUIRED)
     optional = properties.get(OPTIONAL)
     mode = ""
     if isinstance(required, str) and required in _MODES:
-        problem = _problem(link, required, default_outcome)
+        problem = _problem(link, required, default_outcome, lasting)
         if problem:
             raise BrokerError("amqp:not-implemented", f"delivery-mode {required}: {problem}")
         mode = required
@@ -59,7 +62,7 @@ def agree(
         isinstance(optional, str)
         and optional in _MODES
         and mode in ("", optional, _beneath(optional))
-        and not _problem(link, optional, default_outcome)
+        and not _problem(link, optional, default_outcome, lasting)
     ):
         mode = optional
         granted[OPTIONAL] = Symbol(optional)
@@ -72,7 +75,7 @@ def _beneath(mode: str) -> str:
     return AT_LEAST_ONCE if mode == EXACTLY_ONCE else mode
 
 
-def _problem(link: Link, mode: str, default_outcome: Outcome | None) -> str:
+def _problem(link: Link, mode: str, default_outcome: Outcome | None, lasting: bool) -> str:
     """Why the mode cannot be kept on the link; empty if it can."""
     snd = link.snd_settle_mode
     if not link.is_sender:
@@ -83,8 +86,11 @@ def _problem(link: Link, mode: str, default_outcome: Outcome | None) -> str:
             return "the link's sender-settle-mode is settled"
         return ""
     if mode == EXACTLY_ONCE:
-        return "there is no terminus that would outlive a lost link with its deliveries"
-    if mode == AT_LEAST_ONCE:
+        if not lasting:
+            return "there is no terminus that would outlive a lost link with its deliveries"
+        if link.rcv_settle_mode is not ReceiverSettleMode.SECOND:
+            return "the receiver-settle-mode is first, so that an outcome could get lost"
+    if mode != AT_MOST_ONCE:
         return "the sender-settle-mode asked for is settled" if link.always_settled else ""
     if snd is SenderSettleMode.UNSETTLED:
         return "the sender-settle-mode asked for is unsettled"
@@ -99,7 +105,7 @@ def _settle_by(link: Link, mode: str) -> None:
     if link.is_sender:
         if mode == AT_MOST_ONCE:
             link.agree_settle_modes(SenderSettleMode.SETTLED, rcv)
-        elif mode == AT_LEAST_ONCE:
+        elif mode:
             link.agree_settle_modes(SenderSettleMode.UNSETTLED, rcv)
     elif mode == AT_LEAST_ONCE:
         # The broker does not ask the client to confirm an outcome.

@@ -7,7 +7,8 @@ What is promised: as long as the broker runs, a delivery that was accepted on an
 of the link, and may be unknown to its sender to have been, is accepted once more and dropped. A tag
 is compared with earlier attachments alone: on one attachment the client has seen every outcome
 before the tag may come again. An attach with an unsettled map says which tags may come; without one
-any of the last `WINDOW` may. Nothing of this outlives the process.
+any of the last `WINDOW` may. Nothing of this outlives the process; of a link whose target outlives
+it more is known (`remembered/target.py`).
 """
 
 from __future__ import annotations
@@ -16,9 +17,15 @@ from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
+from ferrymq_broker.connections.names import Key, key_of
+from ferrymq_broker.connections.remembered.tags import Tags
+from ferrymq_types.messaging import Accepted
+
 if TYPE_CHECKING:
+    from ferrymq.engine.delivery import IncomingDelivery
     from ferrymq.engine.link import Link
     from ferrymq_broker.connections.handler import ConnectionHandler
+    from ferrymq_types.unions import Outcome
 
 # Tags remembered for each link. The credit of such a link is never larger: a client that was given
 # credit after a message has been sent the outcome of that message before.
@@ -28,12 +35,14 @@ ABSENT: Final = 1024
 
 
 @final
-class SeenTags:
+class SeenTags(Tags):
     """The tags of one link: `earlier` are of attachments before, `current` of this one."""
 
-    __slots__ = ("earlier", "current")
+    __slots__ = ("owner", "key", "earlier", "current")
 
-    def __init__(self) -> None:
+    def __init__(self, owner: SeenTagsOfLinks, key: Key) -> None:
+        self.owner = owner
+        self.key = key
         self.earlier: dict[bytes, None] = {}
         self.current: dict[bytes, None] = {}
 
@@ -42,12 +51,16 @@ class SeenTags:
         if tag in self.earlier:
             del self.earlier[tag]
             # The outcome may get lost once more.
-            self.add(tag)
+            self._remember(tag)
             return True
         return False
 
-    def add(self, tag: bytes) -> None:
-        """The delivery has been accepted."""
+    def add(self, delivery: IncomingDelivery, outcome: Outcome) -> None:
+        """The delivery gets this outcome: what was accepted is remembered."""
+        if isinstance(outcome, Accepted):
+            self._remember(delivery.tag)
+
+    def _remember(self, tag: bytes) -> None:
         current = self.current
         current[tag] = None
         if len(current) > WINDOW:
@@ -56,6 +69,10 @@ class SeenTags:
     def forget(self, tag: bytes) -> None:
         """The sender knows the outcome."""
         self.current.pop(tag, None)
+
+    def leave(self, handler: ConnectionHandler, lost: bool, closed: bool) -> None:
+        """The link is gone."""
+        self.owner.leave(self.key, closed)
 
     def reattach(self, unsettled: dict[object, object] | None) -> None:
         """The link is attached again by a sender that has these unsettled, None if it says
@@ -68,10 +85,6 @@ class SeenTags:
             del earlier[next(iter(earlier))]
         self.earlier = earlier
         self.current = {}
-
-
-# Virtual host, user, container-id, name of the link.
-Key = tuple[str, str | None, str, str]
 
 
 @final
@@ -96,18 +109,17 @@ class SeenTagsOfLinks:
         self, handler: ConnectionHandler, link: Link, unsettled: dict[object, object] | None
     ) -> SeenTags:
         """The tags of a link that is being attached."""
-        key = _key(handler, link)
+        key = key_of(handler, link)
         seen = self._absent.pop(key, None)
         if seen is None:
-            seen = SeenTags()
+            seen = SeenTags(self, key)
         else:
             seen.reattach(unsettled)
         self._attached[key] = seen
         return seen
 
-    def leave(self, handler: ConnectionHandler, link: Link, closed: bool) -> None:
+    def leave(self, key: Key, closed: bool) -> None:
         """The link is `closed`, and never comes back, or only detached or lost."""
-        key = _key(handler, link)
         seen = self._attached.pop(key, None)
         if seen is None or closed:
             return
@@ -115,7 +127,3 @@ class SeenTagsOfLinks:
         absent[key] = seen
         if len(absent) > self.absent:
             del absent[next(iter(absent))]
-
-
-def _key(handler: ConnectionHandler, link: Link) -> Key:
-    return (handler.space.name, handler.user, handler.container_id, link.name)

@@ -25,6 +25,7 @@ from ferrymq.engine.events import (
     BeginReceived,
     CloseReceived,
     CreditReceived,
+    DeliveryAborted,
     DeliveryReceived,
     DetachReceived,
     EndReceived,
@@ -49,6 +50,8 @@ from ferrymq_broker.connections.incoming import IncomingEndpoint
 from ferrymq_broker.connections.links import SessionLinks, attach_link, close_link, end_session
 from ferrymq_broker.connections.opening import authenticate, on_open
 from ferrymq_broker.connections.outgoing import OutgoingEndpoint
+from ferrymq_broker.connections.remembered.source import SourceTerminus
+from ferrymq_broker.connections.remembered.target import TargetTerminus
 from ferrymq_broker.journal import log
 from ferrymq_broker.nodes.node import Node, Producer
 from ferrymq_broker.transactions.coordinator import Coordinator
@@ -280,7 +283,7 @@ class ConnectionHandler:
             self.stalled = {}
             for consumer in stalled:
                 if not consumer.closed:
-                    consumer.node.wake(consumer)
+                    consumer.go_on()
         if self.unsupplied:
             unsupplied = self.unsupplied
             self.unsupplied = []
@@ -298,7 +301,7 @@ class ConnectionHandler:
             if link.parked > 0 or link.session.outgoing.remote_window <= 0:
                 self.windowed[consumer] = None
             else:
-                consumer.node.wake(consumer)
+                consumer.go_on()
 
     def session_id(self, session: Session) -> i64:
         """The number of one of its sessions, unique in the broker."""
@@ -326,6 +329,8 @@ class ConnectionHandler:
                         consumer.on_outcome(event.delivery)
                         if event.delivery.remote_settled:
                             quiet += changes.total - before
+                    elif isinstance(consumer, SourceTerminus):
+                        consumer.on_outcome(event.delivery)
                 elif isinstance(event, DeliveryReceived):
                     producer = event.link.context
                     if isinstance(producer, IncomingEndpoint):
@@ -349,7 +354,7 @@ class ConnectionHandler:
                 self.transactions.state(consumer, event.delivery, event.state, event.settled)
         elif isinstance(event, SettlementReceived):
             producer = event.delivery.link.context
-            if isinstance(producer, IncomingEndpoint):
+            if isinstance(producer, IncomingEndpoint) or isinstance(producer, TargetTerminus):
                 producer.on_settlement(event.delivery)
         elif isinstance(event, AttachReceived):
             attach_link(self, event.link)
@@ -381,6 +386,10 @@ class ConnectionHandler:
         elif isinstance(event, TransferIgnored):
             if isinstance(event.state, TransactionalState):
                 self.transactions.miss(event.state)
+        elif isinstance(event, DeliveryAborted):
+            producer = event.link.context
+            if isinstance(producer, IncomingEndpoint):
+                producer.on_abort(event.delivery)
         elif isinstance(event, Terminated):
             self._on_terminated(event)
 
@@ -392,6 +401,7 @@ class ConnectionHandler:
             log.info("connection lost", peer=self.peer, reason=str(error))
         self.broker.handlers.pop(self, None)
         self.space.party_gone(self.id)
+        self.broker.termini.party_gone(self.id)
         self.stalled = {}
         self.windowed = {}
         self.unsupplied = []

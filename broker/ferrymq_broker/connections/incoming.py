@@ -8,14 +8,17 @@ from mypy_extensions import i64
 
 from ferrymq.engine.delivery import IncomingDelivery
 from ferrymq.engine.receiver import ReceiverLink
-from ferrymq_broker.connections.duplicates import WINDOW, SeenTags
+from ferrymq_broker.connections.duplicates import WINDOW
 from ferrymq_broker.connections.outcomes import (
     ACCEPTED,
     MODIFIED_SYMBOL,
     REJECTED_SYMBOL,
     RELEASED,
     RELEASED_SYMBOL,
+    is_terminal,
 )
+from ferrymq_broker.connections.remembered.tags import Tags
+from ferrymq_broker.connections.remembered.target import RememberedTags, TargetTerminus
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.message import Message, admit
 from ferrymq_broker.nodes.node import BOUNDLESS, Node, Producer, Refusal
@@ -26,6 +29,7 @@ from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
     from ferrymq_broker.connections.handler import ConnectionHandler
+    from ferrymq_types.unions import Outcome
 
 
 @final
@@ -50,6 +54,7 @@ class IncomingEndpoint(Producer):
         "_metered",
         "_promised",
         "_tags",
+        "memory",
     )
 
     def __init__(
@@ -71,12 +76,19 @@ class IncomingEndpoint(Producer):
         # Whether the node has a bound, and how much of the node's `promised` is this link's.
         self._metered = False
         self._promised: i64 = 0
-        self._tags: SeenTags | None = None
+        self._tags: Tags | None = None
+        # The terminus that outlives the link, if it does.
+        self.memory: TargetTerminus | None = None
 
-    def remember_tags(self, tags: SeenTags) -> None:
-        """Deliveries of this link are to count once."""
+    def remember_tags(self, tags: Tags) -> None:
+        """What becomes of the deliveries of this link is remembered, by their tags."""
         self._tags = tags
         self._direct = None
+
+    def remember(self, memory: TargetTerminus, session: i64) -> None:
+        """The terminus outlives the link, which is in the session of this number."""
+        self.memory = memory
+        self.remember_tags(RememberedTags(memory, session))
 
     # -- messages ------------------------------------------------------------------------
 
@@ -153,13 +165,32 @@ class IncomingEndpoint(Producer):
         if refusal is not None:
             self._refuse(delivery, refusal)
         elif not delivery.remote_settled:
-            if self._tags is not None:
-                self._tags.add(delivery.tag)
-            delivery.settle(ACCEPTED)
+            self._tell(delivery, ACCEPTED)
+
+    def _tell(self, delivery: IncomingDelivery, outcome: Outcome) -> None:
+        """Give a delivery that is not settled its outcome, and remember that."""
+        if self._tags is not None:
+            self._tags.add(delivery, outcome)
+        delivery.settle(outcome)
 
     def on_settlement(self, delivery: IncomingDelivery) -> None:
-        """The sender has settled a delivery whose outcome it was told."""
-        if self._tags is not None and delivery.remote_settled:
+        """The sender has settled a delivery whose outcome it was told, or has resumed one."""
+        tags = self._tags
+        if tags is None:
+            return
+        if delivery.remote_settled:
+            full = tags.is_full()
+            tags.forget(delivery.tag)
+            if full:
+                self.supply()
+        elif delivery.resumed and (not delivery.second or is_terminal(delivery.remote_state)):
+            # Its outcome was told with the unsettled map, and the broker need not wait.
+            delivery.settle(delivery.state)
+            self.handler.touch()
+
+    def on_abort(self, delivery: IncomingDelivery) -> None:
+        """The sender has given up a delivery, which settles it (AMQP 1.0 §2.7.5)."""
+        if self._tags is not None:
             self._tags.forget(delivery.tag)
 
     def is_resent(self, delivery: IncomingDelivery) -> bool:
@@ -169,7 +200,7 @@ class IncomingEndpoint(Producer):
     def posted(self, delivery: IncomingDelivery) -> None:
         """The message has been published with its transaction."""
         if self._tags is not None and not delivery.remote_settled:
-            self._tags.add(delivery.tag)
+            self._tags.add(delivery, ACCEPTED)
 
     def room_for_guest(self, node: Node) -> Refusal | None:
         """Why a node that has promised this link nothing has no room for a message of it."""
@@ -193,9 +224,9 @@ class IncomingEndpoint(Producer):
         elif not refusal.released:
             self.reject(delivery, refusal.condition, refusal.description, refusal.info)
         elif self.agreed(RELEASED_SYMBOL):
-            delivery.settle(RELEASED)
+            self._tell(delivery, RELEASED)
         elif self.agreed(MODIFIED_SYMBOL):
-            delivery.settle(Modified(delivery_failed=False, undeliverable_here=False))
+            self._tell(delivery, Modified(delivery_failed=False, undeliverable_here=False))
         else:
             self.reject(delivery, refusal.condition, refusal.description, refusal.info)
 
@@ -213,7 +244,7 @@ class IncomingEndpoint(Producer):
         """
         if not delivery.remote_settled and self.agreed(REJECTED_SYMBOL):
             error = Error(condition=condition, description=description, info=info)
-            delivery.settle(Rejected(error=error))
+            self._tell(delivery, Rejected(error=error))
             return
         details: dict[str, object] = {} if info is None else dict(info)
         details["delivery-tag"] = delivery.tag
@@ -244,8 +275,12 @@ class IncomingEndpoint(Producer):
             credit.wait(self)
             return
         full = handler.credit_window
-        if self._tags is not None and full > WINDOW:
-            full = WINDOW
+        tags = self._tags
+        if tags is not None:
+            if tags.is_full():
+                return
+            if full > WINDOW:
+                full = WINDOW
         if self.window < full:
             self.window += credit.reserve(self, full - self.window)
             if self.window == 0:
@@ -304,8 +339,8 @@ class IncomingEndpoint(Producer):
         self.handler.touch()
         self.close(True)
 
-    def close(self, closed: bool) -> None:
-        """The link is gone, for good if it is `closed`. What it published stays."""
+    def close(self, closed: bool, lost: bool = False) -> None:
+        """The link is gone, for good if it is `closed`, or `lost`. What it published stays."""
         if self.closed:
             return
         self.closed = True
@@ -314,7 +349,7 @@ class IncomingEndpoint(Producer):
         if self in handler.unsupplied:
             handler.unsupplied.remove(self)
         if self._tags is not None:
-            handler.broker.seen_tags.leave(handler, self.link, closed)
+            self._tags.leave(handler, lost, closed)
         node = self.node
         if node is not None:
             node.promised -= self._promised

@@ -10,6 +10,7 @@ from ferrymq.engine.receiver import ReceiverLink
 from ferrymq.engine.sender import SenderLink
 from ferrymq.errors import LocalProtocolError
 from ferrymq_broker.connections.lifetimes import end_creation
+from ferrymq_broker.connections.remembered.terminus import Terminus
 from ferrymq_broker.connections.termini import attach_incoming, attach_outgoing
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.journal import log
@@ -29,13 +30,15 @@ if TYPE_CHECKING:
 class SessionLinks:
     """The endpoints of one session, by link. `id` is unique in the broker."""
 
-    __slots__ = ("id", "incoming", "outgoing", "coordinators")
+    __slots__ = ("id", "incoming", "outgoing", "coordinators", "suspended")
 
     def __init__(self, id: i64) -> None:
         self.id: i64 = id
         self.incoming: dict[Link, IncomingEndpoint] = {}
         self.outgoing: dict[Link, OutgoingEndpoint] = {}
         self.coordinators: dict[Link, Coordinator] = {}
+        # Detached links with termini that are still there.
+        self.suspended: dict[Link, Terminus] = {}
 
 
 def attach_link(handler: ConnectionHandler, link: Link) -> None:
@@ -82,18 +85,28 @@ def close_link(handler: ConnectionHandler, link: Link, lost: bool, closed: bool)
     links = link.session.context
     if not isinstance(links, SessionLinks):
         return
+    memory: Terminus | None = None
     outgoing = links.outgoing.pop(link, None)
     if outgoing is not None:
         outgoing.close(lost, closed)
+        memory = outgoing.memory
     incoming = links.incoming.pop(link, None)
     if incoming is not None:
-        incoming.close(closed)
+        incoming.close(closed, lost)
+        memory = incoming.memory
     coordinator = links.coordinators.pop(link, None)
     if coordinator is not None:
         coordinator.close(lost)
-    link.context = None
-    # Subscriptions outlive their links, the state of their deliveries does not.
-    link.expire()
+    if memory is None or memory.link is not link:
+        # What was unsettled is gone with the link, or another link has it.
+        link.context = None
+        link.expire()
+    elif lost or not link.session.mapped:
+        memory.forget_link(link)
+    else:
+        # While the session lasts the client may still say something of it.
+        link.context = memory
+        links.suspended[link] = memory
     handler.broker.link_names.release(handler, link)
     end_creation(handler, link)
 
@@ -109,5 +122,9 @@ def end_session(handler: ConnectionHandler, session: Session, lost: bool) -> Non
         close_link(handler, link, lost, False)
     for link in list(links.coordinators):
         close_link(handler, link, lost, False)
+    for link, memory in links.suspended.items():
+        if memory.link is link:
+            memory.forget_link(link)
     session.context = None
     handler.space.party_gone(links.id)
+    handler.broker.termini.party_gone(links.id)

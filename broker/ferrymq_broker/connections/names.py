@@ -33,7 +33,7 @@ class LinkNames:
 
     def take(self, handler: ConnectionHandler, link: Link) -> None:
         """The link has its name from now on; who had it on another connection loses its link."""
-        key = _key(handler, link)
+        key = key_of(handler, link)
         held = self._holders.get(key)
         self._holders[key] = (handler, link)
         if held is not None and held[0] is not handler:
@@ -41,11 +41,12 @@ class LinkNames:
 
     def release(self, handler: ConnectionHandler, link: Link) -> None:
         """The link is detached, or gone with its connection."""
-        key = _key(handler, link)
+        key = key_of(handler, link)
         held = self._holders.get(key)
         if held is not None and held[1] is link:
             del self._holders[key]
 
 
-def _key(handler: ConnectionHandler, link: Link) -> Key:
+def key_of(handler: ConnectionHandler, link: Link) -> Key:
+    """What the link is known by in the whole broker."""
     return (handler.space.name, handler.user, handler.container_id, link.name, link.is_sender)

@@ -16,6 +16,7 @@ from ferrymq_broker.connections.outcomes import (
     is_terminal,
     symbol,
 )
+from ferrymq_broker.connections.remembered.resuming import Resuming
 from ferrymq_broker.nodes.consumer import IDLE, SETTLED, TAKEN, UNFIT, Consumer
 from ferrymq_broker.nodes.delivering import outgoing_payload
 from ferrymq_broker.nodes.entry import Entry
@@ -27,6 +28,7 @@ from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
     from ferrymq_broker.connections.handler import ConnectionHandler
+    from ferrymq_broker.connections.remembered.source import SourceTerminus
     from ferrymq_broker.transactions.holding import Holding
     from ferrymq_broker.transactions.transaction import Transaction
     from ferrymq_types.unions import Outcome
@@ -42,7 +44,8 @@ class OutgoingEndpoint(Consumer):
 
     `asked` is the node the client named, `node` the one it consumes from: the same, or a part of
     it. `outcomes` are those that the client may use, by their symbols, or None for all there are.
-    `acquiring` is the transaction that its flow state names (AMQP 1.0 §4.4.3).
+    `acquiring` is the transaction that its flow state names (AMQP 1.0 §4.4.3), `memory` the terminus
+    that outlives the link with what was sent, if it does.
     """
 
     __slots__ = (
@@ -55,6 +58,9 @@ class OutgoingEndpoint(Consumer):
         "outcomes",
         "closed",
         "acquiring",
+        "memory",
+        "_special",
+        "_resuming",
         "_acquired",
         "_enlisted",
     )
@@ -82,6 +88,11 @@ class OutgoingEndpoint(Consumer):
         self.outcomes = outcomes
         self.closed = False
         self.acquiring: Transaction | None = None
+        self.memory: SourceTerminus | None = None
+        # Whether either of the two is there.
+        self._special = False
+        # What of earlier links comes before anything new.
+        self._resuming: Resuming | None = None
         # The state of what it is sent in that transaction.
         self._acquired: TransactionalState | None = None
         # The deliveries that are part of transactions; None if there never were any.
@@ -111,8 +122,10 @@ class OutgoingEndpoint(Consumer):
         limit = link.remote_max_message_size
         if limit != 0 and len(payload) > limit:
             return UNFIT
-        if self.acquiring is not None:
-            return self._deliver_acquired(entry, payload)
+        if self._special:
+            if self.acquiring is not None:
+                return self._deliver_acquired(entry, payload)
+            return self._deliver_remembered(entry, payload)
         delivery = link.send(payload, settled=link.always_settled, message_format=message.format)
         if not handler.dirty:
             handler.touch()
@@ -131,7 +144,7 @@ class OutgoingEndpoint(Consumer):
         Sent settled or not, it is held: a rollback makes it available again.
         """
         transaction = self.acquiring
-        if transaction is None or transaction.is_full():
+        if transaction is None or transaction.is_full() or self._resuming is not None:
             return IDLE
         link = self.link
         handler = self.handler
@@ -142,11 +155,35 @@ class OutgoingEndpoint(Consumer):
             state=self._acquired,
         )
         handler.touch()
+        self.limit_output()
+        handler.transactions.acquire(self, delivery, None if self.copies else entry)
+        return TAKEN
+
+    def _deliver_remembered(self, entry: Entry, payload: bytes) -> i64:
+        """Send the message when it is on record that it was sent."""
+        memory = self.memory
+        if memory is None or self._resuming is not None or memory.is_full():
+            return IDLE
+        link = self.link
+        handler = self.handler
+        delivery = link.send(
+            payload, settled=link.always_settled, message_format=entry.message.format
+        )
+        handler.touch()
+        self.limit_output()
+        if delivery.settled:
+            return SETTLED
+        delivery.context = entry
+        if memory.add(delivery.tag, entry, entry.attempts == 0):
+            handler.need = handler.changes.number
+        return TAKEN
+
+    def limit_output(self) -> None:
+        """The connection may have had its share of this pass."""
+        handler = self.handler
         if len(handler.connection.output) > OUTPUT_LIMIT:
             handler.congested = True
             handler.blocked = True
-        handler.transactions.acquire(self, delivery, None if self.copies else entry)
-        return TAKEN
 
     def on_credit(self, properties: dict[str, object] | None) -> None:
         """A flow of the receiver has arrived (AMQP 1.0 §2.6.7), with these properties."""
@@ -156,9 +193,20 @@ class OutgoingEndpoint(Consumer):
         if self.closed:
             return
         if link.credit > 0:
-            self.node.wake(self)
-        if link.drain:
+            self.go_on()
+        if link.drain and not self.closed:
             self.node.want_drained(self)
+
+    def go_on(self) -> None:
+        """The client may take messages again."""
+        resuming = self._resuming
+        if resuming is not None:
+            resuming.proceed()
+            if self.closed:
+                return
+            if resuming.over:
+                self._resuming = None
+        self.node.wake(self)
 
     def nothing_left(self) -> bool:
         """Answer a drain, unless messages still wait for the connection to take them."""
@@ -174,7 +222,9 @@ class OutgoingEndpoint(Consumer):
     def on_outcome(self, delivery: OutgoingDelivery) -> None:
         """The receiver told the state of a delivery, settled it, or both (AMQP 1.0 §3.4)."""
         if self.closed:
-            # What the link held has gone back already.
+            # What the link held has gone back already, unless it is remembered.
+            if self.memory is not None:
+                self.memory.on_outcome(delivery)
             return
         entry = delivery.context
         state = delivery.remote_state
@@ -199,6 +249,10 @@ class OutgoingEndpoint(Consumer):
             # Settled without a decision: the source's default decides (AMQP 1.0 §3.5.3).
             delivery.context = None
             apply_outcome(self.node, self, entry, self.fate(False))
+        else:
+            return
+        if self.memory is not None:
+            self.forget(delivery)
 
     def _settle(self, delivery: OutgoingDelivery) -> None:
         # A confirmation repeats the outcome, but not the receiver's own words.
@@ -211,6 +265,44 @@ class OutgoingEndpoint(Consumer):
         if outcome is None:
             return FAILED if lost else RELEASED
         return outcome
+
+    # -- memory ----------------------------------------------------------------------------
+
+    def remember(self, memory: SourceTerminus, unsettled: dict[bytes, OutgoingDelivery]) -> bool:
+        """The terminus outlives the link; these are the deliveries of earlier ones.
+
+        False if the client's attach says of one of them what is not agreed.
+        """
+        self.memory = memory
+        self._special = memory.holds
+        memory.pass_to(self)
+        resuming = Resuming(self, memory, unsettled)
+        fine = resuming.begin()
+        if not resuming.over:
+            self._resuming = resuming
+        return fine
+
+    def recall(self, delivery: OutgoingDelivery, entry: Entry) -> None:
+        """A delivery of a transaction is none of it any longer, and has no outcome."""
+        memory = self.memory
+        if memory is not None and memory.holds and delivery.tag not in memory.sent:
+            if memory.add(delivery.tag, entry, entry.attempts <= 1):
+                self.handler.need = self.handler.changes.number
+
+    def forget(self, delivery: OutgoingDelivery) -> None:
+        """A delivery that may be remembered has its outcome."""
+        memory = self.memory
+        if memory is None:
+            return
+        if self.closed:
+            memory.forget_lent(self.id, delivery.tag)
+            return
+        full = memory.is_full()
+        memory.forget(delivery.tag)
+        if self._resuming is not None:
+            self._resuming.on_outcome()
+        elif full and self.link.credit > 0:
+            self.node.wake(self)
 
     # -- transactions ----------------------------------------------------------------------
 
@@ -229,6 +321,7 @@ class OutgoingEndpoint(Consumer):
         """From now on the link acquires in this transaction, or in none."""
         self.acquiring = transaction
         self._acquired = None if transaction is None else TransactionalState(txn_id=transaction.id)
+        self._special = transaction is not None or (self.memory is not None and self.memory.holds)
 
     def stop_acquiring(self, transaction: Transaction) -> None:
         """The transaction has been discharged; the credit stays (AMQP 1.0 §4.4.3)."""
@@ -238,9 +331,13 @@ class OutgoingEndpoint(Consumer):
                 self.node.wake(self)
 
     def _is_stopped(self) -> bool:
-        """Whether there is no more for the link until its transaction is discharged."""
+        """Whether there is no more for the link until its transaction is discharged, or it has been
+        attached once more."""
         transaction = self.acquiring
-        return transaction is not None and transaction.is_full()
+        resuming = self._resuming
+        return (transaction is not None and transaction.is_full()) or (
+            resuming is not None and resuming.stuck
+        )
 
     def evict(self, error: Error) -> None:
         """The queue is going away."""
@@ -265,7 +362,8 @@ class OutgoingEndpoint(Consumer):
 
         Without one, messages return to the queue; if the link was `lost` with its connection, the
         client may have seen them, which counts as a failed delivery. `closed` is whether the link
-        is gone for good, its terminus with it.
+        is gone for good, its terminus with it; one that outlives the link goes on holding what it has
+        sent.
         """
         if self.closed:
             return
@@ -277,9 +375,19 @@ class OutgoingEndpoint(Consumer):
         if self.acquiring is not None:
             self.acquiring.acquirers.remove(self)
             self.acquiring = None
+        memory = self.memory
         if self._enlisted:
             for holding in list(self._enlisted):
+                if memory is not None:
+                    memory.lend(self.id, holding.delivery.tag)
                 holding.orphan(outcome)
+        if memory is not None:
+            self._resuming = None
+            if closed:
+                memory.end()
+            else:
+                memory.stand_in(self.id)
+                memory.leave(self.terms.party.session, self.handler.id, lost)
         entry = self.first_held()
         while entry is not None:
             apply_outcome(node, self, entry, outcome)

@@ -24,6 +24,16 @@ from ferrymq_broker.connections.lifetimes import (
 )
 from ferrymq_broker.connections.outcomes import ACCEPTED_SYMBOL, SUPPORTED_OUTCOMES, is_terminal
 from ferrymq_broker.connections.outgoing import OutgoingEndpoint
+from ferrymq_broker.connections.remembered.granting import (
+    find_source,
+    find_target,
+    holds,
+    lasts,
+    remember_source,
+    remember_target,
+)
+from ferrymq_broker.connections.remembered.source import SourceTerminus
+from ferrymq_broker.connections.remembered.target import TargetTerminus
 from ferrymq_broker.connections.wishes import (
     EXCLUSIVE,
     EXCLUSIVE_CAPABILITIES,
@@ -60,6 +70,8 @@ def attach_outgoing(handler: ConnectionHandler, link: SenderLink) -> OutgoingEnd
     asked = None if attach is None else attach.source
     if asked is None:
         asked = recall(handler.space, handler.user, handler.container_id, link.name)
+    if asked is None:
+        asked = find_source(handler, link)
     if attach is None or asked is None:
         raise BrokerError("amqp:not-found", "the source is missing, and the link has had none")
     check_source(asked)
@@ -68,17 +80,23 @@ def attach_outgoing(handler: ConnectionHandler, link: SenderLink) -> OutgoingEnd
         terms = _source_terms(handler, link, attach, asked, part)
         fitting = check_kind(node, terms.capabilities)
         outcome = asked.default_outcome if is_terminal(asked.default_outcome) else None
-        agree(link, terms.properties, outcome, terms.granted_properties)
+        lasting = holds(node, asked) and lasts(asked)
+        agree(link, terms.properties, outcome, terms.granted_properties, lasting)
         _take_over(handler, link, node)
         source_node = node.open_source(terms)
     except BrokerError:
         withdraw_creation(handler, link)
         raise
+    memory: SourceTerminus | None = None
     try:
         _expect_granted(node, terms)
         add_missing(terms.granted_capabilities, fitting)
+        memory = remember_source(handler, link, asked, node, source_node, terms, outcome)
+        unsettled = {} if memory is None else memory.resume(link)
         _accept_outgoing(handler, link, attach, asked, node, terms, outcome)
     except BaseException:
+        if memory is not None:
+            memory.leave(terms.party.session, handler.id, True)
         node.close_source(terms, False)
         withdraw_creation(handler, link)
         raise
@@ -86,6 +104,12 @@ def attach_outgoing(handler: ConnectionHandler, link: SenderLink) -> OutgoingEnd
     endpoint = OutgoingEndpoint(link, handler, node, source_node, terms, outcome, agreed)
     node.link_opened()
     source_node.subscribe(endpoint)
+    if memory is not None:
+        if isinstance(link.source, Source):
+            memory.told = link.source
+        memory.keep()
+        if not endpoint.remember(memory, unsettled):
+            endpoint.refuse("amqp:not-allowed", "an unsettled delivery has no agreed outcome")
     return endpoint
 
 
@@ -198,6 +222,8 @@ def attach_incoming(handler: ConnectionHandler, link: ReceiverLink) -> IncomingE
     """Accept a link that brings messages. Raises `BrokerError` if nobody takes them."""
     attach = link.remote_attach
     asked = None if attach is None else attach.target
+    if asked is None:
+        asked = find_target(handler, link)
     if attach is None or asked is None:
         raise BrokerError("amqp:invalid-field", "attach of a sender without a target")
     if not isinstance(asked, Target):
@@ -210,19 +236,28 @@ def attach_incoming(handler: ConnectionHandler, link: ReceiverLink) -> IncomingE
     terms.capabilities = list(asked.capabilities or [])
     terms.properties = properties
     terms.paired = is_paired(properties)
+    memory: TargetTerminus | None = None
     try:
         fitting = [] if node is None else check_kind(node, terms.capabilities)
-        mode = agree(link, properties, None, terms.granted_properties)
+        mode = agree(link, properties, None, terms.granted_properties, True)
         _take_over(handler, link, node)
         target_node = None if node is None else node.open_target(terms)
         _expect_pair(node, terms.paired, terms.granted_properties)
         add_missing(terms.granted_capabilities, fitting)
-        _accept_incoming(handler, link, attach, asked, node, terms)
+        memory = remember_target(handler, link, asked, mode == EXACTLY_ONCE)
+        _accept_incoming(handler, link, attach, asked, node, terms, memory)
     except BaseException:
+        if memory is not None:
+            memory.leave(terms.party.session, handler.id, True)
         withdraw_creation(handler, link)
         raise
     endpoint = IncomingEndpoint(link, handler, target_node, outcomes)
-    if mode == EXACTLY_ONCE:
+    if memory is not None:
+        if isinstance(link.target, Target):
+            memory.told = link.target
+        memory.keep()
+        endpoint.remember(memory, terms.party.session)
+    elif mode == EXACTLY_ONCE:
         endpoint.remember_tags(handler.broker.seen_tags.open(handler, link, attach.unsettled))
     if target_node is not None:
         target_node.producers.append(endpoint)
@@ -264,11 +299,16 @@ def _accept_incoming(
     asked: Target,
     node: Node | None,
     terms: TargetTerms,
+    memory: TargetTerminus | None,
 ) -> None:
     dynamic = node if asked.dynamic else None
     target = Target(
         address=asked.address if dynamic is None else dynamic.address,
-        expiry_policy=TerminusExpiryPolicy.LINK_DETACH,
+        durable=TerminusDurability(0 if memory is None else memory.durable),
+        expiry_policy=TerminusExpiryPolicy(
+            "link-detach" if memory is None else memory.expiry_policy
+        ),
+        timeout=0 if memory is None else memory.timeout,
         dynamic=asked.dynamic,
         dynamic_node_properties=(
             None if dynamic is None else node_properties(dynamic, asked.dynamic_node_properties)

@@ -168,12 +168,17 @@ class Holding(Work):
             self.node.remove(self.holder, entry)
         else:
             apply_outcome(self.node, self.holder, entry, outcome)
+        if self.endpoint.memory is not None:
+            self.endpoint.forget(self.delivery)
 
     def _return_to_link(self) -> None:
         """The delivery is as it was before it became part of the transaction."""
         self.endpoint.delist(self)
         delivery = self.delivery
-        delivery.context = self.entry
+        entry = self.entry
+        delivery.context = entry
+        if entry is not None and self.endpoint.memory is not None:
+            self.endpoint.recall(delivery, entry)
         if isinstance(delivery.remote_state, TransactionalState):
             delivery.remote_state = None
 

@@ -1,0 +1,174 @@
+"""Which termini outlive their links, and what the client is told of that (AMQP 1.0 §3.5.5–6).
+
+A target does if the client asks for any durability or a longer life than that of its session. A
+source does if the client asks for durability: holding messages back for one who does not come back
+to resume is what no other consumer can see through. Of queues and of subscriptions that are the
+client's own the deliveries are kept as well (durability unsettled-state), of those that are shared,
+of streams and of browsers they mean nothing.
+
+What is granted is what is kept: without a store, or of what is not stored itself, no durability, but
+expiry policy and time-out all the same. What is dynamic ends with its link.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mypy_extensions import i64
+
+from ferrymq_broker.connections.names import key_of
+from ferrymq_broker.connections.remembered.source import SourceTerminus
+from ferrymq_broker.connections.remembered.target import TargetTerminus
+from ferrymq_broker.connections.remembered.terminus import Terminus
+from ferrymq_types.messaging import Source, Target
+
+if TYPE_CHECKING:
+    from ferrymq.engine.link import Link
+    from ferrymq.engine.receiver import ReceiverLink
+    from ferrymq.engine.sender import SenderLink
+    from ferrymq_broker.connections.handler import ConnectionHandler
+    from ferrymq_broker.nodes.node import Node
+    from ferrymq_broker.nodes.terms import SourceTerms
+    from ferrymq_types.unions import Outcome
+
+
+def outlives(asked: Source | Target) -> bool:
+    """Whether the client asks for more life than a session has."""
+    return (
+        asked.durable.value > 0
+        or asked.timeout > 0
+        or asked.expiry_policy.value in ("never", "connection-close")
+    )
+
+
+def lasts(asked: Source | Target) -> bool:
+    """Whether the client asks for a terminus that is still there when a lost link comes back."""
+    return asked.timeout > 0 or asked.expiry_policy.value == "never"
+
+
+def holds(node: Node, asked: Source) -> bool:
+    """Whether deliveries from the node are to outlive a link with this source."""
+    return (
+        asked.durable.value > 1
+        and not asked.dynamic
+        and "shared" not in (asked.capabilities or [])
+        and (node.kind == "topic" or (node.kind == "queue" and asked.distribution_mode != "copy"))
+    )
+
+
+def find_target(handler: ConnectionHandler, link: Link) -> Target | None:
+    """What the link has had for its target, if it does not say."""
+    terminus = handler.broker.termini.find(key_of(handler, link))
+    return terminus.told if terminus is not None and isinstance(terminus.told, Target) else None
+
+
+def find_source(handler: ConnectionHandler, link: Link) -> Source | None:
+    """What the link has had for its source, if it does not say."""
+    terminus = handler.broker.termini.find(key_of(handler, link))
+    return terminus.told if terminus is not None and isinstance(terminus.told, Source) else None
+
+
+# -- targets -----------------------------------------------------------------------------------------
+
+
+def remember_target(
+    handler: ConnectionHandler, link: ReceiverLink, asked: Target, once: bool
+) -> TargetTerminus | None:
+    """The terminus of a link that brings messages; None if it ends with the link.
+
+    To be called before the attach is answered, which says what this one has been granted. `once` is
+    whether what comes again as new is to be known. Raises `BrokerError` if there are too many.
+    """
+    termini = handler.broker.termini
+    key = key_of(handler, link)
+    known = termini.find(key)
+    if asked.dynamic or not outlives(asked):
+        if known is not None:
+            known.end()
+        return None
+    durable: i64 = asked.durable.value
+    if not handler.changes.enabled:
+        durable = 0
+    if isinstance(known, TargetTerminus) and _same_life(known, durable):
+        terminus = known
+        known.attach(link)
+        known.once = once
+        known.resume(link)
+    else:
+        if known is not None:
+            known.end()
+        termini.expect_room(handler.space.name, handler.space.max_nodes)
+        terminus = TargetTerminus(key, termini, asked)
+        terminus.once = once
+        if durable > 0:
+            terminus.store_id = handler.changes.new_id()
+        termini.add(terminus)
+        terminus.attach(link)
+    terminus.grant(durable, asked.expiry_policy.value, asked.timeout)
+    return terminus
+
+
+def _same_life(terminus: Terminus, durable: i64) -> bool:
+    """Whether it is kept in the way that is asked for now: if not, it is another one."""
+    return terminus.durable == durable
+
+
+# -- sources -----------------------------------------------------------------------------------------
+
+
+def remember_source(
+    handler: ConnectionHandler,
+    link: SenderLink,
+    asked: Source,
+    node: Node,
+    queue: Node,
+    terms: SourceTerms,
+    default: Outcome | None,
+) -> SourceTerminus | None:
+    """The terminus of a link that wants messages of `queue`; None if it ends with the link.
+
+    To be called before the attach is answered; fills in what the terms grant. Raises `BrokerError`
+    if there are too many.
+    """
+    termini = handler.broker.termini
+    key = key_of(handler, link)
+    known = termini.find(key)
+    if (
+        asked.dynamic
+        or asked.durable.value == 0
+        or terms.browses
+        or queue.kind != "queue"
+        or "shared" in terms.capabilities
+    ):
+        if known is not None:
+            known.end()
+        return None
+    durable: i64 = asked.durable.value
+    if not handler.changes.enabled or queue.store_id == 0:
+        durable = 0
+    policy = asked.expiry_policy.value
+    timeout: i64 = asked.timeout
+    if queue is not node:
+        # A subscription has its own say about its life.
+        policy = terms.granted_expiry_policy
+        timeout = terms.granted_timeout
+    terms.granted_durable = durable
+    terms.granted_expiry_policy = policy
+    terms.granted_timeout = timeout
+    if isinstance(known, SourceTerminus) and known.node is queue and _same_life(known, durable):
+        terminus = known
+        terminus.fresh = False
+        terminus.attach(link)
+    else:
+        if known is not None:
+            known.end()
+        termini.expect_room(handler.space.name, handler.space.max_nodes)
+        terminus = SourceTerminus(key, termini, asked, queue)
+        if durable > 0:
+            terminus.store_id = handler.changes.new_id()
+        termini.add(terminus)
+        terminus.attach(link)
+    terminus.holds = asked.durable.value > 1
+    terminus.default = default
+    terminus.grant(durable, policy, timeout)
+    return terminus

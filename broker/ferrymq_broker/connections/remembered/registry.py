@@ -1,0 +1,90 @@
+"""All termini that outlive their links, by what these are known by."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from mypy_extensions import i64
+
+from ferrymq_broker.connections.names import Key
+from ferrymq_broker.errors import BrokerError
+
+if TYPE_CHECKING:
+    from ferrymq_broker.broker import Broker
+    from ferrymq_broker.connections.remembered.terminus import Terminus
+
+
+@final
+class Termini:
+    """Those of one broker. A virtual host has no more of them than it may have nodes."""
+
+    __slots__ = ("broker", "_by_key", "_counts", "_awaiting")
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self._by_key: dict[Key, Terminus] = {}
+        # By virtual host.
+        self._counts: dict[str, int] = {}
+        # By the number of the session or connection whose end lets their time run.
+        self._awaiting: dict[int, list[Terminus]] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def find(self, key: Key) -> Terminus | None:
+        """The one of this link."""
+        return self._by_key.get(key)
+
+    def of(self, space: str) -> list[Terminus]:
+        """Those of a virtual host, in the order they were made."""
+        return [terminus for key, terminus in self._by_key.items() if key[0] == space]
+
+    def expect_room(self, space: str, most: i64) -> None:
+        """Raise `BrokerError` if there may be no more in a virtual host."""
+        if self._counts.get(space, 0) >= most:
+            raise BrokerError(
+                "amqp:resource-limit-exceeded",
+                f"there are {most} termini already that outlive their links, as many as there may"
+                f" be nodes",
+            )
+
+    def add(self, terminus: Terminus) -> None:
+        """A new one, or one that was stored."""
+        space = terminus.key[0]
+        self._by_key[terminus.key] = terminus
+        self._counts[space] = self._counts.get(space, 0) + 1
+
+    def remove(self, terminus: Terminus) -> None:
+        """It has come to its end."""
+        self.rest(terminus)
+        if self._by_key.get(terminus.key) is terminus:
+            del self._by_key[terminus.key]
+            self._counts[terminus.key[0]] -= 1
+
+    # -- time ------------------------------------------------------------------------------------
+
+    def wait(self, terminus: Terminus, number: i64) -> None:
+        """Its time is to run when the session or connection of this number has ended."""
+        terminus.awaits = number
+        waiting = self._awaiting.get(number)
+        if waiting is None:
+            self._awaiting[number] = [terminus]
+        else:
+            waiting.append(terminus)
+
+    def rest(self, terminus: Terminus) -> None:
+        """No time is to run."""
+        self.broker.timers.cancel(terminus)
+        number = terminus.awaits
+        if number != 0:
+            terminus.awaits = 0
+            waiting = self._awaiting[number]
+            waiting.remove(terminus)
+            if not waiting:
+                del self._awaiting[number]
+
+    def party_gone(self, number: i64) -> None:
+        """The session or connection of this number has ended, after all its links."""
+        for terminus in self._awaiting.pop(number, []):
+            terminus.awaits = 0
+            terminus.run()

@@ -1,0 +1,236 @@
+"""Sources that outlive their links: what was sent, and has no outcome yet (AMQP 1.0 §2.6.13).
+
+Every delivery is on record before it leaves the broker. While no link is attached, or the one that
+is has not been told of a delivery, a stand-in holds the message: nobody else gets it. The outcome
+and the end of the record are in one batch, so that the broker has either the delivery or its outcome,
+whatever happens; an outcome it has applied it need not remember, for what only the receiver knows of
+a delivery is that it is settled.
+
+A delivery may become part of a transaction, which decides on it from then on: should the link go
+before the transaction ends, it is *lent* to that, and not resumed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from mypy_extensions import i64
+
+from ferrymq.engine.delivery import OutgoingDelivery
+from ferrymq.engine.sender import SenderLink
+from ferrymq_broker.connections.names import Key
+from ferrymq_broker.connections.outcomes import (
+    FAILED,
+    REJECTED,
+    RELEASED,
+    apply_outcome,
+    is_terminal,
+)
+from ferrymq_broker.connections.remembered.records import encode_sent
+from ferrymq_broker.connections.remembered.terminus import Terminus
+from ferrymq_broker.nodes.consumer import Consumer
+from ferrymq_broker.store.tables import DELIVERY
+from ferrymq_types.messaging import Rejected
+
+if TYPE_CHECKING:
+    from ferrymq_broker.connections.remembered.registry import Termini
+    from ferrymq_broker.nodes.entry import Entry
+    from ferrymq_broker.nodes.node import Node
+    from ferrymq_types.messaging import Source
+    from ferrymq_types.unions import DeliveryState, Outcome
+
+# Deliveries that a receiver may leave without an outcome; then it gets no more.
+UNSETTLED: Final = 100_000
+
+
+@final
+class Sent:
+    """A delivery of an entry. `number` is that of its record, 0 without one.
+
+    `first` is whether it was the first delivery of the entry, `time` when it was sent, in
+    milliseconds since the epoch: what the bytes depend on that went out.
+    """
+
+    __slots__ = ("number", "entry", "first", "time")
+
+    def __init__(self, number: i64, entry: Entry, first: bool, time: i64) -> None:
+        self.number: i64 = number
+        self.entry = entry
+        self.first = first
+        self.time: i64 = time
+
+
+@final
+class SourceTerminus(Terminus):
+    """The deliveries of one receiver that have no outcome, by their tags, in the order of sending.
+
+    `node` is the queue they are from, `holder` what holds their messages: the endpoint of the link,
+    or something in its place. `holds` is whether they outlive a link at all: if not, the terminus
+    is known by name alone. `default` is the outcome of those that never get one, if the client has
+    named it; `agreed` are the outcomes the client may use, None for all there are.
+    """
+
+    __slots__ = ("node", "sent", "holder", "holds", "fresh", "default", "_lent", "_number")
+
+    def __init__(self, key: Key, termini: Termini, told: Source, node: Node) -> None:
+        super().__init__(key, termini, told)
+        self.node = node
+        self.sent: dict[bytes, Sent] = {}
+        # By the number of the endpoint that they were sent over, and the tag.
+        self._lent: dict[tuple[int, bytes], Sent] = {}
+        self.holder = Consumer(0, False)
+        self.holds = True
+        # Whether no link has had it before.
+        self.fresh = True
+        self.default: Outcome | None = None
+        self._number: i64 = 0
+
+    def unsettled(self) -> int:
+        """How many deliveries it remembers."""
+        return len(self.sent)
+
+    def details(self) -> dict[str, object]:
+        """Of which queue it is."""
+        return {"queue": int(self.node.store_id)}
+
+    def is_full(self) -> bool:
+        """Whether the receiver has left too much without an outcome."""
+        return len(self.sent) >= UNSETTLED
+
+    # -- deliveries --------------------------------------------------------------------------------
+
+    def add(self, tag: bytes, entry: Entry, first: bool) -> bool:
+        """The entry is being sent under this tag; whether it is on record, which must be on disk
+        first."""
+        time = self.termini.broker.agenda.now
+        number: i64 = 0
+        queue = self.node.store_id
+        stored = self.store_id != 0 and self.durable > 1 and entry.stored and queue != 0
+        if stored:
+            self._number += 1
+            number = self._number
+            value = encode_sent(tag, queue, entry.sequence, first, time)
+            self.changes().put(DELIVERY, self.store_id, number, value)
+        self.sent[tag] = Sent(number, entry, first, time)
+        return stored
+
+    def forget(self, tag: bytes) -> None:
+        """The delivery has its outcome."""
+        sent = self.sent.pop(tag, None)
+        if sent is not None:
+            self._drop(sent)
+
+    def _drop(self, sent: Sent) -> None:
+        if sent.number != 0 and self.store_id != 0:
+            self.changes().drop(DELIVERY, self.store_id, sent.number)
+
+    def lend(self, endpoint: i64, tag: bytes) -> None:
+        """A transaction decides on the delivery, and its link is gone."""
+        sent = self.sent.pop(tag, None)
+        if sent is not None:
+            self._lent[endpoint, tag] = sent
+
+    def forget_lent(self, endpoint: i64, tag: bytes) -> None:
+        """The transaction has decided."""
+        sent = self._lent.pop((endpoint, tag), None)
+        if sent is not None and not self.gone:
+            self._drop(sent)
+
+    def restore(self, tag: bytes, sent: Sent) -> None:
+        """A delivery that was stored, of an entry that nobody has now."""
+        self.sent[tag] = sent
+        if sent.number > self._number:
+            self._number = sent.number
+
+    def apply(self, tag: bytes, outcome: DeliveryState | None) -> bool:
+        """The delivery gets this outcome; false if it is none, or there is no such delivery."""
+        sent = self.sent.get(tag)
+        if sent is None or not is_terminal(outcome):
+            return False
+        node = self.node
+        if node.deleted:
+            # There is nothing left for it to return to.
+            node.remove(self.holder, sent.entry)
+        else:
+            apply_outcome(node, self.holder, sent.entry, outcome)
+        self.forget(tag)
+        return True
+
+    # -- links come and go -------------------------------------------------------------------------
+
+    def pass_to(self, holder: Consumer) -> None:
+        """From now on this one holds the messages."""
+        before = self.holder
+        if before is holder:
+            return
+        self.holder = holder
+        for sent in self.sent.values():
+            before.unhold(sent.entry)
+            holder.hold(sent.entry)
+
+    def stand_in(self, id: i64) -> None:
+        """The endpoint of the link, which had this id, cannot hold them any longer."""
+        self.pass_to(Consumer(id, False))
+
+    def resume(self, link: SenderLink) -> dict[bytes, OutgoingDelivery]:
+        """Compare with the unsettled map of the client's attach; to be called before the answer.
+
+        What the client has no outcome of, and what has one, is there to be resumed; of a complete
+        map, what is missing never came, or was settled with an outcome that never came: it goes back
+        as a failed delivery. A client without a map begins anew, and all of it goes back.
+        """
+        attach = link.remote_attach
+        if self.fresh:
+            return {}
+        asked = None if attach is None else attach.unsettled
+        complete = attach is None or not attach.incomplete_unsettled
+        unsettled: dict[bytes, OutgoingDelivery] = {}
+        others: list[bytes] = []
+        for tag in list(self.sent):
+            if asked is not None and tag in asked:
+                unsettled[tag] = self._as_delivery(link, tag)
+            elif asked is None or complete:
+                self.apply(tag, FAILED)
+            else:
+                others.append(tag)
+        for tag in others:
+            unsettled[tag] = self._as_delivery(link, tag)
+        if asked is not None:
+            link.resume_from(unsettled)
+        return unsettled
+
+    def _as_delivery(self, link: SenderLink, tag: bytes) -> OutgoingDelivery:
+        delivery = OutgoingDelivery(link, tag, False)
+        delivery.context = self.sent[tag].entry
+        return delivery
+
+    def on_outcome(self, delivery: OutgoingDelivery) -> None:
+        """The link was detached, and the client says something of a delivery all the same, which it
+        may while the session lasts (AMQP 1.0 §2.7.6)."""
+        if self.attached or self.gone or delivery.link is not self.link:
+            return
+        state = delivery.remote_state
+        tag = delivery.tag
+        if self.apply(tag, state):
+            if not delivery.remote_settled:
+                delivery.settle(REJECTED if isinstance(state, Rejected) else None)
+        elif delivery.remote_settled:
+            self.apply(tag, self.fate(False))
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def fate(self, lost: bool) -> Outcome:
+        """What becomes of a message that never gets an outcome (AMQP 1.0 §3.5.3)."""
+        outcome = self.default
+        if outcome is None:
+            return FAILED if lost else RELEASED
+        return outcome
+
+    def release(self) -> None:
+        """It has come to its end, and what it holds has its default outcome. While it is attached,
+        the endpoint of the link sees to that."""
+        if not self.attached:
+            fate = self.fate(self.lost)
+            for tag in list(self.sent):
+                self.apply(tag, fate)
+        self.sent = {}

@@ -1,0 +1,193 @@
+"""A terminus of the broker's that outlives its links (AMQP 1.0 §3.5.5–6).
+
+It is known by what its link is known by (`names.Key`). While a link is attached, the endpoint of the
+link uses it; when that is gone, the expiry policy says which event lets the time run, and `timeout`
+how long it runs: by the clock of the day, through restarts of the broker. A closing detach ends it
+at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mypy_extensions import i64
+
+from ferrymq_broker.connections.names import Key
+from ferrymq_broker.connections.remembered.records import encode_map, encode_terminus
+from ferrymq_broker.store.changes import LAST, Changes
+from ferrymq_broker.store.tables import DELIVERY, TERMINUS
+from ferrymq_broker.timers import Timed
+
+if TYPE_CHECKING:
+    from ferrymq.engine.link import Link
+    from ferrymq_broker.connections.remembered.registry import Termini
+    from ferrymq_types.messaging import Source, Target
+
+
+class Terminus(Timed):
+    """What the two directions share. `store_id` is 0 if it ends with the process.
+
+    `told` is what the client was told of it last: what it asks for when it does not say.
+    `attached` is whether a link has it, `gone` whether it has come to its end. `since` is when its
+    time began to run, in milliseconds since the epoch, 0 while it does not; `awaits` the number of
+    the session or the connection whose end lets it run, or 0. `lost` is whether the last link was
+    lost rather than detached.
+    """
+
+    __slots__ = (
+        "key",
+        "termini",
+        "told",
+        "store_id",
+        "durable",
+        "expiry_policy",
+        "timeout",
+        "attached",
+        "gone",
+        "since",
+        "awaits",
+        "lost",
+        "link",
+    )
+
+    def __init__(self, key: Key, termini: Termini, told: Source | Target) -> None:
+        super().__init__()
+        self.key = key
+        self.termini = termini
+        self.told = told
+        self.store_id: i64 = 0
+        self.durable: i64 = 0
+        self.expiry_policy = "link-detach"
+        # Seconds.
+        self.timeout: i64 = 0
+        self.attached = False
+        self.gone = False
+        self.since: i64 = 0
+        self.awaits: i64 = 0
+        self.lost = False
+        # The last one that had it; dispositions for it may still come.
+        self.link: Link | None = None
+
+    # -- what each direction has of its own --------------------------------------------------
+
+    def unsettled(self) -> int:
+        """How many deliveries it remembers."""
+        return 0
+
+    def details(self) -> dict[str, object]:
+        """Further fields of its record."""
+        return {}
+
+    def release(self) -> None:
+        """It has come to its end without a link: let go of what it has."""
+
+    # -- its life --------------------------------------------------------------------------------
+
+    def changes(self) -> Changes:
+        """Where it writes what is to be on disk."""
+        return self.termini.broker.agenda.changes
+
+    def grant(self, durable: i64, expiry_policy: str, timeout: i64) -> None:
+        """From now on it is kept like this."""
+        self.durable = durable
+        self.expiry_policy = expiry_policy
+        self.timeout = timeout
+
+    def attach(self, link: Link) -> None:
+        """A link has it, and no time runs."""
+        before = self.link
+        if before is not None and before is not link:
+            # Whatever may still come for that one is too late.
+            self.forget_link(before)
+        self.link = link
+        self.attached = True
+        self.since = 0
+        self.termini.rest(self)
+
+    def keep(self) -> None:
+        """Let the record say how it is now, if it has one."""
+        id = self.store_id
+        if id == 0:
+            return
+        space, user, container, name, sends = self.key
+        fields: dict[str, object] = {
+            "space": space,
+            "user": user,
+            "container": container,
+            "link": name,
+            "sends": sends,
+            "durable": int(self.durable),
+            "expiry-policy": self.expiry_policy,
+            "timeout": int(self.timeout),
+            "since": int(self.since),
+            "told": encode_terminus(self.told),
+        }
+        fields.update(self.details())
+        self.changes().put(TERMINUS, id, 0, encode_map(fields))
+
+    def leave(self, session: i64, connection: i64, lost: bool) -> None:
+        """Its link is gone; the numbers are those of the session and the connection it was in."""
+        if self.gone:
+            return
+        self.attached = False
+        self.lost = lost
+        policy = self.expiry_policy
+        if policy == "link-detach":
+            self.run()
+        elif policy == "session-end":
+            self.termini.wait(self, session)
+        elif policy == "connection-close":
+            self.termini.wait(self, connection)
+
+    def run(self) -> None:
+        """Its time begins to run."""
+        if self.timeout == 0:
+            self.end()
+            return
+        self.since = self.termini.broker.agenda.now
+        self.keep()
+        self.termini.broker.timers.set(self, self.since + self.timeout * 1000)
+
+    def on_time(self, now: i64) -> None:
+        """Its time is over."""
+        self.end()
+
+    def forget_link(self, link: Link) -> None:
+        """Nothing can be said any more about the deliveries of this link."""
+        if self.link is link:
+            self.link = None
+        if link.context is self:
+            link.context = None
+        link.expire()
+
+    def end(self) -> None:
+        """It is not to be any more."""
+        if self.gone:
+            return
+        self.gone = True
+        self.termini.remove(self)
+        self.release()
+        id = self.store_id
+        if id != 0:
+            changes = self.changes()
+            changes.drop(TERMINUS, id, 0)
+            changes.drop_range(DELIVERY, id, 0, LAST)
+        if self.link is not None:
+            self.forget_link(self.link)
+
+    def describe(self) -> dict[str, object]:
+        """What management tells of it."""
+        space, user, container, name, sends = self.key
+        return {
+            "link-name": name,
+            "container": container,
+            "user": "" if user is None else user,
+            "direction": "out" if sends else "in",
+            "address": self.told.address or "",
+            "durable": int(self.durable),
+            "expiry-policy": self.expiry_policy,
+            "timeout": int(self.timeout),
+            "attached": self.attached,
+            "expires": int(self.due),
+            "unsettled": self.unsettled(),
+        }
