@@ -7,6 +7,7 @@ import logging
 import pytest
 
 from ferrymq.engine.delivery import IncomingDelivery
+from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.policy import StreamPolicy
 from ferrymq_broker.store.tables import PARTITION, RECORD
 from ferrymq_codec.scalars import Timestamp, ULong
@@ -172,6 +173,24 @@ def test_retention_holds_on_disk_and_after_it() -> None:
     assert disk.count(RECORD) == 0
 
 
+def test_times_are_those_of_the_records_whenever_others_were_dropped() -> None:
+    net, disk = stored_network()
+    stream = declare_stored(net, max_records=4)
+    link = net.connect().sender("s").link
+    times = []
+    for body in numbered(6):
+        times.append(net.wall)
+        link.send(encode(Data(value=body)), settled=True)
+        net.run()
+        disk.write_all()
+        net.advance(1)
+    assert stream.range(0) == (2, 6)
+    net, disk, stream = crash(disk, StreamPolicy(max_records=4))
+    figures = stream.partitions[0].describe()
+    assert (figures["first-time"], figures["last-time"]) == (times[2], times[5])
+    assert [stream.offset_at(0, time) for time in times] == [2, 2, 2, 3, 4, 5]
+
+
 def test_a_partition_that_comes_later_is_stored_too() -> None:
     net, disk = stored_network()
     stream = declare_stored(net)
@@ -229,6 +248,28 @@ def test_what_is_not_in_memory_is_read_from_disk() -> None:
     reader.credit(1000)
     assert [body.lstrip(b"0") or b"0" for body in reader.bodies()] == [*numbered(500), b"last"]
     assert disk.reads < 4 * 500
+
+
+def test_a_segment_stays_in_memory_until_all_of_it_can_be_read() -> None:
+    net, disk = stored_network()
+    stream = declare_stored(net)
+    squeeze(stream, 1000)
+    disk.write_all()
+    link = net.connect().sender("s").link
+    # The last segment has records of two batches, of which the second cannot be read.
+    for body in (b"a", b"b"):
+        disk.apply()
+        link.send(encode(Data(value=body)), settled=True)
+        net.run()
+        disk.write_all()
+    for _ in range(20):
+        link.send(encode(Data(value=bytes(200))), settled=True)
+        net.run()
+    disk.write_all()
+    net.advance(5)
+    reader = read(net.connect(), "s")
+    assert reader.bodies() == [b"a", b"b"] + [bytes(200)] * 20
+    assert disk.reads == 0
 
 
 def test_readers_at_the_same_place_share_what_is_read() -> None:
@@ -345,6 +386,22 @@ def test_the_last_record_is_damaged_and_its_offset_is_not_used_again() -> None:
     assert stream.offset_at(0, net.wall) in (0, 3)
 
 
+def test_offsets_that_were_used_are_not_used_again_though_the_records_are_missing() -> None:
+    net, disk = stored_network()
+    stream = declare_stored(net, max_records=4)
+    disk.write_all()
+    net.connect().sender("s").send(*numbered(10))
+    disk.write_all()
+    disk.apply()
+    for offset in (8, 9):
+        del disk.records[RECORD, stream.partitions[0].store_id, offset]
+    net, disk, stream = crash(disk, StreamPolicy(max_records=4))
+    assert stream.range(0) == (6, 10)
+    reader = read(net.connect(), "s")
+    assert offsets(reader) == [6, 7]
+    assert reader.error is not None and reader.error.info == {"partition": 0, "offset": 8}
+
+
 def test_what_trimming_has_taken_is_not_said_to_be_damaged() -> None:
     net, disk = stored_network()
     declare_stored(net, max_records=8)
@@ -360,6 +417,20 @@ def test_what_trimming_has_taken_is_not_said_to_be_damaged() -> None:
     disk.apply()
     reader.credit(10)
     assert reader.error is not None and reader.error.condition == "ferrymq:stream-trimmed"
+
+
+def test_whoever_looks_up_a_record_that_cannot_be_read_is_told_which() -> None:
+    net, disk = stored_network()
+    stream = declare_stored(net)
+    net.connect().sender("s").send(*numbered(3))
+    disk.write_all()
+    disk.damaged = {(RECORD, stream.partitions[0].store_id, 1)}
+    net, disk, stream = crash(disk, POLICY)
+    assert stream.partitions[0].find(0).count == 1
+    with pytest.raises(BrokerError, match="'s::0': the record 1 cannot be read") as caught:
+        stream.partitions[0].find(1)
+    assert caught.value.condition == "ferrymq:record-damaged"
+    assert stream.partitions[0].find(2).first == 2
 
 
 # -- without a store ------------------------------------------------------------------------

@@ -102,6 +102,15 @@ class StoredStreams(RuleBasedStateMachine):
             )
         self.settle()
 
+    @rule(applied=st.booleans())
+    def write_all(self, applied: bool) -> None:
+        while self.disk.taken is not None:
+            self.write()
+        if applied:
+            self.disk.apply()
+            # What was only waiting for that leaves memory.
+            self.wait(1.5)
+
     @rule()
     def write(self) -> None:
         if self.disk.taken is not None:
@@ -257,5 +266,5 @@ class StoredStreams(RuleBasedStateMachine):
         assert self.net.broker.agenda.held == held(self.stream)
 
 
-StoredStreams.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+StoredStreams.TestCase.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
 TestStoredStreams = StoredStreams.TestCase
