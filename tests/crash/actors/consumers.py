@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import ferrymq
-from ferrymq import Delivery
+from ferrymq import Delivery, Receiver
 from ferrymq_types.messaging import TerminusExpiryPolicy
 from ferrymq_types.transport import ReceiverSettleMode
 from tests.crash.actors.actor import Actor
@@ -42,12 +42,16 @@ class Consumer(Actor):
         return {"rcv_settle_mode": mode, "credit": self.random.choice((1, 10, 50))}
 
     async def work(self, connection: ferrymq.Connection) -> None:
-        receiver = await connection.receiver(self.node, **self.receiving())
+        receiver = await self.attach(connection)
         while True:
             delivery = await receiver.receive()
             id = self.got(delivery, self.queue)
             if id is not None:
                 self.begin(self._decide(delivery, id))
+
+    async def attach(self, connection: ferrymq.Connection) -> Receiver:
+        """Open the link."""
+        return await connection.receiver(self.node, **self.receiving())
 
     @property
     def queue(self) -> str:
@@ -79,6 +83,15 @@ class Subscriber(Consumer):
             "name": self.link,
             "expiry_policy": TerminusExpiryPolicy.NEVER,
         }
+
+    async def attach(self, connection: ferrymq.Connection) -> Receiver:
+        # An attach that is given up is closed again, and that would end the subscription.
+        opening = asyncio.ensure_future(super().attach(connection))
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            await asyncio.wait([opening])
+            raise
 
     async def subscribe(self) -> None:
         """Subscribe, and leave."""
