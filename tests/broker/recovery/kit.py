@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ferrymq.engine.delivery import IncomingDelivery, OutgoingDelivery
+from ferrymq_broker.store.tables import DELIVERY, TERMINUS
 from ferrymq_types.messaging import (
     ApplicationProperties,
     Data,
@@ -27,6 +28,11 @@ def store_of(net: Network) -> ManualStore:
     """The store that the broker has."""
     assert net.store is not None
     return net.store
+
+
+def stored(net: Network) -> set[tuple[int, int]]:
+    """Table and id of all records, those of termini aside."""
+    return {key[:2] for key in store_of(net).records if key[0] not in (TERMINUS, DELIVERY)}
 
 
 def send(

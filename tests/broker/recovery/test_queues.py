@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from ferrymq_broker.nodes.policy import QueuePolicy
-from ferrymq_types.messaging import Accepted, Modified, Properties, Rejected, Released
+from ferrymq_broker.store.tables import NODE
+from ferrymq_types.messaging import Accepted, Modified, Properties, Rejected, Released, Source
 from tests.broker.harness import Network, decode, header, message_annotations, text
-from tests.broker.recovery.kit import bodies, browse, send, store_of, take_all
+from tests.broker.recovery.kit import bodies, browse, send, stored, take_all
 
 
 @pytest.mark.spec("3.2.1")
@@ -51,7 +52,7 @@ def test_all_messages_of_a_queue_that_persists_are_there(net: Network) -> None:
 def test_nothing_of_a_queue_that_is_not_durable_is_there(net: Network) -> None:
     net.declare("q", QueuePolicy(durable=False))
     send(net.connect().sender("q"), b"a")
-    assert store_of(net).records == {}
+    assert stored(net) == set()
     net.restart()
     assert "q" not in net.space.nodes
 
@@ -170,7 +171,7 @@ def test_a_purged_and_a_deleted_queue_leave_nothing(net: Network) -> None:
     net.restart()
     assert "q" not in net.space.nodes
     assert browse(net, "p") == []
-    assert {key[0] for key in store_of(net).records} == {1}
+    assert stored(net) == {(NODE, 2)}
 
 
 def test_a_queue_of_the_same_name_is_another_one(net: Network) -> None:
@@ -182,15 +183,13 @@ def test_a_queue_of_the_same_name_is_another_one(net: Network) -> None:
 
 
 def test_a_dynamic_queue_is_gone(net: Network) -> None:
-    from ferrymq_types.messaging import Source
-
     receiver = net.connect().receiver(None, source=Source(dynamic=True))
     address = receiver.remote_source.address
     assert address is not None
     send(net.connect().sender(address), b"a")
     net.restart()
     assert address not in net.space.nodes
-    assert store_of(net).records == {}
+    assert stored(net) == set()
 
 
 def test_the_time_of_a_queue_that_is_not_used_begins_anew(net: Network) -> None:
