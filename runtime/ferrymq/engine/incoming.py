@@ -148,7 +148,11 @@ class IncomingHalf:
             self.dispositions.add(delivery.id, state, True)
             return
         elif state is not None and not is_outcome(delivery.remote_state):
-            self.dispositions.add(delivery.id, state, False)
+            if is_outcome(state) and not delivery.second:
+                # There is nothing to wait for.
+                delivery.settle(state)
+            else:
+                self.dispositions.add(delivery.id, state, False)
         self.session.connection._emit(SettlementReceived(delivery))
 
     def _on_abort(self, link: ReceiverLink, delivery: IncomingDelivery) -> None:
