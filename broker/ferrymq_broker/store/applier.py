@@ -88,8 +88,7 @@ class Applier:
         executor.commit(partial(self._records.commit, self._applied), self._committed)
 
     def _committed(self, error: Exception | None) -> None:
-        segments = self._segments
-        if self._stopped or segments is None:
+        if self._stopped or self._segments is None:
             return
         if isinstance(error, RecordsGrow):
             self._steps = fill_records(self._effect, self._records)
@@ -98,8 +97,11 @@ class Applier:
             self._could_not(error)
         else:
             self._alarm.set(RECORDS, False)
+            self._journal.applied = self._records.applied
             self._effect = NetEffect()
-            self._recycle([segment for segment in segments if segment in self._journal.full], [])
+            # The current one may have become full since; what it got last is still to be applied.
+            full = self._journal.full
+            self._recycle([segment for segment in full if segment.last <= self._applied], [])
 
     def _recycle(self, used: list[Segment], spares: list[Segment]) -> None:
         del self._journal.full[: len(used)]

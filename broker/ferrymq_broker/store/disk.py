@@ -1,7 +1,8 @@
 """The few things the store does with files, behind an interface.
 
-Tests bring a disk of their own that loses, reorders and tears what was not synced. All methods raise
-`OSError`; none is called by two threads at once for the same file.
+Tests bring a disk of their own that loses, reorders and tears what was not synced. All methods
+raise `OSError`; none is called by two threads at once for the same file. A file that is open stays
+open when it gets another name.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _LOCK_NAME: Final = "lock"
 
 
 def is_full(error: OSError) -> bool:
-    """Whether an error says that there is no room, which can pass, rather than that a disk fails."""
+    """Whether an error says that there is no room, which can pass: the disk does not fail."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -117,6 +118,7 @@ class RealFile(File):
         self._one_call = hasattr(os, "RWF_DSYNC")
 
     def read(self, position: int, size: int) -> bytes:
+        """See `File.read`."""
         data = os.pread(self._descriptor, size, position)
         if len(data) == size or not data:
             return data
@@ -129,6 +131,7 @@ class RealFile(File):
         return b"".join(parts)
 
     def write(self, position: int, parts: Sequence[bytes]) -> None:
+        """See `File.write`."""
         size = sum(map(len, parts))
         if self._one_call:
             try:
@@ -150,9 +153,11 @@ class RealFile(File):
         sync_descriptor(self._descriptor)
 
     def size(self) -> int:
+        """See `File.size`."""
         return os.fstat(self._descriptor).st_size
 
     def fill(self, size: int) -> None:
+        """See `File.fill`."""
         os.ftruncate(self._descriptor, 0)
         zeros = memoryview(bytes(min(size, _FILL_BYTES)))
         position = 0
@@ -161,6 +166,7 @@ class RealFile(File):
         sync_descriptor(self._descriptor)
 
     def close(self) -> None:
+        """See `File.close`."""
         if self._descriptor >= 0:
             descriptor = self._descriptor
             self._descriptor = -1
@@ -181,27 +187,35 @@ class RealFolder(Folder):
             _sync_directory(folder.parent)
 
     def describe(self, name: str = "") -> str:
+        """See `Folder.describe`."""
         return str(self.path / name) if name else str(self.path)
 
     def names(self) -> list[str]:
+        """See `Folder.names`."""
         return os.listdir(self.path)
 
     def open(self, name: str) -> File:
+        """See `Folder.open`."""
         return RealFile(self.path / name, os.O_RDWR)
 
     def create(self, name: str) -> File:
+        """See `Folder.create`."""
         return RealFile(self.path / name, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
 
     def rename(self, old: str, new: str) -> None:
+        """See `Folder.rename`."""
         os.replace(self.path / old, self.path / new)
 
     def remove(self, name: str) -> None:
+        """See `Folder.remove`."""
         os.unlink(self.path / name)
 
     def sync(self) -> None:
+        """See `Folder.sync`."""
         _sync_directory(self.path)
 
     def lock(self) -> None:
+        """See `Folder.lock`."""
         if sys.platform == "win32":
             return
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
@@ -223,6 +237,7 @@ class RealFolder(Folder):
         self._lock = descriptor
 
     def unlock(self) -> None:
+        """See `Folder.unlock`."""
         # The file stays: removing it would let two processes lock two files of the same name.
         if self._lock >= 0:
             os.close(self._lock)

@@ -11,14 +11,16 @@ from ferrymq_broker.journal import log
 from ferrymq_broker.store.alarm import BATCH, LIMIT, SEGMENT, DiskAlarm
 from ferrymq_broker.store.applier import Applier
 from ferrymq_broker.store.changes import Changes
+from ferrymq_broker.store.check import check_file
 from ferrymq_broker.store.disk import Folder, RealFolder, is_full
 from ferrymq_broker.store.errors import StoreDamaged, StoreError
 from ferrymq_broker.store.executor import Executor
 from ferrymq_broker.store.format_file import (
     Format,
+    read_clean,
     read_format,
-    set_clean,
-    take_clean,
+    remove_clean,
+    write_clean,
     write_format,
 )
 from ferrymq_broker.store.journal import (
@@ -27,7 +29,7 @@ from ferrymq_broker.store.journal import (
     Journal,
     Placement,
 )
-from ferrymq_broker.store.lmdb_records import LmdbRecords
+from ferrymq_broker.store.lmdb_records import DATA_NAME, LmdbRecords
 from ferrymq_broker.store.records import Record, Records
 from ferrymq_broker.store.recovering import Progress, recover
 from ferrymq_broker.store.segments import Segment
@@ -104,18 +106,31 @@ class DurableStore(Store):
         `StoreDamaged`, `StoreError`, `OSError`.
         """
         folder = RealFolder(path)
-        return cls(folder, lambda clean: LmdbRecords(path), changes, options, progress)
+        data = path / DATA_NAME
+
+        def open_records(clean: bool) -> Records:
+            if data.exists():
+                check_file(data)
+            return LmdbRecords(path)
+
+        return cls(folder, open_records, changes, options, progress)
 
     def _open(self, open_records: Callable[[bool], Records], progress: Progress | None) -> None:
         folder = self._folder
         format = read_format(folder)
-        clean = take_clean(folder)
-        self._records = records = open_records(clean)
+        clean = read_clean(folder)
+        self._records = records = open_records(clean is not None)
         try:
             if format is None:
                 format = self._make()
             elif records.is_new:
-                raise StoreDamaged(f"{folder.describe()}: the records are missing")
+                raise StoreDamaged(f"{folder.describe(DATA_NAME)}: the records are missing")
+            if clean is not None and records.applied < clean:
+                raise StoreDamaged(
+                    f"{folder.describe(DATA_NAME)}: the records are those of batch "
+                    f"{records.applied}; when the store was closed they had batch {clean}"
+                )
+            remove_clean(folder)
             self._secret = format.secret
             self._journal = Journal(folder, format.secret, self.options.segment_bytes)
             last = recover(self._journal, format.secret, records, progress)
@@ -360,9 +375,10 @@ class DurableStore(Store):
             used.append(journal.current)
         journal.full = []
         journal.current = None
+        journal.applied = self._records.applied
         journal.recycle(used, journal.spares)
         if self._pending is None:
-            set_clean(self._folder)
+            write_clean(self._folder, self._records.applied)
 
 
 def _tell_nobody(on: bool) -> None:

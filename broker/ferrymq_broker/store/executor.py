@@ -1,8 +1,8 @@
 """Who does what takes long: two threads that make system calls, while the event loop goes on.
 
 A thread that wants the interpreter's lock beside a busy event loop waits for it up to the switch
-interval. So a thread takes a call that is ready to be made, makes it, and says so: it has to have the
-lock once before and once after.
+interval. So a thread takes a call that is ready to be made, makes it, and says so: it has to have
+the lock once before and once after.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Executor:
         raise NotImplementedError
 
     def drain(self) -> None:
-        """Wait for calls that are being made elsewhere, and say here how they ended, until there are
-        none."""
+        """Wait for calls that are being made elsewhere, and say here how they ended, until none
+        are left."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -64,23 +64,29 @@ class LoopExecutor(Executor):
         self._committer = _Worker("store-commit", self._report)
 
     def write(self, call: Call, done: Done) -> None:
+        """See `Executor.write`."""
         self._open += 1
         self._writer.calls.put((call, done))
 
     def commit(self, call: Call, done: Done) -> None:
+        """See `Executor.commit`."""
         self._open += 1
         self._committer.calls.put((call, done))
 
     def soon(self, call: Call) -> None:
+        """See `Executor.soon`."""
         self._loop.call_soon(call)
 
     def later(self, seconds: float, call: Call) -> None:
+        """See `Executor.later`."""
         self._loop.call_later(seconds, call)
 
     def time(self) -> float:
+        """See `Executor.time`."""
         return time.perf_counter()
 
     def drain(self) -> None:
+        """See `Executor.drain`."""
         while self._open:
             # Everything that was given before this is made before it.
             self._writer.wait()
@@ -88,6 +94,7 @@ class LoopExecutor(Executor):
             self._hear()
 
     def close(self) -> None:
+        """See `Executor.close`."""
         self._writer.close()
         self._committer.close()
 

@@ -49,8 +49,8 @@ def read_format(folder: Folder) -> Format | None:
         )
     if int(version) < FORMAT:
         raise StoreVersionError(
-            f"{where}: the store has format {version}, which this version of ferrymq does not know: "
-            "export the store with the version that has written it, and import it with this one"
+            f"{where}: the store has format {version}, which this version of ferrymq does not "
+            "know: export it with the version that has written it, and import that with this one"
         )
     try:
         secret = bytes.fromhex(fields.get("secret", ""))
@@ -74,18 +74,32 @@ def write_format(folder: Folder) -> Format:
     return format
 
 
-def take_clean(folder: Folder) -> bool:
-    """Whether the store was closed. From now on it is not."""
+def read_clean(folder: Folder) -> int | None:
+    """The last batch of a store that was closed, None if it was not; 0 if nobody knows."""
     if CLEAN_NAME not in folder.names():
-        return False
-    folder.remove(CLEAN_NAME)
-    folder.sync()
-    return True
+        return None
+    file = folder.open(CLEAN_NAME)
+    try:
+        text = file.read(0, 32).strip()
+    finally:
+        file.close()
+    return int(text) if text.isdigit() else 0
 
 
-def set_clean(folder: Folder) -> None:
-    """The store is closed: everything is in the records."""
-    folder.create(CLEAN_NAME).close()
+def remove_clean(folder: Folder) -> None:
+    """The store is in use."""
+    if CLEAN_NAME in folder.names():
+        folder.remove(CLEAN_NAME)
+        folder.sync()
+
+
+def write_clean(folder: Folder, last: int) -> None:
+    """The store is closed: everything up to the `last` batch is in the records."""
+    file = folder.create(CLEAN_NAME)
+    try:
+        file.write(0, (b"%d\n" % last,))
+    finally:
+        file.close()
     folder.sync()
 
 

@@ -5,9 +5,15 @@ from __future__ import annotations
 from typing import Final
 
 from ferrymq_broker.store.disk import Folder
-from ferrymq_broker.store.errors import StoreError
+from ferrymq_broker.store.errors import StoreDamaged, StoreError
 from ferrymq_broker.store.frames import MAX_BATCH_BYTES, encode, frame_bytes
-from ferrymq_broker.store.segments import NEW_PREFIX, SPARE_PREFIX, Segment, journal_name
+from ferrymq_broker.store.segments import (
+    NEW_PREFIX,
+    Segment,
+    journal_name,
+    parse_spare,
+    spare_name,
+)
 
 DEFAULT_SEGMENT_BYTES: Final = 32 << 20
 MIN_SEGMENT_BYTES: Final = 64 << 10
@@ -73,12 +79,13 @@ class Journal:
     """The segments of a store that is running.
 
     `current` is being written to, `full` ones wait for being applied, oldest first, `spares` for
-    being used.
+    being used. `applied` is the last batch that the records have.
     """
 
     def __init__(self, folder: Folder, secret: bytes, segment_bytes: int) -> None:
         self.folder = folder
         self.segment_bytes = segment_bytes
+        self.applied = 0
         self.current: Segment | None = None
         self.full: list[Segment] = []
         self.spares: list[Segment] = []
@@ -137,7 +144,7 @@ class Journal:
         file = self.folder.create(name)
         try:
             file.fill(self.segment_bytes)
-            spare = f"{SPARE_PREFIX}{self._last_spare}"
+            spare = spare_name(self.applied, self._last_spare)
             self.folder.rename(name, spare)
             name = spare
             self.folder.sync()
@@ -148,14 +155,23 @@ class Journal:
         return Segment(spare, file, self.segment_bytes)
 
     def find_spares(self) -> None:
-        """Take the spares that are there, and remove what was left of making some."""
+        """Take the spares that are there, and remove what was left of making some.
+
+        Raises `StoreDamaged` if one knows of a later batch that was applied than the records do.
+        """
         for name in self.folder.names():
             if name.startswith(NEW_PREFIX) and name.removeprefix(NEW_PREFIX).isdecimal():
                 self.folder.remove(name)
-            digits = name.removeprefix(SPARE_PREFIX)
-            if digits == name or not digits.isdecimal():
+            spare = parse_spare(name)
+            if spare is None:
                 continue
-            self._last_spare = max(self._last_spare, int(digits))
+            applied, number = spare
+            if applied > self.applied:
+                raise StoreDamaged(
+                    f"{self.folder.describe('data.mdb')}: the records are those of batch "
+                    f"{self.applied}, but they had batch {applied} when {name} got its name"
+                )
+            self._last_spare = max(self._last_spare, number)
             file = self.folder.open(name)
             if file.size() == self.segment_bytes and len(self.spares) < _KEPT_SPARES:
                 self.spares.append(Segment(name, file, self.segment_bytes))
@@ -165,14 +181,14 @@ class Journal:
 
     def recycle(self, segments: list[Segment], spares: list[Segment]) -> None:
         """Move segments that were applied to `spares`, which are for the journal's then; for a
-        thread. Those that are not wanted are removed. Raises `OSError`; it can be called again then.
+        thread. Those that are not wanted are removed. Raises `OSError`, and can be called again.
         """
         while segments:
             segment = segments[0]
             wanted = _KEPT_SPARES - len(self.spares) - len(spares)
             if segment.capacity == self.segment_bytes and wanted > 0:
                 self._last_spare += 1
-                name = f"{SPARE_PREFIX}{self._last_spare}"
+                name = spare_name(self.applied, self._last_spare)
                 self.folder.rename(segment.name, name)
                 spares.append(Segment(name, segment.file, segment.capacity))
             else:

@@ -13,25 +13,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-import google_crc32c
 import lmdb
 
 from ferrymq_broker.store.errors import StoreDamaged
+from ferrymq_broker.store.keys import APPLIED_KEY, describe_key, encode_key, is_intact, seal
 from ferrymq_broker.store.records import Record, Records, RecordsGrow
-from ferrymq_broker.store.tables import NAMES
+
+__all__ = ["DATA_NAME", "LmdbRecords", "describe_key", "encode_key", "is_intact"]
 
 DATA_NAME: Final = "data.mdb"
-
-# The one record of the store itself. Tables begin at 1, so it is before all others.
-_APPLIED_KEY: Final = b"\0applied"
 
 # The map is only addresses; the file grows as it is used.
 _MIN_MAP: Final = 1 << 30
 # More free room than this is there before changes begin, so that they hardly ever begin again.
 _HEADROOM: Final = 256 << 20
-
-_crc: Final[Any] = google_crc32c.value
-_extend_crc: Final[Any] = google_crc32c.extend
 
 
 class LmdbRecords(Records):
@@ -55,15 +50,21 @@ class LmdbRecords(Records):
                 raise failed from error
             raise StoreDamaged(f"{self.path} cannot be opened: {error}") from error
         self._txn: Any = None
+        # Whether the map was too small.
+        self._grow = False
         with self._env.begin() as txn:
-            value = txn.get(_APPLIED_KEY)
-        # None: the file was made just now, or by somebody else.
-        self.is_new = value is None
-        self.applied = int.from_bytes(value or b"", "big")
+            stored = txn.get(APPLIED_KEY)
+        self.is_new = stored is None
+        self.applied = 0 if stored is None else int.from_bytes(stored[4:], "big")
+        foreign = self.is_new and self._env.stat()["entries"]
+        if foreign or (stored is not None and not is_intact(APPLIED_KEY, stored)):
+            self._env.close()
+            raise StoreDamaged(f"{self.path} is none that ferrymq has written")
 
     # -- reading -----------------------------------------------------------------------------
 
     def get(self, table: int, id: int, number: int) -> bytes | None:
+        """See `Records.get`."""
         key = encode_key(table, id, number)
         with self._env.begin() as txn:
             stored = txn.get(key)
@@ -75,6 +76,7 @@ class LmdbRecords(Records):
         return value
 
     def scan(self, table: int) -> Iterator[Record]:
+        """See `Records.scan`."""
         first = bytes((table,))
         with self._env.begin() as txn, txn.cursor() as cursor:
             if not cursor.set_range(first):
@@ -89,6 +91,7 @@ class LmdbRecords(Records):
                 )
 
     def highest(self, prefix: bytes) -> int:
+        """See `Records.highest`."""
         last = prefix + b"\xff" * 8
         with self._txn.cursor() as cursor:
             found = cursor.prev() if cursor.set_range(last) else cursor.last()
@@ -103,26 +106,32 @@ class LmdbRecords(Records):
     # -- changing ----------------------------------------------------------------------------
 
     def begin(self) -> None:
+        """See `Records.begin`."""
         info = self._env.info()
         size = info["map_size"]
         used = (info["last_pgno"] + 1) * self._env.stat()["psize"]
-        if size - used < _HEADROOM:
+        if self._grow or size - used < _HEADROOM:
+            # Nobody reads now: that would be in this thread.
             self._env.set_mapsize(2 * size)
+            self._grow = False
         self._txn = self._env.begin(write=True)
 
     def put(self, key: bytes, value: bytes | memoryview) -> None:
+        """See `Records.put`."""
         try:
             self._txn.put(key, value)
         except lmdb.Error as error:
             raise self._failed(error) from error
 
     def drop(self, key: bytes) -> None:
+        """See `Records.drop`."""
         try:
             self._txn.delete(key)
         except lmdb.Error as error:
             raise self._failed(error) from error
 
     def drop_range(self, first: bytes, last: bytes, limit: int) -> bool:
+        """See `Records.drop_range`."""
         try:
             with self._txn.cursor() as cursor:
                 found = cursor.set_range(first)
@@ -139,9 +148,10 @@ class LmdbRecords(Records):
         return True
 
     def commit(self, applied: int) -> None:
+        """See `Records.commit`."""
         txn = self._txn
         try:
-            txn.put(_APPLIED_KEY, applied.to_bytes(8, "big"))
+            txn.put(APPLIED_KEY, seal(APPLIED_KEY, applied.to_bytes(8, "big")))
             self._txn = None
             txn.commit()
         except lmdb.Error as error:
@@ -152,6 +162,7 @@ class LmdbRecords(Records):
         self.is_new = False
 
     def abort(self) -> None:
+        """See `Records.abort`."""
         txn = self._txn
         self._txn = None
         if txn is not None:
@@ -161,7 +172,7 @@ class LmdbRecords(Records):
         """What an error of LMDB is here; the changes are forgotten."""
         self.abort()
         if isinstance(error, lmdb.MapFullError):
-            self._env.set_mapsize(2 * self._env.info()["map_size"])
+            self._grow = True
             return RecordsGrow()
         failed = as_os_error(error)
         if failed is not None:
@@ -171,34 +182,16 @@ class LmdbRecords(Records):
     # -- the rest ----------------------------------------------------------------------------
 
     def used_bytes(self) -> int:
+        """See `Records.used_bytes`."""
         stat = self._env.stat()
         pages: int = stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]
         size: int = stat["psize"]
         return (pages + 2) * size
 
     def close(self) -> None:
+        """See `Records.close`."""
         self.abort()
         self._env.close()
-
-
-def encode_key(table: int, id: int, number: int) -> bytes:
-    """The key of a record."""
-    return bytes((table,)) + id.to_bytes(8, "big") + number.to_bytes(8, "big")
-
-
-def describe_key(key: bytes) -> str:
-    """What to call the record of a key."""
-    if len(key) != 17:
-        return f"the record {key.hex()}"
-    table = NAMES.get(key[0], str(key[0]))
-    return f"{table} {int.from_bytes(key[1:9], 'big')}/{int.from_bytes(key[9:], 'big')}"
-
-
-def is_intact(key: bytes, stored: bytes) -> bool:
-    """Whether what is stored for a key, checksum and value, is what was stored there."""
-    value = stored[4:]
-    crc: int = _extend_crc(_crc(key), value)
-    return crc == int.from_bytes(stored[:4], "big") and len(stored) >= 4
 
 
 def as_os_error(error: lmdb.Error) -> OSError | None:

@@ -27,8 +27,10 @@ def recover(
 
     It can be stopped at any moment and begun again. Raises `StoreDamaged`, `OSError`.
     """
+    journal.applied = records.applied
     segments = find_segments(journal.folder)
     try:
+        journal.find_spares()
         reader = JournalReader(journal.folder, secret, segments, records.applied)
         total = sum(segment.capacity for segment in segments)
         done = 0
@@ -54,7 +56,6 @@ def recover(
         for segment in segments:
             segment.file.close()
         raise
-    journal.find_spares()
     journal.recycle(segments, journal.spares)
     return reader.last
 
@@ -69,7 +70,6 @@ def _apply(frames: list[Frame], records: Records, journal: Journal) -> None:
         if not is_full(error):
             raise
         # Spares can be made again; what was acknowledged cannot.
-        journal.find_spares()
         _remove(journal, journal.spares)
         try:
             apply_now(effect, records, frames[-1].header.number)
@@ -80,6 +80,7 @@ def _apply(frames: list[Frame], records: Records, journal: Journal) -> None:
                 f"{journal.folder.describe()}: the disk has no room for what the journal holds: "
                 f"make room for at least {sum(len(frame.batch) for frame in frames)} bytes"
             ) from again
+    journal.applied = records.applied
 
 
 def _remove(journal: Journal, spares: list[Segment]) -> None:

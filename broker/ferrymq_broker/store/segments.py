@@ -1,8 +1,9 @@
 """The files of the journal.
 
-journal-N   in use: the batches from N on
-spare-K     filled with zeros or with frames of earlier uses, to become the next `journal-N`
-new-K       is being filled with zeros
+- `journal-N` is in use: it has the batches from N on;
+- `spare-N-K` is full of zeros or of frames of earlier uses, and becomes the next `journal-N`; when
+  it got its name, all batches up to N were applied;
+- `new-K` is being filled with zeros.
 """
 
 from __future__ import annotations
@@ -56,6 +57,19 @@ class Frame(NamedTuple):
 def journal_name(first: int) -> str:
     """The name of the segment that begins with a batch."""
     return f"{JOURNAL_PREFIX}{first:016}"
+
+
+def spare_name(applied: int, number: int) -> str:
+    """The name of a spare, when all batches up to `applied` were applied."""
+    return f"{SPARE_PREFIX}{applied:016}-{number}"
+
+
+def parse_spare(name: str) -> tuple[int, int] | None:
+    """What the name of a spare says, None if it is none."""
+    applied, _, number = name.removeprefix(SPARE_PREFIX).partition("-")
+    if name.startswith(SPARE_PREFIX) and applied.isdecimal() and number.isdecimal():
+        return int(applied), int(number)
+    return None
 
 
 def find_segments(folder: Folder) -> list[Segment]:

@@ -1,0 +1,371 @@
+"""The pages of LMDB's file, looked at without LMDB.
+
+LMDB believes what its pages say, and a process that reads a damaged one may crash, or wait for
+ever. So before it is given the file, every page that can be reached is read here, where no number
+is believed: which page it says it is, what kind, where its nodes are, whether its keys are in
+order, whether pages and records are as many as there should be, and the checksum of each value.
+
+The format (version 1, little-endian; the same since LMDB 0.9.0):
+
+    page    number u64 | pad u16 | flags u16 | lower u16 | upper u16 | offsets of nodes u16 …
+    node    size u32 (leaf) or page u48 (branch) | flags u16 | key size u16 | key | value
+    tree    pad u32 | flags u16 | depth u16 | branch, leaf, overflow pages, entries, root u64
+    meta    page head | magic u32 | version u32 | address u64 | map size u64
+            | tree of free pages | tree of records | last page u64 | transaction u64
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from typing import Any, Final, final
+
+import google_crc32c
+from librt.strings import read_i16_le, read_i64_le
+from mypy_extensions import i64
+
+from ferrymq_broker.store.errors import StoreDamaged
+from ferrymq_broker.store.keys import describe_key
+
+_PAGE_HEAD: Final = 16
+_NODE_HEAD: Final = 8
+
+_BRANCH: Final = 0x01
+_LEAF: Final = 0x02
+_OVERFLOW: Final = 0x04
+_META: Final = 0x08
+
+_BIG: Final = 0x01
+
+_NO_PAGE: Final = -1
+_MAX_DEPTH: Final = 32
+
+_MAGIC: Final = 0xBEEFC0DE
+_VERSION: Final = 1
+_HEAD: Final = struct.Struct("<QHHI")
+_META_HEAD: Final = struct.Struct("<IIQQ")
+_TREE: Final = struct.Struct("<IHHQQQQq")
+_META_TAIL: Final = struct.Struct("<QQ")
+
+# What the flags of a tree may say: keys that are numbers, for that of free pages.
+_INTEGER_KEYS: Final = 0x08
+
+_crc: Final[Any] = google_crc32c.value
+_extend_crc: Final[Any] = google_crc32c.extend
+
+
+@final
+class Tree:
+    """One of the two trees, as its meta page describes it."""
+
+    __slots__ = ("flags", "depth", "branches", "leaves", "overflows", "entries", "root")
+
+    def __init__(self, data: bytes, offset: int) -> None:
+        _, flags, depth, branches, leaves, overflows, entries, root = _TREE.unpack_from(
+            data, offset
+        )
+        self.flags: int = flags
+        self.depth: int = depth
+        self.branches: int = branches
+        self.leaves: int = leaves
+        self.overflows: int = overflows
+        self.entries: int = entries
+        self.root: int = root
+
+
+@final
+class PageFile:
+    """LMDB's file, read page by page. Everything raises `StoreDamaged` with what is wrong, and
+    `OSError`."""
+
+    __slots__ = (
+        "path",
+        "page_bytes",
+        "last_page",
+        "free",
+        "records",
+        "_descriptor",
+        "_size",
+        # Of the walk: the tree, where in it it is, and what it has seen.
+        "_stack",
+        "_before",
+        "_branches",
+        "_leaves",
+        "_overflows",
+        "_entries",
+        "_listed",
+    )
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+        self._size: i64 = os.fstat(self._descriptor).st_size
+        # Pages to be read, each with its depth and the key that its keys may not be below.
+        self._stack: list[tuple[int, int, bytes, bytes | None]] = []
+        self._before = b""
+        self._branches: i64 = 0
+        self._leaves: i64 = 0
+        self._overflows: i64 = 0
+        self._entries: i64 = 0
+        # Free pages that were listed.
+        self._listed: i64 = 0
+        self.page_bytes: i64 = 0
+        self.last_page: i64 = 0
+        try:
+            self._read_metas()
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+
+    def close(self) -> None:
+        """The end."""
+        os.close(self._descriptor)
+
+    # -- meta pages --------------------------------------------------------------------------
+
+    def _read_metas(self) -> None:
+        first = os.pread(self._descriptor, 4096, 0)
+        if len(first) < 160:
+            raise self._wrong(f"it has {self._size} bytes, which is too few")
+        self._check_meta(first, 0)
+        page_bytes: int = struct.unpack_from("<I", first, 40)[0]
+        if page_bytes < 512 or page_bytes > 65536 or page_bytes & (page_bytes - 1):
+            raise self._wrong("page 0 says a size of pages that there cannot be")
+        self.page_bytes = page_bytes
+        second = os.pread(self._descriptor, page_bytes, page_bytes)
+        if len(second) < page_bytes:
+            raise self._wrong(f"it was cut off: it has {self._size} bytes")
+        self._check_meta(second, 1)
+        if struct.unpack_from("<I", second, 40)[0] != page_bytes:
+            raise self._wrong("pages 0 and 1 say different sizes of pages")
+        last_0, txn_0 = _META_TAIL.unpack_from(first, 136)
+        last_1, txn_1 = _META_TAIL.unpack_from(second, 136)
+        # Transactions with an even number are described by page 0, the others by page 1.
+        if (txn_0 | txn_1) and (txn_0 & 1 or not txn_1 & 1 or abs(txn_0 - txn_1) != 1):
+            if not (txn_0 == 0 and txn_1 == 1):
+                raise self._wrong("pages 0 and 1 do not say which transaction was the last")
+        newest = first if txn_0 >= txn_1 else second
+        self.last_page = last_0 if txn_0 >= txn_1 else last_1
+        if self.last_page < 1:
+            raise self._wrong("the last page is said to be before the first")
+        self.free = Tree(newest, 40)
+        self.records = Tree(newest, 88)
+        if self.free.flags & ~_INTEGER_KEYS or self.records.flags:
+            raise self._wrong("the trees are said to be of a kind that ferrymq does not use")
+
+    def _check_meta(self, page: bytes, number: int) -> None:
+        said, _, flags, _ = _HEAD.unpack_from(page)
+        magic, version, _, _ = _META_HEAD.unpack_from(page, _PAGE_HEAD)
+        if said != number or not flags & _META or magic != _MAGIC or version != _VERSION:
+            raise self._wrong(f"page {number} is no meta page of LMDB")
+
+    # -- walking -----------------------------------------------------------------------------
+
+    def check_free(self) -> None:
+        """Look at the tree of free pages, all of it."""
+        self._begin(self.free)
+        while not self._step(self.free, False):
+            pass
+
+    def begin_records(self) -> None:
+        """Begin with the tree of records; `check_free` was called before."""
+        self._begin(self.records)
+
+    def check_records(self, pages: int) -> bool:
+        """Look at some more pages of the tree of records; whether that was all."""
+        for _ in range(pages):
+            if self._step(self.records, True):
+                # Every page is a meta page, in a tree, or free.
+                used = 2 + self._listed
+                for tree in (self.free, self.records):
+                    used += tree.branches + tree.leaves + tree.overflows
+                if used != self.last_page + 1:
+                    raise self._wrong(
+                        f"{used} of its pages are accounted for, and there are "
+                        f"{self.last_page + 1}"
+                    )
+                return True
+        return False
+
+    @property
+    def seen(self) -> int:
+        """Records that were looked at."""
+        return self._entries
+
+    def _begin(self, tree: Tree) -> None:
+        self._before = b""
+        self._branches = self._leaves = self._overflows = self._entries = 0
+        self._stack = []
+        if tree.depth > _MAX_DEPTH:
+            raise self._wrong(f"a tree is said to be {tree.depth} pages deep")
+        if tree.root != _NO_PAGE:
+            self._stack.append((tree.root, 1, b"", None))
+
+    def _step(self, tree: Tree, is_records: bool) -> bool:
+        """Look at the next page; whether there was none."""
+        if not self._stack:
+            if (
+                self._branches != tree.branches
+                or self._leaves != tree.leaves
+                or self._overflows != tree.overflows
+                or self._entries != tree.entries
+            ):
+                raise self._wrong(
+                    f"a tree has {self._entries} entries, and is said to have {tree.entries}; or "
+                    "its pages are not as many as it says"
+                )
+            return True
+        number, depth, low, high = self._stack.pop()
+        page = self._read(number, 1)
+        flags: i64 = i64(read_i16_le(page, 10)) & 0xFFFF
+        is_leaf = depth == tree.depth
+        if flags != (_LEAF if is_leaf else _BRANCH):
+            raise self._bad_page(number)
+        lower: i64 = i64(read_i16_le(page, 12)) & 0xFFFF
+        upper: i64 = i64(read_i16_le(page, 14)) & 0xFFFF
+        # An upper end of 0 is one of 65536.
+        if lower < _PAGE_HEAD or lower & 1 or lower > upper or upper > self.page_bytes:
+            raise self._bad_page(number)
+        nodes: i64 = (lower - _PAGE_HEAD) // 2
+        if is_leaf:
+            self._leaves += 1
+            self._check_leaf(number, page, nodes, upper, low, high, is_records)
+        else:
+            self._branches += 1
+            self._check_branch(number, page, nodes, upper, depth, low, high, is_records)
+        if self._leaves + self._branches > self.last_page:
+            raise self._wrong("a tree goes round in a circle")
+        return False
+
+    def _check_branch(
+        self,
+        number: int,
+        page: bytes,
+        nodes: i64,
+        upper: i64,
+        depth: int,
+        low: bytes,
+        high: bytes | None,
+        is_records: bool,
+    ) -> None:
+        if nodes < 2:
+            raise self._bad_page(number)
+        children: list[tuple[int, int, bytes, bytes | None]] = []
+        before = low
+        index: i64 = nodes - 1
+        keys: list[bytes] = []
+        pages: list[int] = []
+        at_index: i64 = 0
+        while at_index < nodes:
+            at: i64 = i64(read_i16_le(page, _PAGE_HEAD + 2 * at_index)) & 0xFFFF
+            if at < upper or at & 1 or at + _NODE_HEAD > self.page_bytes:
+                raise self._bad_page(number)
+            key_bytes: i64 = i64(read_i16_le(page, at + 6)) & 0xFFFF
+            if at + _NODE_HEAD + key_bytes > self.page_bytes:
+                raise self._bad_page(number)
+            # The first key is whatever comes before the second one.
+            key = page[at + _NODE_HEAD : at + _NODE_HEAD + key_bytes] if at_index else low
+            if at_index and is_records and (key <= before or (high is not None and key >= high)):
+                raise self._bad_page(number)
+            before = key
+            keys.append(key)
+            pages.append(
+                i64(read_i16_le(page, at)) & 0xFFFF
+                | (i64(read_i16_le(page, at + 2)) & 0xFFFF) << 16
+                | (i64(read_i16_le(page, at + 4)) & 0xFFFF) << 32
+            )
+            at_index += 1
+        end = high
+        while index >= 0:
+            children.append((pages[index], depth + 1, keys[index], end))
+            end = keys[index]
+            index -= 1
+        self._stack += children
+
+    def _check_leaf(
+        self,
+        number: int,
+        page: bytes,
+        nodes: i64,
+        upper: i64,
+        low: bytes,
+        high: bytes | None,
+        is_records: bool,
+    ) -> None:
+        index: i64 = 0
+        while index < nodes:
+            at: i64 = i64(read_i16_le(page, _PAGE_HEAD + 2 * index)) & 0xFFFF
+            index += 1
+            if at < upper or at & 1 or at + _NODE_HEAD > self.page_bytes:
+                raise self._bad_page(number)
+            size: i64 = (
+                i64(read_i16_le(page, at)) & 0xFFFF
+                | (i64(read_i16_le(page, at + 2)) & 0xFFFF) << 16
+            )
+            flags: i64 = i64(read_i16_le(page, at + 4)) & 0xFFFF
+            begin: i64 = at + _NODE_HEAD
+            value_at: i64 = begin + (i64(read_i16_le(page, at + 6)) & 0xFFFF)
+            end: i64 = value_at + (8 if flags == _BIG else size)
+            if flags & ~_BIG or end > self.page_bytes:
+                raise self._bad_page(number)
+            key = page[begin:value_at]
+            if flags == _BIG:
+                value = self._read_overflow(read_i64_le(page, value_at), size)
+            else:
+                value = page[value_at:end]
+            self._entries += 1
+            if is_records:
+                if key <= self._before and self._entries > 1:
+                    raise self._bad_page(number)
+                if key < low or (high is not None and key >= high):
+                    raise self._bad_page(number)
+                self._before = key
+                crc: int = _extend_crc(_crc(key), value[4:])
+                if crc.to_bytes(4, "big") != value[:4]:
+                    raise self._wrong(f"{describe_key(key)} is damaged: its checksum is wrong")
+            else:
+                self._check_list(number, key, value)
+
+    def _check_list(self, number: int, key: bytes, value: bytes) -> None:
+        """The free pages that a transaction has left: their count, then each."""
+        if len(key) != 8 or len(value) < 8 or len(value) & 7:
+            raise self._bad_page(number)
+        count = read_i64_le(value, 0)
+        if count < 0 or 8 * (count + 1) > len(value):
+            raise self._bad_page(number)
+        before: i64 = self.last_page + 1
+        index: i64 = 1
+        while index <= count:
+            page = read_i64_le(value, 8 * index)
+            if page < 2 or page >= before:
+                raise self._bad_page(number)
+            before = page
+            index += 1
+        self._listed += count
+
+    def _read_overflow(self, number: int, size: i64) -> bytes:
+        count = (_PAGE_HEAD - 1 + size) // self.page_bytes + 1
+        data = self._read(number, count)
+        _, _, flags, pages = _HEAD.unpack_from(data)
+        if flags != _OVERFLOW or pages != count:
+            raise self._bad_page(number)
+        self._overflows += count
+        return data[_PAGE_HEAD : _PAGE_HEAD + size]
+
+    def _read(self, number: int, count: i64) -> bytes:
+        """Pages that are one after the other, the first of which says that it is `number`."""
+        if number < 2 or number + count - 1 > self.last_page:
+            raise self._wrong(f"a page {number} is said to be in it")
+        size = count * self.page_bytes
+        data = os.pread(self._descriptor, size, number * self.page_bytes)
+        if len(data) != size:
+            raise self._wrong(f"it was cut off at {self._size} bytes, before page {number}")
+        if read_i64_le(data, 0) != number:
+            raise self._bad_page(number)
+        return data
+
+    def _bad_page(self, number: int) -> StoreDamaged:
+        return self._wrong(f"page {number} is damaged")
+
+    def _wrong(self, what: str) -> StoreDamaged:
+        return StoreDamaged(f"{self.path}: {what}")
