@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import struct
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -14,10 +15,12 @@ import lmdb
 
 from ferrymq_broker.cli.store.lines import line_of
 from ferrymq_broker.store.changes import DROP, DROP_RANGE, PUT
+from ferrymq_broker.store.check import check_file
 from ferrymq_broker.store.disk import RealFolder
 from ferrymq_broker.store.errors import StoreDamaged, StoreError
 from ferrymq_broker.store.format_file import read_format
-from ferrymq_broker.store.lmdb_records import DATA_NAME, describe_key, is_intact
+from ferrymq_broker.store.keys import APPLIED_KEY, describe_key, is_intact
+from ferrymq_broker.store.lmdb_records import DATA_NAME
 from ferrymq_broker.store.records import Record
 from ferrymq_broker.store.segments import Frame, JournalReader, find_segments
 from ferrymq_broker.store.tables import NAMES
@@ -29,9 +32,10 @@ _KEY_BYTES: Final = 17
 _SIZE: Final = struct.Struct(">I")
 # A change without its value: its kind, its key, and the rest.
 _HEADS: Final = {PUT: 1 + _KEY_BYTES + 8, DROP: 1 + _KEY_BYTES, DROP_RANGE: 1 + _KEY_BYTES + 8}
-_APPLIED_KEY: Final = b"\0applied"
 # Records between two reports.
 _OFTEN: Final = 1000
+# Seconds after which reading pages that are damaged is given up.
+_PATIENCE: Final = 60
 # More findings than this are counted, and not told.
 MOST_FINDINGS: Final = 1000
 
@@ -58,6 +62,8 @@ class Contents:
 
     def add(self, file: Path, reason: str) -> None:
         """Something is wrong."""
+        if any(found.reason.endswith(reason) for found in self.findings):
+            return
         self.found += 1
         if len(self.findings) < MOST_FINDINGS:
             self.findings.append(Finding(str(file), reason))
@@ -83,18 +89,24 @@ def check(folder: RealFolder, progress: Progress) -> Contents:
 def _check_records(path: Path, contents: Contents, progress: Progress) -> bool:
     """Whether the records can be read at all, damaged or not.
 
-    What LMDB finds in a damaged page it believes, and the process may end of it: so a process of
-    its own reads them.
+    LMDB believes what it finds in a damaged page, and the process may end of it, or not end at all:
+    so a process of its own reads them.
     """
     file = path / DATA_NAME
     if not file.exists():
         contents.add(file, "the records are missing")
         return False
+    try:
+        check_file(file, lambda done, total: progress("pages", done, total))
+    except StoreDamaged as error:
+        contents.add(file, str(error))
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reader)
         try:
+            if contents.found:
+                signal.alarm(_PATIENCE)
             with os.fdopen(writer, "w", encoding="utf-8") as pipe:
                 for report in _read_records(file):
                     pipe.write(json.dumps(report) + "\n")
@@ -116,6 +128,9 @@ def _check_records(path: Path, contents: Contents, progress: Progress) -> bool:
                 contents.applied = contents.last = report["applied"]
     _, status = os.waitpid(child, 0)
     if status != 0 or not told:
+        if contents.found:
+            # What is wrong has been told.
+            return False
         contents.add(file, f"it cannot be read to its end: {_ended(status)}")
         return False
     return True
@@ -157,13 +172,15 @@ def _read_tree(environment: Any, size: int) -> Iterator[dict[str, object]]:
         with txn.cursor() as cursor:
             for key, stored in cursor:
                 done += 1
+                if done > total:
+                    break
                 if done % _OFTEN == 0:
                     yield {"done": done, "total": total}
                 if key <= before:
                     yield {"found": f"{describe_key(key)} is out of order"}
                 before = key
-                if key == _APPLIED_KEY:
-                    applied = int.from_bytes(stored, "big")
+                if key == APPLIED_KEY:
+                    applied = int.from_bytes(stored[4:], "big")
                     continue
                 wrong = wrong_with(key, stored)
                 if wrong:
