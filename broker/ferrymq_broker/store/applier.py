@@ -152,6 +152,19 @@ class Applier:
 
     # -- pausing and ending ------------------------------------------------------------------
 
+    def pause(self, call: Callable[[], None]) -> None:
+        """Call when nothing is being applied, and begin with nothing until `resume`."""
+        self._paused = True
+        if self._segments is None:
+            call()
+        else:
+            self._when_idle.append(call)
+
+    def resume(self) -> None:
+        """Go on."""
+        self._paused = False
+        self.wake()
+
     def stop(self) -> None:
         """Do nothing more. What was not committed is forgotten."""
         self._stopped = True

@@ -321,6 +321,21 @@ class DurableStore(Store):
             elif used < most * _LOW_WATER:
                 self._alarm.set(LIMIT, False)
 
+    # -- copies ------------------------------------------------------------------------------
+
+    def pause(self, call: Callable[[], None]) -> None:
+        """Call when the records and the files of the journal stay as they are, but for batches that
+        are added; until `resume`. For a backup: a journal that grows long makes everybody wait.
+        """
+        if self._applier is None or self._alarm.is_on:
+            raise StoreError(f"{self._folder.describe()}: the disk is full, or nothing is written")
+        self._applier.pause(call)
+
+    def resume(self) -> None:
+        """Go on applying the journal."""
+        if self._applier is not None and not self._stopped:
+            self._applier.resume()
+
     # -- the end -----------------------------------------------------------------------------
 
     def _fail(self, error: Exception) -> None:
