@@ -13,6 +13,7 @@ from ferrymq_broker.management.fences import Fences
 from ferrymq_broker.management.manager import Manager
 from ferrymq_broker.management.overview import Brokers, VirtualHosts
 from ferrymq_broker.management.queues import Queues
+from ferrymq_broker.management.store import StoreKeeper, Stores
 from ferrymq_broker.management.streams import Streams
 from ferrymq_broker.management.topics import Subscriptions, Topics
 from ferrymq_broker.nodes.service import Service
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
     from ferrymq_broker.broker import Broker
 
 
-def install(space: AddressSpace, broker: Broker) -> Service:
-    """The management node of `space`, which can be found from now on.
+def install(space: AddressSpace, broker: Broker, keeper: StoreKeeper | None = None) -> Service:
+    """The management node of `space`, which can be found from now on. It manages the store that
+    `keeper` has, if it is to.
 
     To be called once for every virtual host, when it is made.
     """
@@ -43,6 +45,8 @@ def install(space: AddressSpace, broker: Broker) -> Service:
         Brokers(broker),
         VirtualHosts(broker, space),
     ]
+    if keeper is not None:
+        types.append(Stores(keeper))
     service = Service(ADDRESS, space, Manager(types).answer)
     # It takes no room from the nodes of users.
     space.max_nodes += 1

@@ -17,6 +17,8 @@ from prometheus_client.exposition import choose_encoder
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.monitoring.metrics import BrokerCollector, Retired
 from ferrymq_broker.monitoring.readiness import Readiness
+from ferrymq_broker.monitoring.store_figures import StoreFigures
+from ferrymq_broker.monitoring.store_metrics import StoreCollector
 
 # How long, in seconds, a request that is under way may take when the listener closes.
 _SHUTDOWN: Final = 1.0
@@ -53,14 +55,17 @@ class MonitoringServer:
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{host}:{self._port}"
 
-    def watch(self) -> None:
-        """The broker has all its virtual hosts: figures can be asked for from now on."""
+    def watch(self, store: StoreFigures | None = None) -> None:
+        """The broker has all its virtual hosts: figures can be asked for from now on, also those of
+        its `store`."""
         broker = self._broker
         retired = Retired()
         for space in broker.spaces.values():
             space.on_change.append(retired.on_change)
         self._sums.register(BrokerCollector(broker, retired.figures, by_node=False))
         self._by_node.register(BrokerCollector(broker, retired.figures, by_node=True))
+        if store is not None:
+            self._sums.register(StoreCollector(broker, store))
         ProcessCollector(registry=self._sums)
         PlatformCollector(registry=self._sums)
         GCCollector(registry=self._sums)

@@ -22,6 +22,7 @@ from ferrymq_broker.connections.handler import ConnectionHandler
 from ferrymq_broker.journal import log
 from ferrymq_broker.management.install import install as install_management
 from ferrymq_broker.monitoring.readiness import Readiness
+from ferrymq_broker.monitoring.store_figures import StoreFigures
 from ferrymq_broker.server.protocol import AmqpProtocol
 from ferrymq_broker.server.starting import OnProgress, readiness_of
 from ferrymq_broker.server.storage import PAGES, Opening, Storage
@@ -138,9 +139,11 @@ class BrokerServer:
                 self.broker.begin_pass(self.clock.now())
             declare(config, self.broker)
             for space in self.broker.spaces.values():
-                install_management(space, self.broker)
+                # What concerns the machine is not for tenants.
+                keeper = self._storage if space is self.broker.default else None
+                install_management(space, self.broker, keeper)
             if self.monitoring is not None:
-                self.monitoring.watch()
+                self.monitoring.watch(None if self._storage is None else self._storage.figures)
             if self._storage is not None:
                 self._storage.start()
             self.broker.finish_pass()
@@ -164,7 +167,8 @@ class BrokerServer:
         for call in held_back:
             self._soon(call)
         log.info("recovered", store=str(path), seconds=round(self.clock.now() - begun, 3))
-        storage = Storage(store, self.broker, self.clock.now, self._store_failed)
+        figures = StoreFigures(path)
+        storage = Storage(store, figures, self.broker, self.clock.now, self._store_failed)
         storage.page_out(path / PAGES, self.config.page_out_bytes())
         return storage
 

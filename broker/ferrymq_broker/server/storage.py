@@ -10,11 +10,14 @@ from pathlib import Path
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.config.storage import Store as Settings
 from ferrymq_broker.journal import log
+from ferrymq_broker.management.errors import BAD_REQUEST, CONFLICT, ManagementError
+from ferrymq_broker.monitoring.store_figures import StoreFigures
 from ferrymq_broker.recovery.recover import recover
+from ferrymq_broker.server.backups import Backup
+from ferrymq_broker.server.measuring import MeasuringExecutor
 from ferrymq_broker.server.starting import OnProgress
 from ferrymq_broker.store.durable_store import DurableStore, StoreOptions
 from ferrymq_broker.store.errors import StoreError
-from ferrymq_broker.store.executor import LoopExecutor
 from ferrymq_broker.store.pages import LmdbPages
 
 # The folder in that of the store which has messages that are on disk for want of memory only.
@@ -132,14 +135,17 @@ class Storage:
     def __init__(
         self,
         store: DurableStore,
+        figures: StoreFigures,
         broker: Broker,
         now: Callable[[], float],
         on_failure: Callable[[StoreError], None],
     ) -> None:
         self.store = store
+        self.figures = figures
         self._broker = broker
         self._now = now
         self._failed = on_failure
+        self._backup: Backup | None = None
 
     def page_out(self, folder: Path, limit: int) -> None:
         """Leave messages on disk, those without records in `folder`, while there are more bytes of
@@ -149,7 +155,7 @@ class Storage:
 
     def start(self) -> None:
         """Take what changes from now on."""
-        executor = LoopExecutor(asyncio.get_running_loop())
+        executor = MeasuringExecutor(asyncio.get_running_loop(), self.figures)
         self.store.start(executor, self._on_stable, self._on_failure, self._on_full)
 
     def _on_stable(self) -> None:
@@ -168,6 +174,41 @@ class Storage:
         broker.begin_pass(self._now())
         broker.set_alarm(DISK, on)
         broker.finish_pass()
+
+    # -- what management asks for --------------------------------------------------------------
+
+    def describe(self) -> dict[str, object]:
+        """The figures of the store, and how the last backup goes."""
+        sizes = self.figures.bytes_by_kind()
+        backup = self._backup
+        return {
+            "path": str(self.figures.path),
+            "bytes": sum(sizes.values()),
+            **{f"{kind}-bytes": size for kind, size in sizes.items()},
+            "batches": self.figures.batch_bytes.count,
+            "last-batch": int(self._broker.agenda.changes.stable),
+            "applied-batch": int(self.store.applied),
+            "alarm": DISK in self._broker.alarms,
+            "backup": {"state": "none"} if backup is None else backup.describe(),
+        }
+
+    def begin_backup(self, target: str) -> None:
+        """Begin to copy the store to a directory. Raises `ManagementError`."""
+        path = Path(target)
+        if not path.is_absolute():
+            raise ManagementError(
+                BAD_REQUEST, f"target: an absolute path is needed, not {target!r}"
+            )
+        if self._backup is not None and self._backup.state == "running":
+            raise ManagementError(CONFLICT, f"a backup to {self._backup.target} is under way")
+        backup = Backup(self.store, self.figures.path, path)
+        try:
+            backup.begin()
+        except (StoreError, OSError) as error:
+            raise ManagementError(CONFLICT, str(error)) from None
+        self._backup = backup
+
+    # -- the end -------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Write and apply everything. Raises `StoreError` if that cannot be done."""

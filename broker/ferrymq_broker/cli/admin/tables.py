@@ -27,6 +27,7 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "link": ("connection", "role", "address", "credit", "delivery-count"),
     "virtual-host": ("nodes", "connections", "max-nodes"),
     "broker": ("version", "connections", "links", "held-bytes", "alarms"),
+    "store": ("bytes", "last-batch", "alarm", "path"),
 }
 # Where a name is told apart from others of the kind by its identity.
 _BY_IDENTITY: Final = ("session", "link")

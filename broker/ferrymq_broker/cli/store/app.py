@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import typer
 
+from ferrymq_broker.cli.store.copying import backup, compact
+from ferrymq_broker.cli.store.exporting import export
+from ferrymq_broker.cli.store.importing import import_
 from ferrymq_broker.cli.store.verify import info, verify
 
 store = typer.Typer(
@@ -12,5 +15,6 @@ store = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
 )
-for command in (verify, info):
+for command in (verify, info, compact, backup, export):
     store.command()(command)
+store.command("import")(import_)

@@ -98,11 +98,11 @@ def _copy(directory: Path, target: Path) -> int:
         _require_clean(folder)
         copy = RealFolder(target)
         _copy_records(directory, target / DATA_NAME, "copying")
-        (target / CLEAN_NAME).touch(mode=0o600)
-        # Without this it is no store: it comes last.
-        format = copy.create(FORMAT_NAME)
-        format.write(0, [(directory / FORMAT_NAME).read_bytes()])
-        format.close()
+        # Without its format it is no store: that comes last.
+        for name in (CLEAN_NAME, FORMAT_NAME):
+            file = copy.create(name)
+            file.write(0, [(directory / name).read_bytes()])
+            file.close()
         copy.sync()
     return _bytes_in(target)
 

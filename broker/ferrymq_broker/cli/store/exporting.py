@@ -75,8 +75,7 @@ def _output(file: Path) -> Iterator[IO[str]]:
                 with gzip.open(raw, "wt", encoding="utf-8", compresslevel=6) as output:
                     yield output
             else:
-                text = open(raw.fileno(), "w", encoding="utf-8", closefd=False)
-                with text as output:
+                with open(raw.fileno(), "w", encoding="utf-8", closefd=False) as output:
                     yield output
             raw.flush()
             os.fsync(raw.fileno())

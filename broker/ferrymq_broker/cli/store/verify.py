@@ -1,4 +1,4 @@
-"""``ferrymq store verify`` and ``ferrymq store info``: what is in a store, and whether it is good."""
+"""``ferrymq store verify`` and ``ferrymq store info``: whether a store is good, and what it has."""
 
 from __future__ import annotations
 

@@ -1,0 +1,75 @@
+"""The figures of a store for Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from ferrymq_broker.broker import Broker
+from ferrymq_broker.monitoring.store_figures import StoreFigures
+
+
+class StoreCollector(Collector):
+    """The figures of a broker's store when they are asked for."""
+
+    def __init__(self, broker: Broker, figures: StoreFigures) -> None:
+        self._broker = broker
+        self._figures = figures
+
+    def collect(self) -> Iterable[Metric]:
+        """All families."""
+        broker = self._broker
+        changes = broker.agenda.changes
+        figures = self._figures
+        sizes = GaugeMetricFamily("ferrymq_store_bytes", "Bytes of its files", labels=["kind"])
+        for kind, size in figures.bytes_by_kind().items():
+            sizes.add_metric([kind], size)
+        yield sizes
+        yield CounterMetricFamily(
+            "ferrymq_store_batches", "Batches on disk", value=figures.batch_bytes.count
+        )
+        yield CounterMetricFamily(
+            "ferrymq_store_changes", "Changes of records", value=float(changes.total)
+        )
+        for name, text, histogram in (
+            ("batch_bytes", "What batches take in the journal", figures.batch_bytes),
+            ("sync_seconds", "How long writing a batch and its sync took", figures.sync_seconds),
+        ):
+            yield HistogramMetricFamily(
+                f"ferrymq_store_{name}", text, buckets=histogram.buckets(), sum_value=histogram.sum
+            )
+        store = broker.store
+        for name, text, value in (
+            ("last_batch", "Number of the last batch on disk", float(changes.stable)),
+            (
+                "last_batch_timestamp_seconds",
+                "When that was, since the epoch",
+                figures.last_batch_at,
+            ),
+            (
+                "applied_lag_batches",
+                "Batches that are in the journal only",
+                0.0 if store is None else float(changes.stable - store.applied),
+            ),
+            ("disk_alarm", "Whether there is no room", float("disk" in broker.alarms)),
+        ):
+            yield GaugeMetricFamily(f"ferrymq_store_{name}", text, value=value)
+        pager = broker.agenda.pager
+        if pager is not None:
+            for name, text, value in (
+                ("paged_messages", "Messages that are on disk only", float(pager.messages)),
+                ("paged_bytes", "Their bytes", float(pager.bytes)),
+            ):
+                yield GaugeMetricFamily(f"ferrymq_store_{name}", text, value=value)
+            for name, text, value in (
+                ("paged_out", "Messages that left memory", float(pager.paged_out)),
+                ("paged_in", "Messages that came back", float(pager.paged_in)),
+            ):
+                yield CounterMetricFamily(f"ferrymq_store_{name}", text, value=value)

@@ -1,0 +1,140 @@
+"""Backups of a store that is being written to.
+
+While nothing is applied, the records stay as they are and so do the files of the journal, but for
+what is added to them. So both can be copied by a thread: the records first, then the batches behind
+them, up to the last that was on disk when it came to that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from pathlib import Path
+from typing import Final
+
+from ferrymq_broker.journal import log
+from ferrymq_broker.store.changes import Changes
+from ferrymq_broker.store.disk import RealFolder
+from ferrymq_broker.store.durable_store import DurableStore
+from ferrymq_broker.store.errors import StoreError
+from ferrymq_broker.store.format_file import FORMAT_NAME, read_format
+from ferrymq_broker.store.lmdb_records import DATA_NAME
+from ferrymq_broker.store.segments import Segment, find_segments, read_frame
+
+# What is copied at once: between two of them others have the interpreter.
+_PIECE: Final = 1 << 20
+
+
+class Backup:
+    """One backup, from `begin` to `state` ``done`` or ``failed``."""
+
+    def __init__(self, store: DurableStore, path: Path, target: Path) -> None:
+        self.state = "running"
+        self.reason = ""
+        # What was copied, and what there is to copy, as far as that is known.
+        self.bytes = 0
+        self.total = 0
+        self.last_batch = 0
+        self.target = target
+        self._path = path
+        self._store = store
+        self._changes: Changes = store.changes
+        self._loop = asyncio.get_running_loop()
+
+    def describe(self) -> dict[str, object]:
+        """How it goes."""
+        return {
+            "state": self.state,
+            "target": str(self.target),
+            "bytes": self.bytes,
+            "total": self.total,
+            "last-batch": self.last_batch,
+            "reason": self.reason,
+        }
+
+    def begin(self) -> None:
+        """Begin as soon as nothing is applied. Raises `StoreError`, `OSError`."""
+        if self.target.exists() and (not self.target.is_dir() or any(self.target.iterdir())):
+            raise StoreError(f"{self.target} is not empty: a backup needs a directory of its own")
+        self._store.pause(self._start)
+
+    def _start(self) -> None:
+        threading.Thread(target=self._run, name="store-backup", daemon=True).start()
+
+    # -- in the thread -----------------------------------------------------------------------
+
+    def _run(self) -> None:
+        error: Exception | None = None
+        try:
+            self._copy()
+        except Exception as failed:
+            error = failed
+        try:
+            self._loop.call_soon_threadsafe(self._finish, error)
+        except RuntimeError:
+            # The loop was closed: nobody asks any more.
+            return
+
+    def _copy(self) -> None:
+        target = RealFolder(self.target)
+        data = self._path / DATA_NAME
+        self.total = data.stat().st_size
+        self._copy_file(data, self.target / DATA_NAME)
+        # All of these are on disk now.
+        self.last_batch = int(self._changes.stable)
+        folder = RealFolder(self._path)
+        format = read_format(folder)
+        if format is None:
+            raise StoreError(f"{self._path}: the format of the store is gone")
+        segments = find_segments(folder)
+        try:
+            ends = [(one, self._end_of(format.secret, one)) for one in segments]
+            self.total += sum(end for _, end in ends)
+            for segment, end in ends:
+                if end:
+                    self._copy_file(self._path / segment.name, self.target / segment.name, end)
+        finally:
+            for segment in segments:
+                segment.file.close()
+        # Without this it is no store: it comes last.
+        self._copy_file(self._path / FORMAT_NAME, self.target / FORMAT_NAME)
+        target.sync()
+
+    def _end_of(self, secret: bytes, segment: Segment) -> int:
+        """Where the batches end that belong to the backup."""
+        end = 0
+        while end < segment.capacity:
+            frame = read_frame(secret, segment, end)
+            if frame is None or frame.header.number > self.last_batch:
+                break
+            end += frame.header.size
+        return end
+
+    def _copy_file(self, source: Path, target: Path, size: int | None = None) -> None:
+        """Copy a file, or its beginning; synced."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        with open(source, "rb") as original, open(os.open(target, flags, 0o600), "wb") as copy:
+            left = original.seek(0, os.SEEK_END) if size is None else size
+            original.seek(0)
+            while left:
+                piece = original.read(min(left, _PIECE))
+                if not piece:
+                    raise StoreError(f"{source} has become shorter")
+                copy.write(piece)
+                left -= len(piece)
+                self.bytes += len(piece)
+            copy.flush()
+            os.fsync(copy.fileno())
+
+    # -- in the event loop -------------------------------------------------------------------
+
+    def _finish(self, error: Exception | None) -> None:
+        self._store.resume()
+        if error is None:
+            self.state = "done"
+            log.info("backup done", target=str(self.target), bytes=self.bytes)
+        else:
+            self.state = "failed"
+            self.reason = str(error)
+            log.error("backup failed", target=str(self.target), reason=self.reason)
