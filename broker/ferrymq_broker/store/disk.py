@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from ferrymq_broker.journal import log
 from ferrymq_broker.store.errors import StoreError, StoreLocked
 
 if sys.platform != "win32":
@@ -23,6 +24,9 @@ if sys.platform != "win32":
 _FILL_BYTES: Final = 1 << 20
 
 _LOCK_NAME: Final = "lock"
+
+# Set to 1, nothing is synced. For a test of power cuts that has to find out that it is not.
+_UNSAFE_NAME: Final = "FERRYMQ_UNSAFE_NO_SYNC"
 
 
 def is_full(error: OSError) -> bool:
@@ -97,8 +101,15 @@ class Folder:
         raise NotImplementedError
 
 
+def only_pretends() -> bool:
+    """Whether syncing was switched off: what is acknowledged can then be lost."""
+    return os.environ.get(_UNSAFE_NAME) == "1"
+
+
 def sync_descriptor(descriptor: int) -> None:
     """Let what was written to a file be on disk: the disk itself, not its cache."""
+    if only_pretends():
+        return
     if sys.platform == "darwin":
         fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
     elif sys.platform == "win32":
@@ -110,12 +121,13 @@ def sync_descriptor(descriptor: int) -> None:
 class RealFile(File):
     """A file of the operating system."""
 
-    __slots__ = ("_descriptor", "_one_call")
+    __slots__ = ("_descriptor", "_one_call", "_flags")
 
     def __init__(self, path: Path, flags: int) -> None:
         self._descriptor = os.open(path, flags | getattr(os, "O_CLOEXEC", 0), 0o600)
         # Whether writing and syncing is one call: what a thread waits for least of all.
         self._one_call = hasattr(os, "RWF_DSYNC")
+        self._flags = 0 if only_pretends() else getattr(os, "RWF_DSYNC", 0)
 
     def read(self, position: int, size: int) -> bytes:
         """See `File.read`."""
@@ -135,7 +147,7 @@ class RealFile(File):
         size = sum(map(len, parts))
         if self._one_call:
             try:
-                written = os.pwritev(self._descriptor, parts, position, os.RWF_DSYNC)
+                written = os.pwritev(self._descriptor, parts, position, self._flags)
             except OSError as error:
                 if error.errno not in (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL):
                     raise
@@ -181,6 +193,8 @@ class RealFolder(Folder):
             raise StoreError(f"a store needs calls that {sys.platform} does not have (pwritev)")
         self.path = path
         self._lock = -1
+        if only_pretends():
+            log.warning("nothing is synced: whatever is acknowledged can be lost", store=str(path))
         made = [folder for folder in (path, *path.parents) if not folder.exists()]
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         for folder in made:
@@ -245,6 +259,8 @@ class RealFolder(Folder):
 
 
 def _sync_directory(path: Path) -> None:
+    if only_pretends():
+        return
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
     try:
         os.fsync(descriptor)

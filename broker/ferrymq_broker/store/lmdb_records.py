@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import lmdb
 
+from ferrymq_broker.store.disk import only_pretends
 from ferrymq_broker.store.errors import StoreDamaged
 from ferrymq_broker.store.keys import APPLIED_KEY, describe_key, encode_key, is_intact, seal
 from ferrymq_broker.store.records import Record, Records, RecordsGrow
@@ -42,6 +43,7 @@ class LmdbRecords(Records):
                 max_dbs=0,
                 lock=False,
                 meminit=False,
+                sync=not only_pretends(),
                 mode=0o600,
             )
         except lmdb.Error as error:
