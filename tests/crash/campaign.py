@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -14,7 +15,7 @@ from tests.crash.cuts import random_cuts
 from tests.crash.disk import Disk
 from tests.crash.kills import random_calls, random_deaths
 from tests.crash.processes import Starter
-from tests.crash.rounds import Result, play_round
+from tests.crash.rounds import Result, play_round, tidy
 from tests.crash.stage import Stage
 
 # Deaths of a round: many for one directory, few enough for what is left over to be looked at.
@@ -29,12 +30,12 @@ Round = Callable[[Starter, int, Path, int], Awaitable[Result]]
 
 async def kill_round(starter: Starter, seed: int, folder: Path, deaths: int) -> Result:
     """SIGKILL at random moments."""
-    return await play_round(Stage(starter, seed, folder), random_deaths(seed, deaths))
+    return tidy(await play_round(Stage(starter, seed, folder), random_deaths(seed, deaths)))
 
 
 async def call_round(starter: Starter, seed: int, folder: Path, deaths: int) -> Result:
     """SIGKILL at the n-th call of a kind."""
-    return await play_round(Stage(starter, seed, folder), random_calls(seed, deaths))
+    return tidy(await play_round(Stage(starter, seed, folder), random_calls(seed, deaths)))
 
 
 async def cut_round(
@@ -44,7 +45,11 @@ async def cut_round(
     environment = {} if sync else {"FERRYMQ_UNSAFE_NO_SYNC": "1"}
     with Disk(folder, DISK_BYTES) as disk:
         stage = Stage(starter, seed, folder, data=disk.path / "data", environment=environment)
-        return await play_round(stage, random_cuts(disk, seed, deaths))
+        result = await play_round(stage, random_cuts(disk, seed, deaths))
+        if result.violations:
+            # What is on the disk goes with it.
+            shutil.copytree(stage.data, folder / "data", dirs_exist_ok=True)
+    return tidy(result)
 
 
 ROUNDS: dict[str, tuple[Round, int]] = {

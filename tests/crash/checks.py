@@ -176,7 +176,8 @@ def _check_transactions(history: History) -> Iterator[Violation]:
         if copy.txn is not None:
             posts[copy.txn].append(copy)
         for given in copy.given:
-            if given.txn is not None and given.outcome in REMOVING:
+            # One that is not durable may be gone whatever became of the transaction.
+            if given.txn is not None and given.outcome in REMOVING and not copy.volatile:
                 retired[given.txn].append(copy)
     for name, txn in history.transactions.items():
         if txn.asked is None or txn.rolled_back is not None:

@@ -47,7 +47,7 @@ class Result:
 
 async def play_round(stage: Stage, deaths: Sequence[Death]) -> Result:
     """Let clients work while the broker dies and comes back, then look at everything twice, with
-    a kill in between, and judge. The folder is removed unless something is wrong."""
+    a kill in between, and judge."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     try:
@@ -76,6 +76,11 @@ async def play_round(stage: Stage, deaths: Sequence[Death]) -> Result:
     result.violations = check(stage.ledger.entries)
     result.counts.update(summary(stage.ledger.entries))
     result.seconds = loop.time() - began
+    return result
+
+
+def tidy(result: Result) -> Result:
+    """Remove the folder of a round in which nothing was wrong."""
     if not result.violations:
-        shutil.rmtree(stage.folder)
+        shutil.rmtree(result.folder)
     return result
