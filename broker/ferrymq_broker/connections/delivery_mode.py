@@ -2,14 +2,14 @@
 
 ``delivery-mode`` is a condition: what cannot be kept is refused. ``opt-delivery-mode`` is a wish:
 what cannot be kept is left out of the answer. The values are ``at-most-once``, ``at-least-once``
-and ``exactly-once``. The answer names what is in force, and the settle modes follow from it. A client consumes exactly once
-where its source outlives a lost link (`remembered/source.py`).
+and ``exactly-once``. The answer names what is in force, and the settle modes follow from it. A
+client consumes exactly once where its source outlives a lost link (`remembered/source.py`).
 
 | mode | the client publishes | the client consumes |
 |---|---|---|
 | at-most-once | pre-settled, or as it likes | everything is sent settled |
 | at-least-once | unsettled; the broker settles at once | nothing is sent settled |
-| exactly-once | unsettled; resent deliveries are known by their tags | unsettled; it settles second |
+| exactly-once | unsettled; what is resent is known by its tag | unsettled; it settles second |
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def agree(
     """The delivery mode that is in force on a link, empty if none was asked for or kept.
 
     To be called before the link is accepted, whose settle modes it decides on; `granted` are the
-    properties of the answer. `lasting` is whether the broker's terminus outlives a lost link with its
-    deliveries. Raises `BrokerError` if a condition cannot be met.
+    properties of the answer. `lasting` is whether the broker's terminus outlives a lost link with
+    its deliveries. Raises `BrokerError` if a condition cannot be met.
     """
     required = properties.get(REQUIRED)
     optional = properties.get(OPTIONAL)

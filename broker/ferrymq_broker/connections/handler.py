@@ -354,7 +354,7 @@ class ConnectionHandler:
                 self.transactions.state(consumer, event.delivery, event.state, event.settled)
         elif isinstance(event, SettlementReceived):
             producer = event.delivery.link.context
-            if isinstance(producer, IncomingEndpoint) or isinstance(producer, TargetTerminus):
+            if isinstance(producer, IncomingEndpoint | TargetTerminus):
                 producer.on_settlement(event.delivery)
         elif isinstance(event, AttachReceived):
             attach_link(self, event.link)

@@ -44,8 +44,8 @@ class OutgoingEndpoint(Consumer):
 
     `asked` is the node the client named, `node` the one it consumes from: the same, or a part of
     it. `outcomes` are those that the client may use, by their symbols, or None for all there are.
-    `acquiring` is the transaction that its flow state names (AMQP 1.0 §4.4.3), `memory` the terminus
-    that outlives the link with what was sent, if it does.
+    `acquiring` is the transaction that its flow state names (AMQP 1.0 §4.4.3), `memory` the
+    terminus that outlives the link, if it does.
     """
 
     __slots__ = (
@@ -362,8 +362,8 @@ class OutgoingEndpoint(Consumer):
 
         Without one, messages return to the queue; if the link was `lost` with its connection, the
         client may have seen them, which counts as a failed delivery. `closed` is whether the link
-        is gone for good, its terminus with it; one that outlives the link goes on holding what it has
-        sent.
+        is gone for good, its terminus with it; one that outlives the link goes on holding what it
+        has sent.
         """
         if self.closed:
             return

@@ -13,6 +13,7 @@ from ferrymq_broker.recovery.found import Found
 from ferrymq_broker.recovery.nodes import recover_aliases, recover_bindings, recover_nodes
 from ferrymq_broker.recovery.streams import recover_streams
 from ferrymq_broker.recovery.subscriptions import recover_subscriptions
+from ferrymq_broker.recovery.termini import recover_termini
 from ferrymq_broker.store.store import Store
 
 # What is told as it goes: what is being done, how much of it is done, and of how much, 0 if that is
@@ -47,6 +48,7 @@ def recover(broker: Broker, store: Store, progress: Progress | None = None) -> F
         recover_aliases(broker, store)
         recover_entries(broker, store, found, told)
         recover_streams(broker, store, found)
+        recover_termini(broker, store, found)
         recover_fences(broker, store)
     finally:
         if collecting:

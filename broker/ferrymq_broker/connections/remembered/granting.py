@@ -1,13 +1,13 @@
 """Which termini outlive their links, and what the client is told of that (AMQP 1.0 §3.5.5–6).
 
 A target does if the client asks for any durability or a longer life than that of its session. A
-source does if the client asks for durability: holding messages back for one who does not come back
-to resume is what no other consumer can see through. Of queues and of subscriptions that are the
-client's own the deliveries are kept as well (durability unsettled-state), of those that are shared,
-of streams and of browsers they mean nothing.
+source does if the client asks for durability alone: messages that are held for one who does not
+come back to resume are kept from all the others. Of queues and of subscriptions that are the
+client's own the deliveries are kept (durability unsettled-state); those of subscriptions that are
+shared go to somebody else, and of streams and browsers nothing is held.
 
-What is granted is what is kept: without a store, or of what is not stored itself, no durability, but
-expiry policy and time-out all the same. What is dynamic ends with its link.
+What is granted is what is kept: without a store, or of what is not stored itself, no durability,
+but expiry policy and time-out all the same. What is dynamic ends with its link.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def find_source(handler: ConnectionHandler, link: Link) -> Source | None:
     return terminus.told if terminus is not None and isinstance(terminus.told, Source) else None
 
 
-# -- targets -----------------------------------------------------------------------------------------
+# -- targets -------------------------------------------------------------------------------------
 
 
 def remember_target(
@@ -113,7 +113,7 @@ def _same_life(terminus: Terminus, durable: i64) -> bool:
     return terminus.durable == durable
 
 
-# -- sources -----------------------------------------------------------------------------------------
+# -- sources -------------------------------------------------------------------------------------
 
 
 def remember_source(
@@ -133,22 +133,21 @@ def remember_source(
     termini = handler.broker.termini
     key = key_of(handler, link)
     known = termini.find(key)
-    if (
-        asked.dynamic
-        or asked.durable.value == 0
-        or terms.browses
-        or queue.kind != "queue"
-        or "shared" in terms.capabilities
-    ):
+    shared = "shared" in terms.capabilities
+    plain = asked.dynamic or asked.durable.value == 0 or terms.browses or queue.kind != "queue"
+    if plain or shared:
         if known is not None:
             known.end()
+        if not plain and queue is not node and queue.store_id != 0:
+            # The subscription is kept, what its links are sent is not.
+            terms.granted_durable = 1
         return None
     durable: i64 = asked.durable.value
     if not handler.changes.enabled or queue.store_id == 0:
         durable = 0
     policy = asked.expiry_policy.value
     timeout: i64 = asked.timeout
-    if queue is not node:
+    if queue is not node and not terms.part:
         # A subscription has its own say about its life.
         policy = terms.granted_expiry_policy
         timeout = terms.granted_timeout

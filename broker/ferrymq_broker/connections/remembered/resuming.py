@@ -11,7 +11,7 @@ has come to its end, the broker detaches the link, to be attached again with sma
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i32, i64
 
@@ -20,10 +20,14 @@ from ferrymq.engine.resumption import Resolution
 from ferrymq_broker.connections.outcomes import apply_outcome, is_terminal, symbol
 from ferrymq_broker.nodes.delivering import outgoing_payload
 from ferrymq_broker.nodes.entry import Entry
+from ferrymq_types.messaging import Received
 
 if TYPE_CHECKING:
     from ferrymq_broker.connections.outgoing import OutgoingEndpoint
     from ferrymq_broker.connections.remembered.source import Sent, SourceTerminus
+
+# No receiver has got as far as from where a message can be sent that is lost.
+_NOWHERE: Final = Received(section_number=0xFFFFFFFF, section_offset=0)
 
 
 @final
@@ -111,12 +115,18 @@ class Resuming:
             link.resume(delivery)
             return
         sent = self.terminus.sent.get(delivery.tag)
-        payload = b"" if sent is None else sent_payload(entry, sent)
-        resolution = link.resume(delivery, payload, message_format=entry.message.format)
+        message = self.endpoint.node.message_of(entry)
+        if sent is None or message is None:
+            # It cannot be read from disk.
+            delivery.state = _NOWHERE
+            resolution = link.resume(delivery)
+        else:
+            payload = sent_payload(entry, sent)
+            resolution = link.resume(delivery, payload, message_format=message.format)
         if resolution is Resolution.CONTINUE:
             self.live += 1
         else:
-            # Aborted: the receiver has got further than the message goes.
+            # Aborted: the receiver has got further than we can go.
             delivery.context = None
             self.endpoint.node.give_back(self.endpoint, entry, True, False)
             self.terminus.forget(delivery.tag)

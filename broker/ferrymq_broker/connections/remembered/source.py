@@ -1,10 +1,9 @@
 """Sources that outlive their links: what was sent, and has no outcome yet (AMQP 1.0 §2.6.13).
 
-Every delivery is on record before it leaves the broker. While no link is attached, or the one that
-is has not been told of a delivery, a stand-in holds the message: nobody else gets it. The outcome
-and the end of the record are in one batch, so that the broker has either the delivery or its outcome,
-whatever happens; an outcome it has applied it need not remember, for what only the receiver knows of
-a delivery is that it is settled.
+Every delivery is on record before it leaves the broker. While no link is attached, a stand-in
+holds the message: nobody else gets it. The outcome and the end of the record are in one batch, so
+that the broker has either the delivery or its outcome, whatever happens. An outcome that has been
+applied need not be remembered: a delivery of which only the receiver knows is settled.
 
 A delivery may become part of a transaction, which decides on it from then on: should the link go
 before the transaction ends, it is *lent* to that, and not resumed.
@@ -90,8 +89,8 @@ class SourceTerminus(Terminus):
         return len(self.sent)
 
     def details(self) -> dict[str, object]:
-        """Of which queue it is."""
-        return {"queue": int(self.node.store_id)}
+        """Of which queue it is, and whether it keeps what it sends."""
+        return {"queue": int(self.node.store_id), "holds": self.holds}
 
     def is_full(self) -> bool:
         """Whether the receiver has left too much without an outcome."""
@@ -137,7 +136,8 @@ class SourceTerminus(Terminus):
             self._drop(sent)
 
     def restore(self, tag: bytes, sent: Sent) -> None:
-        """A delivery that was stored, of an entry that nobody has now."""
+        """A delivery that was stored, of an entry that nobody has any longer."""
+        self.holder.hold(sent.entry)
         self.sent[tag] = sent
         if sent.number > self._number:
             self._number = sent.number
@@ -175,9 +175,9 @@ class SourceTerminus(Terminus):
     def resume(self, link: SenderLink) -> dict[bytes, OutgoingDelivery]:
         """Compare with the unsettled map of the client's attach; to be called before the answer.
 
-        What the client has no outcome of, and what has one, is there to be resumed; of a complete
-        map, what is missing never came, or was settled with an outcome that never came: it goes back
-        as a failed delivery. A client without a map begins anew, and all of it goes back.
+        What both have is there to be resumed. What is missing in a complete map never came, or was
+        settled with an outcome that got lost: it goes back as a failed delivery. A client without
+        a map begins anew, and all of it goes back.
         """
         attach = link.remote_attach
         if self.fresh:

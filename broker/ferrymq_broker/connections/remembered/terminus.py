@@ -1,9 +1,9 @@
 """A terminus of the broker's that outlives its links (AMQP 1.0 §3.5.5–6).
 
-It is known by what its link is known by (`names.Key`). While a link is attached, the endpoint of the
-link uses it; when that is gone, the expiry policy says which event lets the time run, and `timeout`
-how long it runs: by the clock of the day, through restarts of the broker. A closing detach ends it
-at once.
+It is known by what its link is known by (`names.Key`). While a link is attached, the endpoint of
+the link uses it; when that is gone, the expiry policy says which event lets the time run, and
+`timeout` how long it runs: by the clock of the day, through restarts of the broker. A closing
+detach ends it at once.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ class Terminus(Timed):
 
     def describe(self) -> dict[str, object]:
         """What management tells of it."""
-        space, user, container, name, sends = self.key
+        _, user, container, name, sends = self.key
         return {
             "link-name": name,
             "container": container,

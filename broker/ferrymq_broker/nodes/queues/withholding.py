@@ -1,0 +1,58 @@
+"""Entries of a queue that was restored, and that somebody has had since before.
+
+    held = withhold(queue, sequences)      # once, before anybody consumes
+    for entry in held.values(): consumer.hold(entry)
+
+A cursor never points to an entry that somebody holds and may remove. So where some are held, the
+cursor begins behind the last of them, and what is available before counts as returned.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mypy_extensions import i64
+
+from ferrymq_broker.nodes.entry import ACQUIRED, AVAILABLE
+from ferrymq_broker.nodes.queues.views import push
+
+if TYPE_CHECKING:
+    from ferrymq_broker.nodes.entry import Entry
+    from ferrymq_broker.nodes.queues.lanes import Lane
+    from ferrymq_broker.nodes.queues.queue import Queue
+
+
+def withhold(queue: Queue, sequences: set[int]) -> dict[int, Entry]:
+    """Acquire the entries of these sequences; those that there are and nobody has."""
+    held: dict[int, Entry] = {}
+    if sequences:
+        last: i64 = max(sequences)
+        for lane in queue.lanes:
+            _withhold(queue, lane, sequences, last, held)
+    return held
+
+
+def _withhold(
+    queue: Queue, lane: Lane, sequences: set[int], last: i64, held: dict[int, Entry]
+) -> None:
+    passed: list[Entry] = []
+    entry = lane.first
+    # Up to here the cursor has passed them all.
+    behind: Entry | None = None
+    count = 0
+    while entry is not None and entry.sequence <= last:
+        if entry.state == AVAILABLE:
+            if entry.sequence in sequences:
+                entry.state = ACQUIRED
+                queue.available -= 1
+                queue.acquired += 1
+                held[int(entry.sequence)] = entry
+                behind = entry
+                count = len(passed)
+            else:
+                passed.append(entry)
+        entry = entry.next
+    if behind is not None:
+        lane.plain.next = behind.next
+        for entry in passed[:count]:
+            push(queue.plain.returned, entry, queue.available)
