@@ -41,10 +41,13 @@ _AGAIN: Final = 5_000
 
 @final
 class Sweep:
-    """Of one broker, over the queues that `nodes` are or have."""
+    """Of one broker, over the queues that `nodes` are or have. It looks at all nodes every `period`
+    milliseconds, and goes through a queue `again` every so many, if it has to."""
 
     __slots__ = (
         "pager",
+        "period",
+        "again",
         "_agenda",
         "_changes",
         "_nodes",
@@ -58,6 +61,8 @@ class Sweep:
         agenda: Agenda = pager.agenda
         changes: Changes = agenda.changes
         self.pager = pager
+        self.period: i64 = _LOOK
+        self.again: i64 = _AGAIN
         self._agenda = agenda
         self._changes = changes
         self._nodes = nodes
@@ -78,10 +83,12 @@ class Sweep:
         if not self._queues and agenda.now < self._look_at and applied == self._stuck_at:
             return False
         budget: i64 = _SLICE
+        looked = False
         while budget > 0 and agenda.held > low:
             if not self._queues:
-                if agenda.now < self._look_at:
+                if looked or agenda.now < self._look_at:
                     break
+                looked = True
                 self._look()
                 if not self._queues:
                     break
@@ -119,7 +126,7 @@ class Sweep:
     def _look(self) -> None:
         """Find the queues that have most in memory."""
         now = self._agenda.now
-        self._look_at = now + _LOOK
+        self._look_at = now + self.period
         sized: list[tuple[int, int, Queue]] = []
         most: i64 = 0
         for queue in self._all_queues():
@@ -136,7 +143,7 @@ class Sweep:
         for queue in self._queues:
             paging = queue.paging
             if paging is not None and paging.loaded > self._kept and now >= paging.again:
-                paging.again = now + _AGAIN
+                paging.again = now + self.again
                 paging.begin_again()
 
     def _go_through(self, paging: Paging, budget: i64) -> i64:
@@ -161,6 +168,7 @@ class Sweep:
                 pager.flush()
                 return 0
             if entry is near:
+                near = None
                 kept: i64 = 0
                 while entry is not None and kept < self._kept:
                     kept += i64(entry.size)

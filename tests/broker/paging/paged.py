@@ -1,0 +1,67 @@
+"""A broker that has next to nothing in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ferrymq_broker.nodes.paging.pager import Pager
+from ferrymq_broker.store.pages import Pages
+from tests.broker.harness import Network
+from tests.broker.stores import ManualStore
+
+
+class DictPages(Pages):
+    """Pages in a dictionary; `full` lets no more of them come."""
+
+    def __init__(self) -> None:
+        self.pages: dict[bytes, bytes] = {}
+        self.written = 0
+        self.full = False
+
+    def put(self, pairs: Sequence[tuple[bytes, bytes]]) -> None:
+        if self.full:
+            raise OSError("there is no room")
+        assert not any(key in self.pages for key, _ in pairs)
+        self.pages.update(pairs)
+        self.written += len(pairs)
+
+    def get(self, key: bytes) -> bytes | None:
+        return self.pages.get(key)
+
+    def take(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        return [self.pages.pop(key, None) for key in keys]
+
+    def drop(self, keys: Sequence[bytes]) -> None:
+        for key in keys:
+            del self.pages[key]
+
+
+class PagedNetwork(Network):
+    """Pages out whatever is above `limit` bytes."""
+
+    def __init__(self, *, limit: int = 0, **options: object) -> None:
+        self.limit = limit
+        self.pages = DictPages()
+        options.setdefault("store", ManualStore())
+        super().__init__(**options)  # type: ignore[arg-type]
+
+    def _start(self, config: object) -> None:
+        super()._start(config)  # type: ignore[arg-type]
+        self.pages = DictPages()
+        self.broker.page_out(self.pages, self.limit)
+        sweep = self.broker.sweep
+        assert sweep is not None
+        sweep.period = 0
+        sweep.again = 0
+
+    @property
+    def pager(self) -> Pager:
+        """What pages out."""
+        pager = self.broker.agenda.pager
+        assert pager is not None
+        return pager
+
+    def settle(self) -> None:
+        """Let everything go that can."""
+        self.broker.finish_pass()
+        self.run()
