@@ -7,7 +7,9 @@ directory without it was left by a process that was killed, or it is in use.
 from __future__ import annotations
 
 import os
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
+
+import google_crc32c
 
 from ferrymq_broker.store.disk import Folder
 from ferrymq_broker.store.errors import StoreDamaged, StoreVersionError
@@ -18,6 +20,8 @@ CLEAN_NAME: Final = "clean"
 _NEW_NAME: Final = "format.new"
 
 _TITLE: Final = "ferrymq store"
+
+_crc: Final[Any] = google_crc32c.value
 
 
 class Format(NamedTuple):
@@ -104,5 +108,6 @@ def write_clean(folder: Folder, last: int) -> None:
 
 
 def _encode(format: Format) -> str:
+    # With another secret the whole journal would look as if it had never been written.
     text = f"{_TITLE}\nformat: {format.version}\nsecret: {format.secret.hex()}\n"
-    return text
+    return f"{text}check: {_crc(text.encode()):08x}\n"
