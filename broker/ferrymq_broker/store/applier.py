@@ -54,8 +54,8 @@ class Applier:
 
     def wake(self) -> None:
         """There may be something to do."""
-        if self._segments is None and not self._retrying and not self._paused:
-            if self._journal.full and not self._stopped:
+        if self._segments is None and not self._paused and not self._stopped:
+            if self._journal.full:
                 self._begin(list(self._journal.full))
                 self._executor.soon(self._slice)
 
@@ -76,7 +76,7 @@ class Applier:
         if self._stopped or self._segments is None:
             return
         executor = self._executor
-        end = executor.time() + _SLICE * len(self._journal.full)
+        end = executor.time() + _SLICE * max(1, len(self._journal.full))
         try:
             for _ in self._steps:
                 if executor.time() >= end:
@@ -100,8 +100,11 @@ class Applier:
             self._journal.applied = self._records.applied
             self._effect = NetEffect()
             # The current one may have become full since; what it got last is still to be applied.
-            full = self._journal.full
-            self._recycle([segment for segment in full if segment.last <= self._applied], [])
+            used = [one for one in self._journal.full if one.last <= self._applied]
+            if used:
+                self._recycle(used, [])
+            else:
+                self._end()
 
     def _recycle(self, used: list[Segment], spares: list[Segment]) -> None:
         del self._journal.full[: len(used)]
@@ -118,16 +121,24 @@ class Applier:
         if isinstance(error, OSError) and is_full(error) and not self._stopped:
             self._executor.later(_RETRY, partial(self._recycle, used, spares))
             return
-        self._segments = None
         if error is not None:
+            self._segments = None
             self._failed(error)
             return
-        for call in self._when_idle:
-            call()
-        self._when_idle.clear()
+        self._end()
+
+    def _end(self) -> None:
+        self._segments = None
+        self._become_idle()
         if not self._stopped:
             self._recycled()
             self.wake()
+
+    def _become_idle(self) -> None:
+        waiting = self._when_idle
+        self._when_idle = []
+        for call in waiting:
+            call()
 
     def _could_not(self, error: Exception) -> None:
         self._records.abort()
@@ -138,24 +149,44 @@ class Applier:
         self._alarm.set(RECORDS, True)
         self._retrying = True
         self._executor.later(_RETRY, self._retry)
+        self._become_idle()
 
     def _retry(self) -> None:
         """Try again, with all that was written since: what consumers have settled needs no room."""
-        self._retrying = False
         if self._stopped:
             return
+        if self._paused:
+            self._executor.later(_RETRY, self._retry)
+            return
+        self._retrying = False
+        self._begin(self._all_segments())
+        self._executor.soon(self._slice)
+
+    def apply_all(self) -> None:
+        """Apply also the segment that is being written, if nothing is under way."""
+        if self._segments is None and not self._paused and not self._stopped:
+            segments = self._all_segments()
+            if segments and segments[-1].last > self._records.applied:
+                self._begin(segments)
+                self._executor.soon(self._slice)
+
+    def _all_segments(self) -> list[Segment]:
         segments = list(self._journal.full)
         if self._journal.current is not None:
             segments.append(self._journal.current)
-        self._begin(segments)
-        self._executor.soon(self._slice)
+        return segments
 
     # -- pausing and ending ------------------------------------------------------------------
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether full segments wait for `resume`."""
+        return self._paused
 
     def pause(self, call: Callable[[], None]) -> None:
         """Call when nothing is being applied, and begin with nothing until `resume`."""
         self._paused = True
-        if self._segments is None:
+        if self._segments is None or self._retrying:
             call()
         else:
             self._when_idle.append(call)
@@ -166,16 +197,14 @@ class Applier:
         self.wake()
 
     def stop(self) -> None:
-        """Do nothing more. What was not committed is forgotten."""
+        """Begin with nothing more. A commit may still be under way."""
         self._stopped = True
-        self._records.abort()
 
     def finish(self) -> None:
         """Apply all there is, now; after `Executor.drain`. Raises `OSError`, `StoreDamaged`."""
         self.stop()
-        segments = list(self._journal.full)
-        if self._journal.current is not None:
-            segments.append(self._journal.current)
+        self._records.abort()
+        segments = self._all_segments()
         if segments and segments[-1].last > self._records.applied:
             effect = NetEffect()
             frames = written_frames(self._secret, segments, self._records.applied)

@@ -16,6 +16,7 @@ from ferrymq_broker.store.disk import Folder, RealFolder, is_full
 from ferrymq_broker.store.errors import StoreDamaged, StoreError
 from ferrymq_broker.store.executor import Executor
 from ferrymq_broker.store.format_file import (
+    FORMAT,
     Format,
     read_clean,
     read_format,
@@ -83,6 +84,7 @@ class DurableStore(Store):
         self._pending: tuple[int, int, bytes] | None = None
         self._placement: Placement | None = None
         self._preparing = False
+        self._limited = False
         self._stopped = False
         self._closed = False
         folder.lock()
@@ -229,7 +231,7 @@ class DurableStore(Store):
         executor = self._executor
         if executor is None or self._pending is None or self._placement is not None:
             return
-        if self._stopped or len(self._journal.full) > _MOST_FULL:
+        if self._stopped or self._has_many():
             return
         placement = self._journal.place(*self._pending)
         if placement is None:
@@ -270,6 +272,11 @@ class DurableStore(Store):
         if self._applier is not None:
             self._applier.wake()
 
+    def _has_many(self) -> bool:
+        """Whether too many segments wait for being applied."""
+        paused = self._applier is not None and self._applier.is_paused
+        return len(self._journal.full) > _MOST_FULL and not paused
+
     # -- room --------------------------------------------------------------------------------
 
     def _has_room(self) -> None:
@@ -285,7 +292,7 @@ class DurableStore(Store):
         executor = self._executor
         if self._journal.spares or self._preparing or self._stopped or executor is None:
             return
-        if len(self._journal.full) > _MOST_FULL:
+        if self._has_many():
             return
         self._preparing = True
         made: list[Segment] = []
@@ -316,10 +323,20 @@ class DurableStore(Store):
         most = self.options.max_bytes
         if most:
             used = self.used_bytes()
-            if used > most:
+            if used > most and not self._limited:
+                self._limited = True
                 self._alarm.set(LIMIT, True)
-            elif used < most * _LOW_WATER:
+                self._look_at_limit()
+            elif self._limited and used < most * _LOW_WATER:
+                self._limited = False
                 self._alarm.set(LIMIT, False)
+
+    def _look_at_limit(self) -> None:
+        """While too much is used, apply what consumers settle before there is a segment of it."""
+        if self._limited and not self._stopped:
+            assert self._applier is not None and self._executor is not None
+            self._applier.apply_all()
+            self._executor.later(_RETRY, self._look_at_limit)
 
     # -- copies ------------------------------------------------------------------------------
 
@@ -335,6 +352,26 @@ class DurableStore(Store):
         """Go on applying the journal."""
         if self._applier is not None and not self._stopped:
             self._applier.resume()
+
+    # -- looking at it -----------------------------------------------------------------------
+
+    def info(self) -> dict[str, int]:
+        """What there is to know: `format`, the `last` batch and the last one `applied`, how many
+        `records`, and bytes: `used` in all, of `records-bytes` those that are `free-bytes`, of the
+        journal (`journal-bytes`)."""
+        records = self._records
+        used = records.used_bytes()
+        size = records.file_bytes()
+        return {
+            "format": FORMAT,
+            "last": self.changes.stable,
+            "applied": records.applied,
+            "records": records.count(),
+            "used-bytes": used + self._journal.size,
+            "records-bytes": size,
+            "free-bytes": max(size - used, 0),
+            "journal-bytes": self._journal.size,
+        }
 
     # -- the end -----------------------------------------------------------------------------
 

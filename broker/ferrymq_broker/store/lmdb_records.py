@@ -190,6 +190,15 @@ class LmdbRecords(Records):
         size: int = stat["psize"]
         return (pages + 2) * size
 
+    def count(self) -> int:
+        """See `Records.count`."""
+        entries: int = self._env.stat()["entries"]
+        return entries
+
+    def file_bytes(self) -> int:
+        """See `Records.file_bytes`."""
+        return self.path.stat().st_size
+
     def close(self) -> None:
         """See `Records.close`."""
         self.abort()

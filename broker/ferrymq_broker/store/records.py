@@ -68,6 +68,14 @@ class Records:
         """Forget the changes, if there are any."""
         raise NotImplementedError
 
+    def count(self) -> int:
+        """How many records there are, or 0 if nobody knows."""
+        return 0
+
+    def file_bytes(self) -> int:
+        """What the file of the records has, also what is free in it."""
+        return self.used_bytes()
+
     def used_bytes(self) -> int:
         """What records take of the disk, without what is free to be used again."""
         raise NotImplementedError
