@@ -184,7 +184,25 @@ class StoredStreams(RuleBasedStateMachine):
             self.give(self.readers[which % len(self.readers)], credit)
 
     @rule()
+    def look_up(self) -> None:
+        """Every record there is, by its offset and by its time."""
+        for number, partition in enumerate(self.stream.partitions):
+            records = self.records[number]
+            first, end = self.stream.range(number)
+            for offset in range(first, end):
+                segment = partition.find(offset)
+                index = offset - segment.first
+                assert 0 <= index < segment.count
+                record = (text(segment.payloads[index]), segment.times[index])
+                assert record == records[offset]
+                found = self.stream.offset_at(number, record[1])
+                assert found <= offset and (found == first or records[found - 1][1] < record[1])
+                assert records[found][1] == record[1]
+            assert self.stream.offset_at(number, self.net.wall + 1) == end
+
+    @rule()
     def crash(self) -> None:
+        self.look_up()
         before = [self.stream.range(p) for p in range(len(self.records))]
         if self.disk.taken is None:
             # Nothing waits to be written, so nothing is lost.
