@@ -105,7 +105,7 @@ def test_a_port_in_use_is_told_in_a_line() -> None:
         (["--listen", "nonsense"], 2, "amqp://HOST:PORT"),
         (["--listen", "amqp://0.0.0.0:0"], 1, "open to other machines"),
         (["--data", "/dev/null/store"], 1, "Not a directory"),
-        (["--data", "/dev/null"], 1, "no directory"),
+        (["--data", "/dev/null"], 1, "cannot be used: File exists"),
         (["--data", "somewhere", "--memory"], 2, "exclude each other"),
         (["--config", "missing.toml"], 1, "No such file"),
         (["--log-level", "loud"], 2, "loud"),
