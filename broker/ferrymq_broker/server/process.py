@@ -18,6 +18,7 @@ from ferrymq_broker.server.housekeeping import (
     PERIOD,
     Housekeeping,
     find_trim,
+    find_unmap,
     tune_garbage_collector,
 )
 from ferrymq_broker.server.server import BrokerServer
@@ -112,7 +113,7 @@ async def _start(server: BrokerServer, stop: asyncio.Event) -> bool:
 
 
 async def _keep_house(broker: Broker) -> None:
-    housekeeping = Housekeeping(broker, find_trim())
+    housekeeping = Housekeeping(broker, find_trim(), unmap=find_unmap())
     while True:
         await asyncio.sleep(PERIOD)
         housekeeping.look()

@@ -25,7 +25,7 @@ from ferrymq_broker.monitoring.readiness import Readiness
 from ferrymq_broker.monitoring.store_figures import StoreFigures
 from ferrymq_broker.server.protocol import AmqpProtocol
 from ferrymq_broker.server.starting import OnProgress, readiness_of
-from ferrymq_broker.server.storage import PAGES, Opening, Storage
+from ferrymq_broker.server.storage import Opening, Storage
 from ferrymq_broker.store.errors import StoreError
 from ferrymq_types.transport import Error
 
@@ -161,16 +161,20 @@ class BrokerServer:
         """The broker has all that was stored."""
         begun = self.clock.now()
         self._held_back = []
-        opening = Opening(path, self.config.store, self.broker, self._progress)
+        opening = Opening(
+            path,
+            self.config.store,
+            self.broker,
+            self._progress,
+            self.config.page_out_bytes(),
+        )
         store = await opening.store()
         held_back, self._held_back = self._held_back, None
         for call in held_back:
             self._soon(call)
         log.info("recovered", store=str(path), seconds=round(self.clock.now() - begun, 3))
         figures = StoreFigures(path)
-        storage = Storage(store, figures, self.broker, self.clock.now, self._store_failed)
-        storage.page_out(path / PAGES, self.config.page_out_bytes())
-        return storage
+        return Storage(store, figures, self.broker, self.clock.now, self._store_failed)
 
     def _progress(self, what: str, done: int, total: int) -> None:
         """It is not ready, but it gets on."""

@@ -38,13 +38,20 @@ class Opening:
     """A store on its way to a new broker, in a thread that the end of the process does not wait
     for: the event loop goes on and can tell how far it is.
 
-    Until it has come, the broker is the thread's alone.
+    Until it has come, the broker is the thread's alone. It has no more than `page_out` bytes of
+    messages in memory, from the beginning; 0 is no limit.
     """
 
     def __init__(
-        self, path: Path, settings: Settings, broker: Broker, progress: OnProgress
+        self,
+        path: Path,
+        settings: Settings,
+        broker: Broker,
+        progress: OnProgress,
+        page_out: int = 0,
     ) -> None:
         self._path = path
+        self._page_out = page_out
         # Whole blocks.
         self._options = StoreOptions(settings.segment_bytes // _BLOCK * _BLOCK, settings.max_bytes)
         self._broker = broker
@@ -91,6 +98,9 @@ class Opening:
         changes = self._broker.agenda.changes
         store = DurableStore.open(self._path, changes, self._options, self._on_journal)
         try:
+            self._broker.keep(store)
+            if self._page_out:
+                self._broker.page_out(LmdbPages(self._path / PAGES), self._page_out)
             recover(self._broker, store, self._on_records)
         except BaseException:
             self._discard(store)
@@ -146,12 +156,6 @@ class Storage:
         self._now = now
         self._failed = on_failure
         self._backup: Backup | None = None
-
-    def page_out(self, folder: Path, limit: int) -> None:
-        """Leave messages on disk, those without records in `folder`, while there are more bytes of
-        them than `limit`; 0 is no limit."""
-        if limit:
-            self._broker.page_out(LmdbPages(folder), limit)
 
     def start(self) -> None:
         """Take what changes from now on."""

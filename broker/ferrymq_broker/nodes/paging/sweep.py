@@ -111,6 +111,7 @@ class Sweep:
                 paging.close()
                 queue.paging = None
                 queue.reconsider()
+        self._look_at = 0
         self.pager.tidy()
 
     def _all_queues(self) -> list[Queue]:

@@ -69,6 +69,9 @@ def restore_entry(
         groups.join(entry)
     if queue.guarded or message.special or expires:
         queue.lifecycle.restore_entry(entry, time, expires)
+    pager = queue.agenda.pager
+    if pager is not None:
+        pager.leave_restored(queue, entry)
 
 
 def restore_scheduled(queue: Queue, sequence: i64, due: i64, message: Message) -> None:
