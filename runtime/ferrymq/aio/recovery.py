@@ -69,6 +69,11 @@ class Recovery:
                     await self._open_transport(connection)
                     await self._restore()
                 except AuthenticationError as refused:
+                    if refused.code is None:
+                        # Not refused: the transport was lost in the middle of it.
+                        error.__cause__ = refused
+                        connection.transport.abort()
+                        continue
                     error = ConnectionClosed(f"the connection failed: {refused}")
                     error.__cause__ = refused
                     break
