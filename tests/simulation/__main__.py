@@ -15,12 +15,13 @@ def main() -> int:
     parser.add_argument("seed", type=int)
     parser.add_argument("seeds", type=int, nargs="?", default=1)
     parser.add_argument("--unsafe", action="store_true", help="a disk that does not sync")
+    parser.add_argument("--often", action="store_true", help="ordinary links only")
     arguments = parser.parse_args()
     failed: list[int] = []
     crashes = 0
     began = time.monotonic()
     for seed in range(arguments.seed, arguments.seed + arguments.seeds):
-        world = World(seed, unsafe=arguments.unsafe)
+        world = World(seed, unsafe=arguments.unsafe, once=not arguments.often)
         try:
             world.run()
         except Exception:

@@ -60,7 +60,8 @@ class SimulatedServer:
         self.network = network
         self.disk = disk
         self.dead = False
-        self.failure = ""
+        # Why the store failed.
+        self.failure: str | None = None
         self.broker = Broker(self._soon, self._wake_at, EPOCH)
         self._timer: asyncio.TimerHandle | None = None
         self.store = DurableStore(

@@ -1,4 +1,4 @@
-"""The store's threads, as timers: a call takes as long as the disk takes, and is made at the end."""
+"""The store's threads, as timers: a call takes as long as the disk takes and is made at the end."""
 
 from __future__ import annotations
 
