@@ -243,8 +243,16 @@ class SenderLink(Link):
 
     def continue_tags(self, earlier: SenderLink) -> None:
         """Make no tag again that an earlier attachment of the link has made."""
-        if self._next_tag < earlier._next_tag:
-            self._next_tag = earlier._next_tag
+        self.number_tags_from(earlier._next_tag)
+
+    def number_tags_from(self, number: i64) -> None:
+        """Tags that are made from now on are numbers above this one; the largest is 2^63 − 1.
+
+        Somebody may have written down what an earlier delivery came to, under its tag: a link that
+        is resumed must not use the tag for another one.
+        """
+        if self._next_tag < number:
+            self._next_tag = number
 
     def _dispatch(
         self,
