@@ -12,6 +12,7 @@ from tests.simulation.loop import SimulatedLoop
 # The mean time of a byte on its way, in seconds, and the most bytes that arrive together.
 LATENCY = 0.0005
 SLICE = 4096
+TICK = 1e-6
 
 
 class _End(asyncio.Transport):
@@ -116,7 +117,8 @@ class Wire:
                 self.loop.call_later(self.rng.expovariate(1 / LATENCY), self.cut)
                 return
             moment = self.loop.time() + self.rng.expovariate(1 / LATENCY)
-            end.arrival = max(end.arrival, moment)
+            # Later than what was sent before: timers of one moment have no order.
+            end.arrival = max(end.arrival + TICK, moment)
             self.loop.call_at(end.arrival, self._arrive, end.other, part)
 
     def _arrive(self, end: _End, data: bytes) -> None:
@@ -124,7 +126,7 @@ class Wire:
             end.take(data)
 
     def hang_up(self, end: _End) -> None:
-        moment = max(end.arrival, self.loop.time() + LATENCY)
+        moment = max(end.arrival + TICK, self.loop.time() + LATENCY)
         self.loop.call_at(moment, self.cut)
 
     def cut(self) -> None:
