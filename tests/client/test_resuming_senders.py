@@ -221,6 +221,7 @@ async def test_a_peer_that_keeps_nothing_leaves_it_as_it_was(peer: Peer) -> None
     def without(connection: Any, event: events.AttachReceived) -> None:
         target = event.link.remote_attach.target  # type: ignore[union-attr]
         target.durable = TerminusDurability.NONE  # type: ignore[union-attr]
+        target.expiry_policy = TerminusExpiryPolicy.LINK_DETACH  # type: ignore[union-attr]
         peer.attach(connection, event, target=target)
 
     peer.on[events.AttachReceived] = without

@@ -69,10 +69,12 @@ def settle_modes(
 
 
 def keeps_state(terminus: object) -> bool:
-    """Whether the peer says of its terminus that it keeps what is unsettled (§3.5.5)."""
-    return (
-        isinstance(terminus, Source | Target)
-        and terminus.durable is TerminusDurability.UNSETTLED_STATE
+    """Whether the peer's terminus is still there when a lost connection is back (§3.5.6).
+
+    Whether it also outlives the peer's process, its `durable` says (§3.5.5).
+    """
+    return isinstance(terminus, Source | Target) and (
+        terminus.expiry_policy is TerminusExpiryPolicy.NEVER or terminus.timeout > 0
     )
 
 
@@ -84,9 +86,7 @@ def once_lack(attach: Attach | None, terminus: object, sends: bool = True) -> st
     if attach is None or not isinstance(terminus, Source | Target):
         return None
     if not keeps_state(terminus):
-        return "the peer does not keep what is unsettled"
-    if terminus.expiry_policy is not TerminusExpiryPolicy.NEVER and not terminus.timeout:
-        return "the peer's terminus ends with the connection"
+        return "the peer does not keep what is unsettled when the connection is lost"
     if sends and attach.rcv_settle_mode is not ReceiverSettleMode.SECOND:
         return "the peer does not have the sender settle first"
     if not sends and attach.snd_settle_mode is SenderSettleMode.SETTLED:

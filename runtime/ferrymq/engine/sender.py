@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
@@ -14,6 +14,9 @@ from ferrymq.engine.states import LinkState
 from ferrymq.errors import EncodeError, LocalProtocolError, Scope
 from ferrymq_types.messaging import Received
 from ferrymq_types.transport import Attach, Flow
+
+# Numbers from here on are not those of tags that the engine makes.
+_LARGE_TAG: Final = b"\x40"
 
 if TYPE_CHECKING:
     from ferrymq.engine.session import Session
@@ -188,6 +191,10 @@ class SenderLink(Link):
         self.resumption = SenderResumption(self, unsettled)
         for tag in self.resumption.unsettled:
             self._own(tag)
+            if len(tag) == 4 or (len(tag) == 8 and tag < _LARGE_TAG):
+                # Ours, perhaps: made again, it could overtake its settlement.
+                number: int = int.from_bytes(tag, "big")
+                self.number_tags_from(number)
         remote = self.remote_attach
         if remote is not None:
             self.resumption.on_attach(remote)
