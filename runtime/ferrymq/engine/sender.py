@@ -227,8 +227,12 @@ class SenderLink(Link):
         Its message may be sent as a new delivery once both maps are whole (AMQP 1.0 §2.6.13).
         """
         resumption = self.resumption
-        if resumption is None or resumption.resolution(delivery) is not Resolution.RESEND:
-            raise illegal(f"delivery {delivery.tag!r} on link {self.name!r} is to be resumed")
+        if (
+            resumption is None
+            or delivery.tag not in resumption.unsettled
+            or resumption.resolution(delivery) is not Resolution.RESEND
+        ):
+            raise illegal(f"delivery {delivery.tag!r} on link {self.name!r} cannot be withdrawn")
         delivery.settled = True
         resumption.unsettled.pop(delivery.tag, None)
         self._forget(delivery)
