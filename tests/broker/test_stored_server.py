@@ -300,6 +300,28 @@ async def test_producers_wait_while_the_disk_is_full(tmp_path: Path, disk: Disk)
         assert await receive(server, 3) == ["before", "while", "after"]
 
 
+async def test_the_largest_size_raises_the_alarm(tmp_path: Path) -> None:
+    limited = config(tmp_path)
+    limited = limited.model_copy(
+        update={"store": limited.store.model_copy(update={"max_bytes": 600_000})}
+    )
+    async with BrokerServer(limited) as server, ferrymq.connect(server.url) as connection:
+        sender = await connection.sender("q")
+        receiver = await connection.receiver("q", credit=0)
+        pending = []
+        while "disk" not in server.broker.alarms:
+            await sender.ready()
+            pending.append(sender.send_nowait(Message(body=b"x" * 5000, durable=True)))
+            await asyncio.sleep(0)
+        await asyncio.wait_for(asyncio.gather(*pending), 10)
+        # Consumers go on, and make room.
+        receiver.add_credit(len(pending))
+        for _ in pending:
+            await (await receiver.receive(timeout=10)).accept()
+        await until(lambda: not server.broker.alarms)
+        await sender.send(Message(body="one more", durable=True))
+
+
 # -- what is told of it -----------------------------------------------------------------------
 
 

@@ -15,7 +15,7 @@ import typer
 from ferrymq_broker.cli.options import Json
 from ferrymq_broker.cli.progress import RunProgress
 from ferrymq_broker.cli.store.online import backup_online
-from ferrymq_broker.cli.store.opening import Directory, locked, opened
+from ferrymq_broker.cli.store.opening import Directory, locked, opened, require_store
 from ferrymq_broker.config.units import format_size
 from ferrymq_broker.store.disk import RealFolder
 from ferrymq_broker.store.errors import StoreDamaged, StoreError
@@ -64,6 +64,7 @@ def backup(
 
 def compact(directory: Directory, as_json: Json = False) -> None:
     """Give back to the system what a store that no broker uses does not need any more."""
+    require_store(directory)
     before = _bytes_in(directory)
     with opened(directory):
         pass
