@@ -28,6 +28,8 @@ DATA_NAME: Final = "data.mdb"
 _MIN_MAP: Final = 1 << 30
 # More free room than this is there before changes begin, so that they hardly ever begin again.
 _HEADROOM: Final = 256 << 20
+# With less of the disk free than this, and twice what is written, it was full.
+_LEAST_ROOM: Final = 1 << 20
 
 
 class LmdbRecords(Records):
@@ -54,6 +56,8 @@ class LmdbRecords(Records):
         self._txn: Any = None
         # Whether the map was too small.
         self._grow = False
+        # Bytes of the values that are being put.
+        self._put_bytes = 0
         with self._env.begin() as txn:
             stored = txn.get(APPLIED_KEY)
         self.is_new = stored is None
@@ -116,11 +120,13 @@ class LmdbRecords(Records):
             # Nobody reads now: that would be in this thread.
             self._env.set_mapsize(2 * size)
             self._grow = False
+        self._put_bytes = 0
         self._txn = self._env.begin(write=True)
 
     def put(self, key: bytes, value: bytes | memoryview) -> None:
         """See `Records.put`."""
         try:
+            self._put_bytes += len(value)
             self._txn.put(key, value)
         except lmdb.Error as error:
             raise self._failed(error) from error
@@ -177,9 +183,18 @@ class LmdbRecords(Records):
             self._grow = True
             return RecordsGrow()
         failed = as_os_error(error)
-        if failed is not None:
-            return failed
-        return StoreDamaged(f"{self.path}: {error}")
+        if failed is None:
+            return StoreDamaged(f"{self.path}: {error}")
+        if failed.errno == errno.EIO and self._has_no_room():
+            # LMDB calls it so when the system writes less than it was given. Everything is written
+            # and synced again when it is tried again, so nothing is lost if this was another error.
+            return OSError(errno.ENOSPC, str(error))
+        return failed
+
+    def _has_no_room(self) -> bool:
+        """Whether the disk had too little room for what was to be written."""
+        disk = os.statvfs(self.path.parent)
+        return disk.f_bavail * disk.f_frsize < _LEAST_ROOM + 2 * self._put_bytes
 
     # -- the rest ----------------------------------------------------------------------------
 
