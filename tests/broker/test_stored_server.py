@@ -88,7 +88,9 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
 
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
-        while not condition():
+        while True:
+            if condition():
+                return
             await asyncio.sleep(0.001)
 
 
