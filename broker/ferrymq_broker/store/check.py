@@ -18,7 +18,11 @@ from ferrymq_broker.store.lmdb_pages import PageFile
 _PAGES_AT_ONCE: Final = 1000
 
 
-def check_file(path: Path, progress: Callable[[int, int], None] | None = None) -> None:
+def check_file(
+    path: Path,
+    progress: Callable[[int, int], None] | None = None,
+    pages_at_once: int = _PAGES_AT_ONCE,
+) -> None:
     """Read all of LMDB's file that is in use. `progress` is told records, and how many there are.
 
     Raises `StoreDamaged` for the first thing that is wrong, `OSError`.
@@ -29,7 +33,7 @@ def check_file(path: Path, progress: Callable[[int, int], None] | None = None) -
     try:
         file.check_free()
         file.begin_records()
-        while not file.check_records(_PAGES_AT_ONCE):
+        while not file.check_records(pages_at_once):
             if progress is not None:
                 progress(file.seen, file.records.entries)
     finally:

@@ -33,7 +33,7 @@ from ferrymq_broker.store.journal import (
 from ferrymq_broker.store.lmdb_records import DATA_NAME, LmdbRecords
 from ferrymq_broker.store.records import Record, Records
 from ferrymq_broker.store.recovering import Progress, recover
-from ferrymq_broker.store.segments import Segment
+from ferrymq_broker.store.segments import Segment, parse_journal
 from ferrymq_broker.store.store import Store
 
 # Seconds until it is tried again when there was no room.
@@ -149,7 +149,8 @@ class DurableStore(Store):
     def _make(self) -> Format:
         """A new store, in a directory that has none."""
         folder = self._folder
-        if self._records.applied or any(name.startswith("journal-") for name in folder.names()):
+        used = any(parse_journal(name) is not None for name in folder.names())
+        if self._records.applied or used:
             raise StoreDamaged(f"{folder.describe('format')} is missing, but there is a store")
         self._records.begin()
         self._records.commit(0)

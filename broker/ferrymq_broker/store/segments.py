@@ -59,6 +59,12 @@ def journal_name(first: int) -> str:
     return f"{JOURNAL_PREFIX}{first:016}"
 
 
+def parse_journal(name: str) -> int | None:
+    """The first batch of the segment of this name, None if it is none."""
+    digits = name.removeprefix(JOURNAL_PREFIX)
+    return int(digits) if digits != name and digits.isdecimal() else None
+
+
 def spare_name(applied: int, number: int) -> str:
     """The name of a spare, when all batches up to `applied` were applied."""
     return f"{SPARE_PREFIX}{applied:016}-{number}"
@@ -76,10 +82,10 @@ def find_segments(folder: Folder) -> list[Segment]:
     """The segments in use, in the order of their batches. They are to be closed."""
     found: list[Segment] = []
     for name in folder.names():
-        digits = name.removeprefix(JOURNAL_PREFIX)
-        if digits != name and digits.isdecimal():
+        first = parse_journal(name)
+        if first is not None:
             file = folder.open(name)
-            found.append(Segment(name, file, file.size(), int(digits)))
+            found.append(Segment(name, file, file.size(), first))
     found.sort(key=lambda segment: segment.first)
     return found
 

@@ -1,0 +1,160 @@
+"""Records in LMDB are what records in memory are."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import lmdb
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ferrymq_broker.store import lmdb_records
+from ferrymq_broker.store.errors import StoreDamaged
+from ferrymq_broker.store.keys import encode_key, seal
+from ferrymq_broker.store.lmdb_records import LmdbRecords
+from ferrymq_broker.store.memory_records import MemoryDisk, MemoryRecords
+from ferrymq_broker.store.records import Records, RecordsGrow
+
+NUMBERS = st.integers(0, 20)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(
+            st.just("put"), st.integers(1, 3), st.integers(1, 2), NUMBERS, st.integers(0, 9000)
+        ),
+        st.tuples(st.just("drop"), st.integers(1, 3), st.integers(1, 2), NUMBERS, st.just(0)),
+        st.tuples(st.just("range"), st.integers(1, 3), st.integers(1, 2), NUMBERS, NUMBERS),
+        st.tuples(
+            st.sampled_from(("commit", "abort")), st.just(0), st.just(0), NUMBERS, st.just(0)
+        ),
+    ),
+    max_size=40,
+)
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Iterator[LmdbRecords]:
+    opened = LmdbRecords(tmp_path)
+    yield opened
+    opened.close()
+
+
+def put(records: Records, table: int, id: int, number: int, value: bytes) -> None:
+    key = encode_key(table, id, number)
+    records.put(key, seal(key, value))
+
+
+def everything(records: Records) -> list[tuple[int, int, int, bytes]]:
+    return [(table, *record) for table in range(1, 4) for record in records.scan(table)]
+
+
+@given(STEPS)
+@settings(deadline=None, max_examples=60)
+def test_the_same_as_in_memory(steps: list[tuple[str, int, int, int, int]]) -> None:
+    with TemporaryDirectory() as folder:
+        disk = MemoryDisk()
+        both: list[Records] = [LmdbRecords(Path(folder)), MemoryRecords(disk)]
+        for records in both:
+            records.begin()
+        for kind, table, id, number, more in steps:
+            for records in both:
+                if kind == "put":
+                    put(records, table, id, number, bytes(more))
+                elif kind == "drop":
+                    records.drop(encode_key(table, id, number))
+                elif kind == "range":
+                    first, last = encode_key(table, id, number), encode_key(table, id, more)
+                    while not records.drop_range(first, last, 2):
+                        pass
+                else:
+                    if kind == "commit":
+                        records.commit(number)
+                    else:
+                        records.abort()
+                    records.begin()
+            prefix = encode_key(2, 1, 0)[:9]
+            assert both[0].highest(prefix) == both[1].highest(prefix)
+        for records in both:
+            records.abort()
+        assert everything(both[0]) == everything(both[1])
+        assert both[0].applied == both[1].applied
+        both[0].close()
+        again = LmdbRecords(Path(folder))
+        assert everything(again) == everything(both[1])
+        assert again.applied == both[1].applied
+        again.close()
+
+
+def test_a_commit_in_another_thread(records: LmdbRecords) -> None:
+    for number in range(20):
+        records.begin()
+        put(records, 1, 1, number, b"%d" % number)
+        # Until it is committed nobody sees it.
+        assert records.get(1, 1, number) is None
+        thread = threading.Thread(target=records.commit, args=(number,))
+        thread.start()
+        thread.join()
+        assert records.get(1, 1, number) == b"%d" % number
+        assert records.applied == number
+
+
+def test_the_map_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lmdb_records, "_MIN_MAP", 1 << 16)
+    monkeypatch.setattr(lmdb_records, "_HEADROOM", 0)
+    records = LmdbRecords(tmp_path)
+    grown = 0
+    number = 0
+    while number < 300:
+        records.begin()
+        try:
+            for more in range(100):
+                put(records, 1, 1, number + more, bytes(1000))
+            records.commit(number)
+        except RecordsGrow:
+            # Nothing of it is there, and the next attempt has twice the room.
+            grown += 1
+            assert records.get(1, 1, number) is None
+            continue
+        number += 100
+    assert grown
+    assert len(everything(records)) == 300
+    records.close()
+
+
+def test_room_is_used_again(records: LmdbRecords) -> None:
+    for batch in range(60):
+        records.begin()
+        for number in range(100):
+            put(records, 1, 1, batch * 100 + number, bytes(1000))
+        if batch:
+            assert records.drop_range(
+                encode_key(1, 1, batch * 100 - 100), encode_key(1, 1, batch * 100 - 1), 1000
+            )
+        records.commit(batch)
+        if batch == 20:
+            size = records.file_bytes()
+    assert records.file_bytes() <= size
+    assert records.used_bytes() < 400_000
+    assert records.count() == 101
+
+
+def test_a_value_of_another_record_is_damage(records: LmdbRecords) -> None:
+    records.begin()
+    records.put(encode_key(5, 1, 2), seal(encode_key(5, 1, 1), b"value"))
+    records.commit(1)
+    with pytest.raises(StoreDamaged, match=r"data\.mdb: entry 1/2 is damaged"):
+        records.get(5, 1, 2)
+    with pytest.raises(StoreDamaged, match="entry 1/2 is damaged"):
+        list(records.scan(5))
+
+
+def test_a_file_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    with lmdb.open(str(tmp_path)) as environment, environment.begin(write=True) as txn:
+        txn.put(b"theirs", b"value")
+    with pytest.raises(StoreDamaged, match=r"data\.mdb is none that ferrymq has written"):
+        LmdbRecords(tmp_path)
+    with lmdb.open(str(tmp_path)) as environment, environment.begin() as txn:
+        assert txn.get(b"theirs") == b"value"
