@@ -45,9 +45,9 @@ class Connection:
     def __init__(self, url: Url, options: ConnectionOptions) -> None:
         self.url = url
         self.options = options
-        self.sessions: set[Session] = set()
+        self.sessions: dict[Session, None] = {}
         # Senders that want to be looked after when anything has changed.
-        self.polled: set[Sender] = set()
+        self.polled: dict[Sender, None] = {}
         self.recovery: Recovery | None = None
         self._transport: EngineTransport | None = None
         self._remote: Open | None = None
@@ -229,11 +229,11 @@ class Connection:
         """Begin a session."""
         await self.connected()
         session = Session(self)
-        self.sessions.add(session)
+        self.sessions[session] = None
         try:
             await session.begin()
         except BaseException:
-            self.sessions.discard(session)
+            self.sessions.pop(session, None)
             raise
         return session
 

@@ -203,7 +203,7 @@ class Link(ABC, Generic[L]):
         """The link is over for good."""
         if self._failure is None:
             self._failure = error
-            self.session.links.discard(self)
+            self.session.links.pop(self, None)
             self._suspend(error)
 
     def _suspend(self, error: PeerError) -> None:

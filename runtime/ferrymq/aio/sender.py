@@ -139,7 +139,7 @@ class Sender(Link[SenderLink]):
             )
         outbox.settle(self._engine, sent)
         if outbox.busy:
-            self._connection.polled.add(self)
+            self._connection.polled[self] = None
         self._connection.soon()
 
     async def send(
@@ -289,7 +289,7 @@ class Sender(Link[SenderLink]):
 
     def _lost(self, error: PeerError) -> None:
         self._drain_wanted = False
-        self._connection.polled.discard(self)
+        self._connection.polled.pop(self, None)
         unsettled, self._unsettled = self._unsettled, set()
         outbox = self._outbox
         if outbox is not None:
@@ -320,7 +320,7 @@ class Sender(Link[SenderLink]):
                 outbox.entries.clear()
             self._unsettled = outbox.undecided()
             if outbox.busy:
-                self._connection.polled.add(self)
+                self._connection.polled[self] = None
                 self._resume(engine, outbox)
         self._changed.wake()
 
@@ -331,7 +331,7 @@ class Sender(Link[SenderLink]):
             self._unsettled = outbox.undecided()
         if outbox.round_over(engine):
             if outbox.progresses(engine):
-                self._connection.polled.discard(self)
+                self._connection.polled.pop(self, None)
                 self._begin_round()
             elif not outbox.holding:
                 engine.detach(closed=False)
@@ -357,7 +357,7 @@ class Sender(Link[SenderLink]):
         self._waiting += 1
         try:
             async with self._turn:
-                self._connection.polled.add(self)
+                self._connection.polled[self] = None
                 while not self._can_send():
                     self._check()
                     await self._changed.wait()
@@ -366,7 +366,7 @@ class Sender(Link[SenderLink]):
             if self._drain_wanted:
                 self._connection.soon()
             elif self._waiting == 0 and (self._outbox is None or not self._outbox.busy):
-                self._connection.polled.discard(self)
+                self._connection.polled.pop(self, None)
 
     def poll(self) -> None:
         """Called after every pass while someone waits or the peer drains."""
@@ -381,7 +381,7 @@ class Sender(Link[SenderLink]):
         if self._drain_wanted and engine.parked == 0 and self._waiting == 0:
             # Whoever waited for credit has had it; the rest goes back (AMQP 1.0 §2.6.7).
             self._drain_wanted = False
-            self._connection.polled.discard(self)
+            self._connection.polled.pop(self, None)
             engine.drained()
 
     def _send(
@@ -440,7 +440,7 @@ class Sender(Link[SenderLink]):
         """The peer changed our credit; those who wait for it are woken after the pass."""
         if engine.drain:
             self._drain_wanted = True
-            self._connection.polled.add(self)
+            self._connection.polled[self] = None
 
     def on_outcome(self, delivery: OutgoingDelivery) -> None:
         """The peer gave a delivery a state, or settled it."""
@@ -455,7 +455,7 @@ class Sender(Link[SenderLink]):
         elif self._outbox is not None and self._outbox.on_outcome(delivery, state):
             self._unsettled.discard(delivery)
             if self._outbox.busy:
-                self._connection.polled.add(self)
+                self._connection.polled[self] = None
             return
         else:
             delivery.settle()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ferrymq.aio.control import Control
 from ferrymq.aio.opening import Opening
@@ -26,6 +26,7 @@ from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
     from ferrymq.aio.connection import Connection
+    from ferrymq.aio.link import Link
 
 
 class Session:
@@ -33,7 +34,7 @@ class Session:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self.links: set[Sender | Receiver] = set()
+        self.links: dict[Link[Any], None] = {}
         self._engine: EngineSession | None = None
         self._failure: PeerError | None = None
         self._beginning: asyncio.Future[None] | None = None
@@ -133,11 +134,11 @@ class Session:
     async def open_link(self, link: Sender | Receiver) -> None:
         """Attach a link of this session."""
         await self.connection.connected()
-        self.links.add(link)
+        self.links[link] = None
         try:
             await link._attach()
         except BaseException:
-            self.links.discard(link)
+            self.links.pop(link, None)
             raise
 
     async def control(self) -> Control:
@@ -186,7 +187,7 @@ class Session:
         """The session is over for good, and its links with it."""
         if self._failure is None:
             self._failure = error
-            self.connection.sessions.discard(self)
+            self.connection.sessions.pop(self, None)
             resolve(self._beginning, error)
             resolve(self._ending)
             for link in list(self.links):
