@@ -74,7 +74,7 @@ class SimulatedDisk:
         rng = self.rng
         kept = dict(self.synced_names)
         # Of every name either what it was or what it is now; and the other way round.
-        for name in {*self.names, *self.synced_names}:
+        for name in sorted({*self.names, *self.synced_names}):
             if rng.random() < 0.5:
                 continue
             content = self.names.get(name)

@@ -193,7 +193,7 @@ class World:
 
     async def _produce_often(self) -> None:
         connection = await self._connected("often")
-        sender = await self._link(lambda: connection.sender("often"))
+        sender = await self._link(lambda: connection.sender("often", name="out"))
         for n in range(self.messages):
             body = f"often-{n}"
             self.sent.add(body)
@@ -246,7 +246,7 @@ class World:
 
     async def _consume_often(self, queue: str, done: asyncio.Event) -> None:
         connection = await self._connected(f"consumer-of-{queue}")
-        receiver = await self._link(lambda: connection.receiver(queue, credit=5))
+        receiver = await self._link(lambda: connection.receiver(queue, name="in", credit=5))
         while not done.is_set():
             try:
                 delivery = await receiver.receive(timeout=1.0)
@@ -264,9 +264,9 @@ class World:
 
     async def _move(self, done: asyncio.Event) -> None:
         connection = await self._connected("mover")
-        receiver = await self._link(lambda: connection.receiver("in", credit=2))
-        left = await self._link(lambda: connection.sender("left"))
-        right = await self._link(lambda: connection.sender("right"))
+        receiver = await self._link(lambda: connection.receiver("in", name="in", credit=2))
+        left = await self._link(lambda: connection.sender("left", name="left"))
+        right = await self._link(lambda: connection.sender("right", name="right"))
         while not done.is_set():
             try:
                 delivery = await receiver.receive(timeout=1.0)
