@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from ferrymq.engine import IncomingDelivery, OutgoingDelivery
-from ferrymq.engine.events import DeliveryAborted, DeliveryReceived, SettlementReceived
+from ferrymq.engine import IncomingDelivery, OutgoingDelivery, SenderLink
+from ferrymq.engine.events import (
+    AttachReceived,
+    DeliveryAborted,
+    DeliveryReceived,
+    SettlementReceived,
+)
 from ferrymq.errors import LocalProtocolError
 from ferrymq_types.messaging import Accepted
-from ferrymq_types.transport import ReceiverSettleMode
+from ferrymq_types.transport import ReceiverSettleMode, Role
 from tests.engine.test_resume import Pair, incoming, outgoing
+from tests.support.scenes import begin_script, open_script, peer_attach, peer_flow
 
 BODY = b"\x00\x53\x77\x40"
 
@@ -125,3 +131,22 @@ def test_an_outcome_decided_meanwhile_settles_in_mode_first() -> None:
     again.resume(delivery, BODY)
     pair.run()
     assert held.settled and delivery.remote_settled and delivery.remote_state == Accepted()
+
+
+@pytest.mark.spec("2.6.12", "2.6.13")
+@pytest.mark.parametrize("resumes", [True, False])
+def test_a_tag_in_the_receivers_map_is_not_made_for_something_else(script, resumes) -> None:
+    """Its receiver may have written an outcome down under it, and tell that again and again."""
+    play = open_script(script())
+    begin_script(play)
+    theirs = {number.to_bytes(4, "big"): Accepted() for number in (7, 3)}
+    play >> peer_attach("link", 0, Role.RECEIVER, unsettled=theirs)
+    link = play.event(AttachReceived).link
+    assert isinstance(link, SenderLink)
+    if resumes:
+        link.resume_from({})
+    link.accept()
+    play >> peer_flow(handle=0, delivery_count=0, link_credit=10)
+    assert link.send(BODY).tag == b"\x00\x00\x00\x08"
+    play.events()
+    play.take()

@@ -126,6 +126,11 @@ class SenderLink(Link):
 
     def _on_attach(self, attach: Attach) -> None:
         super()._on_attach(attach)
+        if attach.unsettled is not None:
+            for tag in attach.unsettled:
+                # Whatever it was, the receiver may tell its outcome once more.
+                if isinstance(tag, bytes):
+                    self._pass_over(tag)
         if self.assuming:
             # From now on the receiver's flows say what there is.
             self.assuming = False
@@ -191,10 +196,8 @@ class SenderLink(Link):
         self.resumption = SenderResumption(self, unsettled)
         for tag in self.resumption.unsettled:
             self._own(tag)
-            if len(tag) == 4 or (len(tag) == 8 and tag < _LARGE_TAG):
-                # Ours, perhaps: made again, it could overtake its settlement.
-                number: int = int.from_bytes(tag, "big")
-                self.number_tags_from(number)
+            # Made again, it could overtake its settlement.
+            self._pass_over(tag)
         remote = self.remote_attach
         if remote is not None:
             self.resumption.on_attach(remote)
@@ -255,6 +258,12 @@ class SenderLink(Link):
     def continue_tags(self, earlier: SenderLink) -> None:
         """Make no tag again that an earlier attachment of the link has made."""
         self.number_tags_from(earlier._next_tag)
+
+    def _pass_over(self, tag: bytes) -> None:
+        """Do not make this tag, which may be one of ours from before."""
+        if len(tag) == 4 or (len(tag) == 8 and tag < _LARGE_TAG):
+            number: int = int.from_bytes(tag, "big")
+            self.number_tags_from(number)
 
     def number_tags_from(self, number: i64) -> None:
         """Tags that are made from now on are numbers above this one; the largest is 2^63 − 1.
