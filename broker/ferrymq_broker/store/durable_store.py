@@ -256,7 +256,8 @@ class DurableStore(Store):
         self._alarm.set(BATCH, False)
         self._placement = None
         self._pending = None
-        if self._journal.placed(placement):
+        self._journal.placed(placement)
+        if placement.is_first:
             self._switched()
         self._on_stable()
         self.push()
@@ -267,7 +268,7 @@ class DurableStore(Store):
             self._executor.write(self._placement.write, self._written)
 
     def _switched(self) -> None:
-        """A segment is full."""
+        """A segment was begun: the one before is full, if there was one."""
         self._look_after_spares()
         self._check_limit()
         if self._applier is not None:
@@ -310,7 +311,8 @@ class DurableStore(Store):
             self._alarm.set(SEGMENT, False)
             self._place()
         elif isinstance(error, OSError) and is_full(error):
-            self._alarm.set(SEGMENT, True)
+            # A full one that is being applied is a spare soon.
+            self._alarm.set(SEGMENT, not self._journal.full)
             assert self._executor is not None
             self._executor.later(_RETRY, self._look_after_spares)
         else:

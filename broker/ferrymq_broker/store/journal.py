@@ -118,22 +118,19 @@ class Journal:
             return None
         return Placement(self, self.spares[0], number, parts, True)
 
-    def placed(self, placement: Placement) -> bool:
-        """The frame was written; whether there is a full segment now that was not before."""
+    def placed(self, placement: Placement) -> None:
+        """The frame was written."""
         segment = placement.segment
         assert segment is not None
-        switched = False
         if placement.is_first:
             if self.current is not None:
                 self.full.append(self.current)
-                switched = True
             if self.spares and self.spares[0] is segment:
                 del self.spares[0]
             segment.first = placement.number
             self.current = segment
         segment.position += placement.size
         segment.last = placement.number
-        return switched
 
     # -- spares ------------------------------------------------------------------------------
 
