@@ -14,6 +14,7 @@ from ferrymq_types.messaging import (
     TerminusDurability,
     TerminusExpiryPolicy,
 )
+from ferrymq_types.transactions import TransactionalState
 from ferrymq_types.transport import ReceiverSettleMode
 from ferrymq_types.unions import DeliveryState, Outcome
 from tests.broker.harness import Client, Network, Receiver, Sender, encode, text
@@ -212,6 +213,10 @@ class Consumer:
 
     def attach(self, credit: int = 100, *, anew: bool = False) -> Receiver:
         """Attach the link, with what is unsettled unless it begins `anew`."""
+        for delivery in self.unsettled.values():
+            if isinstance(delivery.state, TransactionalState):
+                # The transaction is over.
+                delivery.state = None
         self.link = self.client.session.attach_receiver(
             self.name,
             source=self.source,

@@ -7,7 +7,15 @@ import pytest
 from ferrymq_broker.store.tables import DELIVERY, TERMINUS
 from ferrymq_types.messaging import Accepted, Rejected
 from tests.broker.harness import Network, header
-from tests.broker.termini.clients import Consumer, Publisher, drained, filled, source, stored, target
+from tests.broker.termini.clients import (
+    Consumer,
+    Publisher,
+    drained,
+    filled,
+    source,
+    stored,
+    target,
+)
 
 CUTS = pytest.mark.parametrize("broker", [False, True], ids=["connection", "broker"])
 
