@@ -58,6 +58,8 @@ async def backup(management: ManagementClient, target: Path) -> dict[str, object
 async def test_backups_under_load(tmp_path: Path) -> None:
     acknowledged = 0
     stop = asyncio.Event()
+    # Set as often as a large message was acknowledged.
+    further = asyncio.Event()
 
     async def produce(connection: ferrymq.Connection) -> None:
         nonlocal acknowledged
@@ -72,6 +74,7 @@ async def test_backups_under_load(tmp_path: Path) -> None:
             number += 50
             # What is large fills segments.
             await sender.send(Message(body=b"x" * 20_000, durable=True))
+            further.set()
 
     known: list[tuple[Path, int, int]] = []
     async with (
@@ -85,7 +88,8 @@ async def test_backups_under_load(tmp_path: Path) -> None:
             # Some segments further on.
             wanted = acknowledged + 500
             while acknowledged < wanted:
-                await asyncio.sleep(0.001)
+                further.clear()
+                await further.wait()
             target = tmp_path / f"backup-{number}"
             before = acknowledged
             state = await backup(management, target)

@@ -163,8 +163,9 @@ async def test_it_says_how_far_it_is_and_takes_nobody_before(
     heard: list[tuple[str, int, int]] = []
     server = BrokerServer(config(tmp_path), on_progress=lambda *said: heard.append(said))
     starting = asyncio.create_task(server.start())
-    await until(lambda: bool(heard) and slowly.reached.is_set())
-    assert heard == [("recovering messages", 43_000, 100_000)]
+    await until(slowly.reached.is_set)
+    await until(lambda: len(heard) == 2)
+    assert heard == [("checking the store", 0, 0), ("recovering messages", 43_000, 100_000)]
     assert (await get(server, "/livez"))[0] == 200
     status, text = await get(server, "/readyz")
     assert status == 503 and "recovering messages, 43 %" in text

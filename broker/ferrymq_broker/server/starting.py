@@ -19,7 +19,9 @@ LOG_PERIOD: Final = 2.0
 
 def readiness_of(what: str, done: int, total: int) -> Readiness:
     """Not ready, and how much is done: ``recovering the journal, 43 %``."""
-    return Readiness(False, f"{what}, {percent(done, total)} %" if total else f"{what}, {done}")
+    if total:
+        return Readiness(False, f"{what}, {percent(done, total)} %")
+    return Readiness(False, f"{what}, {done}" if done else what)
 
 
 def percent(done: int, total: int) -> int:

@@ -96,6 +96,7 @@ class Opening:
 
     def _open(self) -> DurableStore:
         changes = self._broker.agenda.changes
+        self._tell("checking the store", 0, 0)
         store = DurableStore.open(self._path, changes, self._options, self._on_journal)
         try:
             self._broker.keep(store)
