@@ -34,6 +34,7 @@ def main() -> int:
     run = commands.add_parser("run", help="rounds of every kind")
     run.add_argument("--kills", type=int, default=100, help="SIGKILLs at random moments")
     run.add_argument("--calls", type=int, default=40, help="SIGKILLs at the n-th call")
+    run.add_argument("--failures", type=int, default=20, help="writes and syncs that fail")
     run.add_argument("--cuts", type=int, default=30, help="power cuts")
     run.add_argument("--seed", type=int, help="begin with this seed")
     run.add_argument("--json", type=Path, help="write the summary to this file; - is the output")
@@ -57,8 +58,8 @@ def main() -> int:
 
 def _run(given: argparse.Namespace, folder: Path) -> int:
     seed = secrets.randbits(32) if given.seed is None else given.seed
-    wanted = {"kills": given.kills, "calls": given.calls, "cuts": given.cuts}
-    for kind, tools in (("calls", "strace"), ("cuts", "disks")):
+    wanted = {kind: getattr(given, kind) for kind in ROUNDS}
+    for kind, tools in (("calls", "strace"), ("failures", "strace"), ("cuts", "disks")):
         if wanted[kind] and (reason := why_not(tools)):
             CONSOLE.print(f"no {kind}: {reason}")
             wanted[kind] = 0

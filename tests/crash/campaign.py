@@ -1,4 +1,4 @@
-"""A long run: rounds of kills, of kills at certain calls, and of power cuts."""
+"""A long run: rounds of kills, of failing disks, and of power cuts."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 
 from tests.crash.cuts import random_cuts
 from tests.crash.disk import Disk
+from tests.crash.failing import random_failures
 from tests.crash.kills import random_calls, random_deaths
 from tests.crash.processes import Starter
 from tests.crash.rounds import Result, play_round, tidy
@@ -52,9 +53,15 @@ async def cut_round(
     return tidy(result)
 
 
+async def failure_round(starter: Starter, seed: int, folder: Path, deaths: int) -> Result:
+    """Writes and syncs that fail."""
+    return tidy(await play_round(Stage(starter, seed, folder), random_failures(seed, deaths)))
+
+
 ROUNDS: dict[str, tuple[Round, int]] = {
     "kills": (kill_round, KILLS_A_ROUND),
     "calls": (call_round, CALLS_A_ROUND),
+    "failures": (failure_round, CALLS_A_ROUND),
     "cuts": (cut_round, CUTS_A_ROUND),
 }
 

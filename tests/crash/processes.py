@@ -114,6 +114,13 @@ class Life:
         if b"attached" not in line:
             raise NotReady(f"strace: {line.decode()}")
 
+    def untrace(self) -> None:
+        """Let strace go, and the process run as it is."""
+        if self._strace is not None:
+            self._strace.terminate()
+            self._strace.communicate()
+            self._strace = None
+
     async def ready(self, timeout: float = START) -> None:
         """Wait until it is ready. Raises `NotReady` if it ends instead, or takes too long."""
         loop = asyncio.get_running_loop()
