@@ -17,10 +17,12 @@ class ReconnectPolicy:
     connection is given up.
 
     What is restored is the connection, its sessions and its links under the same names, with
-    their credit. What was in flight is not: a send that has no outcome fails with
-    `ConnectionClosed`, because the peer may or may not have the message, and a delivery received
-    before the loss can no longer be settled; the node gives it to someone again. Calls that wait
-    for a message or for credit go on waiting.
+    their credit. Calls that wait for a message or for credit go on waiting.
+
+    What was in flight is resumed on links to and from durable termini (`durable=True`,
+    `exactly_once=True`; AMQP 1.0 §2.6.13). On others it is not: a send that has no outcome fails
+    with `ConnectionClosed`, because the peer may or may not have the message, and a delivery
+    received before the loss can no longer be settled; the node gives it to someone again.
 
     `random` gives a number from 0 to 1, `sleep` waits seconds: tests replace them.
     """

@@ -72,6 +72,15 @@ async def main() -> None:
         async with connection.session() as session:
             assert_type(session, ferrymq.Session)
             assert_type(await session.sender(None), ferrymq.Sender)
+        once = await connection.sender("orders", name="n", exactly_once=True, unsettled=[])
+        await once.send(message, delivery_tag=b"t", hold=True)
+        once.settle(b"t")
+        assert_type(once.unsettled_deliveries(), list[ferrymq.Unsettled])
+        assert_type(await once.resumed(timeout=1), dict[bytes, ferrymq.AmqpError | None])
+        await connection.receiver("orders", name="n", durable=True, expiry_timeout=5)
+        async with connection.transaction(fence=ferrymq.Fence("g", "m", 1)) as txn:
+            await once.send(message, transaction=txn)
+        assert_type(await connection.fence("g", "m"), int | None)
 
 
 def threads() -> None:
