@@ -289,7 +289,9 @@ class Sender(Link[SenderLink]):
 
     def _lost(self, error: PeerError) -> None:
         self._drain_wanted = False
-        self._connection.polled.pop(self, None)
+        if not self._waiting:
+            # Those who wait for credit wait for that of the next link.
+            self._connection.polled.pop(self, None)
         unsettled, self._unsettled = self._unsettled, set()
         outbox = self._outbox
         if outbox is not None:
