@@ -191,13 +191,14 @@ class Broker:
         """Producers get no credit while there is any alarm; consumers go on."""
         self.credit.set_alarm(reason, on)
 
-    def page_out(self, pages: Pages, limit: i64) -> None:
+    def page_out(self, pages: Pages, limit: i64, unmap: Callable[[], object] | None = None) -> None:
         """Leave messages on disk while there are more bytes of them than `limit`: those that are
-        not in the store (`keep`) go to `pages`."""
+        not in the store (`keep`) go to `pages`. `unmap` is as in `Pager`."""
         if self.store is None:
             raise ValueError("there is no store to leave messages in")
         agenda = self.agenda
         agenda.pager = Pager(agenda, self.store, pages, limit)
+        agenda.pager.unmap = unmap
         self.sweep = Sweep(agenda.pager, self._all_nodes)
         if limit < self._look_above:
             self._look_above = limit

@@ -14,6 +14,7 @@ from ferrymq_broker.management.errors import BAD_REQUEST, CONFLICT, ManagementEr
 from ferrymq_broker.monitoring.store_figures import StoreFigures
 from ferrymq_broker.recovery.recover import recover
 from ferrymq_broker.server.backups import Backup
+from ferrymq_broker.server.housekeeping import find_unmap
 from ferrymq_broker.server.measuring import MeasuringExecutor
 from ferrymq_broker.server.starting import OnProgress
 from ferrymq_broker.store.durable_store import DurableStore, StoreOptions
@@ -101,7 +102,8 @@ class Opening:
         try:
             self._broker.keep(store)
             if self._page_out:
-                self._broker.page_out(LmdbPages(self._path / PAGES), self._page_out)
+                pages = LmdbPages(self._path / PAGES)
+                self._broker.page_out(pages, self._page_out, find_unmap())
             recover(self._broker, store, self._on_records)
         except BaseException:
             self._discard(store)

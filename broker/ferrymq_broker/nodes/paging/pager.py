@@ -14,6 +14,7 @@ entry. One that several have keeps its place and loses its payload. Either way `
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, final
 
 from librt.strings import BytesWriter, write_i64_be
@@ -48,6 +49,8 @@ _AHEAD_BYTES: Final = 262_144
 # What is written, and dropped, together.
 _TOGETHER: Final = 256
 _TOGETHER_BYTES: Final = 1_048_576
+# After so many bytes have been read, their files are mapped anew.
+_UNMAP_BYTES: Final = 33_554_432
 # What marks blanks: of messages that are records, and of those that are pages.
 _RECORDED: Final = -1
 _PAGED: Final = -2
@@ -59,7 +62,8 @@ class Pager:
     have no more than `low` when it did. `messages` with `bytes` bytes are out.
 
     Counted since the start: messages that were `paged_out` and `paged_in`, those that were read and
-    stayed where they are (`peeked`), and those that could not be read (`damaged`).
+    stayed where they are (`peeked`), and those that could not be read (`damaged`). After many bytes
+    have been read `unmap` is called: it gives back what is mapped of the files they are in.
     """
 
     __slots__ = (
@@ -75,6 +79,8 @@ class Pager:
         "damaged",
         "full",
         "pending",
+        "unmap",
+        "_read_bytes",
         "_pages",
         "_recorded",
         "_paged",
@@ -101,6 +107,8 @@ class Pager:
         self.full = False
         # Bytes that `flush` is still to take out of memory.
         self.pending: i64 = 0
+        self.unmap: Callable[[], object] | None = None
+        self._read_bytes: i64 = 0
         self._pages = pages
         # Blanks by the connection that brought the messages they stand for.
         self._recorded: dict[int, Message] = {}
@@ -201,6 +209,7 @@ class Pager:
     def leave_restored(self, queue: Queue, entry: Entry) -> None:
         """The entry has come out of the store, in order: if there is enough in memory, its message
         stays where it is. Those of several entries wait until all of these are there."""
+        self._has_read(i64(entry.size))
         if self.agenda.held > self.low:
             paging = self.paging_of(queue)
             paging.safe = entry.sequence
@@ -270,6 +279,7 @@ class Pager:
                     self._set_aside(queue, one)
                 else:
                     self._come_back(queue, one, message)
+        self._has_read(size)
         return not entry.is_out()
 
     def peek(self, queue: Queue, entry: Entry) -> Message | None:
@@ -282,7 +292,15 @@ class Pager:
                 self._complain(queue, entry, str(error))
                 return None
         self.peeked += 1
+        self._has_read(i64(entry.size))
         return self._read(queue, entry, page)
+
+    def _has_read(self, size: i64) -> None:
+        self._read_bytes += size
+        if self._read_bytes >= _UNMAP_BYTES:
+            self._read_bytes = 0
+            if self.unmap is not None:
+                self.unmap()
 
     def _take(self, queue: Queue, entries: list[Entry]) -> dict[Entry, bytes]:
         """The pages of those entries that have some; they are not there any more."""
