@@ -120,11 +120,17 @@ class Keeper(Peer):
         self.resolutions: list[Resolution] = []
         # What becomes of messages that arrive; None leaves them without an outcome.
         self.outcome: Any = Accepted()
+        # What the client should not have done.
+        self.broken: list[str] = []
         # Whether parts of messages survive.
         self.keeps_parts = True
 
     def make_connection(self) -> CutConnection:
         return CutConnection(self, self.cuts.popleft() if self.cuts else Cut())
+
+    async def __aexit__(self, *details: object) -> None:
+        await super().__aexit__(*details)
+        assert not self.broken
 
     def lose(self) -> None:
         """Lose the latest connection."""
@@ -170,6 +176,8 @@ class Keeper(Peer):
     def default(self, connection: PeerConnection, event: events.Event) -> None:
         match event:
             case events.DeliveryReceived() if self.is_durable(event.link):
+                if not event.delivery.resumed and not is_whole(event.link):
+                    self.broken.append(f"{event.delivery.tag!r} is new, and the maps are not whole")
                 self.received[event.link.name].append(Message.decode(event.delivery.payload))
                 self.tags.append(event.delivery.tag)
                 if self.outcome is not None:
@@ -260,3 +268,11 @@ class Keeper(Peer):
             assert source is not None
             self.messages[source.address].appendleft(payload)
         self.ended.setdefault(delivery.tag, []).append(state)
+
+
+def is_whole(link: ReceiverLink) -> bool:
+    """Whether both maps of the link were complete."""
+    remote = link.remote_attach
+    return not (remote is not None and remote.incomplete_unsettled) and (
+        link.resumption is None or link.resumption.complete
+    )

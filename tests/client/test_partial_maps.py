@@ -9,7 +9,7 @@ import pytest
 
 import ferrymq
 from ferrymq import Message
-from ferrymq.engine import events
+from ferrymq.engine import OutgoingDelivery, SenderLink, events
 from ferrymq_types.messaging import Accepted
 from tests.client.keeper import Keeper
 from tests.client.test_exactly_once import POLICY, settled
@@ -157,6 +157,42 @@ async def test_a_receiver_that_holds_more_than_a_frame_has_room_for(accept_first
         assert len(broker.ended) == COUNT + 1
         assert all(ends == [Accepted()] for ends in broker.ended.values())
         assert any(rounds(broker)) and not rounds(broker)[-1]
+
+
+@pytest.mark.spec("2.7.3", "2.6.13")
+async def test_each_round_tells_of_others() -> None:
+    """The sender no longer has the first half, and cannot say so: its map is not whole either."""
+    async with Keeper(max_frame_size=512) as broker, Closing(await connect(broker)) as me:
+        broker.put("work", *range(COUNT))
+        receiver = await me.receiver("work", name="in", exactly_once=True, credit=COUNT)
+        long = {b"m%d" % n: tag(n) for n in range(1, COUNT + 1)}
+        broker.connection.links["in"].session.outgoing.unsettled.clear()
+        async with asyncio.timeout(20):
+            held = [await receiver.receive() for _ in range(COUNT)]
+            kept = broker.kept["in", True]
+            engines = [d._engine for d in held]
+            broker.lose()
+            # Longer tags than the model makes: one frame has room for ten.
+            engine = receiver._engine
+            assert engine is not None
+            while engine.usable:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            engine.unsettled = {}
+            kept.outgoing.clear()
+            kept.payloads.clear()
+            link = broker.connection.links["in"]
+            assert isinstance(link, SenderLink)
+            for number, one in enumerate(engines):
+                one.tag = long[one.tag]
+                engine.unsettled[one.tag] = one
+                if number >= COUNT // 2:
+                    kept.outgoing[one.tag] = OutgoingDelivery(link, one.tag, False)
+                    kept.payloads[one.tag] = one.payload
+            accepting = [asyncio.create_task(d.accept()) for d in held]
+            await asyncio.gather(*accepting, return_exceptions=True)
+            await settled(broker)
+        assert len(broker.ended) == COUNT - COUNT // 2
+        assert rounds(broker).count(True) > 1 and not rounds(broker)[-1]
 
 
 async def settled_but(broker: Keeper, count: int) -> None:
