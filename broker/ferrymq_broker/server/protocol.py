@@ -47,7 +47,7 @@ class AmqpProtocol(asyncio.Protocol):
         self.handler: ConnectionHandler = self._server.new_handler(
             peer=_name(transport.get_extra_info("peername")),
             loopback=self._loopback,
-            write=self._transport.write,
+            write=self._write,
             hang_up=self._hang_up,
         )
         self._server.connections.add(self)
@@ -121,6 +121,12 @@ class AmqpProtocol(asyncio.Protocol):
         self._transport.abort()
 
     # -- inside --------------------------------------------------------------------------
+
+    def _write(self, data: bytes) -> None:
+        """Write, unless the transport is going and has yet to say so: what the store has made
+        stable can come in between."""
+        if not self._transport.is_closing():
+            self._transport.write(data)
 
     def _limit_input(self) -> None:
         if self._reading and self._transport.get_write_buffer_size() > WRITE_LIMIT:
