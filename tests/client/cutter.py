@@ -10,10 +10,11 @@ from tests.client.keeper import Cut
 
 
 class Cutter:
-    """A proxy. `url` is where it listens; `connections` counts those that were made."""
+    """A proxy. `url` is where it listens, `port` the server's, which may move; `connections` counts
+    those that were made."""
 
     def __init__(self, port: int, cuts: list[Cut]) -> None:
-        self._port = port
+        self.port = port
         self._cuts = deque(cuts)
         self._tasks: set[asyncio.Task[None]] = set()
         self._writers: list[asyncio.StreamWriter] = []
@@ -38,7 +39,7 @@ class Cutter:
         self.connections += 1
         cut = self._cuts.popleft() if self._cuts else Cut()
         try:
-            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._port)
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.port)
         except OSError:
             writer.close()
             return
