@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from ferrymq_broker.config.model import Config
 from ferrymq_broker.nodes.paging.pager import Pager
+from ferrymq_broker.store.changes import Changes
 from ferrymq_broker.store.pages import Pages
 from tests.broker.harness import Network
 from tests.broker.stores import ManualStore
@@ -45,14 +47,27 @@ class PagedNetwork(Network):
         options.setdefault("store", ManualStore())
         super().__init__(**options)  # type: ignore[arg-type]
 
-    def _start(self, config: object) -> None:
-        super()._start(config)  # type: ignore[arg-type]
-        self.pages = DictPages()
-        self.broker.page_out(self.pages, self.limit)
-        sweep = self.broker.sweep
-        assert sweep is not None
-        sweep.period = 0
-        sweep.again = 0
+    def _start(self, config: Config | None) -> None:
+        store = self.store
+        assert store is not None
+        opened = store.open
+
+        def open_store(changes: Changes, taken: Callable[[], object]) -> None:
+            # As the server does it: before anything is recovered.
+            opened(changes, taken)
+            self.pages = DictPages()
+            self.broker.keep(store)
+            self.broker.page_out(self.pages, self.limit)
+            sweep = self.broker.sweep
+            assert sweep is not None
+            sweep.period = 0
+            sweep.again = 0
+
+        store.open = open_store  # type: ignore[method-assign]
+        try:
+            super()._start(config)
+        finally:
+            store.open = opened  # type: ignore[method-assign]
 
     @property
     def pager(self) -> Pager:

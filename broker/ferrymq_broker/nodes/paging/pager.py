@@ -197,8 +197,10 @@ class Pager:
         except OSError as error:
             self.full = True
             log.warning("messages stay in memory: no pages can be written", reason=str(error))
-            for _, entry in leaving:
+            for paging, entry in leaving:
                 self._together.pop(entry.message, None)
+                # The pager has passed it, and must come again.
+                paging.loaded += i64(entry.size)
             return
         for paging, entry in leaving:
             if entry.message.holders == 1 and entry.message not in self._together:

@@ -1,0 +1,228 @@
+"""What leaves memory, when, where it goes, and how it comes back."""
+
+from __future__ import annotations
+
+import pytest
+
+from ferrymq_broker.nodes.exchanges.exchange import Exchange
+from ferrymq_broker.nodes.policy import ExchangePolicy, QueuePolicy
+from ferrymq_broker.nodes.queues.contents import peek
+from ferrymq_broker.store.tables import BODY, ENTRY
+from ferrymq_types.messaging import Accepted, Data, Header, Modified, Released
+from tests.broker.harness import Sender, message_annotations
+from tests.broker.paging.paged import PagedNetwork
+from tests.broker.queues.links import consume
+from tests.broker.transactions.kit import Controller, retire
+
+KIB = b"x" * 1000
+
+
+def send(sender: Sender, count: int, first: int = 0, durable: bool = False) -> list[bytes]:
+    """Messages of somewhat more than a thousand bytes; their bodies."""
+    bodies = [b"%06d" % number + KIB for number in range(first, first + count)]
+    for body in bodies:
+        sender.send_sections(Header(durable=durable), Data(value=body))
+    return bodies
+
+
+def test_below_the_limit_nothing_happens() -> None:
+    net = PagedNetwork(limit=100_000)
+    net.declare("q")
+    bodies = send(net.connect().sender("q"), 50)
+    assert net.pager.messages == 0 and net.pages.written == 0
+    assert net.queue("q").paging is None
+    assert net.connect().receiver("q", credit=50).bodies() == bodies
+
+
+def test_above_it_messages_that_are_not_durable_are_written_to_pages() -> None:
+    net = PagedNetwork(limit=20_000)
+    queue = net.declare("q")
+    bodies = send(net.connect().sender("q"), 100)
+    assert net.broker.agenda.held <= 20_000
+    assert net.pager.messages == len(net.pages.pages) == queue.describe()["paged-out"] > 70
+    assert queue.available == 100 and queue.bytes > 100_000
+    # The next one is in memory.
+    assert not peek(queue, 1)[0].is_out()
+    receiver = net.connect().receiver("q", credit=100)
+    assert receiver.bodies() == bodies
+    receiver.settle(Accepted(), *receiver.deliveries)
+    net.broker.tidy()
+    assert net.pages.pages == {} and net.pager.messages == 0 and net.broker.agenda.held == 0
+    assert queue.paging is None
+
+
+def test_what_comes_back_brings_what_is_behind_it() -> None:
+    net = PagedNetwork(limit=0)
+    net.declare("q")
+    send(net.connect().sender("q"), 60)
+    assert net.pager.messages == 60
+    net.pager.high = net.pager.low = 1_000_000
+    receiver = net.connect().receiver("q", credit=1)
+    assert len(receiver.deliveries) == 1
+    assert net.pager.paged_in == 60
+
+
+def test_durable_messages_wait_for_their_records_and_need_no_pages() -> None:
+    net = PagedNetwork(limit=50_000)
+    queue = net.declare("q")
+    store = net.store
+    assert store is not None
+    sender = net.connect().sender("q")
+    store.held = True
+    send(sender, 60, durable=True)
+    assert net.pager.messages == 0, "nobody could read it"
+    store.release()
+    net.run()
+    send(sender, 1, 60, durable=True)
+    assert net.pager.messages > 0 and net.pages.written == 0
+    assert net.broker.agenda.held <= 50_000
+    receiver = net.connect().receiver("q", credit=61)
+    assert [int(body[:6]) for body in receiver.bodies()] == list(range(61))
+    assert queue.acquired == 61
+
+
+def test_far_above_the_limit_records_are_not_waited_for() -> None:
+    net = PagedNetwork(limit=20_000)
+    net.declare("q")
+    store = net.store
+    assert store is not None
+    sender = net.connect().sender("q")
+    store.held = True
+    bodies = send(sender, 100, durable=True)
+    assert net.broker.agenda.held <= 30_000 < net.queue("q").bytes
+    assert net.pages.written > 0
+    store.release()
+    net.run()
+    assert net.connect().receiver("q", credit=100).bodies() == bodies
+
+
+def test_a_body_that_several_have_leaves_once_and_comes_back_once() -> None:
+    net = PagedNetwork(limit=0)
+    exchange = net.space.create("fan", ExchangePolicy(type="fanout"))
+    assert isinstance(exchange, Exchange)
+    for name in ("a", "b", "c"):
+        net.declare(name)
+        exchange.bind(name)
+    bodies = send(net.connect().sender("fan"), 5, durable=True)
+    net.settle()
+    store = net.store
+    assert store is not None and store.count(BODY) == 5 and store.count(ENTRY) == 15
+    assert net.pager.messages == 5 and net.broker.agenda.held == 0
+    net.pager.high = net.pager.low = 1_000_000
+    for name in ("a", "b", "c"):
+        assert net.connect().receiver(name, credit=5).bodies() == bodies
+    assert net.pager.paged_in == 5 and net.broker.agenda.emptied == 0
+
+
+def test_a_restart_leaves_on_disk_what_is_too_much() -> None:
+    net = PagedNetwork(limit=20_000)
+    net.declare("q", QueuePolicy(priorities=10))
+    bodies = send(net.connect().sender("q"), 100, durable=True)
+    net.restart()
+    assert net.broker.agenda.held <= 21_100
+    receiver = net.connect().receiver("q", credit=100)
+    assert receiver.bodies() == bodies
+    receiver.settle(Accepted(), *receiver.deliveries)
+    net.restart()
+    assert net.queue("q").message_count() == 0
+
+
+def test_what_is_held_leaves_memory_and_keeps_what_happens_to_it() -> None:
+    net = PagedNetwork(limit=0)
+    net.declare("q", QueuePolicy(dead_letter="dead", delivery_limit=1))
+    net.declare("dead")
+    send(net.connect().sender("q"), 3)
+    receiver = net.connect().receiver("q", credit=3)
+    net.settle()
+    assert net.pager.messages == 3 and net.queue("q").acquired == 3
+    released, annotated, failed = receiver.deliveries
+    receiver.settle(Released(), released)
+    receiver.settle(Modified(message_annotations={"x-opt-seen": "yes"}), annotated)
+    receiver.settle(Modified(delivery_failed=True), failed)
+    again = net.connect().receiver("q", credit=3)
+    assert [int(body[:6]) for body in again.bodies()] == [0, 1, 2]
+    assert message_annotations(again.deliveries[1].payload)["x-opt-seen"] == "yes"
+    again.settle(Modified(delivery_failed=True), again.deliveries[2])
+    dead = net.connect().receiver("dead", credit=3)
+    assert [int(body[:6]) for body in dead.bodies()] == [2]
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_transactions_have_what_is_out(commit: bool) -> None:
+    net = PagedNetwork(limit=0)
+    net.declare("q")
+    client = net.connect()
+    control = Controller(client)
+    send(client.sender("q"), 2)
+    receiver = client.receiver("q", credit=2)
+    txn = control.declare()
+    retire(receiver, txn, receiver.take()[0])
+    net.settle()
+    assert net.pager.messages == 2
+    control.discharge(txn, not commit)
+    client.lose()
+    left = net.connect().receiver("q", credit=5).bodies()
+    assert [int(body[:6]) for body in left] == ([1] if commit else [0, 1])
+
+
+def test_a_damaged_record_is_set_aside_and_the_queue_goes_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    net = PagedNetwork(limit=0)
+    net.declare("q")
+    send(net.connect().sender("q"), 3, durable=True)
+    net.restart()
+    queue = net.queue("q")
+    store = net.store
+    assert store is not None and net.pager.messages == 3
+    key = next(key for key in store.records if key[0] == ENTRY and key[2] == 2)
+    store.records[key] = store.records[key][:-1]
+    receiver = net.connect().receiver("q", credit=5)
+    browser = consume(net.connect(), "q", 5, mode="copy")
+    assert [int(body[:6]) for body in receiver.bodies()] == [0, 2]
+    assert browser.bodies() == []
+    said = [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
+    assert len(said) == 1 and "'q'" in said[0] and "'sequence': 2" in said[0]
+    assert net.pager.damaged == 1
+    receiver.settle(Accepted(), *receiver.deliveries)
+    # It is there, for whoever can make something of it, until somebody throws it away.
+    assert queue.message_count() == 1 and key in store.records
+    assert queue.clear() == 1
+    net.broker.finish_pass()
+    net.run()
+    assert queue.message_count() == 0 and key not in store.records
+
+
+def test_a_page_that_is_lost_is_no_message() -> None:
+    net = PagedNetwork(limit=0)
+    net.declare("q")
+    send(net.connect().sender("q"), 2)
+    net.settle()
+    net.pages.pages.pop(min(net.pages.pages))
+    receiver = net.connect().receiver("q", credit=5)
+    assert [int(body[:6]) for body in receiver.bodies()] == [1]
+    assert net.pager.damaged == 1 and net.queue("q").message_count() == 2
+
+
+def test_messages_stay_in_memory_while_the_disk_is_full(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    net = PagedNetwork(limit=0)
+    net.declare("q")
+    net.pages.full = True
+    sender = net.connect().sender("q")
+    bodies = send(sender, 20)
+    assert net.pager.messages == 0
+    assert sum("stay in memory" in one.getMessage() for one in caplog.records) == 1
+    net.pages.full = False
+    net.broker.tidy()
+    net.broker.tidy()
+    assert net.pager.messages == 20
+    assert net.connect().receiver("q", credit=20).bodies() == bodies
+
+
+def test_without_a_store_there_is_no_paging() -> None:
+    net = PagedNetwork(limit=0)
+    net.broker.store = None
+    with pytest.raises(ValueError, match="no store"):
+        net.broker.page_out(net.pages, 1)
