@@ -187,6 +187,36 @@ def test_what_consumers_settle_has_room_when_records_have_none() -> None:
     assert len(machine.recovered(owner)) == 2
 
 
+def test_a_segment_that_becomes_full_while_its_beginning_is_applied() -> None:
+    machine = FaultyMachine()
+    owner = machine.open()
+    executor = owner.executor
+    machine.fail_commits(errno.ENOSPC)
+    fill(owner, 1, 25)
+    assert owner.full == [True]
+    machine.fail_commits(0)
+    # It is tried again with the segment that is being written, which goes on meanwhile.
+    timers, executor.timers = executor.timers, []
+    for _, call in timers:
+        call()
+    while executor.step():
+        pass
+    assert executor.commits
+    number = 25
+    while len(owner.store._journal.full) < 2:
+        number += 1
+        owner.put(number, bytes(3000))
+        owner.store.push()
+        assert executor.make(executor.writes)
+    applied = owner.store.applied
+    assert executor.make(executor.commits)
+    assert applied < owner.store.applied < number
+    # What was recycled then was all applied: the rest is still in the journal.
+    while executor.make(executor.commits):
+        pass
+    assert len(machine.recovered(owner)) == number
+
+
 def test_a_full_disk_for_real() -> None:
     """Journal and nothing else fill a disk: everything that was acknowledged is there."""
     machine = SimulatedMachine(capacity=3 * SMALL + 2000)
@@ -272,8 +302,16 @@ def test_max_bytes_raises_the_alarm_until_there_is_a_tenth_to_spare() -> None:
         owner.write(number, bytes(3000))
     assert owner.full == [True]
     assert owner.store.used_bytes() > 10 * SMALL
-    # One by one they are settled; it is noticed without a segment being full of that.
-    for settled in range(1, 60):
+    # A little less is not enough.
+    for settled in range(1, 20):
+        owner.changes.drop(5, 1, settled)
+    owner.store.push()
+    owner.executor.run()
+    owner.executor.elapse()
+    assert 9 * SMALL < owner.store.used_bytes() < 10 * SMALL
+    assert owner.full == [True]
+    # It is noticed without a segment being full of what was settled.
+    for settled in range(20, 60):
         owner.changes.drop(5, 1, settled)
     owner.store.push()
     owner.executor.run()
