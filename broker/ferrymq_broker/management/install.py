@@ -15,6 +15,7 @@ from ferrymq_broker.management.overview import Brokers, VirtualHosts
 from ferrymq_broker.management.queues import Queues
 from ferrymq_broker.management.store import StoreKeeper, Stores
 from ferrymq_broker.management.streams import Streams
+from ferrymq_broker.management.termini import Termini
 from ferrymq_broker.management.topics import Subscriptions, Topics
 from ferrymq_broker.nodes.service import Service
 
@@ -39,6 +40,7 @@ def install(space: AddressSpace, broker: Broker, keeper: StoreKeeper | None = No
         Bindings(space),
         Aliases(space),
         Fences(space),
+        Termini(broker, space),
         connections,
         Sessions(connections),
         Links(connections),
