@@ -5,11 +5,14 @@
 #   ARGS="..."          further arguments for `make run` and `make bench`
 #   JOBS=2              test processes side by side
 #   SECONDS=60          how long `make fuzz` goes on
+#   CYCLES=100 CUTS=30  how often `make crash` kills the broker, and cuts its power
 
 PYTHON  ?= python3
 VENV    ?= .venv
 JOBS    ?= 2
 SECONDS ?= 60
+CYCLES  ?= 100
+CUTS    ?= 30
 ARGS    ?=
 
 PY       := $(VENV)/bin/python
@@ -27,7 +30,7 @@ PYTEST  := $(PY) -m pytest -q -n $(JOBS) --hypothesis-profile=ci
 
 .DEFAULT_GOAL := help
 .PHONY: help install build run test test-pure test-compiled regen check-generated lint type \
-        bench interop conformance fuzz docs clean distclean
+        bench interop conformance fuzz crash docs clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -108,6 +111,9 @@ fuzz: $(READY_DEV) build ## look for new failures with fresh random input; SECON
 	        --hypothesis-seed=$$(date +%s) --timeout=0 --until $$end -r fE $(ARGS) || exit 1; \
 	    round=$$(( round + 1 )); \
 	done
+
+crash: $(READY_DEV) build ## kill the broker and cut its power, again and again; CYCLES=1000 CUTS=300
+	@$(BUILT) $(PY) -m tests.crash run --kills $(CYCLES) --cuts $(CUTS) $(ARGS)
 
 # ── Checks ───────────────────────────────────────────────────────────────────────────────────────
 

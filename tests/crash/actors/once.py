@@ -98,7 +98,7 @@ class OnceSender(Resuming):
         if self.finishing or self.random.random() < 0.5:
             await asyncio.gather(*under_way, return_exceptions=True)
             self.unsettled = []
-            await sender.detach()
+            await sender.detach(timeout=1)
             return
         self.unsettled = sender.unsettled_deliveries()
         self._left = {one.tag.decode() for one in self.unsettled}
@@ -159,9 +159,9 @@ class OnceReceiver(Resuming):
             self.unsettled = receiver.unsettled_deliveries()
             if self.finishing:
                 # This gives back what was not looked at.
-                await receiver.close()
+                await receiver.close(timeout=1)
             else:
-                await receiver.detach()
+                await receiver.detach(timeout=1)
         else:
             self.unsettled = receiver.unsettled_deliveries()
             self.vanish(connection)
