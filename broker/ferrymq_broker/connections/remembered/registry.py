@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
@@ -13,15 +13,20 @@ if TYPE_CHECKING:
     from ferrymq_broker.broker import Broker
     from ferrymq_broker.connections.remembered.terminus import Terminus
 
+# Deliveries that the client of a terminus may leave without an outcome, or without settling them.
+UNSETTLED: Final = 100_000
+
 
 @final
 class Termini:
-    """Those of one broker. A virtual host has no more of them than it may have nodes."""
+    """Those of one broker. A virtual host has no more of them than it may have nodes; one that has
+    `unsettled` deliveries takes no more."""
 
-    __slots__ = ("broker", "_by_key", "_counts", "_awaiting")
+    __slots__ = ("broker", "unsettled", "_by_key", "_counts", "_awaiting")
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
+        self.unsettled: i64 = UNSETTLED
         self._by_key: dict[Key, Terminus] = {}
         # By virtual host.
         self._counts: dict[str, int] = {}
@@ -41,6 +46,10 @@ class Termini:
 
     def expect_room(self, space: str, most: i64) -> None:
         """Raise `BrokerError` if there may be no more in a virtual host."""
+        if self._counts.get(space, 0) >= most:
+            for terminus in self.of(space):
+                if terminus.is_void():
+                    terminus.end()
         if self._counts.get(space, 0) >= most:
             raise BrokerError(
                 "amqp:resource-limit-exceeded",

@@ -11,7 +11,7 @@ before the transaction ends, it is *lent* to that, and not resumed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64
 
@@ -37,9 +37,6 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.node import Node
     from ferrymq_types.messaging import Source
     from ferrymq_types.unions import DeliveryState, Outcome
-
-# Deliveries that a receiver may leave without an outcome; then it gets no more.
-UNSETTLED: Final = 100_000
 
 
 @final
@@ -88,13 +85,17 @@ class SourceTerminus(Terminus):
         """How many deliveries it remembers."""
         return len(self.sent)
 
+    def is_void(self) -> bool:
+        """Whether its queue is gone, and no link has noticed."""
+        return self.node.deleted and not self.attached
+
     def details(self) -> dict[str, object]:
         """Of which queue it is, and whether it keeps what it sends."""
         return {"queue": int(self.node.store_id), "holds": self.holds}
 
     def is_full(self) -> bool:
         """Whether the receiver has left too much without an outcome."""
-        return len(self.sent) >= UNSETTLED
+        return len(self.sent) >= self.termini.unsettled
 
     # -- deliveries --------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ what it has in its unsettled map, and is answered with what the broker knows of 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64
 
@@ -30,10 +30,6 @@ if TYPE_CHECKING:
     from ferrymq_broker.connections.remembered.registry import Termini
     from ferrymq_types.messaging import Target
     from ferrymq_types.unions import Outcome
-
-# Deliveries that a sender may leave unsettled after it was told the outcome; then it gets no credit
-# until it settles some.
-UNSETTLED: Final = 100_000
 
 
 @final
@@ -193,7 +189,8 @@ class RememberedTags(Tags):
 
     def is_full(self) -> bool:
         """Whether the sender has settled too little."""
-        return len(self.terminus.known) >= UNSETTLED
+        terminus = self.terminus
+        return len(terminus.known) >= terminus.termini.unsettled
 
     def leave(self, handler: ConnectionHandler, lost: bool, closed: bool) -> None:
         """The link is gone."""

@@ -74,6 +74,10 @@ class Terminus(Timed):
         """How many deliveries it remembers."""
         return 0
 
+    def is_void(self) -> bool:
+        """Whether there is nothing left of it but its name."""
+        return False
+
     def details(self) -> dict[str, object]:
         """Further fields of its record."""
         return {}
