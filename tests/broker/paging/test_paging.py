@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
+from ferrymq_broker.nodes.paging.pager import peek as look_at
 from ferrymq_broker.nodes.policy import ExchangePolicy, QueuePolicy
 from ferrymq_broker.nodes.queues.contents import peek
 from ferrymq_broker.store.tables import BODY, ENTRY
-from ferrymq_types.messaging import Accepted, Data, Header, Modified, Released
+from ferrymq_types.filters import NoLocalFilter
+from ferrymq_types.messaging import Accepted, Data, Header, Modified, Released, Source
 from tests.broker.harness import Sender, message_annotations
 from tests.broker.paging.paged import PagedNetwork
 from tests.broker.queues.links import consume
@@ -226,3 +228,41 @@ def test_without_a_store_there_is_no_paging() -> None:
     net.broker.store = None
     with pytest.raises(ValueError, match="no store"):
         net.broker.page_out(net.pages, 1)
+
+
+def test_an_amended_message_leaves_when_it_is_recorded_as_it_is_now() -> None:
+    net = PagedNetwork(limit=0)
+    net.declare("q")
+    send(net.connect().sender("q"), 20, durable=True)
+    net.restart()
+    client = net.connect()
+    receiver = client.receiver("q", credit=20)
+    store = net.store
+    assert store is not None
+    store.held = True
+    note = Modified(message_annotations={"x-opt-note": "n" * 200})
+    receiver.settle(note, *receiver.deliveries[:3])
+    net.settle()
+    assert net.broker.agenda.held == 0
+    # The old records are all that can be read: what is out is not taken for what they have.
+    shown = [look_at(net.queue("q"), entry) for entry in peek(net.queue("q"), 20)]
+    noted = [one is not None and b"x-opt-note" in one.payload for one in shown]
+    assert noted == [True] * 3 + [False] * 17
+    store.release()
+    net.run()
+    client.lose()
+    again = net.connect().receiver("q", credit=20)
+    assert [b"x-opt-note" in one.payload for one in again.deliveries] == noted
+
+
+def test_what_comes_back_is_still_from_who_sent_it() -> None:
+    net = PagedNetwork(limit=0)
+    net.declare("q")
+    client = net.connect()
+    send(client.sender("q"), 2)
+    send(net.connect().sender("q"), 2, 2, durable=True)
+    net.settle()
+    assert net.pager.messages == 4
+    source = Source(address="q", filter={"mine": NoLocalFilter()})
+    receiver = client.receiver("q", credit=5, source=source)
+    assert [int(body[:6]) for body in receiver.bodies()] == [2, 3]
