@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gc
+import mmap
+import sys
 import weakref
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -106,3 +109,33 @@ def test_a_few_messages_less_are_no_reason() -> None:
 def test_the_c_library_is_asked_where_it_can_be() -> None:
     trim = housekeeping.find_trim()
     assert trim is None or trim() in (0, 1)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="there is no /proc")
+def test_files_that_are_only_read_are_found_among_what_is_mapped(tmp_path: Path) -> None:
+    path = tmp_path / "data.mdb"
+    path.write_bytes(bytes(1 << 20))
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped:
+        found = housekeeping.mapped_files(str(path))
+        assert [size for _, size in found] == [1 << 20]
+        assert sum(mapped[::4096]) == 0
+        before = resident(path)
+        unmap = housekeeping.find_unmap()
+        assert unmap is not None and before > 0
+        unmap()
+        assert resident(path) == 0
+        # It is all there still.
+        assert sum(mapped[::4096]) == 0
+    assert housekeeping.mapped_files(str(path)) == []
+    assert housekeeping.mapped_files("x", str(tmp_path / "none")) == []
+
+
+def resident(path: Path) -> int:
+    """Kilobytes of a mapped file that count as ours."""
+    found = False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if line.endswith(str(path)):
+            found = True
+        elif found and line.startswith("Rss:"):
+            return int(line.split()[1])
+    return 0
