@@ -11,7 +11,8 @@ Every call that may cause traffic moves bytes both ways until nothing is left to
 test asserts next has already happened. Time stands still unless the test moves `net.now`.
 
 With a `ManualStore` the broker can be stopped and started (`Network.restart`). All tests that use a
-`Network` without one are run with one as well: ``FERRYMQ_TEST_STORE=1``.
+`Network` without one are run with one as well, and stop and start it in the end:
+``FERRYMQ_TEST_STORE=1``.
 """
 
 from __future__ import annotations
@@ -64,6 +65,8 @@ from tests.broker.stores import ManualStore
 _names = itertools.count()
 
 _STORED = os.environ.get("FERRYMQ_TEST_STORE") == "1"
+# Brokers with a store only because of that, since the test began.
+started: list[Network] = []
 
 # What the clock of the day is ahead of the clock of the passes, in seconds.
 EPOCH = 1_700_000_000.0
@@ -128,6 +131,8 @@ class Network:
         self.authenticator = authenticator or Authenticator({}, True, True)
         self.incoming_window = incoming_window
         self.clients: list[Client] = []
+        if _STORED and store is None:
+            started.append(self)
         self._start(None)
 
     def _start(self, config: Config | None) -> None:

@@ -94,6 +94,21 @@ def test_another_message_ttl_is_for_messages_to_come_ever_after(net: Network) ->
     assert browse(net, "q") == [b"a"]
 
 
+def test_an_earlier_ttl_is_for_no_message_that_comes_after_it(net: Network) -> None:
+    queue = net.declare("q")
+    send(net.connect().sender("q"), b"a", b"b", b"c")
+    queue.change_policy(QueuePolicy(message_ttl=10_000))
+    net.space.changed(queue)
+    receiver = net.connect().receiver("q", credit=10)
+    receiver.settle(Accepted())
+    # Nothing is left of that era; numbers go on behind it all the same.
+    net.restart()
+    send(net.connect().sender("q"), b"d")
+    net.restart()
+    net.advance(11)
+    assert browse(net, "q") == []
+
+
 def test_another_key_is_for_messages_to_come_ever_after(net: Network) -> None:
     queue = net.declare("q")
     sender = net.connect().sender("q")

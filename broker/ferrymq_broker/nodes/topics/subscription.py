@@ -28,7 +28,7 @@ class Subscription:
     - `awaits`: the number of the session or the connection whose end lets the time run, or 0.
     - `refused`: messages its queue did not take.
     - `store_id`: that of its queue, 0 if it is not stored.
-    - `idle_since`: when its time began to run, in milliseconds since the epoch; 0 while it does not.
+    - `idle_since`: when its time began to run, in milliseconds since the epoch, 0 if it does not.
     """
 
     __slots__ = (

@@ -41,7 +41,7 @@ class Eras:
 
     def ttl(self, sequence: i64, now: i64) -> i64:
         """The `message_ttl` that holds for a message; `now` is that of the policy."""
-        for last, ttl in zip(self._lasts, self._ttls):
+        for last, ttl in zip(self._lasts, self._ttls, strict=True):
             if sequence <= last:
                 return ttl
         return now
@@ -57,7 +57,7 @@ class Eras:
         """What `restore` is given again."""
         return {
             "unkeyed": int(self.unkeyed),
-            "ttls": [[last, ttl] for last, ttl in zip(self._lasts, self._ttls)],
+            "ttls": [[last, ttl] for last, ttl in zip(self._lasts, self._ttls, strict=True)],
         }
 
     def restore(self, fields: dict[str, object]) -> None:
