@@ -14,7 +14,7 @@ from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 from ferrymq_broker.store.errors import StoreDamaged
-from ferrymq_broker.store.values import decode_map, encode_map
+from ferrymq_broker.store.values import encode_map
 from ferrymq_codec.errors import CodecError
 from ferrymq_codec.reader import Reader
 from ferrymq_codec.scalars import Described
@@ -102,26 +102,3 @@ def read_tag(fields: dict[str, object], id: int) -> bytes:
     if not isinstance(tag, bytes):
         raise StoreDamaged(f"a delivery of terminus {id} has no tag")
     return tag
-
-
-def read_number(fields: dict[str, object], name: str, id: int) -> int:
-    """A number among the fields of a record of terminus `id`. Raises `StoreDamaged`."""
-    value = fields.get(name)
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise StoreDamaged(f"a record of terminus {id} has no {name}")
-    return value
-
-
-__all__ = [
-    "decode_map",
-    "decode_outcome",
-    "decode_source",
-    "decode_target",
-    "encode_map",
-    "encode_outcome",
-    "encode_received",
-    "encode_sent",
-    "encode_terminus",
-    "read_number",
-    "read_tag",
-]

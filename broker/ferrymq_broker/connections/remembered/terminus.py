@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 from mypy_extensions import i64
 
 from ferrymq_broker.connections.names import Key
-from ferrymq_broker.connections.remembered.records import encode_map, encode_terminus
+from ferrymq_broker.connections.remembered.records import encode_terminus
 from ferrymq_broker.store.changes import LAST, Changes
 from ferrymq_broker.store.tables import DELIVERY, TERMINUS
+from ferrymq_broker.store.values import encode_map
 from ferrymq_broker.timers import Timed
 
 if TYPE_CHECKING:
