@@ -7,11 +7,13 @@ from typing import Final
 
 from ferrymq_broker.journal import log
 
-# Reasons: no further segment can be made, a batch has no place, records cannot grow, `max-bytes`.
+# Reasons: no further segment can be made, a batch has no place, records cannot grow, `max-bytes`,
+# there is no more than it takes to go on without producers.
 SEGMENT: Final = "no room for another segment of the journal"
 BATCH: Final = "no room for a batch"
 RECORDS: Final = "no room for records"
 LIMIT: Final = "the store has its largest size"
+ROOM: Final = "little room is left on the disk"
 
 
 class DiskAlarm:
@@ -25,6 +27,10 @@ class DiskAlarm:
     def is_on(self) -> bool:
         """Whether there is no room."""
         return bool(self._reasons)
+
+    def has(self, reason: str) -> bool:
+        """Whether this is one of the reasons."""
+        return reason in self._reasons
 
     def set(self, reason: str, on: bool) -> None:
         """A reason is there, or is not."""

@@ -24,6 +24,7 @@ if sys.platform != "win32":
 _FILL_BYTES: Final = 1 << 20
 
 _LOCK_NAME: Final = "lock"
+_BOUNDLESS: Final = 1 << 62
 
 # Set to 1, nothing is synced. For a test of power cuts that has to find out that it is not.
 _UNSAFE_NAME: Final = "FERRYMQ_UNSAFE_NO_SYNC"
@@ -90,6 +91,10 @@ class Folder:
     def sync(self) -> None:
         """Let the names be on disk."""
         raise NotImplementedError
+
+    def free(self) -> int:
+        """Bytes the disk has room for."""
+        return _BOUNDLESS
 
     def lock(self) -> None:
         """Keep everybody else out until `unlock`, or the end of the process. Raises
@@ -227,6 +232,13 @@ class RealFolder(Folder):
     def sync(self) -> None:
         """See `Folder.sync`."""
         _sync_directory(self.path)
+
+    def free(self) -> int:
+        """See `Folder.free`."""
+        if sys.platform == "win32":
+            return _BOUNDLESS
+        disk = os.statvfs(self.path)
+        return disk.f_bavail * disk.f_frsize
 
     def lock(self) -> None:
         """See `Folder.lock`."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from ferrymq_broker.journal import log
-from ferrymq_broker.store.alarm import BATCH, LIMIT, SEGMENT, DiskAlarm
+from ferrymq_broker.store.alarm import BATCH, LIMIT, ROOM, SEGMENT, DiskAlarm
 from ferrymq_broker.store.applier import Applier
 from ferrymq_broker.store.changes import Changes
 from ferrymq_broker.store.check import check_file
@@ -323,16 +323,26 @@ class DurableStore(Store):
         return self._journal.size + self._records.used_bytes()
 
     def _check_limit(self) -> None:
+        """Say whether there is too little room, while there is still some: what producers have
+        under way comes in after the alarm, and what consumers settle takes room before it makes
+        some."""
         most = self.options.max_bytes
-        if most:
-            used = self.used_bytes()
-            if used > most and not self._limited:
-                self._limited = True
-                self._alarm.set(LIMIT, True)
-                self._look_at_limit()
-            elif self._limited and used < most * _LOW_WATER:
-                self._limited = False
-                self._alarm.set(LIMIT, False)
+        used = self.used_bytes()
+        if most and used > most:
+            self._alarm.set(LIMIT, True)
+        elif used < most * _LOW_WATER or not most:
+            self._alarm.set(LIMIT, False)
+        records = self._records
+        room = self._folder.free() + records.file_bytes() - records.used_bytes()
+        reserve = _MOST_FULL * self.options.segment_bytes
+        if room < reserve:
+            self._alarm.set(ROOM, True)
+        elif room > reserve + 2 * self.options.segment_bytes:
+            self._alarm.set(ROOM, False)
+        was_limited = self._limited
+        self._limited = self._alarm.has(LIMIT) or self._alarm.has(ROOM)
+        if self._limited and not was_limited:
+            self._look_at_limit()
 
     def _look_at_limit(self) -> None:
         """While too much is used, apply what consumers settle before there is a segment of it."""
