@@ -13,6 +13,7 @@ segment-bytes = {segment_bytes}
 max-bytes = {max_bytes}
 
 [limits]
+credit = {credit}
 idle-time-out = {idle_time_out}
 close-timeout = 2
 

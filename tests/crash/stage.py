@@ -34,6 +34,7 @@ class Stage:
         segment_bytes: int = SEGMENT_BYTES,
         max_bytes: int = 0,
         idle_time_out: float = 60,
+        credit: int = 1000,
     ) -> None:
         self.seed = seed
         self.folder = folder
@@ -55,7 +56,10 @@ class Stage:
         self._config = folder / "broker.toml"
         self._config.write_text(
             CONFIG.format(
-                segment_bytes=segment_bytes, max_bytes=max_bytes, idle_time_out=idle_time_out
+                segment_bytes=segment_bytes,
+                max_bytes=max_bytes,
+                idle_time_out=idle_time_out,
+                credit=credit,
             )
         )
 

@@ -55,22 +55,28 @@ async def test_a_slow_disk_costs_no_connection(
 async def test_a_full_disk_stops_producers_until_there_is_room(
     starter: Starter, folder: Path, disks: None
 ) -> None:
-    with Disk(folder, 24 << 20) as disk:
-        stage = Stage(starter, 1, folder, data=disk.path / "data")
-        stage.largest = 200_000
+    """What producers may have on its way then is little beside what is kept in reserve."""
+    with Disk(folder, 32 << 20) as disk:
+        data = disk.path / "data"
+        stage = Stage(starter, 1, folder, data=data, segment_bytes=512 * 1024, credit=50)
         stage.on_lost = stage.wrong
         life = await stage.start()
+        await prepare(stage)
         producers = [Big(stage, f"fills-{number}", "orders") for number in range(2)]
         takers: list[Actor] = [
             Consumer(stage, f"takes-{number}", "orders", {"accepted": 1}) for number in range(2)
         ]
-        async with playing([*producers]):
-            await until(lambda: "the disk is full" in life.said())
-            await stalled(stage, "answered")
-            full = stage.ledger.counts["answered"]
-            async with playing(takers):
-                await until(lambda: "the disk has room again" in life.said())
-                await until(lambda: stage.ledger.counts["answered"] > full + 20)
+        try:
+            async with playing([*producers]):
+                await until(lambda: "the disk is full" in life.said())
+                await stalled(stage, "answered")
+                full = stage.ledger.counts["answered"]
+                async with playing(takers):
+                    await until(lambda: "the disk has room again" in life.said())
+                    await until(lambda: stage.ledger.counts["answered"] > full + 20)
+        except BaseException:
+            await stage.end("over")
+            raise
         await finish(stage)
 
 
