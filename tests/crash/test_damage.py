@@ -19,7 +19,7 @@ async def test_damage_is_named_or_harmless(starter: Starter, folder: Path, close
     specimen = await make_specimen(starter, folder, 1, closed=closed)
     wrong: list[Finding] = []
     verdicts: Counter[str] = Counter()
-    for number, damage in enumerate(damages(specimen.folder, 1, 60)):
+    for number, damage in enumerate(damages(specimen.folder, 1, 40)):
         place = folder / f"copy-{number}"
         place.mkdir()
         finding = await examine(starter, specimen, damage, place)
