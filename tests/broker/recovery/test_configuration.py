@@ -10,11 +10,11 @@ import pytest
 from ferrymq_broker.config import Config
 from ferrymq_broker.errors import ConfigError
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
-from ferrymq_broker.nodes.policy import QueuePolicy
+from ferrymq_broker.nodes.policy import QueuePolicy, TopicPolicy
 from ferrymq_broker.nodes.streams.stream import Stream
 from ferrymq_broker.store.tables import ALIAS
 from tests.broker.harness import Network
-from tests.broker.recovery.kit import browse, send, store_of
+from tests.broker.recovery.kit import browse, send, store_of, subscribe
 
 
 def config(text: str) -> Config:
@@ -50,6 +50,17 @@ def test_a_node_that_is_declared_no_more_stays(
     assert browse(net, "q") == [b"a"]
     said = [line for line in caplog.messages if "any more; it stays" in line]
     assert len(said) == 1 and "'q'" in said[0]
+
+
+def test_a_node_that_a_link_made_can_be_declared_later(
+    net: Network, caplog: pytest.LogCaptureFixture
+) -> None:
+    send(net.connect().sender("q"), b"a")
+    net.restart(config('[[queue]]\nname = "q"'))
+    assert net.queue("q").origin == "configuration"
+    net.restart(config(""))
+    assert any("it stays" in line and "'q'" in line for line in caplog.messages)
+    assert browse(net, "q") == [b"a"]
 
 
 @pytest.mark.parametrize(
@@ -165,7 +176,12 @@ def test_virtual_hosts_have_what_is_theirs(net: Network) -> None:
 def test_what_is_in_a_virtual_host_that_is_not_configured_is_kept_aside(net: Network) -> None:
     text = '[[virtual-host]]\nname = "v"\nhostnames = ["v.example"]'
     net.restart(config(text))
+    net.broker.spaces["v"].create("t", TopicPolicy())
+    for container in ("one", "two"):
+        client = net.connect(hostname="v.example", container_id=container)
+        subscribe(client, "t", "s").close(closed=False)
     client = net.connect(hostname="v.example")
+    send(client.sender("t"), b"shared")
     send(client.sender("q"), b"theirs")
     client.net.broker.spaces["v"].set_alias("other", "q")
     net.connect()
@@ -176,4 +192,7 @@ def test_what_is_in_a_virtual_host_that_is_not_configured_is_kept_aside(net: Net
     net.restart(config(text))
     client = net.connect(hostname="v.example")
     assert client.receiver("other", credit=5).bodies() == [b"theirs"]
+    for container in ("one", "two"):
+        reader = net.connect(hostname="v.example", container_id=container)
+        assert subscribe(reader, "t", "s").bodies() == [b"shared"]
     assert browse(net, "new") == [b"a"]

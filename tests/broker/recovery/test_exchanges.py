@@ -83,6 +83,18 @@ def test_bindings_between_exchanges(net: Network) -> None:
     assert browse(net, "a") == [b"m"]
 
 
+def test_a_binding_of_before_can_be_taken_back(net: Network) -> None:
+    net.declare("a")
+    net.space.create("x", ExchangePolicy())
+    exchange_of(net).bind("a", "k")
+    net.connect()
+    net.restart()
+    assert exchange_of(net).unbind("a", "k")
+    net.connect()
+    net.restart()
+    assert bound(net) == []
+
+
 def test_a_binding_to_what_does_not_outlive_the_broker_does_not_either(net: Network) -> None:
     net.declare("a", QueuePolicy(durable=False))
     receiver = net.connect().receiver(None, source=Source(dynamic=True))

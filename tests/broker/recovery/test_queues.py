@@ -192,6 +192,12 @@ def test_a_dynamic_queue_is_gone(net: Network) -> None:
     assert stored(net) == set()
 
 
+def test_no_dynamic_node_is_stored_whatever_its_policy(net: Network) -> None:
+    net.space.create_dynamic(QueuePolicy(persist=True))
+    net.connect()
+    assert stored(net) == set()
+
+
 def test_the_time_of_a_queue_that_is_not_used_begins_anew(net: Network) -> None:
     net.declare("q", QueuePolicy(auto_delete=60_000))
     net.connect()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ferrymq_broker.nodes.policy import QueuePolicy, TopicPolicy
+from ferrymq_broker.nodes.topics.topic import Topic
 from ferrymq_broker.store.changes import Changes
 from ferrymq_broker.store.errors import StoreDamaged
 from ferrymq_broker.store.tables import (
@@ -41,13 +42,14 @@ def test_records_of_a_node_that_is_gone_are_dropped(net: Network) -> None:
     for table in (NODE, ENTRY, STATE, SCHEDULED, DUPLICATE):
         assert store.count(table) > 0
     del store.records[NODE, 1, 0]
+    store.records[ENTRY, 9, 1] = b""
     net.restart()
     net.connect()
     assert browse(net, "other") == [b"x"]
     assert stored(net) == {(NODE, 2), (ENTRY, 2)}
     # Its id is not given away as long as anything might have it.
     send(net.connect().sender("third"), b"y")
-    assert max(key[1] for key in store.records) == 3
+    assert max(key[1] for key in store.records) == 10
 
 
 def test_a_body_that_nobody_has_is_dropped(net: Network) -> None:
@@ -142,6 +144,33 @@ def test_settings_come_and_go_with_versions(net: Network) -> None:
     store.records[NODE, 1, 0] = encode_map({**fields, "colour": "blue"})
     net.restart()
     assert net.queue("q").policy == QueuePolicy(max_length=5)
+
+
+def test_identities_that_nobody_asks_for_are_dropped(net: Network) -> None:
+    filled(net)
+    store = store_of(net)
+    fields = decode_map(store.records[NODE, 1, 0])
+    store.records[NODE, 1, 0] = encode_map({**fields, "policy": {}})
+    assert store.count(DUPLICATE) > 0
+    net.restart()
+    net.connect()
+    assert store.count(DUPLICATE) == 0
+
+
+def test_no_id_is_given_away_that_a_body_or_a_subscription_has(net: Network) -> None:
+    topic = net.space.create("t", TopicPolicy())
+    assert isinstance(topic, Topic)
+    for name in ("one", "two"):
+        topic.declare_subscription(name)
+    net.connect()
+    assert net.broker.agenda.changes.new_id() == 4
+    net.restart()
+    assert net.broker.agenda.changes.new_id() == 4
+    send(net.connect().sender("t"), b"m")
+    assert store_of(net).count(BODY) == 1
+    body = max(key[1] for key in store_of(net).records)
+    net.restart()
+    assert net.broker.agenda.changes.new_id() == body + 1
 
 
 def test_ids_go_on_behind_all_that_anything_has(net: Network) -> None:

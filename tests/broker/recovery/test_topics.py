@@ -6,6 +6,7 @@ import pytest
 
 from ferrymq_broker.management.install import install
 from ferrymq_broker.nodes.policy import QueuePolicy, TopicPolicy
+from ferrymq_broker.nodes.queues.contents import move
 from ferrymq_broker.nodes.topics.topic import Topic
 from ferrymq_broker.store.tables import BODY, ENTRY, NODE, SUBSCRIPTION
 from ferrymq_codec.scalars import Described, Symbol
@@ -250,3 +251,56 @@ def test_a_queue_that_goes_by_itself_takes_its_subscription_along(net: Network) 
     assert store_of(net).count(SUBSCRIPTION) == 0
     net.restart()
     assert names(net) == []
+
+
+@pytest.mark.usefixtures("topic")
+def test_time_that_was_stopped_does_not_count(net: Network) -> None:
+    policy = TerminusExpiryPolicy.LINK_DETACH
+    subscribe(reader(net), "news", "mine", policy=policy, timeout=100).close(closed=False)
+    net.advance(50)
+    subscribe(reader(net), "news", "mine", policy=policy, timeout=100)
+    net.advance(90)
+    net.restart()
+    net.advance(99)
+    assert names(net) == ["reader/mine"]
+    net.advance(2)
+    assert names(net) == []
+
+
+@pytest.mark.usefixtures("topic")
+def test_what_is_known_of_it_is_known_again(net: Network) -> None:
+    subscribe(reader(net), "news", "mine")
+    subscribe(net.connect(), "news", "ours|1", capabilities=["shared"])
+    subscribe(net.connect(), "news", "all|1", capabilities=["shared", "global"])
+    topic_of(net).declare_subscription("audit", policy=QueuePolicy(max_length=3))
+    net.connect()
+
+    def known() -> list[dict[str, object]]:
+        found = [one.describe() for one in topic_of(net).subscriptions()]
+        return [{k: v for k, v in one.items() if k not in ("links", "consumers")} for one in found]
+
+    before = known()
+    net.restart()
+    assert known() == before and len(before) == 4
+
+
+@pytest.mark.usefixtures("topic")
+def test_messages_of_before_are_not_local_to_anybody(net: Network) -> None:
+    filter: dict[str, object] = {"n": Described(Symbol(NO_LOCAL), [])}
+    subscribe(reader(net), "news", "mine", filter=filter).close(closed=False)
+    send(net.connect().sender("q"), b"a")
+    net.restart()
+    assert move(net.queue("q"), topic_of(net), 1) == (1, None)
+    assert subscribe(reader(net), "news", "mine", filter=filter).bodies() == [b"a"]
+
+
+@pytest.mark.usefixtures("topic")
+def test_a_filter_that_would_be_a_position_elsewhere_is_one_here(net: Network) -> None:
+    words = "amqp.annotation.x-opt-offset > '5'"
+    filter: dict[str, object] = {"s": Described(Symbol(SELECTOR), words)}
+    subscribe(reader(net), "news", "mine", filter=filter).close(closed=False)
+    net.restart()
+    sender = net.connect().sender("news")
+    send(sender, b"no")
+    send(sender, b"yes", annotations={"x-opt-offset": 6})
+    assert subscribe(reader(net), "news", "mine", filter=filter).bodies() == [b"yes"]
