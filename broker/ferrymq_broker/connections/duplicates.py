@@ -114,6 +114,8 @@ class SeenTagsOfLinks:
         if seen is None:
             seen = SeenTags(self, key)
         else:
+            # What comes again is accepted at once: that it came before is to be on disk.
+            handler.changes.claim()
             seen.reattach(unsettled)
         self._attached[key] = seen
         return seen

@@ -166,7 +166,7 @@ class ConnectionHandler:
         if self.windowed:
             self._recheck_windows()
         if self.transactions.waiting:
-            self.transactions.recheck()
+            self._recheck_transactions()
         if not self.dirty:
             self.touch()
         broker.finish_pass()
@@ -303,6 +303,12 @@ class ConnectionHandler:
             else:
                 consumer.go_on()
 
+    def _recheck_transactions(self) -> None:
+        before = self.changes.total
+        self.transactions.recheck()
+        if self.changes.total != before:
+            self.need = self.changes.latest()
+
     def session_id(self, session: Session) -> i64:
         """The number of one of its sessions, unique in the broker."""
         links = session.context
@@ -311,16 +317,30 @@ class ConnectionHandler:
     # -- events --------------------------------------------------------------------------
 
     def _process(self) -> None:
-        connection = self.connection
         changes = self.changes
         # Whatever a client causes it is told when it is on disk; but of what it has settled by
         # itself it is told nothing.
-        quiet = changes.total
+        before = changes.total
+        claims = changes.claims
+        try:
+            before += self._work_off()
+        except BaseException:
+            # What it was told of before the mistake is told all the same.
+            self.need = changes.latest()
+            raise
+        if changes.total != before or changes.claims != claims:
+            self.need = changes.latest()
+
+    def _work_off(self) -> i64:
+        """Everything that has arrived; how many changes nobody needs to hear of."""
+        connection = self.connection
+        changes = self.changes
+        quiet: i64 = 0
         while True:
             events = connection.take_events()
             self.events = events
             if not events:
-                break
+                return quiet
             for event in events:
                 if isinstance(event, OutcomeReceived):
                     consumer = event.delivery.link.context
@@ -343,8 +363,6 @@ class ConnectionHandler:
                         consumer.on_credit(event.properties)
                 else:
                     self._on_rare(event)
-        if changes.total != quiet:
-            self.need = changes.number
 
     def _on_rare(self, event: Event) -> None:
         """Everything that does not happen once for every message."""

@@ -133,6 +133,9 @@ class OutgoingEndpoint(Consumer):
             handler.congested = True
             handler.blocked = True
         if delivery.settled:
+            if entry.stored and not self.copies:
+                # It is gone on disk before it goes out: at most once.
+                handler.need = handler.changes.number
             return SETTLED
         if not self.copies:
             delivery.context = entry
@@ -172,6 +175,8 @@ class OutgoingEndpoint(Consumer):
         handler.touch()
         self.limit_output()
         if delivery.settled:
+            if entry.stored:
+                handler.need = handler.changes.number
             return SETTLED
         delivery.context = entry
         if memory.add(delivery.tag, entry, entry.attempts == 0):

@@ -54,6 +54,7 @@ class Aliases(EntityType):
         if before is not None:
             if before != address:
                 raise ManagementError(CONFLICT, f"the alias {name[:200]!r} leads to {before!r}")
+            self.space.agenda.changes.claim()
             return Result(self.shown(name), description="exists already")
         if name.startswith(("$", DYNAMIC)) or len(name) > MAX_ADDRESS_LENGTH:
             raise ManagementError(BAD_REQUEST, f"the name {name[:200]!r} is reserved or too long")

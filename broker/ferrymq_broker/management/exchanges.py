@@ -99,6 +99,7 @@ class Bindings(IndexedType[tuple[Exchange, Binding]]):
                 )
                 if made:
                     return Result(shown, CREATED, "created")
+                self._space.agenda.changes.claim()
                 return Result(shown, description="exists already")
         raise self.missing(identity)
 

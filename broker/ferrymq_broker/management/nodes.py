@@ -90,6 +90,8 @@ class DeclaredNodes(EntityType):
         node = self.space.nodes.get(name)
         if node is not None:
             self._expect_same(node, policy)
+            # Perhaps somebody else has just made it.
+            self.space.agenda.changes.claim()
             return Result(self.shown(name), description="exists already")
         self.space.create(name, policy, "management")
         return Result(self.shown(name), CREATED, "created")

@@ -126,6 +126,7 @@ class Subscriptions(IndexedType[tuple[Topic, Subscription]]):
                 raise ManagementError(
                     CONFLICT, f"the subscription {address[:200]!r} exists and is another one"
                 )
+            topic.agenda.changes.claim()
             return Result(self.shown(there[1].address), description="exists already")
         asked: dict[str, object] = {}
         if words:

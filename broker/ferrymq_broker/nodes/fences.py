@@ -76,6 +76,8 @@ class Fences:
 
     def find(self, group: str, member: str) -> Passed | None:
         """How far a member has got; None if nothing of it has been committed."""
+        # Who asks goes by the answer: that must not be another one after a crash.
+        self.changes.claim()
         members = self._groups.get(group)
         return None if members is None else members.get(member)
 
@@ -99,6 +101,7 @@ class Fences:
                 f"there are {self.most} fences already, as many as there may be nodes",
             )
         if known is not None and fence.sequence <= known.sequence:
+            self.changes.claim()
             raise BrokerError(
                 PASSED,
                 f"member {fence.member[:200]!r} of {fence.group[:200]!r} has committed"

@@ -56,7 +56,8 @@ class Changes:
     """The batch that is being filled has the `number`; those up to `stable` are on disk.
 
     `enabled` is whether there is a store: without one nothing is written here. `total` counts
-    changes of all batches, `size` is how many bytes there are in this one.
+    changes of all batches, `size` is how many bytes there are in this one. `claims` counts the
+    times that a client is told of what others may have changed, in batches that are not on disk.
     """
 
     __slots__ = (
@@ -64,6 +65,7 @@ class Changes:
         "number",
         "stable",
         "total",
+        "claims",
         "count",
         "_writer",
         "_watchers",
@@ -76,6 +78,7 @@ class Changes:
         self.number: i64 = 1
         self.stable: i64 = 0
         self.total: i64 = 0
+        self.claims: i64 = 0
         # Changes in this batch.
         self.count: i64 = 0
         self._writer = BytesWriter()
@@ -160,7 +163,17 @@ class Changes:
         self.count += 1
         self.total += 1
 
+    def claim(self) -> None:
+        """What this pass tells its client builds on what is there already: it is to be on disk."""
+        self.claims += 1
+
     # -- batches -----------------------------------------------------------------------------
+
+    def latest(self) -> i64:
+        """The last batch with changes: when that is on disk, all that there is is."""
+        if not self.enabled:
+            return 0
+        return self.number if self.count > 0 else self.number - 1
 
     def watch(self, stored: Stored) -> None:
         """Tell `stored` when this batch is full, and when it is on disk. To be called once for each

@@ -11,6 +11,7 @@ from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.journal import log
 from ferrymq_broker.nodes.message import admit
 from ferrymq_broker.nodes.node import BOUNDLESS, Node, Refusal
+from ferrymq_broker.nodes.queues.storing import drop_body
 from ferrymq_broker.transactions.transaction import ROLLBACK
 from ferrymq_broker.transactions.work import Work
 from ferrymq_codec.errors import DecodeError
@@ -128,6 +129,9 @@ class Posting(Work):
         message.holders -= 1
         if message.holders == 0:
             node.agenda.held -= len(message.payload)
+            if message.shared:
+                # It has left all that it was published to already.
+                drop_body(node.agenda, message)
 
 
 def post(

@@ -100,6 +100,8 @@ class Terminus(Timed):
 
     def attach(self, link: Link) -> None:
         """A link has it, and no time runs."""
+        # The answer tells what is unsettled and what is not, and so does what is resent.
+        self.changes().claim()
         before = self.link
         if before is not None and before is not link:
             # Whatever may still come for that one is too late.

@@ -187,6 +187,8 @@ class Lifecycle:
                 identity = None
             if identity is not None and duplicates.knows(identity, now):
                 self.duplicated += 1
+                # The first of them may not be on disk, and this is another connection.
+                self.queue.agenda.changes.claim()
                 return HANDLED
         due: i64 = 0
         if message.special:
