@@ -340,7 +340,9 @@ class Sender(Link[SenderLink]):
                 self._end(
                     LinkDetached(f"link {self.name!r} cannot be resumed: its maps stay partial")
                 )
-        self._connection.soon()
+        if self._connection.transport.engine.has_output:
+            # Not otherwise: this is called after every pass, and would be so again and again.
+            self._connection.soon()
 
     def _can_send(self) -> bool:
         engine = self._engine
