@@ -1,0 +1,70 @@
+"""A slice of what `python -m tests.simulation` does for as long as one likes."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from tests.simulation.world import World, Wrong
+
+# A client that waited for credit when its connection was lost was never woken.
+FORGOTTEN_WAITERS = (728, 855, 1142)
+# A client that was to resume, and had no credit for it, went round in a circle.
+CIRCLES = (5, 28, 55)
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> None:
+    """Connections that break are no news here."""
+    logging.getLogger("ferrymq").setLevel(logging.CRITICAL)
+
+
+@pytest.mark.parametrize("first", range(0, 60, 10))
+def test_nothing_is_lost_and_nothing_comes_twice(first: int) -> None:
+    for seed in range(first, first + 10):
+        World(seed).run()
+
+
+@pytest.mark.parametrize("first", range(1000, 1040, 10))
+def test_ordinary_links_lose_nothing_that_was_accepted(first: int) -> None:
+    for seed in range(first, first + 10):
+        World(seed, once=False).run()
+
+
+@pytest.mark.parametrize("seed", FORGOTTEN_WAITERS)
+def test_waiters_are_remembered(seed: int) -> None:
+    World(seed, once=False).run()
+
+
+@pytest.mark.parametrize("seed", CIRCLES)
+def test_nobody_goes_round_in_a_circle(seed: int) -> None:
+    World(seed).run()
+
+
+def test_a_seed_decides_everything() -> None:
+    lives = []
+    for _ in range(2):
+        world = World(7, once=False)
+        world.run()
+        lives.append((world.loop.time(), world.received, world.crashes))
+    assert lives[0] == lives[1]
+
+
+def test_a_disk_that_does_not_sync_is_found_out() -> None:
+    """The negative control: what proves nothing cannot fail."""
+    wrong = 0
+    for seed in range(40):
+        try:
+            World(seed, once=False, unsafe=True).run()
+        except Exception:
+            wrong += 1
+    assert wrong >= 5
+
+
+def test_faults_are_told() -> None:
+    world = World(1, once=False)
+    world.run()
+    world.accepted.add("never received")
+    with pytest.raises(Wrong, match="accepted and lost: .'never received'"):
+        world.check()
