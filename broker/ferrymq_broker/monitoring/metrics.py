@@ -39,6 +39,7 @@ GAUGES: Final = {
     "available": "Messages that wait for a consumer",
     "acquired": "Messages that consumers hold",
     "scheduled": "Messages whose time has not come",
+    "paged-out": "Messages that are on disk only",
     "bytes": "Bytes of messages in the node",
     "records": "Records in a stream",
     "consumers": "Links that consume",
