@@ -69,9 +69,18 @@ class World:
         try:
             self.loop.run_until_complete(self._live())
         finally:
+            self._end_tasks()
             asyncio.set_event_loop(None)
             self.loop.close()
         self.check()
+
+    def _end_tasks(self) -> None:
+        """Clients that still try to get on do so no longer."""
+        tasks = asyncio.all_tasks(self.loop)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            self.loop.run_until_complete(asyncio.wait(tasks, timeout=60))
 
     # -- the broker ------------------------------------------------------------------------
 
