@@ -75,6 +75,7 @@ class Repeater(Actor):
             for id, size in self.open.items():
                 await sender.ready()
                 futures[id] = self.send(sender, self.node, id, size)
+                futures[id].add_done_callback(look)
             for id, future in futures.items():
                 try:
                     await future
