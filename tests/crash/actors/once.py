@@ -26,12 +26,14 @@ class Resuming(Actor):
         self.node = node
         # What another process would have written down; None before there was one.
         self.unsettled: list[Unsettled] | None = None
+        # Whether nothing is left to be resumed, by this process or another.
+        self.ended = False
         self._finishing = asyncio.Event()
         self._finished = asyncio.Event()
 
     async def run(self) -> None:
         try:
-            while not self._finishing.is_set():
+            while not self.ended:
                 await self.stage.up.wait()
                 try:
                     connection = await self.stage.connect(self.name, reconnect=_SOON)
@@ -99,6 +101,7 @@ class OnceSender(Resuming):
             await asyncio.gather(*under_way, return_exceptions=True)
             self.unsettled = []
             await sender.detach(timeout=1)
+            self.ended = self.finishing
             return
         self.unsettled = sender.unsettled_deliveries()
         self._left = {one.tag.decode() for one in self.unsettled}
@@ -160,6 +163,7 @@ class OnceReceiver(Resuming):
             if self.finishing:
                 # This gives back what was not looked at.
                 await receiver.close(timeout=1)
+                self.ended = True
             else:
                 await receiver.detach(timeout=1)
         else:
