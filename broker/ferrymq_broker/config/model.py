@@ -37,6 +37,16 @@ from ferrymq_broker.config.url import ListenAddress, check_http_url, parse_liste
 MIB = 1024 * 1024
 # The virtual host of the tables at the top of the file.
 DEFAULT_HOST = DEFAULT_SPACE
+# The broker counts the bytes of a message in 32 bits, with the annotations that it may add.
+MAX_MESSAGE_BYTES = 2047 * MIB
+
+
+def _check_message_size(size: int) -> int:
+    if size > MAX_MESSAGE_BYTES:
+        raise ValueError(
+            f"a message has at most {format_size(MAX_MESSAGE_BYTES)}, not {format_size(size)}"
+        )
+    return size
 
 
 def _check_url(url: str) -> str:
@@ -59,7 +69,7 @@ class Limits(Section):
     """``[limits]``: what one client may make the broker do."""
 
     max_frame_size: Annotated[Bytes, Field(ge=512, le=16 * MIB)] = 65536
-    max_message_size: Annotated[Bytes, Field(ge=1, le=2**62)] = 100 * MIB
+    max_message_size: Annotated[Bytes, Field(ge=1), AfterValidator(_check_message_size)] = 100 * MIB
     # Sessions of a connection and links of a session, less one (AMQP 1.0 §2.7.1–2).
     channel_max: int = Field(default=2047, ge=0, le=65535)
     handle_max: int = Field(default=1023, ge=0, le=0xFFFFFFFF)

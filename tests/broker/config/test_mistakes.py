@@ -181,6 +181,11 @@ SAID = [
     ("[alarms]\nmemory = 10\nlow-water = 11", "3: alarms.low-water: an alarm ends below where it"),
     ("[limits]\nidle-time-out = '1 moon'", "2: limits.idle-time-out: a duration is a number"),
     ("[limits]\nmax-frame-size = '1 moon'", "2: limits.max-frame-size: a size is a number"),
+    (
+        "[limits]\nmax-message-size = '2GiB'",
+        "2: limits.max-message-size: a message has at most 2047MiB, not 2GiB",
+    ),
+    ("[limits]\nmax-message-size = 0", "2: limits.max-message-size: Input should be greater than"),
     ("[limits]\ntotal-credit = -1", "2: limits.total-credit: Input should be greater than or eq"),
     ("[limits]\nidle-time-out = inf", "2: limits.idle-time-out: Input should be "),
     ("[http]\nurl = 'amqp://127.0.0.1:1'", "2: http.url: amqp://127.0.0.1:1: the monitoring"),
