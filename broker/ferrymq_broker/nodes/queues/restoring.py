@@ -67,7 +67,7 @@ def restore_entry(
     groups = queue.groups
     if groups is not None:
         groups.join(entry)
-    if queue.guarded or message.special or expires:
+    if queue.guarded or message.special or expires or queue.lifecycle.eras is not None:
         queue.lifecycle.restore_entry(entry, time, expires)
     pager = queue.agenda.pager
     if pager is not None:
