@@ -307,12 +307,14 @@ def test_distribution_modes(connection: BlockingConnection, node: str, mode: int
         assert link.remote_source.distribution_mode == mode
 
 
-def test_a_queue_keeps_no_terminus(connection: BlockingConnection, address: str) -> None:
-    """Proton asks for durable sources of queues as well; the answer says that there are none."""
+def test_without_a_store_no_terminus_is_durable(
+    connection: BlockingConnection, address: str
+) -> None:
+    """Proton asks for durable sources of queues as well: this one lasts, but not through a crash."""
     inbox = Inbox(connection, address, options=Lasting())
     source = inbox.link.remote_source
     assert source.durability == Terminus.NONDURABLE
-    assert source.expiry_policy == Terminus.EXPIRE_WITH_LINK
+    assert source.expiry_policy == Terminus.EXPIRE_NEVER
 
 
 @pytest.mark.parametrize(
