@@ -38,7 +38,7 @@ def serve(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Keep what is durable in DIR; replaces the path of [store] in the configuration.",
+            help="Keep what is durable in DIR; replaces the path that the configuration has.",
         ),
     ] = None,
     memory: Annotated[
