@@ -49,7 +49,7 @@ from ferrymq_broker.connections.authentication import Authenticator
 from ferrymq_broker.connections.incoming import IncomingEndpoint
 from ferrymq_broker.connections.links import SessionLinks, attach_link, close_link, end_session
 from ferrymq_broker.connections.opening import authenticate, on_open
-from ferrymq_broker.connections.outgoing import OutgoingEndpoint
+from ferrymq_broker.connections.outgoing import OUTPUT_LIMIT, OutgoingEndpoint
 from ferrymq_broker.connections.remembered.source import SourceTerminus
 from ferrymq_broker.connections.remembered.target import TargetTerminus
 from ferrymq_broker.journal import log
@@ -87,6 +87,8 @@ class ConnectionHandler:
         "changes",
         "need",
         "held",
+        "_kept",
+        "_kept_bytes",
         "_begun",
         "stalled",
         "windowed",
@@ -134,6 +136,9 @@ class ConnectionHandler:
         # What the client is told next says that this batch is on disk; whether output waits for it.
         self.need: i64 = 0
         self.held = False
+        # The output that waits, each piece with the batch it waits for.
+        self._kept: list[tuple[int, bytes]] = []
+        self._kept_bytes: i64 = 0
         # Whether the client has been sent our open.
         self._begun = False
         # Each of them once, however often the client sends a flow meanwhile.
@@ -253,12 +258,10 @@ class ConnectionHandler:
         """Write what has gathered."""
         self.dirty = False
         connection = self.connection
-        if self.need > self.changes.stable:
-            if not self.held:
-                self.held = True
-                self.broker.held.append(self)
-            return
-        if connection.has_output:
+        if self._kept or self.need > self.changes.stable:
+            if not self._let_go():
+                return
+        elif connection.has_output:
             self._begun = connection.opened
             data = connection.data_to_send()
             self.broker.counters.bytes_sent += len(data)
@@ -268,6 +271,41 @@ class ConnectionHandler:
         if connection.finished and not self.over:
             self.over = True
             self._hang_up()
+
+    def _let_go(self) -> bool:
+        """Write what may be told by now, and keep the rest; whether that was all.
+
+        A client that causes changes all the time is told of the first while the next are on their
+        way to the disk.
+        """
+        connection = self.connection
+        kept = self._kept
+        if connection.has_output:
+            data = connection.data_to_send()
+            kept.append((self.need, data))
+            self._kept_bytes += len(data)
+        stable = self.changes.stable
+        count: i64 = 0
+        while count < len(kept) and kept[count][0] <= stable:
+            count += 1
+        if count > 0:
+            data = b"".join([piece for _, piece in kept[:count]])
+            del kept[:count]
+            self._kept_bytes -= len(data)
+            self._begun = connection.opened
+            self.broker.counters.bytes_sent += len(data)
+            self._write(data)
+        if not kept:
+            return True
+        if not self.held:
+            self.held = True
+            self.broker.held.append(self)
+        if self._kept_bytes > OUTPUT_LIMIT:
+            self.congested = True
+            self.blocked = True
+        elif self.congested:
+            self.broker.continue_later(self)
+        return False
 
     def decongest(self) -> None:
         """A new pass, a new share."""
