@@ -1,4 +1,4 @@
-"""Play with one seed, or with many one after the other: SEED STEPS [SEEDS]."""
+"""Play with one seed, or with many one after the other: SEED STEPS [SEEDS [stored]]."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from tests.broker.chaos.play import Failure, Play
 def main(arguments: list[str]) -> int:
     """How many of the plays failed."""
     logging.disable(logging.CRITICAL)
-    seed, steps, *rest = (int(argument) for argument in arguments)
+    stored = "stored" in arguments
+    seed, steps, *rest = (int(argument) for argument in arguments if argument != "stored")
     happened: Counter[str] = Counter()
     failures = 0
     for number in range(seed, seed + (rest[0] if rest else 1)):
         try:
-            happened += Play(number, steps).run()
+            happened += Play(number, steps, stored).run()
         except Failure as failure:
             failures += 1
             print(failure, file=sys.stderr)
-            if not rest:
+            if not rest or rest[0] == 1:
                 raise
     print(dict(happened))
     return failures

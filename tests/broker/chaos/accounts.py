@@ -8,16 +8,25 @@ from ferrymq_broker.nodes.queues.queue import Queue
 class Account:
     """Of one queue. What its figures do not tell apart is booked by who causes it."""
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: Queue, restored: bool = False) -> None:
         self.queue = queue
+        # What had gone before the broker was started again.
+        self._before = 0
         self.purged = 0
         self.moved = 0
         self._overflowed = 0
         # Pushed out to the dead-letter address, not just dropped.
         self._sent_on = 0
+        if restored:
+            came, left, inside = self._figures()
+            self._before = came - left - inside
 
     def balance(self) -> None:
         """Everything that was taken in is somewhere."""
+        came, left, inside = self._figures()
+        assert came == left + inside, f"{came} came, {left} went, {inside} are there: {self.queue}"
+
+    def _figures(self) -> tuple[int, int, int]:
         figures = {
             name: value for name, value in self.queue.describe().items() if isinstance(value, int)
         }
@@ -34,7 +43,8 @@ class Account:
         failed = buried - figures["rejected"] - figures["expirations"] - self._sent_on
         assert 0 <= failed <= figures["modified"]
         left = (
-            settled
+            self._before
+            + settled
             + gone_at_once
             + failed
             + figures["expirations"]
@@ -44,7 +54,5 @@ class Account:
             + self.moved
         )
         inside = figures["available"] + figures["acquired"]
-        assert (
-            figures["published"] == left + inside
-        ), f"{figures['published']} came, {left} went, {inside} are there: {figures}"
         assert figures["messages"] == inside + figures["scheduled"]
+        return figures["published"], left, inside

@@ -17,6 +17,8 @@ from ferrymq_broker.nodes.entry import ACQUIRED, AVAILABLE, Entry
 from ferrymq_broker.nodes.message import Message
 from ferrymq_broker.nodes.node import BOUNDLESS, Node
 from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_broker.nodes.streams.log import Log
+from ferrymq_broker.nodes.streams.stored_log import StoredLog
 from ferrymq_broker.nodes.streams.stream import Stream
 from ferrymq_broker.nodes.topics.topic import Topic
 
@@ -72,11 +74,16 @@ def check(broker: Broker) -> None:
         for node in space.nodes.values():
             check_node(node)
             if isinstance(node, Stream):
-                size += sum(partition.log.bytes for partition in node.partitions)
+                size += sum(_in_memory(partition.log) for partition in node.partitions)
     for key, message in held.items():
         assert message.holders == holders[key], "holders of a message"
     size += sum(len(message.payload) for message in held.values())
     assert broker.agenda.held == size, f"held {broker.agenda.held}, found {size}"
+
+
+def _in_memory(log: Log) -> int:
+    """Bytes of the records that are not on disk only."""
+    return int(log.memory + log.pages.bytes if isinstance(log, StoredLog) else log.bytes)
 
 
 def check_node(node: Node) -> None:

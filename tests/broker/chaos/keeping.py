@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from ferrymq_broker.config.nodes import policy_attributes
+from ferrymq_broker.management.install import install
 from ferrymq_broker.nodes.queues.queue import Queue
+from tests.broker.chaos.accounts import Account
+from tests.broker.chaos.consistency import all_queues
 from tests.broker.chaos.traffic import Traffic
 from tests.broker.chaos.world import (
     ALIASES,
@@ -14,6 +17,7 @@ from tests.broker.chaos.world import (
     TOPICS,
     random_policy,
 )
+from tests.broker.management.asker import Asker
 
 
 class Keeping(Traffic):
@@ -57,7 +61,7 @@ class Keeping(Traffic):
             return
         account = self.account(queue)
         account.balance()
-        attributes = policy_attributes(random_policy(self.random))
+        attributes = policy_attributes(random_policy(self.random, self.stored))
         if self.random.random() < 0.7:
             key = self.random.choice(list(attributes))
             attributes = {key: attributes[key]}
@@ -75,9 +79,26 @@ class Keeping(Traffic):
             assert self.keeper.ask("DELETE", kind, name).status == 204
         else:
             self.say(f"create {name}")
-            attributes = policy_attributes(random_policy(self.random)) if kind == "queue" else {}
+            attributes = (
+                policy_attributes(random_policy(self.random, self.stored))
+                if kind == "queue"
+                else {}
+            )
             answer = self.keeper.ask("CREATE", kind, name, attributes)
             assert answer.status == 201 or (answer.status, name in ALIASES) == (409, True), answer
+
+    def restart(self) -> None:
+        """The broker stops without a word, and starts with what it has stored."""
+        if not self.stored:
+            return
+        self.actors.clear()
+        self.accounts.clear()
+        self.net.restart()
+        install(self.net.space, self.net.broker)
+        self.keeper = Asker(self.net)
+        for queue in all_queues(self.net.broker):
+            self.accounts[queue] = Account(queue, True)
+        self.happened["restarts"] += 1
 
     def cancel(self) -> None:
         """A scheduled message is not to come."""

@@ -8,7 +8,7 @@ leaves, and nothing may be left behind.
 
 Everything follows from the seed. To see a play again that failed:
 
-    python -m tests.broker.chaos SEED STEPS
+    python -m tests.broker.chaos SEED STEPS [SEEDS [stored]]
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from ferrymq_broker.nodes.node import (
 )
 from tests.broker.chaos.consistency import all_queues, check, entries_of
 from tests.broker.chaos.keeping import Keeping
+from tests.broker.chaos.mirror import compare
 from tests.broker.chaos.stage import Actor, number_of
 from tests.broker.harness import message_annotations
 
@@ -50,8 +51,8 @@ class Failure(AssertionError):
 class Play(Keeping):
     """One broker and its clients, in virtual time: what they do is drawn by lot."""
 
-    def __init__(self, seed: int, steps: int) -> None:
-        super().__init__(seed, steps)
+    def __init__(self, seed: int, steps: int, stored: bool = False) -> None:
+        super().__init__(seed, steps, stored)
         self.actions: list[tuple[int, Callable[[], None]]] = [
             (4, self.arrive),
             (6, self.attach_sender),
@@ -75,6 +76,8 @@ class Play(Keeping):
             (1, self.alias),
             (1, self.bind),
         ]
+        if stored:
+            self.actions.append((2, self.restart))
 
     def run(self) -> Counter[str]:
         """Play; how often everything happened. Raises `Failure`."""
@@ -94,7 +97,8 @@ class Play(Keeping):
         except Exception as error:
             story = "\n".join(self.log[-25:])
             raise Failure(
-                f"python -m tests.broker.chaos {self.seed} {self.steps}: step {self.step}: "
+                f"python -m tests.broker.chaos {self.seed} {self.steps} 1"
+                f"{' stored' if self.stored else ''}: step {self.step}: "
                 f"{type(error).__name__}: {error}\n{story}"
             ) from error
         return self.happened
@@ -109,6 +113,8 @@ class Play(Keeping):
             self.account(queue).balance()
         if self.unique:
             self.check_places()
+        if self.stored:
+            compare(self.net)
 
     def check_places(self) -> None:
         """No message is in two places."""

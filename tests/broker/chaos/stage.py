@@ -13,6 +13,7 @@ from tests.broker.chaos.world import (
 )
 from tests.broker.harness import Client, Network, Receiver, Sender, text
 from tests.broker.management.asker import Asker
+from tests.broker.stores import ManualStore
 
 CLIENTS = 6
 
@@ -33,8 +34,10 @@ class Actor:
 class Stage:
     """One broker and its clients, in virtual time."""
 
-    def __init__(self, seed: int, steps: int) -> None:
+    def __init__(self, seed: int, steps: int, stored: bool = False) -> None:
         self.seed = seed
+        # Whether the broker has a store, and is stopped and started now and then.
+        self.stored = stored
         self.steps = steps
         self.step = 0
         self.random = Random(seed)
@@ -45,9 +48,10 @@ class Stage:
             auto_create=False,
             credit=self.random.choice((1, 3, 10, 1000)),
             incoming_window=self.random.choice((2, 2048)),
+            store=ManualStore() if stored else None,
         )
         install(self.net.space, self.net.broker)
-        build(self.net, self.random, self.unique)
+        build(self.net, self.random, self.unique, stored)
         self.keeper = Asker(self.net)
         self.permanent = set(self.net.space.nodes)
         self.accounts: dict[Queue, Account] = {}

@@ -32,3 +32,10 @@ def test_everything_is_as_it_has_to_be_after_every_step(happened: Counter[str]) 
 )
 def test_links_end_in_many_ways(happened: Counter[str], condition: str) -> None:
     assert happened[f"link: {condition}"] > 0
+
+
+def test_a_broker_with_a_store_is_at_every_step_what_its_store_says() -> None:
+    total: Counter[str] = Counter()
+    for seed in range(SEEDS // 2):
+        total += Play(seed, STEPS, stored=True).run()
+    assert total["restarts"] > 10 and total["received"] > 100

@@ -56,7 +56,9 @@ class Traffic(Clients):
         ttl: int | None = None
         if random.random() < 0.5:
             ttl = random.choice((None, None, 0, 1, 700, 5000))
-            sections.append(Header(priority=random.choice((0, 3, 4, 4, 5, 9, 200)), ttl=ttl))
+            durable = self.stored and random.random() < 0.8
+            priority = random.choice((0, 3, 4, 4, 5, 9, 200))
+            sections.append(Header(durable=durable, priority=priority, ttl=ttl))
         annotations: dict[str | int, object] = {}
         delay = 0
         if random.random() < 0.15:

@@ -24,8 +24,8 @@ KEYS = ("", "red", "red.hot", "blue")
 ALIASES = ("a0", "a1")
 
 
-def random_policy(random: Random) -> QueuePolicy:
-    """Any combination of settings, most of them off."""
+def random_policy(random: Random, stored: bool = False) -> QueuePolicy:
+    """Any combination of settings, most of them off. `stored` is whether it outlives the broker."""
 
     def sometimes(*values: int) -> int:
         return random.choice(values) if random.random() < 0.3 else 0
@@ -53,18 +53,19 @@ def random_policy(random: Random) -> QueuePolicy:
         duplicate_limit=random.choice((1, 5, 100)),
         auto_delete=random.choice((0, 1000)) if random.random() < 0.1 else -1,
         max_consumers=sometimes(1, 3) if alone == 0 else 0,
-        durable=False,
+        durable=stored,
+        persist=stored and random.random() < 0.1,
     )
 
 
-def build(net: Network, random: Random, unique: bool) -> None:
+def build(net: Network, random: Random, unique: bool, stored: bool) -> None:
     """All nodes; `unique` leaves out whatever puts a message into several places."""
     for name in QUEUES:
-        net.space.create(name, random_policy(random))
+        net.space.create(name, random_policy(random, stored))
     if unique:
         return
     for name in TOPICS:
-        subscription = random_policy(random)
+        subscription = random_policy(random, stored)
         net.space.create(
             name, TopicPolicy(subscription=subscription, max_subscriptions=random.choice((0, 3)))
         )

@@ -1,0 +1,104 @@
+"""The broker that would be there if this one were stopped now: it has to be the same.
+
+Whatever changes in memory and is to outlive the process has to be written as it changes. So when
+nothing is under way to the disk, a broker made of the records has what this one has.
+"""
+
+from __future__ import annotations
+
+from ferrymq_broker.broker import Broker
+from ferrymq_broker.config.nodes import policy_attributes
+from ferrymq_broker.management.nodes import policy_of
+from ferrymq_broker.nodes.exchanges.exchange import Exchange
+from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_broker.nodes.streams.stream import Stream
+from ferrymq_broker.nodes.topics.topic import Topic
+from ferrymq_broker.recovery.recover import recover
+from ferrymq_broker.store.tables import BODY
+from tests.broker.harness import EPOCH, Network
+from tests.broker.stores import ManualStore
+
+Portrait = dict[str, object]
+
+
+def mirror(net: Network) -> Broker:
+    """A broker made of the records of the other one's store, which stay as they are."""
+    store = ManualStore()
+    assert net.store is not None and net.store.batch is None, "something is under way"
+    store.records = dict(net.store.records)
+    store.batches = net.store.batches
+    broker = Broker(lambda call: None, lambda due: None, EPOCH, max_nodes=net.max_nodes)
+    broker.begin_pass(net.now)
+    store.open(broker.agenda.changes, lambda: None)
+    recover(broker, store)
+    return broker
+
+
+def compare(net: Network) -> None:
+    """The broker is as its store says. Raises `AssertionError`."""
+    assert net.store is not None
+    there = portrait(net.broker)
+    other = mirror(net)
+    found = portrait(other)
+    assert found.keys() == there.keys(), f"stored {sorted(found)}, there are {sorted(there)}"
+    for name, was in there.items():
+        assert found[name] == was, f"{name}: stored {found[name]}, in memory {was}"
+    bodies = {key[1] for key in net.store.records if key[0] == BODY}
+    assert bodies == set(net.broker.agenda.bodies.values()), "bodies of nobody, or none"
+
+
+def portrait(broker: Broker) -> Portrait:
+    """All that is to outlive a broker."""
+    space = broker.default
+    seen: Portrait = {"aliases": {name: space.aliases[name] for name in space._alias_ids}}
+    for address, node in space.nodes.items():
+        if node.store_id == 0:
+            continue
+        common = (node.kind, int(node.store_id), node.origin, policy_attributes(policy_of(node)))
+        if isinstance(node, Queue):
+            seen[address] = (common, _queue(node))
+        elif isinstance(node, Topic):
+            seen[address] = common
+            for one in node.subscriptions():
+                if one.store_id != 0:
+                    about = (one.key, one.shared, one.declared, one.expiry_policy, one.timeout)
+                    seen[one.address] = (about, one.filters, _queue(one.queue))
+        elif isinstance(node, Exchange):
+            seen[address] = (common, [one.describe() for one in node.bindings() if one.stored])
+        elif isinstance(node, Stream):
+            counts = [(int(one.log.first), int(one.log.end)) for one in node.partitions]
+            seen[address] = (common, counts)
+    return seen
+
+
+def _queue(queue: Queue) -> object:
+    entries = []
+    newest: dict[object, int] = {}
+    values = queue.lifecycle._last_values
+    for lane in queue.lanes:
+        entry = lane.first
+        while entry is not None:
+            if entry.stored:
+                message = entry.message
+                facts = (entry.sequence, entry.level, entry.failures, entry.expires)
+                entries.append((facts, message.durable, message.special, message.payload))
+                value = None if values is None else values._values.get(int(entry.sequence))
+                if value is not None:
+                    newest[value] = max(newest.get(value, 0), int(entry.sequence))
+            entry = entry.next
+    if values is not None:
+        # What a consumer holds while a newer one has come does not come back.
+        known = values._values
+        entries = [
+            one
+            for one in entries
+            if one[0][0] not in known or newest[known[one[0][0]]] == one[0][0]
+        ]
+    scheduled = [
+        (one.sequence, one.due, one.message.payload)
+        for one in queue.lifecycle.list_scheduled()
+        if one.stored
+    ]
+    duplicates = queue.lifecycle._duplicates
+    identities = [] if duplicates is None else [one for one in duplicates._order if one[2] != 0]
+    return sorted(entries), scheduled, identities
