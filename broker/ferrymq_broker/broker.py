@@ -250,7 +250,11 @@ class Broker:
             if self.timers.moved:
                 self._arm()
             if agenda.changes.count > 0 and self.store is not None:
-                self.store.push()
+                if agenda.nodes:
+                    # After a mistake. What they do belongs to what has been done: one batch.
+                    self._schedule(self.finish_pass)
+                else:
+                    self.store.push()
 
     def keep(self, store: Store) -> None:
         """From now on, what is durable is kept in this store."""

@@ -143,8 +143,17 @@ class DeadLetters(Node):
         """Publish what has come together."""
         letters = self._letters
         self._letters = []
-        for letter in letters:
-            self._publish(letter)
+        count = 0
+        try:
+            for letter in letters:
+                count += 1
+                self._publish(letter)
+        except BaseException:
+            # A mistake is not to cost the others: their messages have left the queue.
+            self._letters = letters[count:] + self._letters
+            if self._letters:
+                self.touch()
+            raise
 
     def _publish(self, letter: Letter) -> None:
         message = letter.message
