@@ -189,7 +189,11 @@ class Broker:
 
     def set_alarm(self, reason: str, on: bool) -> None:
         """Producers get no credit while there is any alarm; consumers go on."""
+        withheld = self.credit.withheld
         self.credit.set_alarm(reason, on)
+        if self.credit.withheld and not withheld:
+            for handler in self.handlers:
+                handler.withdraw_credit()
 
     def page_out(self, pages: Pages, limit: i64, unmap: Callable[[], object] | None = None) -> None:
         """Leave messages on disk while there are more bytes of them than `limit`: those that are
@@ -222,7 +226,7 @@ class Broker:
         short = held > self._low_water if self._short_of_memory else held > self._high_water
         if short != self._short_of_memory:
             self._short_of_memory = short
-            self.credit.set_alarm(MEMORY, short)
+            self.set_alarm(MEMORY, short)
 
     def _page_more(self) -> None:
         self._paging = False

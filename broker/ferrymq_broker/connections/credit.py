@@ -3,7 +3,8 @@
 What a node can promise is the node's to say (`Node.room`). Beyond that two things hold for the
 whole broker. All links together are never promised more messages than the budget; a link that would
 get nothing waits until another is gone. And while memory or disk run short nobody is promised
-anything more; what was promised is kept, and consumers go on.
+anything, and what was promised is taken back, as far as it has not been used: what is under way is
+taken in (AMQP 1.0 §2.6.7). Consumers go on.
 """
 
 from __future__ import annotations

@@ -226,6 +226,14 @@ class ConnectionHandler:
                         return True
         return False
 
+    def withdraw_credit(self) -> None:
+        """Producers are to send nothing more."""
+        for session in self.connection.channels.by_remote.values():
+            links = session.context
+            if isinstance(links, SessionLinks):
+                for endpoint in links.incoming.values():
+                    endpoint.withdraw()
+
     def close(self, error: Error | None, now: float) -> None:
         """Close the connection from our side; the client has `close_timeout` to answer."""
         self.broker.begin_pass(now)

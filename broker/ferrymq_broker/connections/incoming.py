@@ -291,6 +291,19 @@ class IncomingEndpoint(Producer):
         else:
             self._grant(self.window)
 
+    def withdraw(self) -> None:
+        """There is an alarm: take back the credit that has not been used. Services are exempt.
+
+        What is under way comes all the same; the room that a node has promised stays promised.
+        """
+        node = self.node
+        if self.closed or (node is not None and node.kind == "service"):
+            return
+        self.handler.broker.credit.wait(self)
+        if self.link.credit > 0 and self.link.usable:
+            self.link.set_credit(0)
+            self.handler.touch()
+
     def _grant(self, credit: i64) -> None:
         self.low = credit >> 1
         self.link.set_credit(credit)
