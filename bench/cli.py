@@ -23,6 +23,8 @@ from bench.parts.broker import CASES, BrokerBench, Candidate
 from bench.parts.durable import DurableBench
 from bench.parts.features import CONFIGURATION, FeatureBench
 from bench.parts.memory import CASES as CASES_OF_MEMORY
+from bench.parts.memory import broker_of
+from bench.parts.recovery import COUNT, recover
 from bench.process import Server, broker, echo, proton_broker
 from bench.results import Report
 from bench.tables import show
@@ -45,7 +47,8 @@ class Extent:
     latency_rounds: int = 7
     latency_pings: int = 500
     pause_ms: float = 1.0
-    # How many times smaller than demanded the queues and crowds are whose memory is measured.
+    # How many times smaller than demanded the queues and crowds are whose memory is measured,
+    # and the queue that is recovered.
     memory_shrink: int = 1
 
     @classmethod
@@ -225,8 +228,7 @@ def latency(trees: Trees, extent: Extent) -> Report:
 
 def durable(trees: Trees, extent: Extent, tool: str | None) -> Report:
     """The part `durable`: a broker with a store, in a folder of its own."""
-    # Not where temporary files may be in memory.
-    with tempfile.TemporaryDirectory(dir=ROOT / "build") as folder:
+    with folder_on_disk() as folder:
         report = DurableBench(
             trees,
             Path(folder),
@@ -235,6 +237,9 @@ def durable(trees: Trees, extent: Extent, tool: str | None) -> Report:
             pings=extent.latency_pings,
             tool=tool,
         ).measure()
+        recovered = recover(trees, Path(folder), COUNT // extent.memory_shrink)
+    report.figures += recovered.figures
+    report.failures += recovered.failures
     report.build = {
         "broker": trees.broker_variant(),
         "client": variant_on(trees.loops, "bench.loops.load"),
@@ -243,17 +248,27 @@ def durable(trees: Trees, extent: Extent, tool: str | None) -> Report:
     return report
 
 
+def folder_on_disk() -> tempfile.TemporaryDirectory[str]:
+    """A new folder for stores: not where temporary files may be in memory."""
+    (ROOT / "build").mkdir(exist_ok=True)
+    return tempfile.TemporaryDirectory(prefix="store-", dir=ROOT / "build")
+
+
 def occupied(trees: Trees, extent: Extent) -> Report:
     """The part `memory`: every case in a process of its own, with a fresh broker."""
     whole = Report("memory")
     for case in CASES_OF_MEMORY:
-        with broker(trees) as server:
+        with (
+            folder_on_disk() as folder,
+            broker_of(trees, case, extent.memory_shrink, Path(folder)) as server,
+        ):
             report = worker(
                 trees,
                 "memory",
                 f"--case={case}",
                 f"--port={server.port}",
                 f"--pid={server.pid}",
+                f"--monitoring={server.monitoring}",
                 f"--shrink={extent.memory_shrink}",
             )
         whole.build = {"broker": trees.broker_variant(), **report.build}

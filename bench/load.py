@@ -4,6 +4,9 @@ One process, one connection for the sender and one for each receiver, one thread
 sockets around the compiled ends in `bench.loops.load`. Every receiver is to get every message.
 Prints one JSON object; exit status 0 when every message arrived once, whole and
 in order, else 1.
+
+`--only send` leaves the messages where they went: status 0 says that each was accepted.
+`--only receive`, with the same `--run`, gets them from there; it may be much later.
 """
 
 from __future__ import annotations
@@ -74,11 +77,14 @@ class Pipe:
 
 
 class Load:
-    """A run of a plan against one broker. Ends when all is done or nothing happens any more."""
+    """A run of a plan against one broker. Ends when all is done or nothing happens any more.
+
+    With no `receivers` messages are only sent, and with `sends` false only received.
+    """
 
     def __init__(
         self, plan: Plan, host: str, port: int, idle: float, *,
-        receivers: int = 1, ordered: bool = True,
+        receivers: int = 1, ordered: bool = True, sends: bool = True,
     ) -> None:  # fmt: skip
         self.plan = plan
         self.idle = idle
@@ -86,8 +92,10 @@ class Load:
         self.poll = select.poll()
         # The receiver first: where queues are made on attach, it may be the one that makes it.
         self.receivers = [Receiver(plan, number) for number in range(receivers)]
-        self.sender = Sender(plan)
-        ends: list[End] = [*self.receivers, self.sender]
+        self.sender = Sender(plan) if sends else None
+        ends: list[End] = [*self.receivers]
+        if self.sender is not None:
+            ends.append(self.sender)
         self.pipes = {
             pipe.socket.fileno(): pipe for pipe in (Pipe(end, host, port) for end in ends)
         }
@@ -97,10 +105,13 @@ class Load:
     def run(self) -> dict[str, Any]:
         """Do it; what came of it."""
         cpu = time.process_time()
-        receivers = self.receivers
+        receivers, sender = self.receivers, self.sender
+        began = time.perf_counter()
         finished = self._until(
-            lambda: self.sender.finished and all(each.ended > 0 for each in receivers)
+            lambda: (sender is None or sender.finished)
+            and all(each.ended > 0 for each in receivers)
         )
+        took = time.perf_counter() - began
         cpu = time.process_time() - cpu
         if finished:
             # What the broker still holds for us would be a duplicate. Not every broker answers.
@@ -112,7 +123,7 @@ class Load:
         self._until(lambda: all(pipe.end.closed for pipe in self.pipes.values()), LINGER)
         for pipe in self.pipes.values():
             pipe.socket.close()
-        return self._result(finished, cpu)
+        return self._result(finished, took, cpu)
 
     def _until(self, done: Callable[[], bool], idle: float | None = None) -> bool:
         """Move bytes until `done()`; false when that does not come about."""
@@ -140,13 +151,18 @@ class Load:
 
     def _pump(self) -> bool:
         """Let the sender send, once the receivers are there; whether it has more to send now."""
-        if not all(each.attached for each in self.receivers):
+        sender = self.sender
+        if sender is None or not all(each.attached for each in self.receivers):
             return False
         for pipe in self.pipes.values():
-            if pipe.end is self.sender and len(pipe.unwritten) > HIGH_WATER:
+            if pipe.end is sender and len(pipe.unwritten) > HIGH_WATER:
                 return False
-        self.sender.arrived = min(each.tally.received for each in self.receivers)
-        return self.sender.pump()
+        if self.receivers:
+            sender.arrived = min(each.tally.received for each in self.receivers)
+        else:
+            # Nobody says when one has arrived: none is on its way for longer than it is written.
+            sender.arrived = sender.sent
+        return sender.pump()
 
     def _broken(self) -> bool:
         return any(
@@ -154,12 +170,14 @@ class Load:
             for pipe in self.pipes.values()
         )
 
-    def _result(self, finished: bool, cpu: float) -> dict[str, Any]:
-        plan = self.plan
+    def _result(self, finished: bool, took: float, cpu: float) -> dict[str, Any]:
+        plan, sender = self.plan, self.sender
         tallies = [each.tally for each in self.receivers]
-        last = max(self.receivers, key=lambda each: each.ended)
-        seconds = last.ended - last.began
-        refused = self.sender.settled - self.sender.accepted
+        count, seconds = plan.total, took
+        if sender is not None and self.receivers:
+            last = max(self.receivers, key=lambda each: each.ended)
+            count, seconds = plan.count, last.ended - last.began
+        refused = 0 if sender is None else sender.settled - sender.accepted
         errors = [pipe.end.failure for pipe in self.pipes.values() if pipe.end.failure]
         error = errors[-1] if errors else ""
         if not error and not finished:
@@ -184,7 +202,7 @@ class Load:
             "settled": plan.settled,
             "drained": all(each.drained for each in self.receivers),
             "seconds": seconds if ok else None,
-            "rate": plan.count / seconds if ok else None,
+            "rate": count / seconds if ok else None,
             "client_cpu_seconds": cpu,
             **faults,
         }
@@ -198,6 +216,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--source", default="", help="what to receive from, if not the address")
     made.add_argument("--capability", default="", help="what the receivers expect of the node")
     made.add_argument("--receivers", type=int, default=1, help="how many get every message")
+    made.add_argument("--only", choices=("send", "receive"), help="do no more than this")
+    made.add_argument("--run", type=int, help="the run's number, in every message; else random")
     made.add_argument("--selector", default="", help="a filter of the receivers")
     made.add_argument(
         "--head", action="append", default=[], type=bytes.fromhex, metavar="HEX",
@@ -230,14 +250,15 @@ def main(argv: list[str] | None = None) -> int:
         heads=arguments.head,
         filter={SELECTOR: SelectorFilter(arguments.selector)} if arguments.selector else None,
         capability=arguments.capability,
-        run=int.from_bytes(os.urandom(6), "big"),
+        run=int.from_bytes(os.urandom(6), "big") if arguments.run is None else arguments.run,
     )
     load = Load(
         plan,
         url.hostname or "127.0.0.1",
         url.port or 5672,
         arguments.idle,
-        receivers=arguments.receivers,
+        receivers=0 if arguments.only == "send" else arguments.receivers,
+        sends=arguments.only != "receive",
         ordered=not arguments.unordered,
     )
     result = load.run()

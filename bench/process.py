@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import tempfile
+import time
+import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -31,11 +34,27 @@ class Server:
         self.port = 0
         # Where it answers those who watch; empty if nowhere.
         self.monitoring = ""
+        # Seconds from the start of the process to its being ready.
+        self.seconds_to_ready = 0.0
         self._process: subprocess.Popen[str] | None = None
         self._errors: IO[bytes] | None = None
 
     def __enter__(self) -> Server:
         self._errors = tempfile.TemporaryFile()
+        try:
+            ready = self._start()
+            errors = "" if ready else self.errors()
+        except BaseException:
+            self.stop()
+            raise
+        if not ready:
+            self.stop()
+            raise RuntimeError(f"{self.name} did not start:\n{errors}")
+        return self
+
+    def _start(self) -> bool:
+        """Start it, and read what it prints; whether it has become ready."""
+        began = time.perf_counter()
         self._process = subprocess.Popen(
             self.arguments,
             stdout=subprocess.PIPE,
@@ -51,10 +70,9 @@ class Server:
             elif word == "monitoring":
                 self.monitoring = url
             elif word == "ready":
-                return self
-        errors = self.errors()
-        self.stop()
-        raise RuntimeError(f"{self.name} did not start:\n{errors}")
+                self.seconds_to_ready = time.perf_counter() - began
+                return True
+        return False
 
     def __exit__(
         self,
@@ -75,10 +93,18 @@ class Server:
         if hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(self.pid, {cpu})
 
-    def stop(self) -> int:
-        """End it as a service manager would; its exit status."""
+    def kill(self) -> None:
+        """End it as a crash would: it can do nothing more."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> int | None:
+        """End it as a service manager would; its exit status, None if there is no process."""
         process = self._process
-        assert process is not None
+        if process is None:
+            self._forget_errors()
+            return None
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
             try:
@@ -88,10 +114,13 @@ class Server:
                 process.wait()
         if process.stdout is not None:
             process.stdout.close()
+        self._forget_errors()
+        return process.returncode
+
+    def _forget_errors(self) -> None:
         if self._errors is not None:
             self._errors.close()
             self._errors = None
-        return process.returncode
 
     def errors(self) -> str:
         """The end of what it has written to standard error."""
@@ -123,10 +152,14 @@ def broker(trees: Trees, config: Path | None = None) -> Server:
     return Server("ferrymq", command("ferrymq_broker", *arguments), trees.broker)
 
 
-def durable_broker(trees: Trees, data: Path, preload: Mapping[str, str]) -> Server:
+def durable_broker(
+    trees: Trees, data: Path, preload: Mapping[str, str], config: Path | None = None
+) -> Server:
     """The broker with a store, and with these variables in its environment."""
     arguments = ["serve", "--listen", "amqp://127.0.0.1:0", "--http", "http://127.0.0.1:0"]
     arguments += ["--data", str(data), "--log-level", "warning"]
+    if config is not None:
+        arguments.append(f"--config={config}")
     server = Server("ferrymq", command("ferrymq_broker", *arguments), trees.broker)
     server.environment.update(preload)
     return server
@@ -140,3 +173,15 @@ def echo(trees: Trees) -> Server:
 def proton_broker(trees: Trees) -> Server:
     """A queue broker on Proton's Python binding."""
     return Server("Proton (Python)", command("bench.peers.proton_broker"), trees.loops)
+
+
+def metric(monitoring: str, name: str) -> float:
+    """A metric that a broker has one value of. Raises `OSError` if it does not tell."""
+    if not monitoring:
+        raise OSError(f"the broker does not tell its {name}: it answers nobody who watches")
+    with urllib.request.urlopen(f"{monitoring}/metrics", timeout=10) as answer:
+        text = answer.read().decode()
+    found = re.search(rf"^{name} (\S+)$", text, re.MULTILINE)
+    if found is None:
+        raise OSError(f"the broker does not tell its {name}")
+    return float(found[1])

@@ -18,10 +18,15 @@ class Row(NamedTuple):
     met: bool | None
 
 
+def spaced(count: int) -> str:
+    """A number with its thousands apart."""
+    return f"{count:,}".replace(",", " ")
+
+
 def number(value: float) -> str:
     """A figure with as many digits as mean something, thousands apart."""
     if value >= 1000:
-        return f"{value:,.0f}".replace(",", " ")
+        return spaced(round(value))
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 

@@ -32,6 +32,7 @@ def main(argv: list[str] | None = None) -> int:
     of_memory.add_argument("--case", choices=list(memory.CASES), required=True)
     of_memory.add_argument("--port", type=int, required=True)
     of_memory.add_argument("--pid", type=int, required=True)
+    of_memory.add_argument("--monitoring", required=True, metavar="URL", help="may be empty")
     of_memory.add_argument("--shrink", type=int, required=True, help="make it N times smaller")
     for part in (of_codec, of_latency):
         part.add_argument("--rounds", type=int, required=True)
@@ -39,7 +40,9 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.part == "codec":
         report = codec.measure(Effort(arguments.rounds, arguments.seconds))
     elif arguments.part == "memory":
-        report = memory.measure(arguments.case, arguments.port, arguments.pid, arguments.shrink)
+        report = memory.measure(
+            arguments.case, arguments.port, arguments.pid, arguments.monitoring, arguments.shrink
+        )
     else:
         report = _latency(arguments)
     json.dump(report.to_json(), sys.stdout)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -72,6 +73,15 @@ def run_client(trees: Trees, to: Candidate, case: Case, count: int, warm_up: int
     ]
     if case.settled:
         arguments.append("--settled")
+    return run_load(trees, arguments)
+
+
+def run_load(trees: Trees, arguments: Sequence[str]) -> dict[str, Any]:
+    """`python -m bench.load` with these arguments; its result.
+
+    Raises:
+        LoadFailed: with what went wrong.
+    """
     done = subprocess.run(
         command("bench.load", *arguments),
         env=environment(trees.loops),

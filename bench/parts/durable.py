@@ -7,23 +7,24 @@ message alone: appended and synced, and sent and answered.
 Disks of virtual machines often sync in no time. So everything is measured a second time on *a disk
 that syncs in 1 ms*: a library in front of the C library makes everything that waits for the disk
 wait so much longer, for the broker and for the bare disk alike.
+
+What a broker that was killed needs until it is ready again is in `bench.parts.recovery`.
 """
 
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import statistics
 import subprocess
 import tempfile
-import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from bench.parts.broker import EXTERNAL, MESSAGES, OURS, LoadFailed
+from bench.parts.broker import EXTERNAL, MESSAGES, OURS, LoadFailed, run_load
 from bench.parts.latency import US, percentile
-from bench.process import Server, durable_broker
+from bench.process import Server, durable_broker, metric
 from bench.results import Figure, Report
 from bench.tree import Trees, command, environment
 
@@ -39,6 +40,8 @@ DEMAND: Final = 60_000
 # Of a header that says durable, and nothing else (AMQP 1.0 §3.2.1).
 DURABLE: Final = "005370c0020141"
 PROBE: Final = 2_000
+# Seconds in which nothing happens until a load gives up.
+IDLE: Final = 10.0
 
 
 class Disk(NamedTuple):
@@ -62,7 +65,8 @@ def disks(folder: Path) -> tuple[list[Disk], str]:
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     if built.returncode:
-        return found, f"no disk that syncs in 1 ms: {built.stderr.strip().splitlines()[-1]}"
+        reason = built.stderr.strip() or f"{compiler} ended with status {built.returncode}"
+        return found, f"no disk that syncs in 1 ms: {reason.splitlines()[-1]}"
     preload = {"LD_PRELOAD": str(library), "SLOW_DISK_US": str(SLOW_US)}
     return [*found, Disk("a disk that syncs in 1 ms", preload, True)], ""
 
@@ -88,7 +92,6 @@ class DurableBench:
         self.tool = tool
         options: dict[str, Any] = {"rounds": rounds, "bytes": SIZE, "in_flight": IN_FLIGHT}
         self.report = Report("durable", options=options)
-        self.values: dict[tuple[str, str, str], list[float]] = {}
 
     def measure(self) -> Report:
         """Run everything; failures are part of the report."""
@@ -96,14 +99,19 @@ class DurableBench:
         if why_not:
             self.report.notes.append(why_not)
         for disk in found:
-            data = tempfile.mkdtemp(dir=self.folder)
-            with durable_broker(self.trees, Path(data), disk.preload) as server:
-                try:
-                    self._through(disk, server)
-                    self._alone(disk, server)
-                except LoadFailed as error:
-                    self.report.failures.append(f"{disk.name}: {error}")
+            with (
+                tempfile.TemporaryDirectory(dir=self.folder) as data,
+                durable_broker(self.trees, Path(data), disk.preload) as server,
+            ):
+                self._attempt(disk, server, self._through)
+                self._attempt(disk, server, self._alone)
         return self.report
+
+    def _attempt(self, disk: Disk, server: Server, measure: Callable[[Disk, Server], None]) -> None:
+        try:
+            measure(disk, server)
+        except (LoadFailed, OSError) as error:
+            self.report.failures.append(f"{disk.name}: {error}")
 
     # -- many ------------------------------------------------------------------------------
 
@@ -111,15 +119,17 @@ class DurableBench:
         contenders = [OURS] if self.tool is None else [OURS, EXTERNAL]
         batches: dict[str, list[float]] = {}
         for contender in contenders:
-            rate = self._load(contender, server, PROBE)
+            rate = self._load(contender, server, PROBE, PROBE // 10)
             count = max(PROBE, int(rate * self.seconds))
+            warm_up = max(PROBE // 10, count // 20)
             case = f"{disk.name}, {SIZE // 1024} KiB, {contender}"
             rates: list[float] = []
             bare: list[float] = []
             for _ in range(self.rounds):
                 before = batches_of(server)
-                rates.append(self._load(contender, server, count))
-                batch = max(1.0, count / max(1, batches_of(server) - before))
+                rates.append(self._load(contender, server, count, warm_up))
+                # As many for the bare disk as there were: also those with nothing but outcomes.
+                batch = max(1.0, (count + warm_up) / max(1, batches_of(server) - before))
                 batches.setdefault(case, []).append(batch)
                 bare.append(self._append(disk, max(1, round(batch))))
             demand = float(DEMAND) if disk.slow else None
@@ -131,41 +141,37 @@ class DurableBench:
                 f"{case}: {statistics.median(sizes):.0f} messages in a batch on average"
             )
 
-    def _load(self, contender: str, server: Server, count: int) -> float:
-        warm_up = max(200, count // 20)
+    def _load(self, contender: str, server: Server, count: int, warm_up: int) -> float:
         if contender == EXTERNAL:
-            assert self.tool is not None
-            arguments = [self.tool, "both", "-p", str(server.port), "-a", "bench-durable"]
-            arguments += ["-n", str(count), "-w", str(warm_up), "-s", str(SIZE), "--durable"]
-            arguments += ["-i", str(IN_FLIGHT), "-c", str(IN_FLIGHT)]
-            done = subprocess.run(arguments, capture_output=True, text=True, check=False)
-            key = "through_msgs_s"
-        else:
-            done = subprocess.run(
-                command(
-                    "bench.load",
-                    f"--url=amqp://127.0.0.1:{server.port}",
-                    "--address=bench-durable",
-                    f"--count={count}",
-                    f"--warm-up={warm_up}",
-                    f"--size={SIZE}",
-                    f"--in-flight={IN_FLIGHT}",
-                    f"--credit={IN_FLIGHT}",
-                    f"--head={DURABLE}",
-                ),
-                env=environment(self.trees.loops),
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            key = "rate"
+            return self._load_external(server, count, warm_up)
+        arguments = [
+            f"--url=amqp://127.0.0.1:{server.port}",
+            "--address=bench-durable",
+            f"--count={count}",
+            f"--warm-up={warm_up}",
+            f"--size={SIZE}",
+            f"--in-flight={IN_FLIGHT}",
+            f"--credit={IN_FLIGHT}",
+            f"--head={DURABLE}",
+            f"--idle={IDLE}",
+        ]
+        rate: float = run_load(self.trees, arguments)["rate"]
+        return rate
+
+    def _load_external(self, server: Server, count: int, warm_up: int) -> float:
+        assert self.tool is not None
+        arguments = [self.tool, "both", "-p", str(server.port), "-a", "bench-durable"]
+        arguments += ["-n", str(count), "-w", str(warm_up), "-s", str(SIZE), "--durable"]
+        arguments += ["-i", str(IN_FLIGHT), "-c", str(IN_FLIGHT)]
+        done = subprocess.run(arguments, capture_output=True, text=True, check=False)
         try:
             result = json.loads(done.stdout)
         except json.JSONDecodeError:
-            raise LoadFailed(done.stderr.strip() or f"exit status {done.returncode}") from None
+            reason = done.stderr.strip() or f"exit status {done.returncode}"
+            raise LoadFailed(f"{self.tool}: {reason}") from None
         if not result["ok"]:
-            raise LoadFailed(result["error"] or "messages were lost, repeated, damaged or refused")
-        rate: float = result[key]
+            raise LoadFailed(f"{self.tool}: {result['error']}")
+        rate: float = result["through_msgs_s"]
         return rate
 
     def _append(self, disk: Disk, batch: int) -> float:
@@ -220,10 +226,5 @@ class DurableBench:
 
 
 def batches_of(server: Server) -> int:
-    """How many batches the broker has put on the disk."""
-    with urllib.request.urlopen(f"{server.monitoring}/metrics", timeout=10) as answer:
-        text = answer.read().decode()
-    found = re.search(r"^ferrymq_store_batches_total ([0-9.e+]+)$", text, re.MULTILINE)
-    if found is None:
-        raise LoadFailed("the broker does not tell how many batches it has written")
-    return int(float(found[1]))
+    """How many batches the broker has put on the disk. Raises `OSError` if it does not tell."""
+    return int(metric(server.monitoring, "ferrymq_store_batches_total"))

@@ -7,17 +7,15 @@ plain queue in the same round, so that others at work on the machine disturb lit
 
 from __future__ import annotations
 
-import json
 import statistics
-import subprocess
 from typing import Any, Final, NamedTuple
 
 from librt.strings import BytesWriter
 
-from bench.parts.broker import IN_FLIGHT, MESSAGES, OURS, PROBE, LoadFailed
+from bench.parts.broker import IN_FLIGHT, MESSAGES, OURS, PROBE, LoadFailed, run_load
 from bench.process import Server
 from bench.results import Comparison, Figure, Report
-from bench.tree import Trees, command, environment
+from bench.tree import Trees
 from ferrymq_types.messaging import (
     ApplicationProperties,
     Header,
@@ -140,31 +138,18 @@ class FeatureBench:
             self.times.setdefault(feature, []).append(1e6 * (after - before) / messages)
 
     def _load(self, feature: Feature, count: int) -> dict[str, Any]:
-        done = subprocess.run(
-            command(
-                "bench.load",
-                f"--url=amqp://127.0.0.1:{self.server.port}",
-                f"--address={feature.address}",
-                f"--count={count}",
-                f"--warm-up={max(200, count // 20)}",
-                f"--size={SIZE}",
-                f"--in-flight={IN_FLIGHT}",
-                f"--credit={IN_FLIGHT}",
-                f"--receivers={feature.receivers}",
-                *feature.options,
-            ),
-            env=environment(self.trees.loops),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        try:
-            result: dict[str, Any] = json.loads(done.stdout)
-        except json.JSONDecodeError:
-            raise LoadFailed(done.stderr.strip() or f"exit status {done.returncode}") from None
-        if not result["ok"]:
-            raise LoadFailed(result["error"] or "messages were lost, repeated, damaged or refused")
-        return result
+        arguments = [
+            f"--url=amqp://127.0.0.1:{self.server.port}",
+            f"--address={feature.address}",
+            f"--count={count}",
+            f"--warm-up={max(200, count // 20)}",
+            f"--size={SIZE}",
+            f"--in-flight={IN_FLIGHT}",
+            f"--credit={IN_FLIGHT}",
+            f"--receivers={feature.receivers}",
+            *feature.options,
+        ]
+        return run_load(self.trees, arguments)
 
     def _finish(self, counts: dict[Feature, int]) -> None:
         report = self.report

@@ -1,37 +1,43 @@
 """What the broker's process occupies: long queues, many subscriptions, connections and queues.
 
 Each case has a broker of its own, so that none finds what another left. Long queues are filled and
-drained, and every message is counted back; everything else is held while the memory is read.
+drained, and every message is counted back; everything else is held while the memory is read. Some
+have a store, and may have no more than `PAGE_OUT` bytes of messages in memory.
 """
 
 from __future__ import annotations
 
-import select
-import socket
+import contextlib
+import tempfile
 import time
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
 
+from bench.client import Peer, drain, fill
 from bench.machine import NOW, PEAK, build, memory_of
+from bench.process import Server, broker, durable_broker, metric
 from bench.results import Figure, Report
-from ferrymq.engine.connection import Connection
-from ferrymq.engine.events import DeliveryReceived
+from bench.rows import spaced
+from bench.tree import Trees
 from ferrymq.engine.receiver import ReceiverLink
-from ferrymq.engine.sender import SenderLink
-from ferrymq.engine.session import Session
-from ferrymq.engine.settings import ConnectionSettings
-from ferrymq_types.messaging import Accepted, Source, Target
+from ferrymq_types.messaging import Source
 
 MIB: Final = "MiB"
 KIB: Final = "KiB"
 BYTES: Final = "B"
 SIZE: Final = 1024
-CREDIT: Final = 5_000
+# What may be in memory of messages where queues are paged; and what the process may then occupy.
+PAGE_OUT: Final = 64 * 2**20
+DEMAND_PAGED: Final = 600e6 / 2**20
+# Seconds until the first has to be paged out.
+PAGING_PATIENCE: Final = 10.0
 # Links that one session carries here: what brokers allow without asking.
 LINKS: Final = 1_000
-PATIENCE: Final = 60.0
 # An encoded message: a data section of `SIZE` bytes.
 MESSAGE: Final = b"\x00\x53\x75\xb0" + SIZE.to_bytes(4, "big") + bytes(SIZE)
+# The same with a header that says durable (AMQP 1.0 §3.2.1).
+DURABLE: Final = b"\x00\x53\x70\xc0\x02\x01\x41" + MESSAGE
 # One of 113 bytes, 108 of them data.
 SMALL: Final = b"\x00\x53\x75\xa0\x6c" + bytes(108)
 
@@ -39,9 +45,10 @@ SMALL: Final = b"\x00\x53\x75\xa0\x6c" + bytes(108)
 class Watched:
     """A broker's process: its port, and the memory it occupies, in bytes."""
 
-    def __init__(self, port: int, pid: int) -> None:
+    def __init__(self, port: int, pid: int, monitoring: str = "") -> None:
         self.port = port
         self._pid = pid
+        self._monitoring = monitoring
 
     def memory(self, which: str = NOW) -> int:
         """Now, or at its peak. Raises `OSError` where the system does not tell."""
@@ -50,130 +57,22 @@ class Watched:
             raise OSError("this system does not tell what a process occupies")
         return found
 
-
-class Peer:
-    """A client on a blocking socket: one connection, as many sessions as asked for."""
-
-    def __init__(self, port: int, name: str) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        settings = ConnectionSettings(container_id=name, initiator=True, incoming_window=50_000)
-        self.engine = Connection(settings, time.monotonic())
-        self.engine.open()
-        self.both = select.poll()
-        self.both.register(self.socket, select.POLLIN | select.POLLOUT)
-        self.received = 0
-        self.until(lambda: self.engine.opened)
-
-    def session(self) -> Session:
-        """A further session."""
-        return self.engine.begin()
-
-    def until(self, done: Callable[[], bool]) -> None:
-        """Move bytes until `done()`. Raises `TimeoutError` if nothing more happens."""
-        while True:
-            self.flush()
-            if done():
-                return
-            self.read()
-
-    def read(self) -> None:
-        """Take in what has arrived, or what arrives. Raises `ConnectionError` at the end."""
-        data = self.socket.recv(1 << 18)
-        if not data:
-            raise ConnectionError("the broker hung up")
-        self.engine.receive_data(data, time.monotonic())
-        self.handle()
-
-    def flush(self) -> None:
-        """Write what is to be written; read meanwhile, so that nobody waits for the other."""
-        data = memoryview(self.engine.data_to_send())
-        while data:
-            # Not select(): it knows no more than 1024 sockets.
-            ready = self.both.poll(PATIENCE * 1000)
-            if not ready:
-                raise TimeoutError("the broker neither reads nor writes")
-            for _, mask in ready:
-                if mask & ~select.POLLOUT:
-                    self.read()
-                if mask & select.POLLOUT:
-                    data = data[self.socket.send(data[: 1 << 16]) :]
-
-    def handle(self) -> None:
-        """Accept what has arrived."""
-        for event in self.engine.take_events():
-            if isinstance(event, DeliveryReceived):
-                self.received += 1
-                event.delivery.settle(Accepted())
-                link = event.delivery.link
-                if link.credit < CREDIT // 2:
-                    link.set_credit(CREDIT)
-
-    def sender(self, session: Session, address: str) -> SenderLink:
-        """A link to `address`, not attached yet when this returns."""
-        return session.attach_sender(f"to-{address}", target=Target(address=address))
-
-    def receiver(self, session: Session, address: str) -> ReceiverLink:
-        """A link from `address`, with credit."""
-        link = session.attach_receiver(f"from-{address}", source=Source(address=address))
-        self.until(lambda: link.usable)
-        link.set_credit(CREDIT)
-        return link
-
-    def supplied(self, links: list[SenderLink]) -> None:
-        """Wait until all of these links have credit."""
-        self.until(lambda: all(link.credit > 0 for link in links))
-
-    def detach(self, links: list[SenderLink]) -> None:
-        """Detach these links, and wait until the broker has done so too."""
-        for link in links:
-            link.detach()
-        self.until(lambda: all(link.remote_detached for link in links))
-
-    def close(self) -> None:
-        """Drop the connection."""
-        self.socket.close()
-
-
-def fill(server: Watched, address: str, message: bytes, count: int) -> None:
-    """Put `count` messages into a queue, and see each accepted."""
-    peer = Peer(server.port, "filler")
-    link = peer.sender(peer.session(), address)
-    sent = 0
-    while sent < count:
-        peer.until(lambda: link.credit > 0)
-        for _ in range(min(link.credit, count - sent, 500)):
-            link.send(message)
-            sent += 1
-    session = link.session
-    peer.until(lambda: not session.outgoing.unsettled)
-    peer.close()
-
-
-def drain(server: Watched, address: str, count: int) -> None:
-    """Take `count` messages out of a queue."""
-    peer = Peer(server.port, "drainer")
-    peer.receiver(peer.session(), address)
-    peer.until(lambda: peer.received == count)
-    peer.close()
-
-
-def spaced(count: int) -> str:
-    """A number with its thousands apart."""
-    return f"{count:,}".replace(",", " ")
+    def paged_out(self) -> int:
+        """How many messages have left memory for the disk. Raises `OSError` if it does not say."""
+        return int(metric(self._monitoring, "ferrymq_store_paged_out_total"))
 
 
 def long_queue(server: Watched, count: int) -> list[Figure]:
     """Fill a queue with `count` messages of 1 KiB and drain it, and do both once more."""
     case = f"{spaced(count)} messages of 1 KiB in a queue"
-    fill(server, "long", MESSAGE, count)
+    fill(server.port, "long", MESSAGE, count)
     full = server.memory()
-    drain(server, "long", count)
+    drain(server.port, "long", count)
     peak = server.memory(PEAK)
     empty = server.memory()
-    fill(server, "long", MESSAGE, count)
+    fill(server.port, "long", MESSAGE, count)
     again = server.memory()
-    drain(server, "long", count)
+    drain(server.port, "long", count)
     return [
         Figure(case, "ferrymq", MIB, [full / 2**20], 1600.0),
         Figure(f"{case}, most while it was filled and drained", "ferrymq", MIB,
@@ -183,12 +82,47 @@ def long_queue(server: Watched, count: int) -> list[Figure]:
     ]  # fmt: skip
 
 
+def paged_durable(server: Watched, count: int) -> list[Figure]:
+    """Fill a queue that is paged with `count` durable messages of 1 KiB, and drain it."""
+    return _paged(server, count, "durable messages", DURABLE)
+
+
+def paged(server: Watched, count: int) -> list[Figure]:
+    """The same with messages that are not durable, and on disk only because they are paged."""
+    return _paged(server, count, "messages", MESSAGE)
+
+
+def _paged(server: Watched, count: int, kind: str, message: bytes) -> list[Figure]:
+    case = f"{spaced(count)} {kind} of 1 KiB in a paged queue"
+    fill(server.port, "long", message, count)
+    full = server.memory()
+    _wait_for_paging(server)
+    drain(server.port, "long", count)
+    empty = server.memory()
+    peak = server.memory(PEAK)
+    return [
+        Figure(case, "ferrymq", MIB, [full / 2**20], DEMAND_PAGED),
+        Figure(f"{case}, most while it was filled and drained", "ferrymq", MIB, [peak / 2**20]),
+        Figure(f"{case}, drained", "ferrymq", MIB, [empty / 2**20]),
+    ]
+
+
+def _wait_for_paging(server: Watched) -> None:
+    """Until the first message has left memory, which a short queue of durable ones may take its
+    time for. Raises `OSError` if none does."""
+    end = time.monotonic() + PAGING_PATIENCE
+    while not server.paged_out():
+        if time.monotonic() > end:
+            raise OSError("no message has left memory: this would be the figure of another thing")
+        time.sleep(0.05)
+
+
 def small_messages(server: Watched, count: int) -> list[Figure]:
     """Fill a queue with `count` messages of 113 bytes in all."""
     before = server.memory()
-    fill(server, "small", SMALL, count)
+    fill(server.port, "small", SMALL, count)
     full = server.memory()
-    drain(server, "small", count)
+    drain(server.port, "small", count)
     case = f"{spaced(count)} messages of {len(SMALL)} B in a queue"
     each = (full - before) / count - len(SMALL)
     return [
@@ -285,23 +219,47 @@ def allow_files() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-Case = Callable[[Watched, int], list[Figure]]
-CASES: Final[dict[str, tuple[Case, int]]] = {
-    "long-queue": (long_queue, 1_000_000),
-    "small-messages": (small_messages, 1_000_000),
-    "fan-out": (fan_out, 10_000),
-    "idle-connections": (idle_connections, 10_000),
-    "many-queues": (many_queues, 50_000),
+class Case(NamedTuple):
+    """What is done to a broker, how many times, and whether the broker pages its queues."""
+
+    run: Callable[[Watched, int], list[Figure]]
+    times: int
+    paging: bool = False
+
+
+CASES: Final = {
+    "long-queue": Case(long_queue, 1_000_000),
+    "paged-durable": Case(paged_durable, 1_000_000, paging=True),
+    "paged": Case(paged, 1_000_000, paging=True),
+    "small-messages": Case(small_messages, 1_000_000),
+    "fan-out": Case(fan_out, 10_000),
+    "idle-connections": Case(idle_connections, 10_000),
+    "many-queues": Case(many_queues, 50_000),
 }
 
 
-def measure(case: str, port: int, pid: int, shrink: int) -> Report:
+@contextlib.contextmanager
+def broker_of(trees: Trees, case: str, shrink: int, folder: Path) -> Iterator[Server]:
+    """The broker that a case is for, a new one; what it keeps on disk is in a folder of its own
+    inside `folder`, and gone with it."""
+    if not CASES[case].paging:
+        with broker(trees) as server:
+            yield server
+        return
+    with tempfile.TemporaryDirectory(dir=folder) as own:
+        config = Path(own, "paging.toml")
+        config.write_text(f"[store]\npage-out = {PAGE_OUT // shrink}\n", "utf-8")
+        with durable_broker(trees, Path(own, "data"), {}, config) as server:
+            yield server
+
+
+def measure(case: str, port: int, pid: int, monitoring: str, shrink: int) -> Report:
     """One case, made `shrink` times smaller, against a broker that has done nothing yet."""
     allow_files()
     report = Report("memory", build=build())
-    run, count = CASES[case]
+    run, times, _ = CASES[case]
     try:
-        report.figures = run(Watched(port, pid), count // shrink)
+        report.figures = run(Watched(port, pid, monitoring), times // shrink)
     except OSError as error:
         report.failures.append(f"{case}: {error}")
     return report

@@ -1,0 +1,139 @@
+"""A client on a blocking socket, for parts that put something into a broker and look at it."""
+
+from __future__ import annotations
+
+import select
+import socket
+import time
+from collections.abc import Callable
+from typing import Final
+
+from ferrymq.engine.connection import Connection
+from ferrymq.engine.events import DeliveryReceived, Terminated
+from ferrymq.engine.receiver import ReceiverLink
+from ferrymq.engine.sender import SenderLink
+from ferrymq.engine.session import Session
+from ferrymq.engine.settings import ConnectionSettings
+from ferrymq_types.messaging import Accepted, Source, Target
+
+CREDIT: Final = 5_000
+PATIENCE: Final = 60.0
+
+
+class Peer:
+    """A client on a blocking socket: one connection, as many sessions as asked for."""
+
+    def __init__(self, port: int, name: str) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        settings = ConnectionSettings(container_id=name, initiator=True, incoming_window=50_000)
+        self.engine = Connection(settings, time.monotonic())
+        self.engine.open()
+        self.both = select.poll()
+        self.both.register(self.socket, select.POLLIN | select.POLLOUT)
+        self.received = 0
+        self.closed = False
+        self.until(lambda: self.engine.opened)
+
+    def session(self) -> Session:
+        """A further session."""
+        return self.engine.begin()
+
+    def until(self, done: Callable[[], bool]) -> None:
+        """Move bytes until `done()`. Raises `TimeoutError` if nothing more happens."""
+        while True:
+            self.flush()
+            if done():
+                return
+            self.read()
+
+    def read(self) -> None:
+        """Take in what has arrived, or what arrives. Raises `ConnectionError` at the end."""
+        data = self.socket.recv(1 << 18)
+        if not data:
+            raise ConnectionError("the broker hung up")
+        self.engine.receive_data(data, time.monotonic())
+        self.handle()
+
+    def flush(self) -> None:
+        """Write what is to be written; read meanwhile, so that nobody waits for the other."""
+        data = memoryview(self.engine.data_to_send())
+        while data:
+            # Not select(): it knows no more than 1024 sockets.
+            ready = self.both.poll(PATIENCE * 1000)
+            if not ready:
+                raise TimeoutError("the broker neither reads nor writes")
+            for _, mask in ready:
+                if mask & ~select.POLLOUT:
+                    self.read()
+                if mask & select.POLLOUT:
+                    data = data[self.socket.send(data[: 1 << 16]) :]
+
+    def handle(self) -> None:
+        """Accept what has arrived."""
+        for event in self.engine.take_events():
+            if isinstance(event, DeliveryReceived):
+                self.received += 1
+                event.delivery.settle(Accepted())
+                link = event.delivery.link
+                if link.credit < CREDIT // 2:
+                    link.set_credit(CREDIT)
+            elif isinstance(event, Terminated):
+                self.closed = True
+
+    def sender(self, session: Session, address: str) -> SenderLink:
+        """A link to `address`, not attached yet when this returns."""
+        return session.attach_sender(f"to-{address}", target=Target(address=address))
+
+    def receiver(self, session: Session, address: str) -> ReceiverLink:
+        """A link from `address`, with credit."""
+        link = session.attach_receiver(f"from-{address}", source=Source(address=address))
+        self.until(lambda: link.usable)
+        link.set_credit(CREDIT)
+        return link
+
+    def supplied(self, links: list[SenderLink]) -> None:
+        """Wait until all of these links have credit."""
+        self.until(lambda: all(link.credit > 0 for link in links))
+
+    def detach(self, links: list[SenderLink]) -> None:
+        """Detach these links, and wait until the broker has done so too."""
+        for link in links:
+            link.detach()
+        self.until(lambda: all(link.remote_detached for link in links))
+
+    def end(self) -> None:
+        """Close the connection in order: the broker has read all that was said before."""
+        self.engine.close()
+        self.until(lambda: self.closed)
+        self.socket.close()
+
+    def close(self) -> None:
+        """Drop the connection."""
+        self.socket.close()
+
+
+def fill(port: int, address: str, message: bytes, count: int) -> None:
+    """Put `count` messages into a queue, and see each accepted."""
+    peer = Peer(port, "filler")
+    link = peer.sender(peer.session(), address)
+    sent = 0
+    while sent < count:
+        peer.until(lambda: link.credit > 0)
+        for _ in range(min(link.credit, count - sent, 500)):
+            link.send(message)
+            sent += 1
+    session = link.session
+    peer.until(lambda: not session.outgoing.unsettled)
+    peer.end()
+
+
+def drain(port: int, address: str, count: int) -> None:
+    """Take the `count` messages out of a queue. Raises `OSError` if there are more, and
+    `TimeoutError` if there are not so many."""
+    peer = Peer(port, "drainer")
+    peer.receiver(peer.session(), address)
+    peer.until(lambda: peer.received >= count)
+    peer.end()
+    if peer.received != count:
+        raise OSError(f"{peer.received - count} messages too many came from {address}")
