@@ -50,6 +50,7 @@ def data(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
+@pytest.mark.spec("3.2.1")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_what_was_acknowledged_outlives_the_process(data: Path, number: signal.Signals) -> None:
     with stored(data) as (process, url):

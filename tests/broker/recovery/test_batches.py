@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ferrymq_types.messaging import Accepted, Data, Header
 from tests.broker.harness import Network
 from tests.broker.recovery.kit import browse, send, store_of
 
 
+@pytest.mark.spec("3.2.1")
 def test_an_outcome_waits_for_the_disk_and_so_do_consumers(net: Network) -> None:
     sender = net.connect().sender("q")
     receiver = net.connect().receiver("q", credit=10)

@@ -123,6 +123,7 @@ def test_a_shared_subscription_is_shared(net: Network) -> None:
     assert one.bodies() + two.bodies() == [b"a", b"b"]
 
 
+@pytest.mark.spec("2.6.3")
 @pytest.mark.usefixtures("topic")
 def test_a_link_without_a_source_is_told_what_it_was(net: Network) -> None:
     filter: dict[str, object] = {"s": Described(Symbol(SELECTOR), "a = 1")}

@@ -83,6 +83,7 @@ def everywhere(*messages: bytes) -> dict[str, list[bytes]]:
     return {place: list(messages) for place in (*SEEN, "news", "log")}
 
 
+@pytest.mark.spec("3.2.1")
 def test_what_was_committed_survives_a_crash(net: Network) -> None:
     send(net.connect().sender("in"), b"a", b"b", b"c", b"d")
     client = net.connect()
@@ -138,6 +139,7 @@ def test_a_commit_is_answered_when_all_of_it_is_on_disk(net: Network, written: b
         assert (browse(net, "in"), browse(net, "dead")) == ([b"a", b"b"], [])
 
 
+@pytest.mark.spec("4.4")
 def test_what_is_open_is_rolled_back_by_a_crash(net: Network) -> None:
     send(net.connect().sender("in"), b"a", b"b", b"c")
     client = net.connect()
