@@ -17,7 +17,11 @@ class Account:
         self._overflowed = 0
         # Pushed out to the dead-letter address, not just dropped.
         self._sent_on = 0
+        # What somebody has had since before.
+        self._given = 0
         if restored:
+            done = queue.accepted + queue.rejected + queue.released + queue.modified
+            self._given = int(done + queue.acquired - queue.delivered)
             came, left, inside = self._figures()
             self._before = came - left - inside
 
@@ -37,7 +41,8 @@ class Account:
         returned = figures["released"] + figures["modified"]
         settled = figures["accepted"] + figures["rejected"]
         # Delivered settled: it never was in the hands of a consumer without being done with.
-        gone_at_once = figures["delivered"] - returned - settled - figures["acquired"]
+        given = figures["delivered"] + self._given
+        gone_at_once = given - returned - settled - figures["acquired"]
         assert gone_at_once >= 0
         buried = figures["dead-lettered"] + figures["dropped"]
         failed = buried - figures["rejected"] - figures["expirations"] - self._sent_on

@@ -126,6 +126,9 @@ class Clients(Stage):
         random = self.random
         address: str | None = self.address(True)
         target = Target(address=address)
+        if self.stored and random.random() < 0.3:
+            target.durable = TerminusDurability.UNSETTLED_STATE
+            target.expiry_policy = TerminusExpiryPolicy.NEVER
         if random.random() < 0.15:
             target = Target(address=None)
         elif random.random() < 0.1:
@@ -196,6 +199,7 @@ class Clients(Stage):
                         TerminusDurability.NONE,
                         TerminusDurability.NONE,
                         TerminusDurability.CONFIGURATION,
+                        *((TerminusDurability.UNSETTLED_STATE,) * 3 if self.stored else ()),
                     )
                 ),
                 expiry_policy=random.choice(list(TerminusExpiryPolicy)),

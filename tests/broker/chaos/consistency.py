@@ -8,10 +8,12 @@ could have.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.connections.incoming import IncomingEndpoint
 from ferrymq_broker.connections.outgoing import OutgoingEndpoint
+from ferrymq_broker.connections.remembered.source import SourceTerminus
 from ferrymq_broker.nodes.consumer import Consumer
 from ferrymq_broker.nodes.entry import ACQUIRED, AVAILABLE, Entry
 from ferrymq_broker.nodes.message import Message
@@ -61,7 +63,7 @@ def check(broker: Broker) -> None:
     held: dict[int, Message] = {}
     size = 0
     for queue in all_queues(broker):
-        check_queue(queue)
+        check_queue(queue, _stand_ins(broker, queue))
         for entry in entries_of(queue):
             held[id(entry.message)] = entry.message
         for scheduled in queue.lifecycle.list_scheduled():
@@ -110,7 +112,18 @@ def check_node(node: Node) -> None:
             assert room <= node.pledged(), f"{node!r} has room, and a sender no credit"
 
 
-def check_queue(queue: Queue) -> None:
+def _stand_ins(broker: Broker, queue: Queue) -> list[Consumer]:
+    """What holds messages in place of links that are gone."""
+    return [
+        terminus.holder
+        for terminus in broker.termini._by_key.values()
+        if isinstance(terminus, SourceTerminus)
+        and terminus.node is queue
+        and terminus.holder not in queue.consumers
+    ]
+
+
+def check_queue(queue: Queue, stand_ins: Sequence[Consumer] = ()) -> None:
     """One queue from the inside."""
     entries = entries_of(queue)
     by_id = {id(entry): entry for entry in entries}
@@ -119,7 +132,7 @@ def check_queue(queue: Queue) -> None:
     assert queue.acquired == len(entries) - len(available)
     assert queue.bytes == sum(len(entry.message.payload) for entry in entries)
     assert len({id(c) for c in queue.consumers}) == len(queue.consumers)
-    _check_held(queue, by_id)
+    _check_held(queue, by_id, stand_ins)
     _check_places(queue, by_id, available)
     _check_seats(queue)
     _check_groups(queue, entries)
@@ -127,9 +140,9 @@ def check_queue(queue: Queue) -> None:
     _check_nobody_waits(queue, available)
 
 
-def _check_held(queue: Queue, by_id: dict[int, Entry]) -> None:
+def _check_held(queue: Queue, by_id: dict[int, Entry], stand_ins: Sequence[Consumer]) -> None:
     seen: set[int] = set()
-    for consumer in queue.consumers:
+    for consumer in (*queue.consumers, *stand_ins):
         count = 0
         before: Entry | None = None
         entry = consumer.first_held()

@@ -6,15 +6,21 @@ nothing is under way to the disk, a broker made of the records has what this one
 
 from __future__ import annotations
 
+from librt.strings import read_i32_be
+
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.config.nodes import policy_attributes
+from ferrymq_broker.connections.remembered.source import SourceTerminus
+from ferrymq_broker.connections.remembered.target import TargetTerminus
+from ferrymq_broker.connections.remembered.terminus import Terminus
 from ferrymq_broker.management.nodes import policy_of
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.nodes.streams.stream import Stream
 from ferrymq_broker.nodes.topics.topic import Topic
 from ferrymq_broker.recovery.recover import recover
-from ferrymq_broker.store.tables import BODY
+from ferrymq_broker.store.changes import DROP_RANGE, PUT
+from ferrymq_broker.store.tables import BODY, DELIVERY, ENTRY, NAMES, STATE, SUBSCRIPTION, TERMINUS
 from tests.broker.harness import EPOCH, Network
 from tests.broker.stores import ManualStore
 
@@ -43,8 +49,31 @@ def compare(net: Network) -> None:
     assert found.keys() == there.keys(), f"stored {sorted(found)}, there are {sorted(there)}"
     for name, was in there.items():
         assert found[name] == was, f"{name}: stored {found[name]}, in memory {was}"
+    for kind, table in changes_of(other.agenda.changes.close()):
+        # Time that begins to run, and what was replaced while somebody held it.
+        if table in (TERMINUS, DELIVERY) and kind != PUT:
+            continue
+        fine = (
+            table in (SUBSCRIPTION, TERMINUS) if kind == PUT else table in (ENTRY, STATE, DELIVERY)
+        )
+        assert fine and kind != DROP_RANGE, f"records of {NAMES[table]} that nothing has"
     bodies = {key[1] for key in net.store.records if key[0] == BODY}
     assert bodies == set(net.broker.agenda.bodies.values()), "bodies of nobody, or none"
+
+
+def changes_of(batch: bytes) -> list[tuple[int, int]]:
+    """The kinds and the tables of the changes of a batch."""
+    found: list[tuple[int, int]] = []
+    at = 0
+    while at < len(batch):
+        kind = batch[at]
+        found.append((kind, batch[at + 1]))
+        at += 18
+        if kind == PUT:
+            at += 8 + read_i32_be(batch, at)
+        elif kind == DROP_RANGE:
+            at += 8
+    return found
 
 
 def portrait(broker: Broker) -> Portrait:
@@ -68,7 +97,30 @@ def portrait(broker: Broker) -> Portrait:
         elif isinstance(node, Stream):
             counts = [(int(one.log.first), int(one.log.end)) for one in node.partitions]
             seen[address] = (common, counts)
+    for terminus in broker.termini.of(space.name):
+        # One of a queue that was deleted goes when somebody comes back to it, or with the broker.
+        orphan = isinstance(terminus, SourceTerminus) and terminus.node.deleted
+        if terminus.store_id != 0 and not orphan:
+            life = (int(terminus.durable), terminus.expiry_policy, int(terminus.timeout))
+            seen[f"terminus {terminus.key}"] = (int(terminus.store_id), life, _unsettled(terminus))
     return seen
+
+
+def _unsettled(terminus: Terminus) -> object:
+    if isinstance(terminus, SourceTerminus):
+        held = [
+            (tag, int(sent.number), int(sent.entry.sequence), sent.first, int(sent.time))
+            for tag, sent in (
+                *terminus.sent.items(),
+                *((k[1], s) for k, s in terminus._lent.items()),
+            )
+            if sent.number != 0
+        ]
+        values = terminus.node.lifecycle._last_values if isinstance(terminus.node, Queue) else None
+        # See below.
+        return (int(terminus.node.store_id), [] if values is not None else sorted(held))
+    assert isinstance(terminus, TargetTerminus)
+    return sorted((tag, int(one.number), one.outcome) for tag, one in terminus.known.items())
 
 
 def _queue(queue: Queue) -> object:

@@ -174,6 +174,12 @@ class Play(Keeping):
         self.actors.clear()
         net.run()
         self.look()
+        net.broker.begin_pass(net.now)
+        for terminus in net.broker.termini.of(net.space.name):
+            terminus.end()
+        net.broker.finish_pass()
+        net.run()
+        self.look()
         keeper = self.keeper.client.handler
         for node in net.space.nodes.values():
             if node.kind == "service" or node.address == self.keeper.reply_to:
