@@ -133,7 +133,7 @@ async def examine(starter: Starter, specimen: Specimen, damage: Damage, folder: 
     stage.life = None
     stage.ledger.close()
     if refused:
-        named = any(name in said for name in _names(damage))
+        named = damage.name in said
         if status > 0 and named and "Traceback" not in said:
             return Finding(damage, "refused", said, [])
         return Finding(damage, "wrong", said, [Violation("refused", f"status {status}, unnamed")])
@@ -145,9 +145,3 @@ async def examine(starter: Starter, specimen: Specimen, damage: Damage, folder: 
     if cut and rules <= {"lost", "half", "redelivered", "ghost", "gap"}:
         return Finding(damage, "cut", said, violations)
     return Finding(damage, "wrong", said, violations)
-
-
-def _names(damage: Damage) -> tuple[str, ...]:
-    """How the damage may be named. What says how the store was closed is compared with the records:
-    which of them is wrong cannot be told."""
-    return (damage.name, "data.mdb") if damage.name == "clean" else (damage.name,)

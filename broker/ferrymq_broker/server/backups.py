@@ -20,7 +20,7 @@ from ferrymq_broker.store.durable_store import DurableStore
 from ferrymq_broker.store.errors import StoreError
 from ferrymq_broker.store.format_file import FORMAT_NAME, read_format
 from ferrymq_broker.store.lmdb_records import DATA_NAME
-from ferrymq_broker.store.segments import Segment, find_segments, read_frame
+from ferrymq_broker.store.segments import Segment, find_segments, journal_name, read_frame
 
 # What is copied at once: between two of them others have the interpreter.
 _PIECE: Final = 1 << 20
@@ -93,7 +93,8 @@ class Backup:
             self.total += sum(end for _, end in ends)
             for segment, end in ends:
                 if end:
-                    self._copy_file(self._path / segment.name, self.target / segment.name, end)
+                    name = journal_name(segment.first, end)
+                    self._copy_file(self._path / segment.name, self.target / name, end)
         finally:
             for segment in segments:
                 segment.file.close()

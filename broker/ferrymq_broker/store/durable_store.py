@@ -16,6 +16,7 @@ from ferrymq_broker.store.disk import Folder, RealFolder, is_full
 from ferrymq_broker.store.errors import StoreDamaged, StoreError
 from ferrymq_broker.store.executor import Executor
 from ferrymq_broker.store.format_file import (
+    CLEAN_NAME,
     FORMAT,
     Format,
     read_clean,
@@ -129,8 +130,12 @@ class DurableStore(Store):
                 raise StoreDamaged(f"{folder.describe(DATA_NAME)}: the records are missing")
             if clean is not None and records.applied < clean:
                 raise StoreDamaged(
-                    f"{folder.describe(DATA_NAME)}: the records are those of batch "
-                    f"{records.applied}; when the store was closed they had batch {clean}"
+                    f"{folder.describe(DATA_NAME)} or {folder.describe(CLEAN_NAME)} is damaged: "
+                    f"the records are those of batch {records.applied}; when the store was closed "
+                    f"they had batch {clean}, says {CLEAN_NAME}. If {DATA_NAME} was put in the "
+                    "place of another one, bring back the whole directory as it was; if nobody has "
+                    f"touched it, remove {CLEAN_NAME}: all that was acknowledged is in the records "
+                    "and in the journal"
                 )
             remove_clean(folder)
             self._secret = format.secret

@@ -51,7 +51,7 @@ class Placement:
         if segment is None:
             segment = self._make_segment()
         elif self.is_first:
-            name = journal_name(self.number)
+            name = journal_name(self.number, segment.capacity)
             if segment.name != name:
                 self.journal.folder.rename(segment.name, name)
                 segment.name = name
@@ -61,15 +61,19 @@ class Placement:
     def _make_segment(self) -> Segment:
         """A segment for a batch that is too long for the others."""
         folder = self.journal.folder
-        name = journal_name(self.number)
-        file = folder.create(name)
+        # It has its size before it has its name; spares are made under shorter ones meanwhile.
+        new = f"{NEW_PREFIX}{self.number:016}"
+        name = journal_name(self.number, self.size)
+        file = folder.create(new)
         try:
             file.fill(self.size)
+            folder.rename(new, name)
+            new = name
             folder.sync()
         except OSError:
             # It would take the room that the next attempt needs.
             file.close()
-            folder.remove(name)
+            folder.remove(new)
             raise
         self.segment = Segment(name, file, self.size, self.number)
         return self.segment

@@ -1,9 +1,13 @@
 """The files of the journal.
 
-- `journal-N` is in use: it has the batches from N on;
+- `journal-N-B` is in use: it has the batches from N on, and B bytes, whatever is written in it;
 - `spare-N-K` is full of zeros or of frames of earlier uses, and becomes the next `journal-N`; when
   it got its name, all batches up to N were applied;
 - `new-K` is being filled with zeros.
+
+A file has all its bytes, synced, before it is called `journal-N-B`. So one that has not was cut off
+by somebody, and whether there were batches in what is gone cannot be known. The name says how many
+there were, as nothing in a file can be trusted to be still there.
 """
 
 from __future__ import annotations
@@ -54,15 +58,17 @@ class Frame(NamedTuple):
     batch: bytes
 
 
-def journal_name(first: int) -> str:
-    """The name of the segment that begins with a batch."""
-    return f"{JOURNAL_PREFIX}{first:016}"
+def journal_name(first: int, capacity: int) -> str:
+    """The name of the segment that begins with a batch and has so many bytes."""
+    return f"{JOURNAL_PREFIX}{first:016}-{capacity}"
 
 
-def parse_journal(name: str) -> int | None:
-    """The first batch of the segment of this name, None if it is none."""
-    digits = name.removeprefix(JOURNAL_PREFIX)
-    return int(digits) if digits != name and digits.isdecimal() else None
+def parse_journal(name: str) -> tuple[int, int] | None:
+    """The first batch of the segment of this name and its bytes, None if it is none."""
+    first, _, capacity = name.removeprefix(JOURNAL_PREFIX).partition("-")
+    if name.startswith(JOURNAL_PREFIX) and first.isdecimal() and capacity.isdecimal():
+        return int(first), int(capacity)
+    return None
 
 
 def spare_name(applied: int, number: int) -> str:
@@ -79,13 +85,30 @@ def parse_spare(name: str) -> tuple[int, int] | None:
 
 
 def find_segments(folder: Folder) -> list[Segment]:
-    """The segments in use, in the order of their batches. They are to be closed."""
+    """The segments in use, in the order of their batches. They are to be closed. Raises
+    `StoreDamaged` if one has not the size it was made with."""
     found: list[Segment] = []
-    for name in folder.names():
-        first = parse_journal(name)
-        if first is not None:
+    try:
+        for name in folder.names():
+            parsed = parse_journal(name)
+            if parsed is None:
+                continue
+            first, capacity = parsed
             file = folder.open(name)
-            found.append(Segment(name, file, file.size(), first))
+            found.append(Segment(name, file, capacity, first))
+            size = file.size()
+            if size != capacity:
+                raise StoreDamaged(
+                    f"{folder.describe(name)}: it has {size} bytes, and had {capacity} when it was "
+                    "made: what is missing may be batches"
+                    if size < capacity
+                    else f"{folder.describe(name)}: it has {size} bytes, and had {capacity} when "
+                    "it was made"
+                )
+    except BaseException:
+        for segment in found:
+            segment.file.close()
+        raise
     found.sort(key=lambda segment: segment.first)
     return found
 

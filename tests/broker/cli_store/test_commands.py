@@ -127,6 +127,9 @@ def test_the_journal_is_looked_at_too(killed: Path) -> None:
     segment.write_bytes(content.replace(b"two", b"twi"))
     report = command("verify", killed, status=1).stdout
     assert str(segment) in report and "batch 3 cannot be read" in report
+    segment.write_bytes(content[: 1 << 16])
+    report = command("verify", killed, status=1).stdout
+    assert str(segment) in report and f"has {1 << 16} bytes, and had" in report
 
 
 def test_info_for_people(original: Path) -> None:

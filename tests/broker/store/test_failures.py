@@ -8,6 +8,7 @@ import pytest
 
 from ferrymq_broker.store.errors import StoreError
 from ferrymq_broker.store.memory_records import MemoryDisk, MemoryRecords
+from ferrymq_broker.store.segments import journal_name
 from tests.broker.store.kit import (
     SMALL,
     Contents,
@@ -105,10 +106,10 @@ def test_a_journal_that_changed_under_way_is_the_end() -> None:
         owner.put(number, bytes(7000))
         owner.store.push()
         owner.executor.make(owner.executor.writes)
-    machine.disk.names["journal-0000000000000001"].data[9000] ^= 1
+    machine.disk.names[journal_name(1, SMALL)].data[9000] ^= 1
     fill(owner, 9, 3)
     assert len(owner.failures) == 1
-    assert "journal-0000000000000001: at byte 8192 is not the batch" in owner.failures[0]
+    assert f"{journal_name(1, SMALL)}: at byte 8192 is not the batch" in owner.failures[0]
 
 
 def test_what_cannot_be_written_at_the_end_is_said() -> None:

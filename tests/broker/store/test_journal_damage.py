@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from random import Random
 
 import pytest
 
 from ferrymq_broker.store.errors import StoreDamaged
 from ferrymq_broker.store.frames import BLOCK, HEADER_BYTES
-from ferrymq_broker.store.segments import journal_name
-from tests.broker.store.kit import Owner, SimulatedMachine
+from ferrymq_broker.store.segments import find_segments, journal_name, parse_journal
+from tests.broker.store.kit import SMALL, Interrupted, Owner, SimulatedMachine
+from tests.simulation.disk import SimulatedFolder
 
 # Batches of the first segment, and of the second, which nobody has applied.
 FIRST = 12
@@ -37,14 +39,15 @@ def killed() -> SimulatedMachine:
 
 def second_of(machine: SimulatedMachine) -> int:
     """The batch with which the second segment begins."""
-    return max(int(name[8:]) for name in machine.disk.names if name.startswith("journal-"))
+    parsed = [parse_journal(name) for name in machine.disk.names]
+    return max(first for first, _ in filter(None, parsed))
 
 
 def frame_at(machine: SimulatedMachine, number: int) -> tuple[str, int]:
     """The segment and the offset of a batch: all take two blocks."""
     second = second_of(machine)
     first = second if number >= second else 1
-    return journal_name(first), (number - first) * 2 * BLOCK
+    return journal_name(first, SMALL), (number - first) * 2 * BLOCK
 
 
 REGIONS = {
@@ -121,7 +124,7 @@ def test_what_follows_a_frame_is_padding() -> None:
 def test_a_segment_is_missing(which: int) -> None:
     machine = killed()
     second = second_of(machine)
-    name = journal_name((1, second)[which])
+    name = journal_name((1, second)[which], SMALL)
     del machine.disk.names[name]
     if which == 0:
         with pytest.raises(StoreDamaged, match="batch 1 is missing"):
@@ -131,17 +134,67 @@ def test_a_segment_is_missing(which: int) -> None:
         assert machine.open().changes.stable == second - 1
 
 
-def test_a_segment_was_cut_off() -> None:
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_segment_cut_off_anywhere_is_named(which: int) -> None:
     machine = killed()
-    name, offset = frame_at(machine, 3)
-    del machine.disk.names[name].data[offset + 100 :]
-    with pytest.raises(StoreDamaged, match=f"{name}: at byte {offset}, batch 3 cannot be read"):
+    name = journal_name((1, second_of(machine))[which], SMALL)
+    whole = bytes(machine.disk.names[name].data)
+    ends = {0, 1, HEADER_BYTES, SMALL - 1, *range(0, SMALL, BLOCK)}
+    for end in sorted(ends | {2 * BLOCK * n + 100 for n in range(3)}):
+        machine.disk.names[name].data[:] = whole[:end]
+        with pytest.raises(StoreDamaged) as caught:
+            machine.open()
+        said = f"simulated/{name}: it has {end} bytes, and had {SMALL} when it was made"
+        assert said in str(caught.value)
+    machine.disk.names[name].data[:] = whole
+    assert len(machine.open().contents()) == LAST
+
+
+def test_a_segment_that_has_grown_is_named() -> None:
+    machine = killed()
+    machine.disk.names[journal_name(1, SMALL)].data.extend(bytes(BLOCK))
+    with pytest.raises(StoreDamaged, match=f"has {SMALL + BLOCK} bytes, and had {SMALL}"):
         machine.open()
+
+
+@pytest.mark.parametrize("end", [0, BLOCK, 3 * SMALL, 3 * SMALL + BLOCK - 1])
+def test_a_segment_of_a_long_batch_cut_off_is_named(end: int) -> None:
+    machine = SimulatedMachine()
+    owner = machine.open()
+    owner.put(1, bytes(3 * SMALL))
+    owner.store.push()
+    owner.executor.make(owner.executor.writes)
+    machine.kill(owner)
+    (name,) = (name for name in machine.disk.names if name.startswith("journal-"))
+    del machine.disk.names[name].data[end:]
+    with pytest.raises(StoreDamaged, match=f"{name}: it has {end} bytes, and had "):
+        machine.open()
+
+
+def test_a_segment_has_its_size_before_its_name() -> None:
+    """Whenever it is interrupted: no file is refused that nobody has cut off."""
+    for step in range(12):
+        for power in (False, True):
+            machine = SimulatedMachine(step)
+            owner = machine.open()
+            owner.write(1, b"one")
+            owner.put(2, bytes(3 * SMALL))
+            owner.store.push()
+            machine.disk.steps_left = step
+            with contextlib.suppress(Interrupted):
+                owner.executor.make(owner.executor.writes)
+            machine.disk.steps_left = None
+            if power:
+                machine.disk.lose_power()
+            machine.disk.kill()
+            for segment in find_segments(SimulatedFolder(machine.disk)):
+                segment.file.close()
+            assert machine.open().contents()[5, 1, 1] == b"one"
 
 
 def test_a_segment_under_the_name_of_another() -> None:
     machine = killed()
-    first, second = journal_name(1), journal_name(second_of(machine))
+    first, second = journal_name(1, SMALL), journal_name(second_of(machine), SMALL)
     machine.disk.names[first] = machine.disk.names[second]
     with pytest.raises(StoreDamaged, match=f"{first}: at byte 0, batch 1 cannot be read"):
         machine.open()
@@ -166,7 +219,7 @@ def test_a_message_that_looks_like_a_frame() -> None:
     machine = SimulatedMachine()
     owner = machine.open()
     owner.write(1, b"one")
-    first = bytes(machine.disk.names[journal_name(1)].data[:BLOCK])
+    first = bytes(machine.disk.names[journal_name(1, SMALL)].data[:BLOCK])
     # Somebody sends what a frame of a later batch would look like, but for the store's secret.
     forged = bytearray(first)
     forged[19] = 9
@@ -174,7 +227,7 @@ def test_a_message_that_looks_like_a_frame() -> None:
     owner.store.push()
     owner.executor.make(owner.executor.writes)
     # And the write of it was cut short.
-    data = machine.disk.names[journal_name(1)].data
+    data = machine.disk.names[journal_name(1, SMALL)].data
     assert bytes(forged) in data
     data[BLOCK + 40] ^= 0xFF
     machine.kill(owner)
@@ -205,5 +258,18 @@ def test_records_of_an_earlier_time_after_it_was_closed() -> None:
     owner.write(1, b"one")
     owner.store.close()
     machine.records.stored, machine.records.applied = stored, applied
-    with pytest.raises(StoreDamaged, match="when the store was closed they had batch 1"):
+    said = r"simulated/data\.mdb or simulated/clean is damaged: .* they had batch 1, says clean"
+    with pytest.raises(StoreDamaged, match=said):
         machine.open()
+
+
+def test_a_damaged_mark_of_closing_can_be_removed() -> None:
+    machine = SimulatedMachine()
+    owner = machine.open()
+    owner.write(1, b"one")
+    owner.store.close()
+    machine.disk.names["clean"].data[:] = b"9\n"
+    with pytest.raises(StoreDamaged, match=r"simulated/clean is damaged: .* remove clean"):
+        machine.open()
+    del machine.disk.names["clean"]
+    assert machine.open().contents() == {(5, 1, 1): b"one"}

@@ -212,7 +212,11 @@ def wrong_with(key: bytes, stored: bytes) -> str:
 def _check_journal(
     folder: RealFolder, secret: bytes, contents: Contents, progress: Progress
 ) -> None:
-    segments = find_segments(folder)
+    try:
+        segments = find_segments(folder)
+    except StoreDamaged as error:
+        contents.add(folder.path, str(error))
+        return
     total = sum(segment.capacity for segment in segments)
     done = 0
     reader = JournalReader(folder, secret, segments, contents.applied)
