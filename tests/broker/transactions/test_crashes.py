@@ -32,7 +32,11 @@ from tests.broker.transactions.kit import (
     retire,
 )
 
-FENCE = {"ferrymq:fence-group": "g", "ferrymq:fence-member": "m", "ferrymq:fence-sequence": 5}
+FENCE: dict[str | int, object] = {
+    "ferrymq:fence-group": "g",
+    "ferrymq:fence-member": "m",
+    "ferrymq:fence-sequence": 5,
+}
 # Where one message is posted, and where it is to be seen then.
 TARGETS = ("one", "two", "news", "log", "router::key")
 SEEN = ("one", "two", "bound", "also")
@@ -196,7 +200,7 @@ def test_a_fence_is_stored_with_what_was_written(net: Network) -> None:
         write(client.sender("log"), txn, b"a")
         store_of(net).held = hold
         delivery = control.tell(
-            MessageAnnotations(value=dict(FENCE)),
+            MessageAnnotations(value=FENCE),
             AmqpValue(value=Discharge(txn_id=txn, fail=False)),
         )
         if isinstance(delivery.remote_state, Rejected):
@@ -262,7 +266,7 @@ class Story:
         if self.random.random() < 0.7:
             acquire(self.receiver, txn, self.random.randint(1, 2))
             taken = self.receiver.take()
-            outcome = self.random.choice([Accepted(), Rejected()])
+            outcome: Outcome = self.random.choice([Accepted(), Rejected()])
             retire(self.receiver, txn, *taken, outcome=outcome)
         return txn, body, Work(targets, bodies(taken))
 
