@@ -23,9 +23,9 @@ from bench.parts.broker import CASES, BrokerBench, Candidate
 from bench.parts.durable import DurableBench
 from bench.parts.features import CONFIGURATION, FeatureBench
 from bench.parts.memory import CASES as CASES_OF_MEMORY
-from bench.parts.memory import broker_of
+from bench.parts.memory import PAGE_OUT
 from bench.parts.recovery import COUNT, recover
-from bench.process import Server, broker, echo, proton_broker
+from bench.process import Server, broker, echo, paging_broker, proton_broker
 from bench.results import Report
 from bench.tables import show
 from bench.tree import ROOT, Trees, command, environment, variant_on
@@ -257,11 +257,14 @@ def folder_on_disk() -> tempfile.TemporaryDirectory[str]:
 def occupied(trees: Trees, extent: Extent) -> Report:
     """The part `memory`: every case in a process of its own, with a fresh broker."""
     whole = Report("memory")
-    for case in CASES_OF_MEMORY:
-        with (
-            folder_on_disk() as folder,
-            broker_of(trees, case, extent.memory_shrink, Path(folder)) as server,
-        ):
+    for case, of_it in CASES_OF_MEMORY.items():
+        with contextlib.ExitStack() as stack:
+            if of_it.paging:
+                folder = Path(stack.enter_context(folder_on_disk()))
+                most = PAGE_OUT // extent.memory_shrink
+                server = stack.enter_context(paging_broker(trees, folder, most))
+            else:
+                server = stack.enter_context(broker(trees))
             report = worker(
                 trees,
                 "memory",

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import re
 import signal
 import subprocess
 import tempfile
 import time
-import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Final
@@ -165,6 +164,17 @@ def durable_broker(
     return server
 
 
+@contextlib.contextmanager
+def paging_broker(trees: Trees, folder: Path, page_out: int) -> Iterator[Server]:
+    """The broker with a store that pages queues out above so many bytes of messages. What it keeps
+    is in a folder of its own inside `folder`, and gone with it."""
+    with tempfile.TemporaryDirectory(dir=folder) as own:
+        config = Path(own, "paging.toml")
+        config.write_text(f"[store]\npage-out = {page_out}\n", "utf-8")
+        with durable_broker(trees, Path(own, "data"), {}, config) as server:
+            yield server
+
+
 def echo(trees: Trees) -> Server:
     """The TCP echo that latency is compared with."""
     return Server("echo", command("bench.peers.echo"), trees.loops)
@@ -173,15 +183,3 @@ def echo(trees: Trees) -> Server:
 def proton_broker(trees: Trees) -> Server:
     """A queue broker on Proton's Python binding."""
     return Server("Proton (Python)", command("bench.peers.proton_broker"), trees.loops)
-
-
-def metric(monitoring: str, name: str) -> float:
-    """A metric that a broker has one value of. Raises `OSError` if it does not tell."""
-    if not monitoring:
-        raise OSError(f"the broker does not tell its {name}: it answers nobody who watches")
-    with urllib.request.urlopen(f"{monitoring}/metrics", timeout=10) as answer:
-        text = answer.read().decode()
-    found = re.search(rf"^{name} (\S+)$", text, re.MULTILINE)
-    if found is None:
-        raise OSError(f"the broker does not tell its {name}")
-    return float(found[1])

@@ -22,9 +22,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from bench.metrics import metric
 from bench.parts.broker import EXTERNAL, MESSAGES, OURS, LoadFailed, run_load
 from bench.parts.latency import US, percentile
-from bench.process import Server, durable_broker, metric
+from bench.process import Server, durable_broker
 from bench.results import Figure, Report
 from bench.tree import Trees, command, environment
 

@@ -7,19 +7,15 @@ have a store, and may have no more than `PAGE_OUT` bytes of messages in memory.
 
 from __future__ import annotations
 
-import contextlib
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from bench.client import Peer, drain, fill
 from bench.machine import NOW, PEAK, build, memory_of
-from bench.process import Server, broker, durable_broker, metric
+from bench.metrics import metric
 from bench.results import Figure, Report
 from bench.rows import spaced
-from bench.tree import Trees
 from ferrymq.engine.receiver import ReceiverLink
 from ferrymq_types.messaging import Source
 
@@ -236,21 +232,6 @@ CASES: Final = {
     "idle-connections": Case(idle_connections, 10_000),
     "many-queues": Case(many_queues, 50_000),
 }
-
-
-@contextlib.contextmanager
-def broker_of(trees: Trees, case: str, shrink: int, folder: Path) -> Iterator[Server]:
-    """The broker that a case is for, a new one; what it keeps on disk is in a folder of its own
-    inside `folder`, and gone with it."""
-    if not CASES[case].paging:
-        with broker(trees) as server:
-            yield server
-        return
-    with tempfile.TemporaryDirectory(dir=folder) as own:
-        config = Path(own, "paging.toml")
-        config.write_text(f"[store]\npage-out = {PAGE_OUT // shrink}\n", "utf-8")
-        with durable_broker(trees, Path(own, "data"), {}, config) as server:
-            yield server
 
 
 def measure(case: str, port: int, pid: int, monitoring: str, shrink: int) -> Report:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from bench.parts import memory
-from bench.process import Server, broker
+from bench.process import Server, broker, paging_broker
 from bench.results import Report
-from bench.tree import Trees
+from bench.tree import ROOT, Trees, environment
 
 # What is paged has to be more than what stays in memory for the next that come.
 TIMES = 20
@@ -26,7 +29,9 @@ def test_a_case_runs_and_leaves_nothing_behind(case: str, tmp_path: Path) -> Non
     _, most, paging = memory.CASES[case]
     times = TIMES_PAGED if paging else TIMES
     shrink = most // times
-    with memory.broker_of(Trees(pure=True), case, shrink, tmp_path) as server:
+    trees = Trees(pure=True)
+    most_in_memory = memory.PAGE_OUT // shrink
+    with paging_broker(trees, tmp_path, most_in_memory) if paging else broker(trees) as server:
         report = measure(case, server, shrink)
         # What the case made and held is gone with its connections: it can be had once more.
         again = measure(case, server, most // (times // 2))
@@ -53,7 +58,7 @@ def test_a_queue_that_is_not_paged_has_no_figure(
     monkeypatch.setattr(memory, "PAGING_PATIENCE", 0.2)
     shrink = memory.CASES["paged"].times // TIMES_PAGED
     # As much may be in memory as with a million messages: there are too few to be paged out.
-    with memory.broker_of(Trees(pure=True), "paged", 1, tmp_path) as server:
+    with paging_broker(Trees(pure=True), tmp_path, memory.PAGE_OUT) as server:
         report = measure("paged", server, shrink)
     assert not report.figures
     assert report.failures == [
@@ -69,6 +74,20 @@ def test_a_broker_that_does_not_tell_what_it_has_paged_has_no_figure() -> None:
     assert not report.figures
     assert len(report.failures) == 1
     assert "does not tell its ferrymq_store_paged_out_total" in report.failures[0]
+
+
+def test_the_measuring_process_needs_no_more_than_there_is_in_the_compiled_tree(
+    tmp_path: Path,
+) -> None:
+    # `build/bench` has no broker, and none of what is at the top of the project.
+    shutil.copytree(ROOT / "bench", tmp_path / "bench")
+    path = [str(tmp_path), str(ROOT / "runtime"), str(ROOT / "generated")]
+    done = subprocess.run(
+        [sys.executable, "-P", "-S", "-c", "import bench.worker"],
+        env=environment([*path, *(each for each in sys.path if each.endswith("site-packages"))]),
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
 
 
 def test_what_the_system_does_not_tell_is_an_error() -> None:
