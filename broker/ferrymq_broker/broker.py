@@ -212,9 +212,10 @@ class Broker:
 
     def tidy(self) -> None:
         """To be called now and then, between passes: give back what is not needed."""
+        self.termini.end_orphans()
         if self.sweep is not None:
             self.sweep.tidy()
-            self.finish_pass()
+        self.finish_pass()
 
     def _watch_memory(self) -> None:
         sweep = self.sweep

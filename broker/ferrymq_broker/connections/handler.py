@@ -290,7 +290,7 @@ class ConnectionHandler:
         kept = self._kept
         if connection.has_output:
             data = connection.data_to_send()
-            kept.append((self.need, data))
+            kept.append((int(self.need), data))
             self._kept_bytes += len(data)
         stable = self.changes.stable
         count: i64 = 0

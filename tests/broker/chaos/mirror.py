@@ -20,7 +20,7 @@ from ferrymq_broker.nodes.streams.stream import Stream
 from ferrymq_broker.nodes.topics.topic import Topic
 from ferrymq_broker.recovery.recover import recover
 from ferrymq_broker.store.changes import DROP_RANGE, PUT
-from ferrymq_broker.store.tables import BODY, DELIVERY, ENTRY, NAMES, STATE, SUBSCRIPTION, TERMINUS
+from ferrymq_broker.store.tables import BODY, ENTRY, NAMES, STATE, SUBSCRIPTION, TERMINUS
 from tests.broker.harness import EPOCH, Network
 from tests.broker.stores import ManualStore
 
@@ -51,11 +51,7 @@ def compare(net: Network) -> None:
         assert found[name] == was, f"{name}: stored {found[name]}, in memory {was}"
     for kind, table in changes_of(other.agenda.changes.close()):
         # Time that begins to run, and what was replaced while somebody held it.
-        if table in (TERMINUS, DELIVERY) and kind != PUT:
-            continue
-        fine = (
-            table in (SUBSCRIPTION, TERMINUS) if kind == PUT else table in (ENTRY, STATE, DELIVERY)
-        )
+        fine = table in (SUBSCRIPTION, TERMINUS) if kind == PUT else table in (ENTRY, STATE, BODY)
         assert fine and kind != DROP_RANGE, f"records of {NAMES[table]} that nothing has"
     bodies = {key[1] for key in net.store.records if key[0] == BODY}
     assert bodies == set(net.broker.agenda.bodies.values()), "bodies of nobody, or none"
@@ -98,9 +94,7 @@ def portrait(broker: Broker) -> Portrait:
             counts = [(int(one.log.first), int(one.log.end)) for one in node.partitions]
             seen[address] = (common, counts)
     for terminus in broker.termini.of(space.name):
-        # One of a queue that was deleted goes when somebody comes back to it, or with the broker.
-        orphan = isinstance(terminus, SourceTerminus) and terminus.node.deleted
-        if terminus.store_id != 0 and not orphan:
+        if terminus.store_id != 0:
             life = (int(terminus.durable), terminus.expiry_policy, int(terminus.timeout))
             seen[f"terminus {terminus.key}"] = (int(terminus.store_id), life, _unsettled(terminus))
     return seen

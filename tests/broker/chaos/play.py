@@ -108,6 +108,9 @@ class Play(Keeping):
         self.net.run()
         for actor in self.actors:
             self.hear(actor)
+        self.net.broker.begin_pass(self.net.now)
+        self.net.broker.tidy()
+        self.net.run()
         check(self.net.broker)
         for queue in all_queues(self.net.broker):
             self.account(queue).balance()

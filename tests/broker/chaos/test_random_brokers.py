@@ -38,4 +38,4 @@ def test_a_broker_with_a_store_is_at_every_step_what_its_store_says() -> None:
     total: Counter[str] = Counter()
     for seed in range(SEEDS // 3):
         total += Play(seed, STEPS, stored=True).run()
-    assert total["restarts"] > 10 and total["received"] > 100
+    assert total["restarts"] > 10 and total["received"] > 40

@@ -70,6 +70,12 @@ class Termini:
             del self._by_key[terminus.key]
             self._counts[terminus.key[0]] -= 1
 
+    def end_orphans(self) -> None:
+        """Let go of what was held of queues that are gone."""
+        for terminus in list(self._by_key.values()):
+            if terminus.is_orphan():
+                terminus.end()
+
     # -- time ------------------------------------------------------------------------------------
 
     def wait(self, terminus: Terminus, number: i64) -> None:

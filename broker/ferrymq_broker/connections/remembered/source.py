@@ -93,6 +93,10 @@ class SourceTerminus(Terminus):
         """Of which queue it is, and whether it keeps what it sends."""
         return {"queue": int(self.node.store_id), "holds": self.holds}
 
+    def is_orphan(self) -> bool:
+        """Whether its queue has been deleted while no link was there to be told."""
+        return self.node.deleted and not self.attached
+
     def is_full(self) -> bool:
         """Whether the receiver has left too much without an outcome."""
         return len(self.sent) >= self.termini.unsettled

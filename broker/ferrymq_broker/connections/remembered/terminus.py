@@ -83,6 +83,10 @@ class Terminus(Timed):
         """Further fields of its record."""
         return {}
 
+    def is_orphan(self) -> bool:
+        """Whether nobody can come back to it: its node is gone."""
+        return False
+
     def release(self) -> None:
         """It has come to its end without a link: let go of what it has."""
 
