@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
+from weakref import WeakValueDictionary
 
 from ferrymq_broker.journal import log
 from ferrymq_broker.store.errors import StoreError, StoreLocked
@@ -106,6 +107,14 @@ class Folder:
         raise NotImplementedError
 
 
+def free_bytes(path: Path) -> int:
+    """Bytes that the disk has room for which a directory is on."""
+    if sys.platform == "win32":
+        return _BOUNDLESS
+    disk = os.statvfs(path)
+    return disk.f_bavail * disk.f_frsize
+
+
 def only_pretends() -> bool:
     """Whether syncing was switched off: what is acknowledged can then be lost."""
     return os.environ.get(_UNSAFE_NAME) == "1"
@@ -126,9 +135,11 @@ def sync_descriptor(descriptor: int) -> None:
 class RealFile(File):
     """A file of the operating system."""
 
-    __slots__ = ("_descriptor", "_one_call", "_flags")
+    __slots__ = ("path", "_descriptor", "_one_call", "_flags")
 
     def __init__(self, path: Path, flags: int) -> None:
+        # What it is called now.
+        self.path = path
         self._descriptor = os.open(path, flags | getattr(os, "O_CLOEXEC", 0), 0o600)
         # Whether writing and syncing is one call: what a thread waits for least of all.
         self._one_call = hasattr(os, "RWF_DSYNC")
@@ -136,6 +147,12 @@ class RealFile(File):
 
     def read(self, position: int, size: int) -> bytes:
         """See `File.read`."""
+        try:
+            return self._read(position, size)
+        except OSError as error:
+            raise _of(error, self.path) from None
+
+    def _read(self, position: int, size: int) -> bytes:
         data = os.pread(self._descriptor, size, position)
         if len(data) == size or not data:
             return data
@@ -149,6 +166,12 @@ class RealFile(File):
 
     def write(self, position: int, parts: Sequence[bytes]) -> None:
         """See `File.write`."""
+        try:
+            self._write(position, parts)
+        except OSError as error:
+            raise _of(error, self.path) from None
+
+    def _write(self, position: int, parts: Sequence[bytes]) -> None:
         size = sum(map(len, parts))
         if self._one_call:
             try:
@@ -175,6 +198,12 @@ class RealFile(File):
 
     def fill(self, size: int) -> None:
         """See `File.fill`."""
+        try:
+            self._fill(size)
+        except OSError as error:
+            raise _of(error, self.path) from None
+
+    def _fill(self, size: int) -> None:
         os.ftruncate(self._descriptor, 0)
         zeros = memoryview(bytes(min(size, _FILL_BYTES)))
         position = 0
@@ -198,6 +227,8 @@ class RealFolder(Folder):
             raise StoreError(f"a store needs calls that {sys.platform} does not have (pwritev)")
         self.path = path
         self._lock = -1
+        # Open files by name, so that they know of a new one.
+        self._files: WeakValueDictionary[str, RealFile] = WeakValueDictionary()
         if only_pretends():
             log.warning("nothing is synced: whatever is acknowledged can be lost", store=str(path))
         made = [folder for folder in (path, *path.parents) if not folder.exists()]
@@ -215,15 +246,24 @@ class RealFolder(Folder):
 
     def open(self, name: str) -> File:
         """See `Folder.open`."""
-        return RealFile(self.path / name, os.O_RDWR)
+        return self._opened(name, os.O_RDWR)
 
     def create(self, name: str) -> File:
         """See `Folder.create`."""
-        return RealFile(self.path / name, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        return self._opened(name, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+
+    def _opened(self, name: str, flags: int) -> RealFile:
+        file = RealFile(self.path / name, flags)
+        self._files[name] = file
+        return file
 
     def rename(self, old: str, new: str) -> None:
         """See `Folder.rename`."""
         os.replace(self.path / old, self.path / new)
+        file = self._files.pop(old, None)
+        if file is not None:
+            file.path = self.path / new
+            self._files[new] = file
 
     def remove(self, name: str) -> None:
         """See `Folder.remove`."""
@@ -235,10 +275,7 @@ class RealFolder(Folder):
 
     def free(self) -> int:
         """See `Folder.free`."""
-        if sys.platform == "win32":
-            return _BOUNDLESS
-        disk = os.statvfs(self.path)
-        return disk.f_bavail * disk.f_frsize
+        return free_bytes(self.path)
 
     def lock(self) -> None:
         """See `Folder.lock`."""
@@ -276,5 +313,13 @@ def _sync_directory(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        raise _of(error, path) from None
     finally:
         os.close(descriptor)
+
+
+def _of(error: OSError, path: Path) -> OSError:
+    """The same error, with what it was met at: calls with descriptors do not say."""
+    error.filename = str(path)
+    return error

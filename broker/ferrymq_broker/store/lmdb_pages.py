@@ -94,6 +94,8 @@ class PageFile:
         "_overflows",
         "_entries",
         "_listed",
+        "_lists",
+        "transaction",
     )
 
     def __init__(self, path: str) -> None:
@@ -109,6 +111,10 @@ class PageFile:
         self._entries: i64 = 0
         # Free pages that were listed.
         self._listed: i64 = 0
+        # Transactions and the pages that each has left free, if somebody wants to know.
+        self._lists: list[tuple[int, list[int]]] | None = None
+        # The last transaction.
+        self.transaction = 0
         self.page_bytes: i64 = 0
         self.last_page: i64 = 0
         try:
@@ -145,6 +151,7 @@ class PageFile:
             if not (txn_0 == 0 and txn_1 == 1):
                 raise self._wrong("pages 0 and 1 do not say which transaction was the last")
         newest = first if txn_0 >= txn_1 else second
+        self.transaction = max(txn_0, txn_1)
         self.last_page = last_0 if txn_0 >= txn_1 else last_1
         if self.last_page < 1:
             raise self._wrong("the last page is said to be before the first")
@@ -166,6 +173,15 @@ class PageFile:
         self._begin(self.free)
         while not self._step(self.free, False):
             pass
+
+    def free_pages(self) -> list[tuple[int, list[int]]]:
+        """The pages that the next transaction may use, by the transaction that has left them. What
+        the last one has left is still needed if that turns out not to be on disk."""
+        lists: list[tuple[int, list[int]]] = []
+        self._lists = lists
+        self.check_free()
+        self._lists = None
+        return [one for one in lists if one[0] < self.transaction]
 
     def begin_records(self) -> None:
         """Begin with the tree of records; `check_free` was called before."""
@@ -335,12 +351,17 @@ class PageFile:
             raise self._bad_page(number)
         before: i64 = self.last_page + 1
         index: i64 = 1
+        pages: list[int] = []
         while index <= count:
             page = read_i64_le(value, 8 * index)
             if page < 2 or page >= before:
                 raise self._bad_page(number)
             before = page
             index += 1
+            if self._lists is not None:
+                pages.append(page)
+        if self._lists is not None:
+            self._lists.append((read_i64_le(key, 0), pages))
         self._listed += count
 
     def _read_overflow(self, number: int, size: i64) -> bytes:

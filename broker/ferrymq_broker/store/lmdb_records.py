@@ -10,15 +10,19 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
 import lmdb
 
-from ferrymq_broker.store.disk import only_pretends
+from ferrymq_broker.store.disk import free_bytes, only_pretends
 from ferrymq_broker.store.errors import StoreDamaged
+from ferrymq_broker.store.footprint import Footprint
 from ferrymq_broker.store.keys import APPLIED_KEY, describe_key, encode_key, is_intact, seal
+from ferrymq_broker.store.lmdb_pages import PageFile
 from ferrymq_broker.store.records import Record, Records, RecordsGrow
+from ferrymq_broker.store.scanning import take_records
 
 __all__ = ["DATA_NAME", "LmdbRecords", "describe_key", "encode_key", "is_intact"]
 
@@ -28,8 +32,11 @@ DATA_NAME: Final = "data.mdb"
 _MIN_MAP: Final = 1 << 30
 # More free room than this is there before changes begin, so that they hardly ever begin again.
 _HEADROOM: Final = 256 << 20
-# With less of the disk free than this, and twice what is written, it was full.
-_LEAST_ROOM: Final = 1 << 20
+# Records that are read at once. They are few, as each may be long.
+_SCAN_AT_ONCE: Final = 100
+
+# When so much was put, it is looked at whether there is room: LMDB may begin to write.
+_LOOK_AFTER: Final = 128 << 20
 
 
 class LmdbRecords(Records):
@@ -56,8 +63,11 @@ class LmdbRecords(Records):
         self._txn: Any = None
         # Whether the map was too small.
         self._grow = False
-        # Bytes of the values that are being put.
+        # What the transaction may write, and at how many bytes of values it is looked at.
+        self._page_bytes: int = self._env.stat()["psize"]
+        self._footprint = Footprint(self._page_bytes)
         self._put_bytes = 0
+        self._look_at = _LOOK_AFTER
         with self._env.begin() as txn:
             stored = txn.get(APPLIED_KEY)
         self.is_new = stored is None
@@ -87,14 +97,16 @@ class LmdbRecords(Records):
         with self._env.begin() as txn, txn.cursor() as cursor:
             if not cursor.set_range(first):
                 return
-            for key, stored in cursor:
-                if key[:1] != first:
+            items = cursor.iternext()
+            while True:
+                records: list[Record] = []
+                some = list(islice(items, _SCAN_AT_ONCE))
+                damaged = take_records(some, table, records)
+                yield from records
+                if damaged is not None:
+                    raise self._damaged(damaged)
+                if len(records) < _SCAN_AT_ONCE:
                     return
-                if len(key) != 17 or not is_intact(key, stored):
-                    raise self._damaged(key)
-                yield Record(
-                    int.from_bytes(key[1:9], "big"), int.from_bytes(key[9:], "big"), stored[4:]
-                )
 
     def highest(self, prefix: bytes) -> int:
         """See `Records.highest`."""
@@ -120,19 +132,27 @@ class LmdbRecords(Records):
             # Nobody reads now: that would be in this thread.
             self._env.set_mapsize(2 * size)
             self._grow = False
+        self._footprint.clear()
         self._put_bytes = 0
+        self._look_at = _LOOK_AFTER
         self._txn = self._env.begin(write=True)
 
     def put(self, key: bytes, value: bytes | memoryview) -> None:
         """See `Records.put`."""
+        size = len(value)
+        self._footprint.put(key, size)
+        self._put_bytes += size
+        if self._put_bytes >= self._look_at:
+            self._look_at += _LOOK_AFTER
+            self._look_for_room()
         try:
-            self._put_bytes += len(value)
             self._txn.put(key, value)
         except lmdb.Error as error:
             raise self._failed(error) from error
 
     def drop(self, key: bytes) -> None:
         """See `Records.drop`."""
+        self._footprint.drop(key)
         try:
             self._txn.delete(key)
         except lmdb.Error as error:
@@ -140,6 +160,7 @@ class LmdbRecords(Records):
 
     def drop_range(self, first: bytes, last: bytes, limit: int) -> bool:
         """See `Records.drop_range`."""
+        self._footprint.drop_range()
         try:
             with self._txn.cursor() as cursor:
                 found = cursor.set_range(first)
@@ -156,7 +177,9 @@ class LmdbRecords(Records):
         return True
 
     def commit(self, applied: int) -> None:
-        """See `Records.commit`."""
+        """See `Records.commit`. Nothing was written when this raises ENOSPC for want of room that
+        can be seen before."""
+        self._look_for_room()
         txn = self._txn
         try:
             txn.put(APPLIED_KEY, seal(APPLIED_KEY, applied.to_bytes(8, "big")))
@@ -185,25 +208,46 @@ class LmdbRecords(Records):
         failed = as_os_error(error)
         if failed is None:
             return StoreDamaged(f"{self.path}: {error}")
-        if failed.errno == errno.EIO and self._has_no_room():
-            # LMDB calls it so when the system writes less than it was given. Everything is written
-            # and synced again when it is tried again, so nothing is lost if this was another error.
-            return OSError(errno.ENOSPC, str(error))
+        failed.filename = str(self.path)
         return failed
 
-    def _has_no_room(self) -> bool:
-        """Whether the disk had too little room for what was to be written."""
-        disk = os.statvfs(self.path.parent)
-        return disk.f_bavail * disk.f_frsize < _LEAST_ROOM + 2 * self._put_bytes
+    def _look_for_room(self) -> None:
+        """Raise ENOSPC, and forget the changes, if the disk may have no room for them. LMDB itself
+        says EIO when the system writes less than it was given, as if the disk had failed."""
+        free = free_bytes(self.path.parent) // self._page_bytes
+        now = self._txn.stat()
+        pages: int = self._env.info()["last_pgno"] + 1
+        # Lists of free pages, eight bytes for each, are written again.
+        lists = 8 * pages // self._page_bytes + 8
+        if self._footprint.most_pages(now["depth"]) + 2 * lists <= free:
+            return
+        before = self._env.stat()
+        freed = max(0, _pages_of(before) - _pages_of(now))
+        file = PageFile(str(self.path))
+        try:
+            lists_of_free = file.free_pages()
+        finally:
+            file.close()
+        growth = self._footprint.growth(
+            now["leaf_pages"], now["branch_pages"], freed, lists_of_free
+        )
+        # Some of what is free in the file may have no place on the disk yet.
+        blocks = getattr(self.path.stat(), "st_blocks", 0) * 512 // self._page_bytes
+        growth += max(0, pages - blocks)
+        if growth > free:
+            self.abort()
+            raise OSError(
+                errno.ENOSPC,
+                f"there is room for {free} pages, and {growth} may be needed",
+                str(self.path),
+            )
 
     # -- the rest ----------------------------------------------------------------------------
 
     def used_bytes(self) -> int:
         """See `Records.used_bytes`."""
         stat = self._env.stat()
-        pages: int = stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]
-        size: int = stat["psize"]
-        return (pages + 2) * size
+        return (_pages_of(stat) + 2) * self._page_bytes
 
     def count(self) -> int:
         """See `Records.count`."""
@@ -218,6 +262,11 @@ class LmdbRecords(Records):
         """See `Records.close`."""
         self.abort()
         self._env.close()
+
+
+def _pages_of(stat: Any) -> int:
+    pages: int = stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]
+    return pages
 
 
 def as_os_error(error: lmdb.Error) -> OSError | None:

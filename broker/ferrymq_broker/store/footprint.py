@@ -1,0 +1,141 @@
+"""What a transaction of LMDB may write, known before it is committed.
+
+On a disk that becomes full in the middle of a commit LMDB says EIO as often as not, and then nobody
+can tell it from a disk that fails. So whoever commits looks first.
+
+LMDB changes no page that others may read: every page that is touched is written to a place that is
+free in the file, or behind its end. How many are touched is not known outside of LMDB, but there is
+a limit: of keys that follow each other and are dropped, whatever is left is on the two pages at the
+ends; what is put fills pages at least half. Values that fill more than half a page have pages of
+their own, which are one after the other: these need a free run of that length.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from librt.strings import read_i64_be
+from mypy_extensions import i64
+
+_PAGE_HEAD: Final = 16
+# Of a node, and of where it is.
+_NODE_HEAD: Final = 10
+_PREFIX_BYTES: Final = 9
+
+# Pages at the ends of a run of keys, and one that is merged with these or split off.
+_PAGES_OF_RUN: Final = 3
+# Pages that were touched and are empty in the end, and those of the tree that has the lists of free
+# ones.
+_MORE: Final = 12
+# LMDB looks at so many lists of free pages for a run of two, and then takes what is behind the end.
+_LISTS: Final = 120
+
+
+@final
+class Footprint:
+    """Counts what is done in a transaction. Sizes are in bytes, `overflow` is in pages."""
+
+    __slots__ = ("_page_bytes", "_keys", "_ranges", "_in_leaves", "_alone", "_runs", "_longest")
+
+    def __init__(self, page_bytes: int) -> None:
+        self._page_bytes: i64 = page_bytes
+        self.clear()
+
+    def clear(self) -> None:
+        """Nothing has been done."""
+        self._keys: list[bytes] = []
+        self._ranges: i64 = 0
+        self._in_leaves: i64 = 0
+        # Pages of values that have one, those of values that have several, and the most of these.
+        self._alone: i64 = 0
+        self._runs: i64 = 0
+        self._longest: i64 = 1
+
+    def put(self, key: bytes, size: int) -> None:
+        """A value of this size is put."""
+        self._keys.append(key)
+        node: i64 = _NODE_HEAD + len(key) + i64(size)
+        if node <= (self._page_bytes - _PAGE_HEAD) // 2:
+            self._in_leaves += node
+            return
+        pages = (_PAGE_HEAD + i64(size) - 1) // self._page_bytes + 1
+        self._in_leaves += _NODE_HEAD + len(key) + 8
+        if pages == 1:
+            self._alone += 1
+        else:
+            self._runs += pages
+            if pages > self._longest:
+                self._longest = pages
+
+    def drop(self, key: bytes) -> None:
+        """A key is dropped."""
+        self._keys.append(key)
+
+    def drop_range(self) -> None:
+        """Keys that follow each other are dropped."""
+        self._ranges += 1
+
+    def most_pages(self, depth: int) -> int:
+        """A number that is certainly not below that of the pages that are written, but for lists of
+        free ones; cheap. `depth` is that of the tree."""
+        touched = _PAGES_OF_RUN * (len(self._keys) + self._ranges + 1) + self._new_leaves()
+        return touched * (i64(depth) + 1) + self._alone + self._runs
+
+    def growth(
+        self, leaves: int, branches: int, freed: int, free: list[tuple[int, list[int]]]
+    ) -> int:
+        """How many pages may be written that are not among the `free` ones; what these are is said
+        by the transactions that left them, oldest first.
+
+        `leaves` and `branches` are the pages the tree has now, `freed` those that it has no more.
+        """
+        new = self._new_leaves()
+        touched = _PAGES_OF_RUN * (self._runs_of_keys() + self._ranges + 1) + new
+        singles = min(touched, i64(leaves)) + min(2 * touched, i64(branches)) + self._alone + _MORE
+        usable: i64 = 0
+        for _, pages in free:
+            usable += len(pages)
+        # The lists of what is free then, which are also values.
+        listed = usable + i64(freed) + singles + self._runs
+        lists = 8 * listed // self._page_bytes + 2
+        runs = self._runs + lists
+        room = _room_for(free[:_LISTS], max(self._longest, lists)) - singles
+        in_runs = min(runs, max(room, 0))
+        return runs - in_runs + max(0, singles - (usable - in_runs))
+
+    def _new_leaves(self) -> i64:
+        return 2 * self._in_leaves // (self._page_bytes - _PAGE_HEAD) + 1
+
+    def _runs_of_keys(self) -> i64:
+        """How many times a key does not follow the one before."""
+        keys = sorted(self._keys)
+        runs: i64 = 0
+        prefix = b""
+        last: i64 = -2
+        for key in keys:
+            number = read_i64_be(key, _PREFIX_BYTES)
+            if number - last > 1 or key[:_PREFIX_BYTES] != prefix:
+                runs += 1
+                prefix = key[:_PREFIX_BYTES]
+            last = number
+        return runs
+
+
+def _room_for(free: list[tuple[int, list[int]]], longest: i64) -> i64:
+    """Pages that values certainly find room in that have no more than `longest` of them each."""
+    pages: list[int] = []
+    for _, more in free:
+        pages += more
+    pages.sort()
+    room: i64 = 0
+    run: i64 = 0
+    last: i64 = -2
+    for page in pages:
+        number: i64 = page
+        if number == last + 1:
+            run += 1
+        else:
+            room += max(0, run - longest + 1)
+            run = 1
+        last = number
+    return room + max(0, run - longest + 1)

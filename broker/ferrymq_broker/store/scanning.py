@@ -1,0 +1,41 @@
+"""Records out of keys and what is stored for them: many at once, as there may be millions."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import google_crc32c
+from librt.strings import read_i32_be, read_i64_be
+from mypy_extensions import i64
+
+from ferrymq_broker.store.records import Record
+
+_KEY_BYTES: Final = 17
+_CRC_BYTES: Final = 4
+
+_crc: Final[Any] = google_crc32c.value
+_extend_crc: Final[Any] = google_crc32c.extend
+# What the class itself does, without a call of Python in between.
+_new: Final[Any] = tuple.__new__
+
+
+def take_records(
+    items: list[tuple[bytes, bytes]], table: int, records: list[Record]
+) -> bytes | None:
+    """Append the records of `table` at the beginning of `items` to `records`.
+
+    The answer is the key of a damaged one, where it ends; what follows a record of another table is
+    left out.
+    """
+    wanted: i64 = table
+    for key, stored in items:
+        if i64(key[0]) != wanted:
+            return None
+        if len(key) != _KEY_BYTES or len(stored) < _CRC_BYTES:
+            return key
+        value = stored[_CRC_BYTES:]
+        crc: int = _extend_crc(_crc(key), value)
+        if i64(crc) != i64(read_i32_be(stored, 0)) & 0xFFFF_FFFF:
+            return key
+        records.append(_new(Record, (read_i64_be(key, 1), read_i64_be(key, 9), value)))
+    return None
