@@ -32,9 +32,12 @@ def recover(broker: Broker, store: Store, progress: Progress | None = None) -> F
     passes after, as if it were due then. Raises `StoreDamaged`.
     """
 
+    # There are other records than those of messages, but few.
+    total = store.count()
+
     def told(count: int) -> None:
         if progress is not None:
-            progress(_WHAT, count, 0)
+            progress(_WHAT, count, total)
 
     broker.keep(store)
     found = Found()

@@ -181,6 +181,10 @@ class DurableStore(Store):
         """The value of a record; None if there is none, or none yet. Raises `StoreDamaged`."""
         return self._records.get(table, id, number)
 
+    def count(self) -> int:
+        """How many records there are in all tables, or 0 if nobody knows."""
+        return self._records.count()
+
     def scan(self, table: int) -> Iterator[Record]:
         """All records of a table by id and number, as they were when the store was opened. Raises
         `StoreDamaged`."""

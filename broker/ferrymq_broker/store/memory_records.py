@@ -87,6 +87,10 @@ class MemoryRecords(Records):
         """See `Records.abort`."""
         self._changed = None
 
+    def count(self) -> int:
+        """See `Records.count`."""
+        return len(self._disk.stored)
+
     def used_bytes(self) -> int:
         """See `Records.used_bytes`."""
         return sum(len(key) + len(stored) for key, stored in self._disk.stored.items())

@@ -29,6 +29,10 @@ class Store:
         """The value of a record; None if there is none, or none yet. Raises `StoreDamaged`."""
         raise NotImplementedError
 
+    def count(self) -> int:
+        """How many records there are in all tables, or 0 if nobody knows."""
+        return 0
+
     def scan(self, table: int) -> Iterator[Record]:
         """All records of a table, by id and number; for the time before `push` is first called."""
         raise NotImplementedError
