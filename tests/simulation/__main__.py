@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 import time
 import traceback
 
-from tests.simulation.world import World
+from tests.simulation.world import SMALL_DISK, World
 
 
 def main() -> int:
@@ -16,12 +17,20 @@ def main() -> int:
     parser.add_argument("seeds", type=int, nargs="?", default=1)
     parser.add_argument("--unsafe", action="store_true", help="a disk that does not sync")
     parser.add_argument("--often", action="store_true", help="ordinary links only")
+    parser.add_argument("--small", action="store_true", help="a disk that becomes full")
     arguments = parser.parse_args()
+    # Connections that break and disks that are full are no news here.
+    logging.getLogger("ferrymq").setLevel(logging.CRITICAL)
     failed: list[int] = []
     crashes = 0
     began = time.monotonic()
     for seed in range(arguments.seed, arguments.seed + arguments.seeds):
-        world = World(seed, unsafe=arguments.unsafe, once=not arguments.often)
+        world = World(
+            seed,
+            unsafe=arguments.unsafe,
+            once=not arguments.often,
+            capacity=SMALL_DISK if arguments.small else None,
+        )
         try:
             world.run()
         except Exception:

@@ -60,6 +60,8 @@ class SimulatedServer:
         self.network = network
         self.disk = disk
         self.dead = False
+        # Whether the disk was full, and is not, in this order.
+        self.alarms: list[bool] = []
         # Why the store failed.
         self.failure: str | None = None
         self.broker = Broker(self._soon, self._wake_at, EPOCH)
@@ -150,6 +152,7 @@ class SimulatedServer:
         self.failure = reason
 
     def _on_full(self, on: bool) -> None:
+        self.alarms.append(on)
         self.broker.begin_pass(self.clock.now())
         self.broker.set_alarm("disk", on)
         self.broker.finish_pass()

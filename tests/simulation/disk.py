@@ -44,6 +44,8 @@ class SimulatedDisk:
         self.steps_left: int | None = None
         self.locked = False
         self.failing: OSError | None = None
+        # What records take, which are no file here.
+        self.record_bytes = 0
 
     def step(self) -> None:
         """A part of a call that is done or not as a whole."""
@@ -53,7 +55,11 @@ class SimulatedDisk:
             self.steps_left -= 1
 
     def used(self) -> int:
-        return sum(len(content.data) for content in self.names.values())
+        files = sum(len(content.data) for content in self.names.values())
+        return files + self.record_bytes
+
+    def free(self) -> int:
+        return max(0, self.capacity - self.used())
 
     def finish_with(self, call: Callable[[], None]) -> None:
         """Do some of a call that was under way when everything stopped."""
@@ -191,6 +197,9 @@ class SimulatedFolder(Folder):
             raise self.disk.failing
         if self.disk.syncs:
             self.disk.synced_names = dict(self.disk.names)
+
+    def free(self) -> int:
+        return self.disk.free()
 
     def lock(self) -> None:
         if self.disk.locked:

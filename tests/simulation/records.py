@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 
 from ferrymq_broker.store.errors import StoreDamaged
@@ -88,7 +89,14 @@ class SimulatedRecords(Records):
         self._changed = None
         if disk.failing is not None:
             raise disk.failing
+        grown = sum(
+            len(stored or b"") - len(self._kept.data.get(key, b""))
+            for key, stored in changed.items()
+        )
+        if grown > disk.free():
+            raise OSError(errno.ENOSPC, "the simulated disk has no room for records")
         disk.step()
+        disk.record_bytes += grown
         for key, stored in changed.items():
             if stored is None:
                 self._kept.data.pop(key, None)

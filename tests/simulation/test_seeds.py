@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from tests.simulation.world import World, Wrong
+from tests.simulation.world import SMALL_DISK, World, Wrong
 
 # A client that waited for credit when its connection was lost was never woken.
 FORGOTTEN_WAITERS = (728, 855, 1142)
@@ -30,6 +30,17 @@ def test_nothing_is_lost_and_nothing_comes_twice(first: int) -> None:
 def test_ordinary_links_lose_nothing_that_was_accepted(first: int) -> None:
     for seed in range(first, first + 10):
         World(seed, once=False).run()
+
+
+@pytest.mark.parametrize("first", range(2000, 2020, 5))
+def test_a_disk_that_becomes_full_loses_nothing(first: int) -> None:
+    """Producers are stopped, consumers go on, and then producers again."""
+    stopped = 0
+    for seed in range(first, first + 5):
+        world = World(seed, once=seed % 2 == 0, capacity=SMALL_DISK)
+        world.run()
+        stopped += world.stopped
+    assert stopped
 
 
 @pytest.mark.parametrize("seed", FORGOTTEN_WAITERS)

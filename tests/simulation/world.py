@@ -28,6 +28,11 @@ from tests.simulation.records import KeptRecords
 NODES: dict[str, NodePolicy] = {
     name: QueuePolicy() for name in ("once", "often", "in", "left", "right")
 }
+BALLAST = "ballast"
+# A disk that becomes full: some more than what the journal keeps in reserve.
+SMALL_DISK = 1 << 20
+# What each message has that is sent to fill it.
+BALLAST_BYTES = 6000
 # How long clients may take in the end, when nothing goes wrong any more, in simulated seconds.
 PATIENCE = 600.0
 
@@ -38,17 +43,26 @@ class Wrong(AssertionError):
 
 class World:
     """Everything that one seed decides. `unsafe` is a disk that only says that it syncs; without
-    `once` nobody uses links that deliver exactly once."""
+    `once` nobody uses links that deliver exactly once. With a `capacity` of the disk, in bytes,
+    somebody fills it, and takes everything out again once it is full."""
 
     def __init__(
-        self, seed: int, *, unsafe: bool = False, once: bool = True, messages: int = 8
+        self,
+        seed: int,
+        *,
+        unsafe: bool = False,
+        once: bool = True,
+        messages: int = 8,
+        capacity: int | None = None,
     ) -> None:
         self.seed = seed
         self.once = once
         self.rng = random.Random(seed)
         self.messages = messages
         self.loop = SimulatedLoop()
-        self.disk = SimulatedDisk(self.rng, syncs=not unsafe)
+        self.capacity = capacity
+        self.nodes = NODES if capacity is None else {**NODES, BALLAST: QueuePolicy()}
+        self.disk = SimulatedDisk(self.rng, capacity=capacity or 1 << 40, syncs=not unsafe)
         self.kept = KeptRecords()
         self.network = SimulatedNetwork(
             self.loop, self.rng, mean_bytes=self.rng.choice((300, 3000))
@@ -58,8 +72,14 @@ class World:
         self.crashes = 0
         # What was told to be accepted, and what was received, by queue.
         self.accepted: set[str] = set()
+        # What was told to be accepted of what fills the disk, and whether it was ever full.
+        self.stowed: set[str] = set()
+        self.full = asyncio.Event()
+        # Whether it was seen that producers had to wait.
+        self.stopped = False
+        self.faults: list[str] = []
         self.sent: set[str] = set()
-        self.received: dict[str, list[str]] = {name: [] for name in NODES}
+        self.received: dict[str, list[str]] = {name: [] for name in (*NODES, BALLAST)}
         self.confirmed: dict[str, Counter[str]] = {name: Counter() for name in NODES}
         self.again: list[str] = []
 
@@ -91,7 +111,7 @@ class World:
                 self.disk.steps_left = self.rng.randrange(40)
             try:
                 self.server = SimulatedServer(
-                    self.loop, self.rng, self.network, self.disk, self.kept, NODES
+                    self.loop, self.rng, self.network, self.disk, self.kept, self.nodes
                 )
                 return
             except Interrupted:
@@ -123,6 +143,9 @@ class World:
             self._consume_often("right", done),
             self._move(done),
         ]
+        if self.capacity is not None:
+            work.append(self._stow())
+            consumers.append(self._unload(done))
         watched = [self.loop.create_task(one) for one in consumers]
         try:
             async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
@@ -165,6 +188,7 @@ class World:
         return (
             len(self.received["once"]) >= (2 * wanted if self.once else 0)
             and self.accepted <= set(self.received["often"])
+            and self.stowed <= set(self.received[BALLAST])
             and all(len(set(self.received[name])) >= wanted for name in ("left", "right"))
         )
 
@@ -212,6 +236,44 @@ class World:
                 continue
             self.accepted.add(body)
         await connection.close()
+
+    async def _stow(self) -> None:
+        """Fill the disk; and when it was full, go on until something was accepted again."""
+        connection = await self._connected("stower")
+        sender = await self._link(lambda: connection.sender(BALLAST, name="out"))
+        n = 0
+        more = self.messages
+        while more:
+            body = f"ballast-{n}"
+            n += 1
+            if self.full.is_set():
+                more -= 1
+            try:
+                await sender.send(Message(body.ljust(BALLAST_BYTES), durable=True))
+            except (AmqpError, TimeoutError):
+                continue
+            self.stowed.add(body)
+        await connection.close()
+
+    async def _unload(self, done: asyncio.Event) -> None:
+        """Take out what fills the disk, once it is full."""
+        while not self._is_full():
+            await asyncio.sleep(0.05)
+        # Producers have come to a stop by now, unless there was room meanwhile.
+        await asyncio.sleep(3)
+        server, before = self.server, len(self.stowed)
+        assert server is not None
+        alarms = list(server.alarms)
+        await asyncio.sleep(3)
+        if alarms[-1:] == [True] and alarms == server.alarms and not server.dead:
+            self.stopped = True
+            if len(self.stowed) > before:
+                self.faults.append("producers go on although the disk is full")
+        self.full.set()
+        await self._consume_often(BALLAST, done)
+
+    def _is_full(self) -> bool:
+        return self.server is not None and True in self.server.alarms
 
     async def _feed(self) -> None:
         connection = await self._connected("feeder")
@@ -264,7 +326,7 @@ class World:
             except AmqpError:
                 await asyncio.sleep(0.05)
                 continue
-            self.received[queue].append(delivery.message.body)
+            self.received[queue].append(delivery.message.body.rstrip())
             try:
                 await delivery.accept()
             except AmqpError:
@@ -292,7 +354,7 @@ class World:
 
     def check(self) -> None:
         """Raises `Wrong` with everything that is not as it has to be."""
-        faults: list[str] = []
+        faults = list(self.faults)
         if self.once:
             wanted = [f"{number}-{n}" for number in range(2) for n in range(self.messages)]
             found = Counter(self.received["once"])
@@ -301,6 +363,15 @@ class World:
         lost = self.accepted - often
         if lost:
             faults.append(f"accepted and lost: {sorted(lost)}")
+        unfound = self.stowed - set(self.received[BALLAST])
+        if unfound:
+            faults.append(f"accepted on a small disk and lost: {sorted(unfound)}")
+        if self.capacity is not None:
+            assert self.server is not None
+            if not self.full.is_set():
+                faults.append("the disk was never full")
+            if self.server.alarms[-1:] == [True]:
+                faults.append("the disk is full in the end")
         strange = often - self.sent
         if strange:
             faults.append(f"received, never sent: {sorted(strange)}")
