@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -52,11 +53,12 @@ async def test_a_slow_disk_costs_no_connection(
     assert answered > 20
 
 
+@pytest.mark.parametrize("megabytes", [14, 32, 48])
 async def test_a_full_disk_stops_producers_until_there_is_room(
-    starter: Starter, folder: Path, disks: None
+    starter: Starter, folder: Path, disks: None, megabytes: int
 ) -> None:
     """What producers may have on its way then is little beside what is kept in reserve."""
-    with Disk(folder, 32 << 20) as disk:
+    with Disk(folder, megabytes << 20) as disk:
         data = disk.path / "data"
         stage = Stage(starter, 1, folder, data=data, segment_bytes=512 * 1024, credit=50)
         stage.on_lost = stage.wrong
@@ -72,6 +74,42 @@ async def test_a_full_disk_stops_producers_until_there_is_room(
                 await stalled(stage, "answered")
                 full = stage.ledger.counts["answered"]
                 async with playing(takers):
+                    await until(lambda: "the disk has room again" in life.said())
+                    await until(lambda: stage.ledger.counts["answered"] > full + 20)
+        except BaseException:
+            await stage.end("over")
+            raise
+        await finish(stage)
+
+
+async def test_a_disk_that_somebody_else_fills(
+    starter: Starter, folder: Path, disks: None
+) -> None:
+    """Without a warning there is no room for anything: the broker waits, and goes on later."""
+    with Disk(folder, 48 << 20) as disk:
+        data = disk.path / "data"
+        stage = Stage(starter, 2, folder, data=data, segment_bytes=512 * 1024, credit=50)
+        stage.on_lost = stage.wrong
+        life = await stage.start()
+        await prepare(stage)
+        producers = [Big(stage, f"fills-{number}", "orders") for number in range(2)]
+        takers: list[Actor] = [Consumer(stage, "takes", "orders", {"accepted": 1})]
+        try:
+            async with playing([*producers]):
+                await until(lambda: stage.ledger.counts["answered"] > 100)
+            # Nothing is written while the room is taken.
+            await asyncio.sleep(1)
+            hog = disk.path / "hog"
+            space = os.statvfs(disk.path)
+            with hog.open("wb") as file:
+                os.posix_fallocate(file.fileno(), 0, (space.f_bavail - 40) * space.f_frsize)
+            async with playing([*producers]):
+                await until(lambda: "the disk is full" in life.said())
+                await stalled(stage, "answered")
+                full = stage.ledger.counts["answered"]
+                async with playing(takers):
+                    await stalled(stage, "confirmed")
+                    hog.unlink()
                     await until(lambda: "the disk has room again" in life.said())
                     await until(lambda: stage.ledger.counts["answered"] > full + 20)
         except BaseException:

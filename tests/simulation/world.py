@@ -257,7 +257,7 @@ class World:
 
     async def _unload(self, done: asyncio.Event) -> None:
         """Take out what fills the disk, once it is full."""
-        while not self._is_full():
+        while not self._is_full():  # noqa: ASYNC110  (every life of the broker says it anew)
             await asyncio.sleep(0.05)
         # Producers have come to a stop by now, unless there was room meanwhile.
         await asyncio.sleep(3)
