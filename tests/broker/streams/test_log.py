@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrymq_broker.nodes.message import Message
-from ferrymq_broker.nodes.streams.log import ENDLESS, MemoryLog, Segment
+from ferrymq_broker.nodes.streams.log import MemoryLog
+from ferrymq_broker.nodes.streams.segments import ENDLESS, Segment
 
 STEPS = st.lists(
     st.one_of(

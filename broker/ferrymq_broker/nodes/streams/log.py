@@ -1,8 +1,7 @@
 """The records of one partition, in order: what is kept, where it begins, how it is found.
 
 A log is a row of segments. A record is appended to the last one; what is too old goes by whole
-segments, from the front. A record costs its payload, which is the very object that arrived, and two
-numbers: segments hold no object for a record that the garbage collector would have to look at.
+segments, from the front.
 
 `Log` is what partitions and readers know; `MemoryLog` keeps everything in memory, `StoredLog` does
 not have to.
@@ -10,82 +9,14 @@ not have to.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, final
 
-from librt.vecs import append, vec
 from mypy_extensions import i64
+
+from ferrymq_broker.nodes.streams.segments import Division, Extent, Row, Segment
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.message import Message
-
-# No limit.
-ENDLESS: Final = 0x7FFF_FFFF_FFFF_FFFF
-
-# Segments that have gone from the front are taken out of the row in batches of at least this many.
-SLACK: Final = 64
-
-
-class Extent:
-    """A run of `count` records without gaps, of which `first` is the offset of the first.
-
-    `bytes` is the size of their payloads together.
-    """
-
-    __slots__ = ("first", "count", "bytes")
-
-    def __init__(self, first: i64) -> None:
-        self.first: i64 = first
-        self.count: i64 = 0
-        self.bytes: i64 = 0
-
-    def last_time(self) -> i64:
-        """When the last record was appended; there has to be one."""
-        return 0
-
-
-@final
-class Segment(Extent):
-    """A run of records in memory.
-
-    `payloads` are the encoded messages, `times` when they were appended (milliseconds since the
-    epoch, never falling), `origins` the numbers of the connections that brought them. `formats` has
-    the message-formats that are not 0, by index. `dropped` is set when its records are gone, from
-    the log or only from memory: whoever still points here asks the log for their offset.
-    """
-
-    __slots__ = ("payloads", "times", "origins", "formats", "dropped")
-
-    def __init__(self, first: i64) -> None:
-        super().__init__(first)
-        self.payloads: list[bytes] = []
-        self.times = vec[i64]()
-        self.origins = vec[i64]()
-        self.formats: dict[int, int] | None = None
-        self.dropped = False
-
-    def last_time(self) -> i64:
-        """When the last record was appended; there has to be one."""
-        return self.times[self.count - 1]
-
-    def index_at(self, time: i64) -> i64:
-        """The index of the first record appended at `time` or later; `count` if there is none."""
-        low: i64 = 0
-        high = self.count
-        while low < high:
-            middle = (low + high) // 2
-            if self.times[middle] < time:
-                low = middle + 1
-            else:
-                high = middle
-        return low
-
-    def drop(self) -> None:
-        """Let the records go."""
-        self.dropped = True
-        self.payloads = []
-        self.times = vec[i64]()
-        self.origins = vec[i64]()
-        self.formats = None
 
 
 class Log:
@@ -147,42 +78,21 @@ class Log:
 
 @final
 class MemoryLog(Log):
-    """A log in memory.
+    """A log in memory, divided as `Division` says."""
 
-    A segment is closed when the next record would take it beyond `segment_bytes`, when it has
-    `segment_records`, or when its first record is `segment_span` milliseconds old.
-    """
-
-    __slots__ = (
-        "segment_bytes",
-        "segment_records",
-        "segment_span",
-        "_segments",
-        "_head",
-        "_tail",
-        "_time",
-        "_until",
-    )
+    __slots__ = ("_division", "_row", "_tail", "_time")
 
     def __init__(self, segment_bytes: i64, segment_records: i64, segment_span: i64) -> None:
         super().__init__()
-        self.segment_bytes: i64 = segment_bytes
-        self.segment_records: i64 = segment_records
-        self.segment_span: i64 = segment_span
+        self._division = Division(segment_bytes, segment_records, segment_span)
         self._tail = Segment(0)
-        # Those before `_head` are gone.
-        self._segments: list[Segment] = [self._tail]
-        self._head: i64 = 0
+        self._row: Row[Segment] = Row(self._tail)
         # When the last record was appended.
         self._time: i64 = 0
-        # When the last segment has to be closed.
-        self._until: i64 = ENDLESS
 
     def divide(self, segment_bytes: i64, segment_records: i64, segment_span: i64) -> None:
         """Close segments so from now on."""
-        self.segment_bytes = segment_bytes
-        self.segment_records = segment_records
-        self.segment_span = segment_span
+        self._division.change(segment_bytes, segment_records, segment_span)
 
     def append(self, message: Message, now: i64) -> None:
         """Add a record."""
@@ -195,68 +105,31 @@ class MemoryLog(Log):
         tail = self._tail
         count = tail.count
         if count == 0:
-            self._open(now)
-        elif (
-            tail.bytes + size > self.segment_bytes
-            or count >= self.segment_records
-            or now >= self._until
-        ):
+            self._division.begin(tail, now)
+        elif self._division.is_full(tail, size, now):
             tail = Segment(self.next)
             self._tail = tail
-            self._segments.append(tail)
-            self._open(now)
+            self._row.extents.append(tail)
+            self._division.begin(tail, now)
             count = 0
-        tail.payloads.append(payload)
-        tail.times = append(tail.times, now)
-        tail.origins = append(tail.origins, message.origin)
-        if message.format != 0:
-            formats = tail.formats
-            if formats is None:
-                formats = {}
-                tail.formats = formats
-            formats[count] = message.format
-        tail.bytes += size
+        tail.add(count, payload, now, message.origin, message.format)
         tail.count = count + 1
+        tail.ended = now
         self.bytes += size
         self.next += 1
 
-    def _open(self, now: i64) -> None:
-        span = self.segment_span
-        self._until = ENDLESS if span == ENDLESS else now + span
-
     def find(self, offset: i64) -> Segment:
         """The segment with the record at an offset: the last that begins there or before."""
-        segments = self._segments
-        low = self._head
-        high: i64 = len(segments)
-        while high - low > 1:
-            middle = (low + high) // 2
-            if segments[middle].first <= offset:
-                low = middle
-            else:
-                high = middle
-        return segments[low]
+        return self._row.find(offset)
 
     def offset_at(self, time: i64) -> i64:
         """The offset of the first record appended at `time` or later."""
-        segments = self._segments
-        low = self._head
-        high: i64 = len(segments)
-        while low < high:
-            middle = (low + high) // 2
-            segment = segments[middle]
-            if segment.count > 0 and segment.last_time() < time:
-                low = middle + 1
-            else:
-                high = middle
-        if low == len(segments):
-            return self.next
-        segment = segments[low]
-        return segment.first + segment.index_at(time)
+        segment = self._row.find_time(time)
+        return self.next if segment is None else segment.first + segment.index_at(time)
 
     def began(self) -> i64:
         """When the first record was appended."""
-        return self._segments[self._head].times[0]
+        return self._row.front().began
 
     def ended(self) -> i64:
         """When the last record was appended."""
@@ -264,23 +137,19 @@ class MemoryLog(Log):
 
     def oldest(self) -> Extent | None:
         """The segment at the front."""
-        segment = self._segments[self._head]
+        segment = self._row.front()
         return None if segment.count == 0 else segment
 
     def trim(self) -> i64:
         """Drop the segment at the front."""
-        segment = self._segments[self._head]
+        segment = self._row.front()
         size = segment.bytes
         self.first = segment.first + segment.count
         self.bytes -= size
         segment.drop()
         if segment is self._tail:
             self._tail = Segment(self.next)
-            self._segments = [self._tail]
-            self._head = 0
-            return size
-        self._head += 1
-        if self._head >= SLACK and self._head * 2 >= len(self._segments):
-            del self._segments[: self._head]
-            self._head = 0
+            self._row.restart(self._tail)
+        else:
+            self._row.drop_front()
         return size

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
-from librt.vecs import append
 from mypy_extensions import i64
 
 from ferrymq_broker.journal import log as journal
-from ferrymq_broker.nodes.streams.log import Extent, Segment
+from ferrymq_broker.nodes.streams.segments import Extent, Segment
 from ferrymq_broker.nodes.streams.stored import HEAD, format_of, origin_of, time_of
 from ferrymq_broker.store.errors import StoreDamaged
 from ferrymq_broker.store.tables import RECORD
@@ -75,20 +74,10 @@ class Pages:
                     break
                 raise StoreDamaged(f"the record {offset} cannot be read")
             payload = value[HEAD:]
-            format = format_of(value)
-            if format != 0:
-                formats = page.formats
-                if formats is None:
-                    formats = {}
-                    page.formats = formats
-                formats[page.count] = format
             origin: i64 = 0
             if offset >= self.recovered:
                 origin = origin_of(value)
-            page.payloads.append(payload)
-            page.times = append(page.times, time_of(value))
-            page.origins = append(page.origins, origin)
-            page.bytes += len(payload)
+            page.add(page.count, payload, time_of(value), origin, format_of(value))
             page.count += 1
             offset += 1
         return page

@@ -10,7 +10,8 @@ from mypy_extensions import i64
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.message import HEADER, Message, section_at, section_end
 from ferrymq_broker.nodes.node import PART, Node, Refusal
-from ferrymq_broker.nodes.streams.log import ENDLESS, Log, MemoryLog, Segment
+from ferrymq_broker.nodes.streams.log import Log, MemoryLog
+from ferrymq_broker.nodes.streams.segments import ENDLESS, Segment
 from ferrymq_broker.nodes.streams.stamp import partition_entry, stamped
 from ferrymq_broker.nodes.streams.stored_log import StoredLog
 from ferrymq_broker.store.changes import LAST
@@ -246,7 +247,7 @@ class Partition(Node):
         before = now - self._max_age
         first = log.first
         oldest = log.oldest()
-        while oldest is not None and oldest.last_time() <= before:
+        while oldest is not None and oldest.ended <= before:
             self._drop()
             oldest = log.oldest()
         if log.first != first:
@@ -257,7 +258,7 @@ class Partition(Node):
     def _set_expiry(self) -> None:
         oldest = self.log.oldest()
         if oldest is not None:
-            self.space.timers.set(self._expiry, oldest.last_time() + self._max_age)
+            self.space.timers.set(self._expiry, oldest.ended + self._max_age)
 
     def _drop(self) -> None:
         # Not in one statement: what is read for it must not be older than what trimming takes off.

@@ -17,8 +17,8 @@ from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.consumer import IDLE, UNFIT, Consumer
 from ferrymq_broker.nodes.entry import Entry
 from ferrymq_broker.nodes.node import Node
-from ferrymq_broker.nodes.streams.log import Segment
 from ferrymq_broker.nodes.streams.partition import SLICE, Partition
+from ferrymq_broker.nodes.streams.segments import Segment
 from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:

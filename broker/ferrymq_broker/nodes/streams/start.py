@@ -8,8 +8,8 @@ from mypy_extensions import i64
 
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.filters.filter_set import FIRST, LAST, OFFSET, TIME, Position
-from ferrymq_broker.nodes.streams.log import ENDLESS
 from ferrymq_broker.nodes.streams.partition import Partition
+from ferrymq_broker.nodes.streams.segments import ENDLESS
 
 ON_TRIM: Final = "ferrymq:on-trim"
 

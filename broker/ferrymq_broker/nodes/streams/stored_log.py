@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
-from librt.vecs import append
 from mypy_extensions import i64
 
-from ferrymq_broker.nodes.streams.log import ENDLESS, SLACK, Extent, Log, Segment
+from ferrymq_broker.nodes.streams.log import Log
 from ferrymq_broker.nodes.streams.pages import Pages
+from ferrymq_broker.nodes.streams.segments import ENDLESS, Division, Extent, Row, Segment
 from ferrymq_broker.nodes.streams.stored import (
     HEAD,
     PartitionFields,
@@ -45,23 +45,16 @@ _AGAIN: Final = 1000
 
 @final
 class Stretch(Extent):
-    """What is known of a run of records. `began` and `ended` are when the first and the last was
-    appended, `batch` is the last in which there are any of them. `segment` has them while they have
-    not left memory for the first time.
+    """What is known of a run of records. `batch` is the last in which there are any of them;
+    `segment` has them while they have not left memory for the first time.
     """
 
-    __slots__ = ("began", "ended", "batch", "segment")
+    __slots__ = ("batch", "segment")
 
     def __init__(self, first: i64) -> None:
         super().__init__(first)
-        self.began: i64 = 0
-        self.ended: i64 = 0
         self.batch: i64 = 0
         self.segment: Segment | None = None
-
-    def last_time(self) -> i64:
-        """When the last record was appended."""
-        return self.ended
 
 
 @final
@@ -94,15 +87,11 @@ class StoredLog(Log):
         "end",
         "memory",
         "cache_bytes",
-        "segment_bytes",
-        "segment_records",
-        "segment_span",
         "doomed",
-        "_stretches",
-        "_head",
+        "_division",
+        "_row",
         "_tail",
         "_segment",
-        "_until",
         "_time",
         "_stable_time",
         "_added",
@@ -129,19 +118,14 @@ class StoredLog(Log):
         self.end: i64 = 0
         self.memory: i64 = 0
         self.cache_bytes: i64 = CACHE_BYTES
-        self.segment_bytes: i64 = ENDLESS
-        self.segment_records: i64 = ENDLESS
-        self.segment_span: i64 = ENDLESS
         # Records before this offset go as soon as everybody may see them.
         self.doomed: i64 = 0
+        self._division = Division(ENDLESS, ENDLESS, ENDLESS)
         # The last stretch and the segment it has, which is never evicted.
         self._tail = Stretch(0)
         self._segment = Segment(0)
         self._tail.segment = self._segment
-        # Those before `_head` are gone.
-        self._stretches: list[Stretch] = [self._tail]
-        self._head: i64 = 0
-        self._until: i64 = ENDLESS
+        self._row: Row[Stretch] = Row(self._tail)
         # When the last record was appended, and the last that may be seen.
         self._time: i64 = 0
         self._stable_time: i64 = 0
@@ -168,9 +152,9 @@ class StoredLog(Log):
     def divide(self, segment_bytes: i64, segment_records: i64, segment_span: i64) -> None:
         """Close segments so from now on; they are not too large to leave memory one by one."""
         largest = self.cache_bytes // _SEGMENTS
-        self.segment_bytes = segment_bytes if segment_bytes < largest else largest
-        self.segment_records = segment_records
-        self.segment_span = segment_span
+        self._division.change(
+            segment_bytes if segment_bytes < largest else largest, segment_records, segment_span
+        )
 
     # -- records in ------------------------------------------------------------------------
 
@@ -184,27 +168,14 @@ class StoredLog(Log):
         tail = self._tail
         count = tail.count
         if count == 0:
-            self._open(now)
-        elif (
-            tail.bytes + size > self.segment_bytes
-            or count >= self.segment_records
-            or now >= self._until
-        ):
+            self._division.begin(tail, now)
+        elif self._division.is_full(tail, size, now):
             tail = self._close_tail()
-            self._open(now)
+            self._division.begin(tail, now)
             count = 0
-        segment = self._segment
         origin = message.origin
         format = message.format
-        segment.payloads.append(payload)
-        segment.times = append(segment.times, now)
-        segment.origins = append(segment.origins, origin)
-        if format != 0:
-            formats = segment.formats
-            if formats is None:
-                formats = {}
-                segment.formats = formats
-            formats[count] = format
+        self._segment.add(count, payload, now, origin, format)
         if (
             now != self._record_time
             or origin != self._record_origin
@@ -216,7 +187,6 @@ class StoredLog(Log):
             self._record_format = format
         offset = self.end
         self.end = offset + 1
-        segment.bytes += size
         tail.bytes += size
         tail.count = count + 1
         tail.ended = now
@@ -237,20 +207,19 @@ class StoredLog(Log):
         elif count == 0:
             tail.batch = number
 
-    def _open(self, now: i64) -> None:
-        """The last stretch gets its first record."""
-        self._tail.began = now
-        span = self.segment_span
-        self._until = ENDLESS if span == ENDLESS else now + span
-
-    def _close_tail(self) -> Stretch:
-        """The stretch for what comes next."""
+    def _new_tail(self) -> Stretch:
+        """The stretch for what comes next, which is not in the row yet."""
         tail = Stretch(self.end)
         segment = Segment(self.end)
         tail.segment = segment
         self._tail = tail
         self._segment = segment
-        self._stretches.append(tail)
+        return tail
+
+    def _close_tail(self) -> Stretch:
+        """The stretch for what comes next, behind the others."""
+        tail = self._new_tail()
+        self._row.extents.append(tail)
         self.relieve()
         return tail
 
@@ -267,8 +236,8 @@ class StoredLog(Log):
         self.bytes += self._sealing
         self._sealing = 0
         self._stable_time = self._sealed_time
-        stretches = self._stretches
-        i = self._index_of(self.next)
+        stretches = self._row.extents
+        i = self._row.index_of(self.next)
         self.next = end
         while i < len(stretches):
             stretch = stretches[i]
@@ -282,39 +251,17 @@ class StoredLog(Log):
 
     # -- finding ---------------------------------------------------------------------------
 
-    def _index_of(self, offset: i64) -> i64:
-        """Which stretch has the record of this offset: the last that begins there or before."""
-        stretches = self._stretches
-        low = self._head
-        high: i64 = len(stretches)
-        while high - low > 1:
-            middle = (low + high) // 2
-            if stretches[middle].first <= offset:
-                low = middle
-            else:
-                high = middle
-        return low
-
     def find(self, offset: i64) -> Segment:
         """The segment or the page with the record at an offset. Raises `StoreDamaged`."""
-        stretch = self._stretches[self._index_of(offset)]
+        stretch = self._row.find(offset)
         segment = stretch.segment
         return self.pages.find(stretch, offset) if segment is None else segment
 
     def offset_at(self, time: i64) -> i64:
         """The offset of the first record appended at `time` or later that may be seen."""
-        stretches = self._stretches
-        low = self._head
-        high: i64 = len(stretches)
-        while low < high:
-            middle = (low + high) // 2
-            if stretches[middle].count > 0 and stretches[middle].ended < time:
-                low = middle + 1
-            else:
-                high = middle
-        if low == len(stretches):
+        stretch = self._row.find_time(time)
+        if stretch is None:
             return self.next
-        stretch = stretches[low]
         segment = stretch.segment
         if segment is not None:
             offset = segment.first + segment.index_at(time)
@@ -323,7 +270,7 @@ class StoredLog(Log):
 
     def began(self) -> i64:
         """When the first record was appended."""
-        return self._stretches[self._head].began
+        return self._row.front().began
 
     def ended(self) -> i64:
         """When the last record that may be seen was appended."""
@@ -339,8 +286,8 @@ class StoredLog(Log):
         most = self.cache_bytes
         if self.memory <= most:
             return
-        stretches = self._stretches
-        i = self._index_of(self._resident)
+        stretches = self._row.extents
+        i = self._row.index_of(self._resident)
         while self.memory > most:
             stretch = stretches[i]
             segment = stretch.segment
@@ -362,13 +309,13 @@ class StoredLog(Log):
 
     def oldest(self) -> Extent | None:
         """The stretch at the front; None if there is any of it that nobody may see yet."""
-        stretch = self._stretches[self._head]
+        stretch = self._row.front()
         count = stretch.count
         return None if count == 0 or stretch.first + count > self.next else stretch
 
     def trim(self) -> i64:
         """Drop the stretch at the front."""
-        stretch = self._stretches[self._head]
+        stretch = self._row.front()
         end = stretch.first + stretch.count
         self.first = end
         self.bytes -= stretch.bytes
@@ -380,16 +327,9 @@ class StoredLog(Log):
             segment.drop()
         self.pages.drop_before(end)
         if stretch is self._tail:
-            self._tail = Stretch(self.end)
-            self._segment = Segment(self.end)
-            self._tail.segment = self._segment
-            self._stretches = [self._tail]
-            self._head = 0
-            return freed
-        self._head += 1
-        if self._head >= SLACK and self._head * 2 >= len(self._stretches):
-            del self._stretches[: self._head]
-            self._head = 0
+            self._row.restart(self._new_tail())
+        else:
+            self._row.drop_front()
         return freed
 
     def trimmed(self) -> None:
@@ -426,16 +366,12 @@ class StoredLog(Log):
         """The partition is no more; how many bytes of memory that frees."""
         self.id = 0
         freed = self.memory
-        for stretch in self._stretches:
+        for stretch in self._row.extents:
             segment = stretch.segment
             if segment is not None:
                 segment.drop()
         self.pages.drop_before(self.end)
-        self._tail = Stretch(self.end)
-        self._segment = Segment(self.end)
-        self._tail.segment = self._segment
-        self._stretches = [self._tail]
-        self._head = 0
+        self._row.restart(self._new_tail())
         self.memory = 0
         self.bytes = 0
         self.first = self.end
@@ -453,7 +389,7 @@ class StoredLog(Log):
         self._sealed = fields.next
         self._sealed_time = fields.time
         self._tail = Stretch(fields.first)
-        self._stretches = [self._tail]
+        self._row.restart(self._tail)
 
     def restore_record(self, offset: i64, value: bytes) -> None:
         """There is a record of this value, behind those before; an empty one cannot be read."""
@@ -470,16 +406,12 @@ class StoredLog(Log):
         self._time = time
         tail = self._tail
         if tail.count == 0:
-            self._open(time)
-        elif (
-            tail.bytes + size > self.segment_bytes
-            or tail.count >= self.segment_records
-            or time >= self._until
-        ):
+            self._division.begin(tail, time)
+        elif self._division.is_full(tail, size, time):
             tail = Stretch(self.end)
-            self._stretches.append(tail)
+            self._row.extents.append(tail)
             self._tail = tail
-            self._open(time)
+            self._division.begin(tail, time)
         self.end = offset + 1
         tail.count = offset + 1 - tail.first
         tail.bytes += size
@@ -494,16 +426,14 @@ class StoredLog(Log):
         if self._sealed > self.end:
             # Something is missing at the end.
             if tail.count == 0:
-                self._open(self._time)
+                self._division.begin(tail, self._time)
             tail.count = self._sealed - tail.first
             tail.ended = self._time
             self.end = self._sealed
-        if tail.count > 0:
-            tail = Stretch(self.end)
-            self._tail = tail
-            self._stretches.append(tail)
-        self._segment = Segment(self.end)
-        tail.segment = self._segment
+        if tail.count == 0:
+            self._row.restart(self._new_tail())
+        else:
+            self._row.extents.append(self._new_tail())
         self.next = self.end
         self._resident = self.end
         self._sealed = self.end

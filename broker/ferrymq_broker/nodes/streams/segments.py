@@ -1,0 +1,186 @@
+"""Runs of records: with the records in memory, in a row, and when the next one begins.
+
+A record in a segment costs its payload, which is the very object that arrived, and two numbers:
+segments hold no object for a record that the garbage collector would have to look at.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Generic, TypeVar, final
+
+from librt.vecs import append, vec
+from mypy_extensions import i64
+
+# No limit.
+ENDLESS: Final = 0x7FFF_FFFF_FFFF_FFFF
+
+# Extents that have gone from the front are taken out of a row in batches of at least this many.
+SLACK: Final = 64
+
+
+class Extent:
+    """A run of `count` records without gaps, of which `first` is the offset of the first.
+
+    `bytes` is the size of their payloads together; `began` and `ended` are when the first and the
+    last was appended, once there is one.
+    """
+
+    __slots__ = ("first", "count", "bytes", "began", "ended")
+
+    def __init__(self, first: i64) -> None:
+        self.first: i64 = first
+        self.count: i64 = 0
+        self.bytes: i64 = 0
+        self.began: i64 = 0
+        self.ended: i64 = 0
+
+
+@final
+class Segment(Extent):
+    """A run of records in memory.
+
+    `payloads` are the encoded messages, `times` when they were appended (milliseconds since the
+    epoch, never falling), `origins` the numbers of the connections that brought them. `formats` has
+    the message-formats that are not 0, by index. `dropped` is set when its records are gone, from
+    the log or only from memory: whoever still points here asks the log for their offset.
+
+    `count` and `ended` are not for `add` to change: there may be records that are not to be seen.
+    """
+
+    __slots__ = ("payloads", "times", "origins", "formats", "dropped")
+
+    def __init__(self, first: i64) -> None:
+        super().__init__(first)
+        self.payloads: list[bytes] = []
+        self.times = vec[i64]()
+        self.origins = vec[i64]()
+        self.formats: dict[int, int] | None = None
+        self.dropped = False
+
+    def add(self, index: i64, payload: bytes, time: i64, origin: i64, format: i64) -> None:
+        """The record behind the others, which has this index."""
+        self.payloads.append(payload)
+        self.times = append(self.times, time)
+        self.origins = append(self.origins, origin)
+        self.bytes += len(payload)
+        if format != 0:
+            formats = self.formats
+            if formats is None:
+                formats = {}
+                self.formats = formats
+            formats[index] = format
+
+    def index_at(self, time: i64) -> i64:
+        """The index of the first record appended at `time` or later; `count` if there is none."""
+        low: i64 = 0
+        high = self.count
+        while low < high:
+            middle = (low + high) // 2
+            if self.times[middle] < time:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def drop(self) -> None:
+        """Let the records go."""
+        self.dropped = True
+        self.payloads = []
+        self.times = vec[i64]()
+        self.origins = vec[i64]()
+        self.formats = None
+
+
+@final
+class Division:
+    """When a record begins another extent: when it would take the last one beyond `bytes`, when
+    that has so many `records`, or when its first record is `span` milliseconds old."""
+
+    __slots__ = ("bytes", "records", "span", "_until")
+
+    def __init__(self, bytes: i64, records: i64, span: i64) -> None:
+        self.bytes: i64 = bytes
+        self.records: i64 = records
+        self.span: i64 = span
+        # When the last extent has to be closed.
+        self._until: i64 = ENDLESS
+
+    def change(self, bytes: i64, records: i64, span: i64) -> None:
+        """Divide so from now on."""
+        self.bytes = bytes
+        self.records = records
+        self.span = span
+
+    def is_full(self, extent: Extent, size: i64, now: i64) -> bool:
+        """Whether a record of this size is to begin another extent."""
+        return (
+            extent.bytes + size > self.bytes or extent.count >= self.records or now >= self._until
+        )
+
+    def begin(self, extent: Extent, now: i64) -> None:
+        """The extent gets its first record."""
+        extent.began = now
+        span = self.span
+        self._until = ENDLESS if span == ENDLESS else now + span
+
+
+ExtentType = TypeVar("ExtentType", bound=Extent)
+
+
+@final
+class Row(Generic[ExtentType]):
+    """Extents one behind the other, one at least: those of `extents` from `head` on."""
+
+    __slots__ = ("extents", "head")
+
+    def __init__(self, only: ExtentType) -> None:
+        # Those before `head` are gone.
+        self.extents: list[ExtentType] = [only]
+        self.head: i64 = 0
+
+    def restart(self, only: ExtentType) -> None:
+        """This one is all there is."""
+        self.extents = [only]
+        self.head = 0
+
+    def front(self) -> ExtentType:
+        """The first one."""
+        return self.extents[self.head]
+
+    def drop_front(self) -> None:
+        """The first one is gone, and not the only one."""
+        self.head += 1
+        if self.head >= SLACK and self.head * 2 >= len(self.extents):
+            del self.extents[: self.head]
+            self.head = 0
+
+    def index_of(self, offset: i64) -> i64:
+        """Which of `extents` has the record at an offset: the last that begins there or before."""
+        extents = self.extents
+        low = self.head
+        high: i64 = len(extents)
+        while high - low > 1:
+            middle = (low + high) // 2
+            if extents[middle].first <= offset:
+                low = middle
+            else:
+                high = middle
+        return low
+
+    def find(self, offset: i64) -> ExtentType:
+        """The extent with the record at an offset: the last that begins there or before."""
+        return self.extents[self.index_of(offset)]
+
+    def find_time(self, time: i64) -> ExtentType | None:
+        """The first extent that does not end before `time`; None if all do."""
+        extents = self.extents
+        low = self.head
+        high: i64 = len(extents)
+        while low < high:
+            middle = (low + high) // 2
+            extent = extents[middle]
+            if extent.count > 0 and extent.ended < time:
+                low = middle + 1
+            else:
+                high = middle
+        return extents[low] if low < len(extents) else None
