@@ -80,9 +80,9 @@ class ManualStore(Store):
         for key in sorted(key for key in self.records if key[0] == table):
             yield Record(key[1], key[2], self.records[key])
 
-    def count(self, table: int) -> int:
-        """How many records of a table there are."""
-        return sum(key[0] == table for key in self.records)
+    def count(self, table: int | None = None) -> int:
+        """How many records of a table there are, or of all."""
+        return sum(table is None or key[0] == table for key in self.records)
 
 
 def apply(batch: bytes, records: dict[Key, bytes]) -> None:
