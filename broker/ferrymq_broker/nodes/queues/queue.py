@@ -38,16 +38,9 @@ from ferrymq_broker.nodes.queues.dispatching import (
 )
 from ferrymq_broker.nodes.queues.groups import Groups
 from ferrymq_broker.nodes.queues.lanes import DEFAULT_LEVEL, LEVELS, Lane
-from ferrymq_broker.nodes.queues.lifecycle.lifecycle import APPEND, REFUSED, Lifecycle
+from ferrymq_broker.nodes.queues.lifecycle.lifecycle import Lifecycle
 from ferrymq_broker.nodes.queues.resumption import Resumption
-from ferrymq_broker.nodes.queues.seating import (
-    activate_next,
-    exclude,
-    expect_vacancy,
-    new_lane,
-    seat,
-    unseat,
-)
+from ferrymq_broker.nodes.queues.seating import exclude, grant, leave, new_lane, reseat, welcome
 from ferrymq_broker.nodes.queues.storing import (
     drop_body,
     drop_entry,
@@ -201,30 +194,14 @@ class Queue(Node):
         self.policy = policy
         self._read_policy()
         self.lifecycle.change_policy(policy)
-        for consumer in self.consumers:
-            if not consumer.copies:
-                unseat(self, consumer)
-        self.active = None
-        for consumer in self.consumers:
-            if not consumer.copies and not policy.single_active:
-                seat(self, consumer)
-        if policy.single_active:
-            activate_next(self)
+        reseat(self)
         self.reconsider()
         self.touch()
 
     def open_source(self, terms: SourceTerms) -> Node:
         """Consumers and browsers both. Raises `BrokerError` if there may be no further consumer."""
         self.target(terms.part)
-        terms.filters.decline_position()
-        if terms.distribution_mode == "copy":
-            terms.granted_mode = "copy"
-            terms.browses = True
-        else:
-            expect_vacancy(self, terms.exclusive or self.policy.exclusive)
-            terms.granted_mode = "move"
-            terms.granted_priority = terms.priority
-            terms.granted_exclusive = terms.exclusive
+        grant(self, terms)
         return self
 
     # -- messages in -------------------------------------------------------------------
@@ -232,19 +209,8 @@ class Queue(Node):
     def publish(self, message: Message) -> Refusal | None:
         """Append the message, if the lifecycle does not mind."""
         if self.guarded or message.special:
-            return self._publish_guarded(message)
+            return self.lifecycle.publish(message)
         self.append(message)
-        return None
-
-    def _publish_guarded(self, message: Message) -> Refusal | None:
-        if self.deleted:
-            return Refusal("amqp:not-found", f"{self.address!r} has been deleted")
-        lifecycle = self.lifecycle
-        verdict = lifecycle.admit(message)
-        if verdict == APPEND:
-            lifecycle.on_appended(self.append(message))
-        elif verdict == REFUSED:
-            return lifecycle.refusal
         return None
 
     def reserve(self, message: Message, holders: list[Node]) -> Refusal | None:
@@ -457,10 +423,8 @@ class Queue(Node):
         self.consumers.append(consumer)
         if consumer.copies:
             self._browsers.append(Browser(consumer))
-        elif not self.policy.single_active:
-            seat(self, consumer)
-        elif self.active is None:
-            activate_next(self)
+        else:
+            welcome(self, consumer)
         self.reconsider()
 
     def unsubscribe(self, consumer: Consumer) -> None:
@@ -471,12 +435,7 @@ class Queue(Node):
             self._draining.remove(consumer)
         if consumer.copies:
             self._browsers = [b for b in self._browsers if b.consumer is not consumer]
-        else:
-            unseat(self, consumer)
-        consumer.ready = False
-        if self.active is consumer:
-            self.active = None
-            activate_next(self)
+        leave(self, consumer)
         self.reconsider()
 
     def wake(self, consumer: Consumer) -> None:

@@ -15,12 +15,26 @@ from ferrymq_broker.nodes.queues.views import Crew, View, push
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.queues.queue import Queue
+    from ferrymq_broker.nodes.terms import SourceTerms
 
 # Consumers that an entry is kept from, of those that are gone: more are looked through.
 _SLACK: Final = 64
 
 
-def expect_vacancy(queue: Queue, exclusive: bool) -> None:
+def grant(queue: Queue, terms: SourceTerms) -> None:
+    """What of its terms a link gets. Raises `BrokerError` if there may be no further consumer."""
+    terms.filters.decline_position()
+    if terms.distribution_mode == "copy":
+        terms.granted_mode = "copy"
+        terms.browses = True
+        return
+    _expect_vacancy(queue, terms.exclusive or queue.policy.exclusive)
+    terms.granted_mode = "move"
+    terms.granted_priority = terms.priority
+    terms.granted_exclusive = terms.exclusive
+
+
+def _expect_vacancy(queue: Queue, exclusive: bool) -> None:
     """Raise `BrokerError` if there may be no further consumer, or none that is to be alone."""
     others = 0
     for consumer in queue.consumers:
@@ -38,7 +52,37 @@ def expect_vacancy(queue: Queue, exclusive: bool) -> None:
         )
 
 
-def activate_next(queue: Queue) -> None:
+def welcome(queue: Queue, consumer: Consumer) -> None:
+    """Seat a consumer that is new, or let it wait until one at a time comes to it."""
+    if not queue.policy.single_active:
+        _seat(queue, consumer)
+    elif queue.active is None:
+        _activate_next(queue)
+
+
+def leave(queue: Queue, consumer: Consumer) -> None:
+    """The consumer, which is none of the queue's any more, gives up its place."""
+    _unseat(queue, consumer)
+    consumer.ready = False
+    if queue.active is consumer:
+        queue.active = None
+        _activate_next(queue)
+
+
+def reseat(queue: Queue) -> None:
+    """Seat those who are there as the policy has it now."""
+    for consumer in queue.consumers:
+        _unseat(queue, consumer)
+    queue.active = None
+    if queue.policy.single_active:
+        _activate_next(queue)
+        return
+    for consumer in queue.consumers:
+        if not consumer.copies:
+            _seat(queue, consumer)
+
+
+def _activate_next(queue: Queue) -> None:
     """Serve the one of highest priority, of these the one that came first."""
     best: Consumer | None = None
     if queue.deleted:
@@ -48,11 +92,11 @@ def activate_next(queue: Queue) -> None:
             best = consumer
     queue.active = best
     if best is not None:
-        seat(queue, best)
+        _seat(queue, best)
         queue.touch()
 
 
-def seat(queue: Queue, consumer: Consumer) -> None:
+def _seat(queue: Queue, consumer: Consumer) -> None:
     """Give the consumer a place in a view and a crew."""
     view = _view_of(queue, consumer)
     crew: Crew | None = None
@@ -93,7 +137,7 @@ def _view_of(queue: Queue, consumer: Consumer) -> View:
     return view
 
 
-def unseat(queue: Queue, consumer: Consumer) -> None:
+def _unseat(queue: Queue, consumer: Consumer) -> None:
     """Take the consumer's place away; what waited for it alone is for others."""
     crew = consumer.crew
     if crew is None:

@@ -5,14 +5,13 @@ otherwise than by a consumer, or not come in at all, is decided here.
 
 The queue calls
 
-- `admit` before it appends a message, and `on_appended` after, if the queue is `guarded` or the
-  message `special`;
+- `publish` instead of appending a message, if the queue is `guarded` or the message `special`;
 - `on_unlinked` whenever an entry has left, if the queue is `guarded` or the entry `expires`;
 - `returned` before an entry becomes available again, under the same condition;
 - `on_failed`, `on_rejected` and `expired` as they happen;
 - `on_deserted` when its last link is gone.
 
-It offers `append` (which neither admits nor calls `on_appended`), `drop`, `first_available`, its
+It offers `append` (whatever is thought of the message here), `drop`, `first_available`, its
 counts, and `guarded`, which is set here: it says whether every message has to be looked at.
 
 A queue of the plain policy has none of the parts below, and 50 000 of them cost little.
@@ -53,10 +52,10 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.queues.queue import Queue
     from ferrymq_types.transport import Error
 
-# What `Lifecycle.admit` answers.
-APPEND: Final = 0  # let it in
-HANDLED: Final = 1  # it has been taken, and is not to be appended (now)
-REFUSED: Final = 2  # not taken: `refusal` says why
+# What `Lifecycle._admit` answers.
+_APPEND: Final = 0  # let it in
+_HANDLED: Final = 1  # it has been taken, and is not to be appended (now)
+_REFUSED: Final = 2  # not taken: `refusal` says why
 
 
 @final
@@ -173,7 +172,19 @@ class Lifecycle:
 
     # -- messages in -----------------------------------------------------------------------
 
-    def admit(self, message: Message) -> i64:
+    def publish(self, message: Message) -> Refusal | None:
+        """Let the message in, now or when it is due, unless there is a reason not to."""
+        queue = self.queue
+        if queue.deleted:
+            return Refusal("amqp:not-found", f"{queue.address!r} has been deleted")
+        verdict = self._admit(message)
+        if verdict == _APPEND:
+            self._on_appended(queue.append(message))
+        elif verdict == _REFUSED:
+            return self.refusal
+        return None
+
+    def _admit(self, message: Message) -> i64:
         """Whether the message gets in: one of the three above."""
         now = self.queue.agenda.now
         if self._idleness is not None:
@@ -189,7 +200,7 @@ class Lifecycle:
                 self.duplicated += 1
                 # The first of them may not be on disk, and this is another connection.
                 self.queue.agenda.changes.claim()
-                return HANDLED
+                return _HANDLED
         due: i64 = 0
         if message.special:
             try:
@@ -207,18 +218,18 @@ class Lifecycle:
         if duplicates is not None and identity is not None:
             duplicates.remember(identity, now, self.queue.keeps(message))
         if due == 0:
-            return APPEND
+            return _APPEND
         schedule = self._schedule
         if schedule is None:
             schedule = Schedule(self, self.queue.space.timers)
             self._schedule = schedule
         schedule.add(message, due)
-        return HANDLED
+        return _HANDLED
 
     def _refuse(self, refusal: Refusal) -> i64:
         self.refusal = refusal
         self.refusals += 1
-        return REFUSED
+        return _REFUSED
 
     def reserve(self, message: Message, holders: list[Node]) -> Refusal | None:
         """Whether a message that is to come would get in; room is kept for it."""
@@ -251,9 +262,9 @@ class Lifecycle:
 
     def enter(self, message: Message) -> None:
         """A message that was scheduled comes into the queue."""
-        self.on_appended(self.queue.append(message))
+        self._on_appended(self.queue.append(message))
 
-    def on_appended(self, entry: Entry) -> None:
+    def _on_appended(self, entry: Entry) -> None:
         """The message has its place. It may be gone again when this returns."""
         queue = self.queue
         message = entry.message
