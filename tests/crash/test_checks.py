@@ -61,6 +61,26 @@ def txn(kind: str, name: str = "t1") -> Line:
     return line(kind, txn=name)
 
 
+def exchange(**more: Any) -> list[Line]:
+    """In a transaction one message is accepted, another sent to `a`."""
+    return [
+        sent("p.1", **more),
+        got("p.1"),
+        sent("t.1", "a", txn="t1"),
+        gives("p.1", txn="t1"),
+    ]
+
+
+def failing(id: str) -> list[Line]:
+    """One delivery in vain more than is allowed."""
+    return [sent(id, "work"), *taken(id, "work", "failed"), *taken(id, "work", "failed")]
+
+
+def cut_off(id: str) -> list[Line]:
+    """Rejected, and nobody knows whether that was heard."""
+    return [sent(id, "work"), got(id, "work"), gives(id, "rejected", "work"), DIES]
+
+
 DIES = line("dies", how="killed")
 DRAINS = line("drains")
 
@@ -90,60 +110,40 @@ GOOD: dict[str, list[Line | list[Line]]] = {
         drained("p.1", node="work.dead"),
     ],
     "rejected in vain": [
-        sent("p.1", "work"),
-        got("p.1", "work"),
-        gives("p.1", "rejected", "work"),
-        DIES,
+        cut_off("p.1"),
         drained("p.1", node="work"),
     ],
     "failed too often": [
-        sent("p.1", "work"),
-        taken("p.1", "work", "failed"),
-        taken("p.1", "work", "failed"),
+        failing("p.1"),
         drained("p.1", node="work.dead"),
     ],
     "rejected where there are no dead letters": [sent("p.1"), taken("p.1", outcome="rejected")],
     "committed": [
-        sent("p.1"),
-        got("p.1"),
-        sent("t.1", "a", txn="t1"),
-        gives("p.1", txn="t1"),
+        exchange(),
         txn("commits"),
         txn("committed"),
         DIES,
         drained("t.1", node="a"),
     ],
     "commit unanswered, done": [
-        sent("p.1"),
-        got("p.1"),
-        sent("t.1", "a", txn="t1"),
-        gives("p.1", txn="t1"),
+        exchange(),
         txn("commits"),
         DIES,
         drained("t.1", node="a"),
     ],
     "commit unanswered, not done": [
-        sent("p.1"),
-        got("p.1"),
-        sent("t.1", "a", txn="t1"),
-        gives("p.1", txn="t1"),
+        exchange(),
         txn("commits"),
         DIES,
         drained("p.1"),
     ],
     "never committed": [
-        sent("p.1"),
-        got("p.1"),
-        sent("t.1", "a", txn="t1"),
-        gives("p.1", txn="t1"),
+        exchange(),
         DIES,
         drained("p.1"),
     ],
     "a commit unanswered, not done, of what is not durable": [
-        sent("p.1", volatile=True),
-        got("p.1"),
-        sent("t.1", "a", txn="t1"),
-        gives("p.1", txn="t1"),
+        exchange(volatile=True),
         txn("commits"),
         DIES,
         DRAINS,
@@ -230,10 +230,7 @@ BAD: dict[str, tuple[str, list[Line | list[Line]]]] = {
     "in both queues": (
         "in two places",
         [
-            sent("p.1", "work"),
-            got("p.1", "work"),
-            gives("p.1", "rejected", "work"),
-            DIES,
+            cut_off("p.1"),
             drained("p.1", node="work.dead"),
             drained("p.1", node="work"),
         ],
@@ -241,9 +238,7 @@ BAD: dict[str, tuple[str, list[Line | list[Line]]]] = {
     "failed too often, there again": (
         "over the limit",
         [
-            sent("p.1", "work"),
-            taken("p.1", "work", "failed"),
-            taken("p.1", "work", "failed"),
+            failing("p.1"),
             drained("p.1", node="work"),
         ],
     ),
@@ -296,10 +291,7 @@ BAD: dict[str, tuple[str, list[Line | list[Line]]]] = {
     "in doubt, posted and not retired": (
         "half",
         [
-            sent("p.1"),
-            got("p.1"),
-            sent("t.1", "a", txn="t1"),
-            gives("p.1", txn="t1"),
+            exchange(),
             txn("commits"),
             DIES,
             drained("p.1"),
@@ -309,10 +301,7 @@ BAD: dict[str, tuple[str, list[Line | list[Line]]]] = {
     "in doubt, retired and not posted": (
         "half",
         [
-            sent("p.1"),
-            got("p.1"),
-            sent("t.1", "a", txn="t1"),
-            gives("p.1", txn="t1"),
+            exchange(),
             txn("commits"),
             DIES,
             DRAINS,
