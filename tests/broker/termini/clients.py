@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ferrymq.engine.delivery import IncomingDelivery, OutgoingDelivery
 from ferrymq.engine.resumption import Resolution, is_outcome
 from ferrymq.engine.sender import SenderLink
@@ -62,7 +64,42 @@ def message(body: bytes) -> bytes:
     return encode(Header(durable=True), Data(value=body))
 
 
-class Publisher:
+class Lasting:
+    """A link that is attached again and again, under the same name."""
+
+    def __init__(
+        self,
+        net: Network,
+        mode: ReceiverSettleMode = SECOND,
+        *,
+        container: str = "worker",
+        name: str = "link",
+        max_frame_size: int = 65536,
+        properties: dict[str, object] | None = None,
+    ) -> None:
+        self.net = net
+        self.mode = mode
+        self.container = container
+        self.name = name
+        self.max_frame_size = max_frame_size
+        self.properties = properties
+
+    def connect(self) -> Client:
+        """A new connection, nothing attached."""
+        self.client = self.net.connect(
+            container_id=self.container, max_frame_size=self.max_frame_size
+        )
+        return self.client
+
+    def restart(self, *, broker: bool) -> None:
+        """The connection is lost, with the broker if there is one to come back."""
+        if broker:
+            self.net.restart()
+        else:
+            self.client.lose()
+
+
+class Publisher(Lasting):
     """Sends each message once, whatever happens to its link.
 
     `outcomes` has those it has been told, by tag; `unsettled` what it has not settled yet, in the
@@ -74,32 +111,17 @@ class Publisher:
         net: Network,
         mode: ReceiverSettleMode = SECOND,
         *,
-        container: str = "worker",
-        name: str = "link",
         to: Target | None = None,
-        max_frame_size: int = 65536,
-        properties: dict[str, object] | None = None,
+        **settings: Any,
     ) -> None:
-        self.net = net
-        self.mode = mode
-        self.container = container
-        self.name = name
+        super().__init__(net, mode, **settings)
         self.target: Target | None = target() if to is None else to
-        self.max_frame_size = max_frame_size
-        self.properties = properties
         self.unsettled: dict[bytes, bytes] = {}
         self.states: dict[bytes, DeliveryState | None] = {}
         self.outcomes: dict[bytes, DeliveryState] = {}
         self.live: dict[bytes, OutgoingDelivery] = {}
         self.attached = False
         self.resolutions: dict[bytes, Resolution] = {}
-
-    def connect(self) -> Client:
-        """A new connection, nothing attached."""
-        self.client = self.net.connect(
-            container_id=self.container, max_frame_size=self.max_frame_size
-        )
-        return self.client
 
     def attach(self, *, anew: bool = False) -> Sender:
         """Attach the link, with what is unsettled unless it begins `anew`."""
@@ -169,15 +191,8 @@ class Publisher:
                 del self.live[tag]
         self.net.run()
 
-    def restart(self, *, broker: bool) -> None:
-        """The connection is lost, with the broker if there is one to come back."""
-        if broker:
-            self.net.restart()
-        else:
-            self.client.lose()
 
-
-class Consumer:
+class Consumer(Lasting):
     """Takes each message once, whatever happens to its link.
 
     `unsettled` is what it has of deliveries that are not settled, by tag, `bodies` what it has
@@ -189,27 +204,12 @@ class Consumer:
         net: Network,
         mode: ReceiverSettleMode = SECOND,
         *,
-        container: str = "worker",
-        name: str = "link",
         of: Source | None = None,
-        max_frame_size: int = 65536,
-        properties: dict[str, object] | None = None,
+        **settings: Any,
     ) -> None:
-        self.net = net
-        self.mode = mode
-        self.container = container
-        self.name = name
+        super().__init__(net, mode, **settings)
         self.source: Source | None = source() if of is None else of
-        self.max_frame_size = max_frame_size
-        self.properties = properties
         self.unsettled: dict[bytes, IncomingDelivery] = {}
-
-    def connect(self) -> Client:
-        """A new connection, nothing attached."""
-        self.client = self.net.connect(
-            container_id=self.container, max_frame_size=self.max_frame_size
-        )
-        return self.client
 
     def attach(self, credit: int = 100, *, anew: bool = False) -> Receiver:
         """Attach the link, with what is unsettled unless it begins `anew`."""
@@ -264,13 +264,6 @@ class Consumer:
             self.unsettled[tag].settle(state)
         self.net.run()
         self.note()
-
-    def restart(self, *, broker: bool) -> None:
-        """The connection is lost, with the broker if there is one to come back."""
-        if broker:
-            self.net.restart()
-        else:
-            self.client.lose()
 
 
 def stored() -> Network:

@@ -77,6 +77,20 @@ def retired(net: Network) -> tuple[Consumer, Controller, bytes]:
     return one, controller, txn
 
 
+def finish(net: Network, one: Consumer) -> None:
+    """The client accepts what it has, and that is the end of it."""
+    one.give(Accepted())
+    assert net.queue("q").message_count() == 0 and on_record(net) == 0
+
+
+def resume_and_finish(net: Network, one: Consumer) -> None:
+    """The client still has the message, and nobody sends it again."""
+    one.connect()
+    receiver = one.attach()
+    assert one.bodies() == [b"a"] and receiver.deliveries == []
+    finish(net, one)
+
+
 @CUTS
 @pytest.mark.spec("4.4.2", "2.6.13")
 def test_what_was_retired_is_gone_when_it_is_committed(broker: bool) -> None:
@@ -101,11 +115,7 @@ def test_what_was_retired_and_rolled_back_is_still_the_clients(broker: bool) -> 
     assert on_record(net) == 1
     one.restart(broker=broker)
     assert drained(net) == []
-    one.connect()
-    receiver = one.attach()
-    assert one.bodies() == [b"a"] and receiver.deliveries == []
-    one.give(Accepted())
-    assert net.queue("q").message_count() == 0 and on_record(net) == 0
+    resume_and_finish(net, one)
 
 
 @CUTS
@@ -118,8 +128,7 @@ def test_a_transaction_that_is_lost_lets_the_message_come_again(broker: bool) ->
     one.attach()
     one.note()
     assert one.bodies() == [b"a"]
-    one.give(Accepted())
-    assert net.queue("q").message_count() == 0 and on_record(net) == 0
+    finish(net, one)
 
 
 @pytest.mark.spec("4.4.2")
@@ -166,8 +175,4 @@ def test_what_was_acquired_is_the_clients_when_it_is_committed(fail: bool, broke
     assert on_record(net) == 1
     one.restart(broker=broker)
     assert drained(net) == []
-    one.connect()
-    receiver = one.attach()
-    assert one.bodies() == [b"a"] and receiver.deliveries == []
-    one.give(Accepted())
-    assert net.queue("q").message_count() == 0 and on_record(net) == 0
+    resume_and_finish(net, one)
