@@ -1,4 +1,4 @@
-"""A scripted peer, and a connection to it."""
+"""A scripted peer, and a connection to it; a model of a broker, and one that comes back."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 import ferrymq
+from tests.client.keeper import POLICY, Keeper
 from tests.client.peer import Peer
 
 
@@ -19,4 +20,18 @@ async def peer() -> AsyncIterator[Peer]:
 @pytest.fixture
 async def connection(peer: Peer) -> AsyncIterator[ferrymq.Connection]:
     async with ferrymq.connect(peer.url) as connected:
+        yield connected
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[Keeper]:
+    async with Keeper(max_frame_size=512) as keeper:
+        yield keeper
+
+
+@pytest.fixture
+async def lasting(broker: Keeper) -> AsyncIterator[ferrymq.Connection]:
+    async with ferrymq.connect(
+        broker.url, container_id="me", reconnect=POLICY, max_frame_size=512
+    ) as connected:
         yield connected

@@ -7,10 +7,12 @@ either direction, after which it is cut.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
+from ferrymq import ReconnectPolicy
 from ferrymq.engine import events
 from ferrymq.engine.delivery import IncomingDelivery, OutgoingDelivery
 from ferrymq.engine.receiver import ReceiverLink
@@ -26,6 +28,14 @@ from ferrymq_types.messaging import (
     TerminusExpiryPolicy,
 )
 from tests.client.peer import Peer, PeerConnection
+
+
+async def at_once(seconds: float) -> None:
+    """Nobody waits before he connects again."""
+    await asyncio.sleep(0)
+
+
+POLICY = ReconnectPolicy(initial=0.0, maximum=0.0, sleep=at_once)
 
 
 @dataclass
@@ -276,3 +286,9 @@ def is_whole(link: ReceiverLink) -> bool:
     return not (remote is not None and remote.incomplete_unsettled) and (
         link.resumption is None or link.resumption.complete
     )
+
+
+async def settled(broker: Keeper) -> None:
+    """Wait until the broker has nothing unsettled."""
+    while any(kept.payloads for kept in broker.kept.values()):  # noqa: ASYNC110
+        await asyncio.sleep(0)

@@ -9,16 +9,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import ferrymq
-from ferrymq import Message, ReconnectPolicy
+from ferrymq import Message
 from ferrymq_types.messaging import Accepted
-from tests.client.keeper import Cut, Keeper
-
-
-async def at_once(seconds: float) -> None:
-    await asyncio.sleep(0)
-
-
-POLICY = ReconnectPolicy(initial=0.0, maximum=0.0, sleep=at_once)
+from tests.client.keeper import POLICY, Cut, Keeper, settled
 
 SIZES = [10, 300, 1500, 20, 700, 30, 2500, 40]
 
@@ -52,12 +45,6 @@ async def exchange(cuts: list[Cut], window: int, keeps_parts: bool) -> None:
         assert len(set(broker.tags)) == len(broker.tags) == len(outgoing)
         assert all(ends == [Accepted()] for ends in broker.ended.values())
         assert len(broker.ended) == len(incoming)
-
-
-async def settled(broker: Keeper) -> None:
-    """Wait until the broker has nothing unsettled."""
-    while any(kept.payloads for kept in broker.kept.values()):  # noqa: ASYNC110
-        await asyncio.sleep(0)
 
 
 async def opened(open):  # type: ignore[no-untyped-def]

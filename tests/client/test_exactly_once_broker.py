@@ -15,8 +15,8 @@ from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.server import BrokerServer
 from ferrymq_types.messaging import Accepted
 from tests.client.cutter import Cutter
-from tests.client.keeper import Cut
-from tests.client.test_exactly_once import POLICY, SIZES, bytes_passed, cut, opened
+from tests.client.keeper import POLICY, Cut
+from tests.client.test_exactly_once import SIZES, bytes_passed, cut, opened
 
 CONFIG = Config.model_validate({"listener": [{"url": "amqp://127.0.0.1:0"}]})
 

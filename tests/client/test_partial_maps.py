@@ -11,8 +11,7 @@ import ferrymq
 from ferrymq import Message
 from ferrymq.engine import OutgoingDelivery, SenderLink, events
 from ferrymq_types.messaging import Accepted
-from tests.client.keeper import Keeper
-from tests.client.test_exactly_once import POLICY, settled
+from tests.client.keeper import POLICY, Keeper, settled
 
 # A frame of 512 bytes has room for some ten of these.
 COUNT = 60

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -15,22 +14,12 @@ from ferrymq.engine.resumption import Resolution
 from ferrymq.engine.sender import SenderLink
 from ferrymq_types.messaging import Accepted, Modified, Rejected, Released
 from ferrymq_types.transport import SenderSettleMode
-from tests.client.keeper import Cut, Keeper
-from tests.client.test_exactly_once import POLICY, settled
+from tests.client.keeper import POLICY, Cut, Keeper, settled
 
 
 @pytest.fixture
-async def broker() -> AsyncIterator[Keeper]:
-    async with Keeper(max_frame_size=512) as keeper:
-        yield keeper
-
-
-@pytest.fixture
-async def connection(broker: Keeper) -> AsyncIterator[ferrymq.Connection]:
-    async with ferrymq.connect(
-        broker.url, container_id="me", reconnect=POLICY, max_frame_size=512
-    ) as connected:
-        yield connected
+def connection(lasting: ferrymq.Connection) -> ferrymq.Connection:
+    return lasting
 
 
 @pytest.fixture(params=["first", "second"])
@@ -44,6 +33,15 @@ async def receiver(
 
 def is_second(receiver: ferrymq.Receiver) -> bool:
     return receiver._options.exactly_once
+
+
+async def received(
+    broker: Keeper, connection: ferrymq.Connection
+) -> tuple[ferrymq.Receiver, ferrymq.Delivery]:
+    """A message that has come in mode second, and has no outcome."""
+    broker.put("work", "one")
+    receiver = await connection.receiver("work", name="in", exactly_once=True)
+    return receiver, await receiver.receive()
 
 
 def drop(broker: Keeper, *tags: bytes) -> None:
@@ -98,9 +96,7 @@ async def test_in_mode_second_an_outcome_is_final_when_the_sender_has_settled(
     broker: Keeper, connection: ferrymq.Connection
 ) -> None:
     """The sender has settled, and that it did is lost: that it has forgotten it says the same."""
-    broker.put("work", "one")
-    receiver = await connection.receiver("work", name="in", exactly_once=True)
-    delivery = await receiver.receive()
+    receiver, delivery = await received(broker, connection)
     broker.on[events.OutcomeReceived] = lambda *_: None
     accepting = asyncio.create_task(delivery.accept())
     await broker.seen(events.OutcomeReceived)
@@ -117,9 +113,7 @@ async def test_in_mode_second_an_outcome_is_final_when_the_sender_has_settled(
 async def test_in_mode_second_an_outcome_that_was_lost_is_told_again(
     broker: Keeper, connection: ferrymq.Connection
 ) -> None:
-    broker.put("work", "one")
-    receiver = await connection.receiver("work", name="in", exactly_once=True)
-    delivery = await receiver.receive()
+    receiver, delivery = await received(broker, connection)
     broker.connection.reading = False
     accepting = asyncio.create_task(delivery.accept())
     while not receiver.confirming:  # noqa: ASYNC110
@@ -217,9 +211,7 @@ async def test_a_delivery_the_sender_gives_up_is_lost(
     broker: Keeper, connection: ferrymq.Connection, given: bool
 ) -> None:
     """It has come to an outcome of its own, and what it had sent is aborted."""
-    broker.put("work", "one")
-    receiver = await connection.receiver("work", name="in", exactly_once=True)
-    delivery = await receiver.receive()
+    receiver, delivery = await received(broker, connection)
     broker.lose()
     broker.kept["in", True].outgoing[b"m1"].state = Released()
     broker.on[events.CreditReceived] = lambda _, e: resume_all(e.link)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -18,23 +17,13 @@ from ferrymq_types.messaging import (
     TerminusExpiryPolicy,
 )
 from ferrymq_types.transport import Error, ReceiverSettleMode, SenderSettleMode
-from tests.client.keeper import Cut, Keeper
+from tests.client.keeper import POLICY, Cut, Keeper
 from tests.client.peer import Peer
-from tests.client.test_exactly_once import POLICY
 
 
 @pytest.fixture
-async def broker() -> AsyncIterator[Keeper]:
-    async with Keeper(max_frame_size=512) as keeper:
-        yield keeper
-
-
-@pytest.fixture
-async def connection(broker: Keeper) -> AsyncIterator[ferrymq.Connection]:
-    async with ferrymq.connect(
-        broker.url, container_id="me", reconnect=POLICY, max_frame_size=512
-    ) as connected:
-        yield connected
+def connection(lasting: ferrymq.Connection) -> ferrymq.Connection:
+    return lasting
 
 
 @pytest.fixture

@@ -12,8 +12,7 @@ from ferrymq import Message, Unsettled, blocking
 from ferrymq.engine import events
 from ferrymq_types.messaging import Accepted, Rejected
 from ferrymq_types.transport import Error
-from tests.client.keeper import Keeper
-from tests.client.test_exactly_once import settled
+from tests.client.keeper import Keeper, settled
 
 
 @pytest.fixture
