@@ -34,6 +34,26 @@ def declare(net: Network, address: str = "s", **policy: int) -> Stream:
     return stream
 
 
+def place(
+    start: str, value: int, range: tuple[int, int], times: list[int], wall: int
+) -> tuple[Start, int]:
+    """What to ask for to begin at `start`, which `value` makes more precise, and the offset that
+    it has to be where the records of this range of offsets have these times (from offset 0)."""
+    first, end = range
+    if start == "first":
+        return start, first
+    if start == "last":
+        return start, max(first, end - 1)
+    if start == "next":
+        return start, end
+    if start == "offset":
+        offset = value % (end + 1)
+        return ULong(offset), max(first, offset)
+    time = Timestamp(wall - value % 20_000)
+    later = (offset for offset, at in enumerate(times[:end]) if offset >= first and at >= time)
+    return time, next(later, end)
+
+
 def read(
     client: Client,
     address: str,

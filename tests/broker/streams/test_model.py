@@ -6,10 +6,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from ferrymq_codec.scalars import Timestamp, ULong
+from ferrymq_codec.scalars import ULong
 from ferrymq_types.messaging import Data, MessageAnnotations
 from tests.broker.harness import Client, Network, Receiver, Sender, message_annotations, text
-from tests.broker.streams.kit import declare, granted, read, skipped
+from tests.broker.streams.kit import Start, declare, granted, place, read, skipped
 
 NUMBERS = st.integers(0, 1_000_000)
 
@@ -79,29 +79,13 @@ class Streams(RuleBasedStateMachine):
         if where is None and start == "offset":
             where = 0
         parts = list(range(partitions)) if where is None else [where % partitions]
-        chosen: str | ULong | Timestamp = start
+        chosen: Start = start
         expected = {}
         for part in parts:
-            first, end = self.stream.range(part)
-            if start == "first":
-                expected[part] = first
-            elif start == "last":
-                expected[part] = max(first, end - 1)
-            elif start == "next":
-                expected[part] = end
-            elif start == "offset":
-                chosen = ULong(value % (end + 1))
-                expected[part] = max(first, value % (end + 1))
-            else:
-                chosen = Timestamp(self.net.wall - value % 20_000)
-                expected[part] = next(
-                    (
-                        offset
-                        for offset in range(first, end)
-                        if self.records[part][offset][1] >= chosen
-                    ),
-                    end,
-                )
+            times = [time for _, time in self.records[part]]
+            chosen, expected[part] = place(
+                start, value, self.stream.range(part), times, self.net.wall
+            )
         receiver = read(
             self.clients[who],
             "s" if where is None else f"s::{parts[0]}",

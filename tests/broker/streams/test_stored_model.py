@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from ferrymq_broker.nodes.policy import StreamPolicy
-from ferrymq_codec.scalars import Timestamp, ULong
+from ferrymq_codec.scalars import ULong
 from ferrymq_types.messaging import Data, MessageAnnotations
 from tests.broker.harness import Receiver, encode, message_annotations, text
 from tests.broker.streams.disk import (
@@ -18,7 +18,7 @@ from tests.broker.streams.disk import (
     squeeze,
     stored_network,
 )
-from tests.broker.streams.kit import granted, read, skipped
+from tests.broker.streams.kit import granted, place, read, skipped
 
 NUMBERS = st.integers(0, 1_000_000)
 
@@ -157,21 +157,8 @@ class StoredStreams(RuleBasedStateMachine):
     )
     def open(self, where: int, start: str, value: int, credit: int) -> None:
         partition = where % len(self.records)
-        first, end = self.stream.range(partition)
-        chosen: str | ULong | Timestamp = start
-        if start == "first":
-            expected = first
-        elif start == "last":
-            expected = max(first, end - 1)
-        elif start == "next":
-            expected = end
-        elif start == "offset":
-            chosen = ULong(value % (end + 1))
-            expected = max(first, value % (end + 1))
-        else:
-            chosen = Timestamp(self.net.wall - value % 20_000)
-            times = [time for _, time in self.records[partition]]
-            expected = next((o for o in range(first, end) if times[o] >= chosen), end)
+        times = [time for _, time in self.records[partition]]
+        chosen, expected = place(start, value, self.stream.range(partition), times, self.net.wall)
         receiver = read(self.client, f"s::{partition}", chosen, credit=0)
         assert granted(receiver)["ferrymq:first-offset"] == expected
         watched = Watched(receiver, partition, expected)
