@@ -82,9 +82,7 @@ async def test_a_full_disk_stops_producers_until_there_is_room(
         await finish(stage)
 
 
-async def test_a_disk_that_somebody_else_fills(
-    starter: Starter, folder: Path, disks: None
-) -> None:
+async def test_a_disk_that_somebody_else_fills(starter: Starter, folder: Path, disks: None) -> None:
     """Without a warning there is no room for anything: the broker waits, and goes on later."""
     with Disk(folder, 48 << 20) as disk:
         data = disk.path / "data"

@@ -67,7 +67,9 @@ class Resuming(Actor):
 
     def vanish(self, connection: ferrymq.Connection) -> None:
         """End as a process that is killed: no goodbye, and nobody who connects again."""
-        connection.recovery = None
+        recovery, connection.recovery = connection.recovery, None
+        if recovery is not None and recovery._task is not None:
+            recovery._task.cancel()
         connection.transport.abort()
 
 
@@ -163,7 +165,9 @@ class OnceReceiver(Resuming):
             if self.finishing:
                 # This gives back what was not looked at.
                 await receiver.close(timeout=1)
-                self.ended = True
+                # The broker may have gone meanwhile, and still holds what it sent.
+                engine = receiver._engine
+                self.ended = engine is not None and engine.remote_closed
             else:
                 await receiver.detach(timeout=1)
         else:
