@@ -310,7 +310,7 @@ def test_distribution_modes(connection: BlockingConnection, node: str, mode: int
 def test_without_a_store_no_terminus_is_durable(
     connection: BlockingConnection, address: str
 ) -> None:
-    """Proton asks for durable sources of queues as well: this one lasts, but not through a crash."""
+    """Proton asks for durable sources of queues too: this one lasts, but not through a crash."""
     inbox = Inbox(connection, address, options=Lasting())
     source = inbox.link.remote_source
     assert source.durability == Terminus.NONDURABLE
