@@ -61,6 +61,8 @@ class Broker:
         "default",
         "hosts",
         "strict_hosts",
+        "guarded",
+        "takes_tokens",
         "store",
         "sweep",
         "held",
@@ -100,6 +102,10 @@ class Broker:
         self.spaces: dict[str, AddressSpace] = {DEFAULT_SPACE: self.default}
         self.hosts: dict[str, AddressSpace] = {}
         self.strict_hosts = False
+        # Whether what no rule allows is refused: there are rules in some virtual host, or tokens.
+        self.guarded = False
+        # Whether clients may bring tokens when they have opened (claims-based security).
+        self.takes_tokens = False
         self.store: Store | None = None
         self.sweep: Sweep | None = None
         # Connections whose output waits for the store.

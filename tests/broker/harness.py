@@ -44,9 +44,10 @@ from ferrymq.engine.settings import ConnectionSettings
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.config.apply import declare, make_hosts
 from ferrymq_broker.config.model import Config
-from ferrymq_broker.connections.authentication import Authenticator
+from ferrymq_broker.connections.authentication import Authenticator, ClientTransport
 from ferrymq_broker.connections.capabilities import OFFERED
 from ferrymq_broker.connections.handler import ConnectionHandler
+from ferrymq_broker.connections.known_users import KnownUsers
 from ferrymq_broker.nodes.policy import QueuePolicy
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.recovery.recover import recover
@@ -128,7 +129,9 @@ class Network:
         self.credit = credit
         self.idle_time_out = idle_time_out
         self.max_message_size = max_message_size
-        self.authenticator = authenticator or Authenticator({}, True, True)
+        self.authenticator = authenticator or KnownUsers({}, True, True)
+        # How the next client comes.
+        self.transport = ClientTransport("test")
         self.incoming_window = incoming_window
         self.clients: list[Client] = []
         if _STORED and store is None:
@@ -269,6 +272,7 @@ class Client:
         self.links: dict[Link, Endpoint] = {}
         self.terminated: Terminated | None = None
         self.closed_with: Error | None = None
+        transport = net.transport
         self.handler = ConnectionHandler(
             net.broker,
             ConnectionSettings(
@@ -277,11 +281,11 @@ class Client:
                 idle_time_out=net.idle_time_out,
                 incoming_window=net.incoming_window,
                 offered_capabilities=list(OFFERED),
-                sasl_mechanisms=net.authenticator.mechanisms(),
-                sasl_required=not net.authenticator.anonymous,
+                sasl_mechanisms=net.authenticator.mechanisms(transport),
+                sasl_required=net.authenticator.is_required(transport),
             ),
             net.authenticator,
-            "test",
+            transport,
             self.inbox.append,
             self._on_hang_up,
             net.now,

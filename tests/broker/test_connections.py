@@ -7,12 +7,13 @@ import pytest
 from ferrymq.engine.sasl import Anonymous, Plain
 from ferrymq.engine.scram import SCRAM_MECHANISMS, Scram
 from ferrymq.errors import AuthenticationError, RemoteProtocolError, TransportError
-from ferrymq_broker.connections.authentication import Authenticator
+from ferrymq_broker.connections.authentication import ClientTransport
+from ferrymq_broker.connections.known_users import KnownUsers
 from ferrymq_types.messaging import Accepted
 from ferrymq_types.transport import Error
 from tests.broker.harness import Client, Network
 
-USERS = Authenticator({"alice": "sésame", "bob": ""}, False, False)
+USERS = KnownUsers({"alice": "sésame", "bob": ""}, False, False)
 FORCED = Error(condition="amqp:connection:forced", description="the broker is shutting down")
 
 
@@ -60,14 +61,14 @@ def test_unknown_user_and_wrong_password_are_told_the_same() -> None:
 
 
 def test_anonymous_is_offered_only_where_it_is_allowed() -> None:
-    assert USERS.mechanisms() == [*SCRAM_MECHANISMS, "PLAIN"]
-    assert Authenticator({}, False, True).mechanisms() == ["ANONYMOUS"]
-    assert Authenticator({}, True, True).mechanisms() == ["ANONYMOUS", "PLAIN"]
-    assert not Authenticator({}, True, True).check("EXTERNAL", "a", "b")
+    here = ClientTransport("test")
+    assert USERS.mechanisms(here) == [*SCRAM_MECHANISMS, "PLAIN"]
+    assert KnownUsers({}, False, True).mechanisms(here) == ["ANONYMOUS"]
+    assert KnownUsers({}, True, True).mechanisms(here) == ["ANONYMOUS", "PLAIN"]
 
 
 def test_a_password_that_scram_does_not_allow_is_good_for_plain() -> None:
-    bell = Authenticator({"carol": "\a"}, False, False)
+    bell = KnownUsers({"carol": "\a"}, False, False)
     assert Network(authenticator=bell).connect(sasl=Plain("carol", "\a")).engine.opened
     assert bell.scram_keys("SCRAM-SHA-256", "carol") is None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ferrymq.engine.sasl import Plain
-from ferrymq_broker.connections.authentication import Authenticator
+from ferrymq_broker.connections.known_users import KnownUsers
 from tests.broker.harness import Client, Network
 
 
@@ -54,7 +54,7 @@ def test_other_containers_have_their_own_names(net: Network) -> None:
 
 
 def test_nobody_takes_over_the_link_of_another_user() -> None:
-    net = Network(authenticator=Authenticator({"alice": "a", "bob": "b"}, False, True))
+    net = Network(authenticator=KnownUsers({"alice": "a", "bob": "b"}, False, True))
     alice = net.connect(container_id="worker", sasl=Plain("alice", "a"))
     bob = net.connect(container_id="worker", sasl=Plain("bob", "b"))
     first, second = alice.sender("q", name="link"), bob.sender("q", name="link")

@@ -9,9 +9,10 @@ from collections.abc import Callable
 from ferrymq.engine.settings import ConnectionSettings
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.clock import Clock
-from ferrymq_broker.connections.authentication import Authenticator
+from ferrymq_broker.connections.authentication import ClientTransport
 from ferrymq_broker.connections.capabilities import OFFERED
 from ferrymq_broker.connections.handler import ConnectionHandler
+from ferrymq_broker.connections.known_users import KnownUsers
 from ferrymq_broker.nodes.policy import NodePolicy
 from ferrymq_broker.recovery.recover import recover
 from ferrymq_broker.server.protocol import AmqpProtocol
@@ -81,14 +82,13 @@ class SimulatedServer:
         self._executor = SimulatedExecutor(loop, disk, rng)
         self.store.start(self._executor, self._on_stable, self._on_failure, self._on_full)
         self.broker.finish_pass()
-        self._authenticator = Authenticator({}, True, True)
+        self._authenticator = KnownUsers({}, True, True)
         network.accept = lambda: AmqpProtocol(self, True)  # type: ignore[arg-type]
 
     def new_handler(
         self,
         *,
-        peer: str,
-        loopback: bool,
+        transport: ClientTransport,
         write: Callable[[bytes], object],
         hang_up: Callable[[], object],
     ) -> ConnectionHandler:
@@ -98,12 +98,12 @@ class SimulatedServer:
             idle_time_out=None,
             handshake_timeout=None,
             offered_capabilities=list(OFFERED),
-            sasl_mechanisms=self._authenticator.mechanisms(),
+            sasl_mechanisms=self._authenticator.mechanisms(transport),
             sasl_required=False,
         )
         now = self.clock.now()
         return ConnectionHandler(
-            self.broker, settings, self._authenticator, peer, write, hang_up, now, 1 << 20, 100
+            self.broker, settings, self._authenticator, transport, write, hang_up, now, 1 << 20, 100
         )
 
     def connection_gone(self, protocol: AmqpProtocol) -> None:

@@ -24,6 +24,7 @@ from ferrymq_codec.scalars import UInt
 from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
+    from ferrymq_broker.access.rules import Rule
     from ferrymq_broker.timers import Timers
 
 MAX_ADDRESS_LENGTH: Final = 1024
@@ -74,6 +75,7 @@ class AddressSpace(Space):
 
     __slots__ = (
         "nodes",
+        "rules",
         "aliases",
         "redirects",
         "templates",
@@ -86,6 +88,8 @@ class AddressSpace(Space):
     def __init__(self, name: str, agenda: Agenda, timers: Timers, max_nodes: int) -> None:
         super().__init__(name, agenda, timers, max_nodes)
         self.nodes: dict[str, Node] = {}
+        # Who may do what here.
+        self.rules: list[Rule] = []
         self.aliases: dict[str, str] = {}
         self.redirects: dict[str, Redirect] = {}
         self.templates: list[Template] = []

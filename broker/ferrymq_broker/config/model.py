@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from ferrymq_broker.broker import DEFAULT_SPACE, VHOST
 from ferrymq_broker.config.checks import check_tables
@@ -27,69 +27,18 @@ from ferrymq_broker.config.declarations import (
     Topic,
     VirtualHost,
 )
+from ferrymq_broker.config.limits import Limits
+from ferrymq_broker.config.listeners import Listener
 from ferrymq_broker.config.memory import available_memory
 from ferrymq_broker.config.mistakes import Location, Mistake, Mistakes
 from ferrymq_broker.config.section import Section
+from ferrymq_broker.config.security import Security
 from ferrymq_broker.config.storage import Store
-from ferrymq_broker.config.units import Bytes, Seconds, Share, format_size, share_of
-from ferrymq_broker.config.url import ListenAddress, check_http_url, parse_listen_url
+from ferrymq_broker.config.units import Seconds, Share, format_size, share_of
+from ferrymq_broker.config.url import check_http_url
 
-MIB = 1024 * 1024
 # The virtual host of the tables at the top of the file.
 DEFAULT_HOST = DEFAULT_SPACE
-# The broker counts the bytes of a message in 32 bits, with the annotations that it may add.
-MAX_MESSAGE_BYTES = 2047 * MIB
-
-
-def _check_message_size(size: int) -> int:
-    if size > MAX_MESSAGE_BYTES:
-        raise ValueError(
-            f"a message has at most {format_size(MAX_MESSAGE_BYTES)}, not {format_size(size)}"
-        )
-    return size
-
-
-def _check_url(url: str) -> str:
-    parse_listen_url(url)
-    return url
-
-
-class Listener(Section):
-    """``[[listener]]``: an address clients connect to."""
-
-    url: Annotated[str, AfterValidator(_check_url)]
-
-    @property
-    def address(self) -> ListenAddress:
-        """The URL taken apart."""
-        return parse_listen_url(self.url)
-
-
-class Limits(Section):
-    """``[limits]``: what one client may make the broker do."""
-
-    max_frame_size: Annotated[Bytes, Field(ge=512, le=16 * MIB)] = 65536
-    max_message_size: Annotated[Bytes, Field(ge=1), AfterValidator(_check_message_size)] = 100 * MIB
-    # Sessions of a connection and links of a session, less one (AMQP 1.0 §2.7.1–2).
-    channel_max: int = Field(default=2047, ge=0, le=65535)
-    handle_max: int = Field(default=1023, ge=0, le=0xFFFFFFFF)
-    # Transfer frames a client may send on a session before it hears from the broker.
-    incoming_window: int = Field(default=2048, ge=1, le=0x7FFFFFFF)
-    # Messages a producer may send before it hears from the broker.
-    credit: int = Field(default=1000, ge=1, le=1_000_000)
-    # Messages all producers together may send before they hear from the broker; 0 is no limit.
-    total_credit: int = Field(default=10_000_000, ge=0, le=2**62)
-    # Transactions a connection may have open, and how long one may take; 0 lets it take for ever.
-    transactions: int = Field(default=100, ge=1, le=1_000_000)
-    transaction_timeout: Annotated[Seconds, Field(ge=0)] = 300.0
-    # Messages and deliveries one transaction may have, and what its messages may add up to.
-    transaction_work: int = Field(default=100_000, ge=1, le=2**31)
-    transaction_bytes: Annotated[Bytes, Field(ge=1, le=2**62)] = 100 * MIB
-    # A client that is silent this long is disconnected; 0 lets it be silent for ever.
-    idle_time_out: Annotated[Seconds, Field(ge=0)] = 60.0
-    handshake_timeout: Annotated[Seconds, Field(gt=0)] = 10.0
-    # How long a client may take to answer a close; how long the broker waits at its end.
-    close_timeout: Annotated[Seconds, Field(gt=0)] = 5.0
 
 
 class Alarms(Section):
@@ -123,26 +72,6 @@ class Shutdown(Section):
     """``[shutdown]``: how long clients may settle what they hold when the broker is told to end."""
 
     drain_timeout: Annotated[Seconds, Field(ge=0)] = 5.0
-
-
-class Security(Section):
-    """``[security]``: who may connect.
-
-    Without users every name and password is good on loopback listeners, and so is giving none:
-    beyond loopback, one of the two must be stated. With users only they get in, unless
-    `anonymous` lets in clients that give no name as well.
-    """
-
-    anonymous: bool | None = None
-    users: dict[str, SecretStr] = Field(default_factory=dict)
-
-    @field_validator("users")
-    @classmethod
-    def _check_users(cls, users: dict[str, SecretStr]) -> dict[str, SecretStr]:
-        for name, password in users.items():
-            if not name or "\0" in name or "\0" in password.get_secret_value():
-                raise ValueError("a user name is not empty, and neither it nor a password has NUL")
-        return users
 
 
 class Log(Section):

@@ -1,82 +1,147 @@
-"""Who may connect (AMQP 1.0 §5.3)."""
+"""Who may connect: what a client says about itself, and who decides on it (AMQP 1.0 §5.3).
+
+The decision may take a while, as a slow hash is computed or a key is fetched. Meanwhile the
+connection waits, and nothing else does: an `Authenticator` decides on a `Login` now, before its
+`authenticate` returns, or later, from the event loop.
+"""
 
 from __future__ import annotations
 
-import hmac
-from typing import final
+from typing import TYPE_CHECKING, final
 
-from ferrymq.engine.scram import SCRAM_MECHANISMS, ScramKeys
+from mypy_extensions import mypyc_attr
+
+from ferrymq_broker.access.identity import Identity
+from ferrymq_broker.journal import log
+
+if TYPE_CHECKING:
+    from ferrymq.engine.events import AuthenticationRequested
+    from ferrymq.engine.scram import ScramKeys
+    from ferrymq_broker.connections.handler import ConnectionHandler
 
 
 @final
-class Authenticator:
-    """Checks what a client says about itself.
+class ClientTransport:
+    """What is known of a client before it has said anything.
 
-    `users` maps names to passwords. With `anyone`, every name and password is good: the friendly
-    local broker without configured users, whose listeners are on the loopback interface only.
-    `anonymous` lets in clients that say nothing. `keys` are those of `derive_keys`, if they have
-    been derived before.
+    `peer` names it in the log, `host` is its IP address, empty for none. `loopback` is whether it
+    is on this machine, `encrypted` whether nobody else can read what it sends. `certificate` is the
+    one it has shown, as `ssl.SSLSocket.getpeercert` has it, verified; None without.
     """
 
-    __slots__ = ("users", "anyone", "anonymous", "_keys")
+    __slots__ = ("peer", "host", "loopback", "encrypted", "certificate")
 
     def __init__(
         self,
-        users: dict[str, str],
-        anyone: bool,
-        anonymous: bool,
-        keys: dict[tuple[str, str], ScramKeys] | None = None,
+        peer: str,
+        host: str = "",
+        loopback: bool = True,
+        encrypted: bool = False,
+        certificate: dict[str, object] | None = None,
     ) -> None:
-        self.users = users
-        self.anyone = anyone
-        self.anonymous = anonymous
-        self._keys = derive_keys(users) if keys is None else keys
+        self.peer = peer
+        self.host = host
+        self.loopback = loopback
+        self.encrypted = encrypted
+        self.certificate = certificate
 
-    def mechanisms(self) -> list[str]:
-        """The SASL mechanisms to offer, those that lead somewhere."""
-        offered = []
-        if self.anonymous:
-            offered.append("ANONYMOUS")
-        if self.users and not self.anyone:
-            offered.extend(SCRAM_MECHANISMS)
-        if self.anyone or self.users:
-            offered.append("PLAIN")
-        return offered
+
+@final
+class Login:
+    """What a client has said, to be decided on once, by `decide`.
+
+    `username` is the one of PLAIN and SCRAM, or the identity that EXTERNAL or OAUTHBEARER asks to
+    act as; `password` that of PLAIN; `token` that of OAUTHBEARER. With SCRAM the password has been
+    proved already. `hostname` is the virtual host the client means, if it says so.
+    """
+
+    __slots__ = (
+        "mechanism",
+        "username",
+        "password",
+        "token",
+        "hostname",
+        "transport",
+        "decided",
+        "_handler",
+        "_at_once",
+    )
+
+    def __init__(self, handler: ConnectionHandler, event: AuthenticationRequested) -> None:
+        self.mechanism = event.mechanism
+        self.username = event.username
+        self.password = event.password
+        self.token = event.token
+        self.hostname = event.hostname
+        self.transport = handler.transport
+        self.decided = False
+        self._handler = handler
+        # Whether the pass in which the client said so is still under way.
+        self._at_once = True
+
+    def decide(self, identity: Identity | None, reason: str = "") -> None:
+        """Let the client in as `identity`, or refuse it with None; the log says for what `reason`,
+        the client does not hear it. To be called in the event loop. The first call counts."""
+        if self.decided:
+            return
+        self.decided = True
+        # Nobody needs them any more.
+        self.password = None
+        self.token = None
+        if self._at_once:
+            self._handler.settle_login(self, identity, reason)
+        else:
+            self._handler.settle_login_later(self, identity, reason)
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Authenticator:
+    """Decides who is let in, and by which mechanisms. This one lets nobody in."""
+
+    def mechanisms(self, transport: ClientTransport) -> list[str]:
+        """The SASL mechanisms to offer to a client: those that can lead somewhere. Without any,
+        clients get in without SASL."""
+        return []
+
+    def is_required(self, transport: ClientTransport) -> bool:
+        """Whether a client has to say who it is: not where it may come in anonymously."""
+        return True
 
     def scram_keys(self, mechanism: str, username: str) -> ScramKeys | None:
         """What a proof of the user's password is checked with, or None if there is no such user."""
-        return self._keys.get((mechanism, username))
+        return None
 
-    def check(self, mechanism: str, username: str | None, password: str | None) -> bool:
-        """Whether the client is let in. Unknown users and wrong passwords take the same time."""
-        if mechanism == "ANONYMOUS":
-            return self.anonymous
-        if mechanism in SCRAM_MECHANISMS:
-            # The engine asks when the password has been proved.
-            return username in self.users
-        if mechanism != "PLAIN" or username is None or password is None:
-            return False
-        if self.anyone:
-            return True
-        expected = self.users.get(username)
-        given = password.encode()
-        if expected is None:
-            hmac.compare_digest(given, given)
-            return False
-        return hmac.compare_digest(given, expected.encode())
+    def authenticate(self, login: Login) -> None:
+        """Decide on what the client has said, now or later."""
+        login.decide(None)
+
+    def silent(self, transport: ClientTransport) -> Identity:
+        """Who a client is that came in without SASL."""
+        return Identity(None)
 
 
-def derive_keys(users: dict[str, str]) -> dict[tuple[str, str], ScramKeys]:
-    """The SCRAM keys of all users, by mechanism and name: some milliseconds for each user.
+def authenticate(handler: ConnectionHandler, event: AuthenticationRequested) -> None:
+    """The client has said who it is."""
+    login = Login(handler, event)
+    handler.login = login
+    handler.authenticator.authenticate(login)
+    login._at_once = False
 
-    Done before anybody connects, for done at a login the time would tell whether a name is known.
-    Passwords that SASLprep (RFC 4013) does not allow, with control characters, have none.
-    """
-    keys: dict[tuple[str, str], ScramKeys] = {}
-    for name, password in users.items():
-        for mechanism in SCRAM_MECHANISMS:
-            try:
-                keys[mechanism, name] = ScramKeys.derive(mechanism, password)
-            except ValueError:
-                break
-    return keys
+
+def settle(handler: ConnectionHandler, login: Login, identity: Identity | None, why: str) -> None:
+    """Tell the client what was decided."""
+    handler.login = None
+    if identity is None:
+        handler.broker.counters.logins_refused += 1
+        log.warning(
+            "login refused",
+            peer=handler.peer,
+            user=login.username,
+            mechanism=login.mechanism,
+            reason=why,
+        )
+        handler.connection.reject_authentication()
+    else:
+        handler.identity = identity
+        handler.user = identity.user
+        handler.connection.accept_authentication()

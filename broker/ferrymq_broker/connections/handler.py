@@ -44,11 +44,19 @@ from ferrymq.engine.frames import EMPTY_FRAME
 from ferrymq.engine.link import Link
 from ferrymq.engine.session import Session
 from ferrymq.engine.settings import ConnectionSettings
+from ferrymq_broker.access.access import Access
+from ferrymq_broker.access.identity import Identity
 from ferrymq_broker.broker import Broker
-from ferrymq_broker.connections.authentication import Authenticator
+from ferrymq_broker.connections.authentication import (
+    Authenticator,
+    ClientTransport,
+    Login,
+    authenticate,
+    settle,
+)
 from ferrymq_broker.connections.incoming import IncomingEndpoint
 from ferrymq_broker.connections.links import SessionLinks, attach_link, close_link, end_session
-from ferrymq_broker.connections.opening import authenticate, on_open
+from ferrymq_broker.connections.opening import on_open
 from ferrymq_broker.connections.outgoing import OUTPUT_LIMIT, OutgoingEndpoint
 from ferrymq_broker.connections.remembered.source import SourceTerminus
 from ferrymq_broker.connections.remembered.target import TargetTerminus
@@ -62,7 +70,7 @@ from ferrymq_types.transport import Error
 
 @final
 class ConnectionHandler:
-    """The broker's side of one connection. `peer` names the client in the log.
+    """The broker's side of one connection, over a `transport`.
 
     `write` is called with bytes for the client, `hang_up` once, when all are written and the
     connection is over. `deadline_moved` is true when `next_deadline` may have come closer.
@@ -74,8 +82,13 @@ class ConnectionHandler:
         "id",
         "connection",
         "authenticator",
+        "transport",
         "peer",
+        "login",
+        "_decision",
+        "identity",
         "user",
+        "access",
         "container_id",
         "max_message_size",
         "credit_window",
@@ -97,6 +110,7 @@ class ConnectionHandler:
         "transactions",
         "events",
         "deadline_moved",
+        "rearm",
         "over",
         "_write",
         "_hang_up",
@@ -107,7 +121,7 @@ class ConnectionHandler:
         broker: Broker,
         settings: ConnectionSettings,
         authenticator: Authenticator,
-        peer: str,
+        transport: ClientTransport,
         write: Callable[[bytes], object],
         hang_up: Callable[[], object],
         now: float,
@@ -120,9 +134,16 @@ class ConnectionHandler:
         self.id: i64 = broker.new_id()
         self.connection = Connection(settings, now)
         self.authenticator = authenticator
-        self.peer = peer
-        # Who the client has proved to be; None if it is anonymous.
+        self.transport = transport
+        self.peer = transport.peer
+        # What the client has said about itself, as long as nobody has decided on it.
+        self.login: Login | None = None
+        self._decision: tuple[Login, Identity | None, str] | None = None
+        # Who the client has proved to be, None before that; its name, None if it is anonymous.
+        self.identity: Identity | None = None
         self.user: str | None = None
+        # What it may do in its virtual host: nothing before its open.
+        self.access = Access(Identity(None), [])
         self.container_id = ""
         self.max_message_size = max_message_size
         self.credit_window: i64 = credit_window
@@ -150,6 +171,8 @@ class ConnectionHandler:
         self.events: list[Event] = []
         self.dynamic_nodes: dict[Link, Node] = {}
         self.deadline_moved = True
+        # To be called when `next_deadline` may have come closer in a pass of its own.
+        self.rearm: Callable[[], object] | None = None
         self.over = False
         self._write = write
         self._hang_up = hang_up
@@ -242,6 +265,27 @@ class ConnectionHandler:
         self._process()
         self.touch()
         self.broker.finish_pass()
+
+    def settle_login(self, login: Login, identity: Identity | None, reason: str) -> None:
+        """It has been decided who the client is, in the pass in which it said so."""
+        settle(self, login, identity, reason)
+
+    def settle_login_later(self, login: Login, identity: Identity | None, reason: str) -> None:
+        """It has been decided who the client is, when it has waited for that."""
+        self._decision = (login, identity, reason)
+        self.broker.soon(self._go_on)
+
+    def _go_on(self) -> None:
+        """What was decided has its consequences: a pass of its own."""
+        decision = self._decision
+        if decision is not None:
+            self._decision = None
+            settle(self, *decision)
+            self._process()
+            self.touch()
+        self.broker.finish_pass()
+        if self.rearm is not None:
+            self.rearm()
 
     # -- what the broker calls -----------------------------------------------------------
 

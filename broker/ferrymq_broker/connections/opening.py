@@ -1,43 +1,39 @@
-"""How a connection begins: who the client is, and which virtual host it is for."""
+"""How a connection begins: which virtual host it is for, and what it may do there."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ferrymq_broker.access.access import Access
 from ferrymq_broker.journal import log
 from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
-    from ferrymq.engine.events import AuthenticationRequested
     from ferrymq_broker.connections.handler import ConnectionHandler
     from ferrymq_types.transport import Open
 
 
-def authenticate(handler: ConnectionHandler, event: AuthenticationRequested) -> None:
-    """The client has said who it is (AMQP 1.0 §5.3)."""
-    if handler.authenticator.check(event.mechanism, event.username, event.password):
-        handler.user = event.username
-        handler.connection.accept_authentication()
-    else:
-        handler.broker.counters.logins_refused += 1
-        log.warning(
-            "login refused", peer=handler.peer, user=event.username, mechanism=event.mechanism
-        )
-        handler.connection.reject_authentication()
-
-
 def on_open(handler: ConnectionHandler, open: Open) -> None:
     """The client has opened the connection, to one of our virtual hosts or to none."""
+    broker = handler.broker
     handler.container_id = open.container_id
-    space = handler.broker.space_for(open.hostname)
+    if handler.identity is None:
+        handler.identity = handler.authenticator.silent(handler.transport)
+        handler.user = handler.identity.user
+    space = broker.space_for(open.hostname)
     handler.connection.open()
     handler.deadline_moved = True
+    if space is not None:
+        handler.space = space
+        handler.access = Access(handler.identity, space.rules if broker.guarded else None)
+    if broker.guarded and not broker.takes_tokens:
+        if space is None or not handler.access.gives_anything():
+            # Who may not use it does not learn whether it is there.
+            _refuse(handler, open, "amqp:unauthorized-access", "is not allowed to you")
+            return
     if space is None:
-        log.warning("no such virtual host", peer=handler.peer, hostname=open.hostname)
-        description = f"there is no virtual host for {str(open.hostname)[:200]!r}"
-        handler.connection.close(Error(condition="amqp:not-found", description=description))
+        _refuse(handler, open, "amqp:not-found", "does not exist")
         return
-    handler.space = space
     handler.broker.counters.connections_opened += 1
     log.info(
         "connection opened",
@@ -46,3 +42,16 @@ def on_open(handler: ConnectionHandler, open: Open) -> None:
         user=handler.user,
         host=space.name,
     )
+
+
+def _refuse(handler: ConnectionHandler, open: Open, condition: str, reason: str) -> None:
+    log.warning(
+        "virtual host refused",
+        peer=handler.peer,
+        user=handler.user,
+        hostname=open.hostname,
+        reason=condition,
+    )
+    name = repr(open.hostname[:200]) if open.hostname else "for no hostname"
+    description = f"the virtual host {name} {reason}"
+    handler.connection.close(Error(condition=condition, description=description))

@@ -6,6 +6,7 @@ import asyncio
 import socket
 from typing import TYPE_CHECKING, Final
 
+from ferrymq_broker.connections.authentication import ClientTransport
 from ferrymq_broker.connections.handler import ConnectionHandler
 from ferrymq_broker.journal import log
 from ferrymq_types.transport import Error
@@ -44,12 +45,12 @@ class AmqpProtocol(asyncio.Protocol):
         if connected is not None and connected.family in (socket.AF_INET, socket.AF_INET6):
             # In addition to AMQP's own idle time-out (AMQP 1.0 §2.4.5).
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        peername = transport.get_extra_info("peername")
+        client = ClientTransport(_name(peername), _host(peername), self._loopback)
         self.handler: ConnectionHandler = self._server.new_handler(
-            peer=_name(transport.get_extra_info("peername")),
-            loopback=self._loopback,
-            write=self._write,
-            hang_up=self._hang_up,
+            client, self._write, self._hang_up
         )
+        self.handler.rearm = self._arm
         self._server.connections.add(self)
         if self._server.failure is not None:
             # It was on its way when the store failed.
@@ -187,3 +188,8 @@ def _name(peername: object) -> str:
     if isinstance(peername, tuple) and len(peername) >= 2:
         return f"{peername[0]}:{peername[1]}"
     return str(peername)
+
+
+def _host(peername: object) -> str:
+    """The IP address of a client, empty for one that has none."""
+    return str(peername[0]) if isinstance(peername, tuple) and peername else ""

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.metadata
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from ferrymq.engine.settings import ConnectionSettings
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.clock import Clock
 from ferrymq_broker.config.apply import declare, make_hosts
 from ferrymq_broker.config.model import Config
 from ferrymq_broker.config.url import ListenAddress
-from ferrymq_broker.connections.authentication import Authenticator, derive_keys
-from ferrymq_broker.connections.capabilities import OFFERED
+from ferrymq_broker.connections.authentication import ClientTransport
 from ferrymq_broker.connections.handler import ConnectionHandler
 from ferrymq_broker.journal import log
 from ferrymq_broker.management.install import install as install_management
 from ferrymq_broker.monitoring.readiness import Readiness
 from ferrymq_broker.monitoring.store_figures import StoreFigures
+from ferrymq_broker.server.admission import Admission
+from ferrymq_broker.server.listening import Listeners
 from ferrymq_broker.server.protocol import AmqpProtocol
 from ferrymq_broker.server.starting import OnProgress, readiness_of
 from ferrymq_broker.server.storage import Opening, Storage
@@ -32,8 +30,6 @@ from ferrymq_types.transport import Error
 if TYPE_CHECKING:
     from ferrymq_broker.monitoring.http import MonitoringServer
 
-# Connections the kernel completes before we accept them.
-BACKLOG = 1024
 # How often, in seconds, the time of the day is compared with the clock that never goes back.
 CLOCK_PERIOD = 5.0
 
@@ -41,8 +37,7 @@ CLOCK_PERIOD = 5.0
 class BrokerServer:
     """A broker that listens: ``async with BrokerServer(config) as server: ...``.
 
-    `addresses` holds what is really listened on, in the order of the configuration, once the
-    server has started. Raises from `start` `OSError` when a listener's address cannot be had, and
+    Raises from `start` `OSError` when a listener's address cannot be had, and
     `StoreError` when the store cannot be used.
 
     When the store of a broker that runs fails, nothing more is written to any client, all
@@ -60,11 +55,9 @@ class BrokerServer:
     ) -> None:
         self.config = Config() if config is None else config
         self.clock = Clock() if clock is None else clock
-        self.addresses: list[ListenAddress] = []
         # For those who watch; None if the configuration names no address for it.
         self.monitoring: MonitoringServer | None = None
         self.connections: set[AmqpProtocol] = set()
-        self._servers: list[asyncio.Server] = []
         self._empty = asyncio.Event()
         # Connections that have messages to settle before the broker ends.
         self._unsettled: set[AmqpProtocol] = set()
@@ -80,18 +73,12 @@ class BrokerServer:
         self._readiness = Readiness(False, "the broker is starting")
         self._timer: asyncio.TimerHandle | None = None
         self._sync: asyncio.TimerHandle | None = None
-        self._product: dict[str, object] = {
-            "product": "ferrymq",
-            "version": importlib.metadata.version("ferrymq"),
-        }
-        security = self.config.security
-        users = {name: secret.get_secret_value() for name, secret in security.users.items()}
-        anonymous = security.anonymous
-        # Access that was not configured ends at this machine, and with the first user named.
-        nameless = not users if anonymous is None else anonymous
-        keys = derive_keys(users)
-        self._local = Authenticator(users, not users, nameless, keys)
-        self._remote = Authenticator(users, False, anonymous is True, keys)
+        self._listeners = Listeners(self)
+
+    @property
+    def addresses(self) -> list[ListenAddress]:
+        """What is really listened on, in the order of the configuration, once it has started."""
+        return self._listeners.addresses
 
     @property
     def port(self) -> int:
@@ -117,7 +104,6 @@ class BrokerServer:
 
     async def start(self) -> None:
         """Recover what was stored, make the configured nodes and listen."""
-        loop = asyncio.get_running_loop()
         config = self.config
         self.broker = Broker(
             self._soon, self._wake_at, self.clock.epoch(), max_nodes=config.nodes.limit
@@ -147,8 +133,8 @@ class BrokerServer:
             if self._storage is not None:
                 self._storage.start()
             self.broker.finish_pass()
-            for listener in config.listener:
-                await self._listen(loop, listener.address)
+            self.admission = Admission(config, self.broker)
+            await self._listeners.start(config.listener)
             if self.failure is not None:
                 raise self.failure
             self._sync_clock()
@@ -186,29 +172,13 @@ class BrokerServer:
         """Nobody is to hear anything more."""
         self.failure = error
         self._readiness = Readiness(False, str(error))
-        for server in self._servers:
-            server.close()
+        self._listeners.close()
         for connection in list(self.connections):
             connection.abort()
         # Nobody is waited for.
         self._settled.set()
         if self._on_failure is not None:
             self._on_failure(error)
-
-    async def _listen(self, loop: asyncio.AbstractEventLoop, address: ListenAddress) -> None:
-        server = await loop.create_server(
-            partial(AmqpProtocol, self, address.is_loopback),
-            address.host,
-            address.port,
-            backlog=BACKLOG,
-        )
-        self._servers.append(server)
-        names = [sock.getsockname() for sock in server.sockets]
-        if len({name[1] for name in names}) == 1:
-            self.addresses.append(ListenAddress(address.host, names[0][1]))
-        else:
-            # A host with several addresses got a free port for each of them.
-            self.addresses += [ListenAddress(name[0], name[1]) for name in names]
 
     def _soon(self, call: Callable[[], None]) -> None:
         """A pass of its own, when what is under way is done."""
@@ -250,41 +220,12 @@ class BrokerServer:
 
     def new_handler(
         self,
-        *,
-        peer: str,
-        loopback: bool,
+        transport: ClientTransport,
         write: Callable[[bytes], object],
         hang_up: Callable[[], object],
     ) -> ConnectionHandler:
         """A handler for a connection that has just been made."""
-        limits = self.config.limits
-        authenticator = self._local if loopback else self._remote
-        settings = ConnectionSettings(
-            container_id=self.config.container_id,
-            initiator=False,
-            max_frame_size=limits.max_frame_size,
-            channel_max=limits.channel_max,
-            handle_max=limits.handle_max,
-            incoming_window=limits.incoming_window,
-            idle_time_out=limits.idle_time_out or None,
-            handshake_timeout=limits.handshake_timeout,
-            close_timeout=limits.close_timeout,
-            offered_capabilities=list(OFFERED),
-            properties=self._product,
-            sasl_mechanisms=authenticator.mechanisms(),
-            sasl_required=not authenticator.anonymous,
-        )
-        return ConnectionHandler(
-            self.broker,
-            settings,
-            authenticator,
-            peer,
-            write,
-            hang_up,
-            self.clock.now(),
-            limits.max_message_size,
-            limits.credit,
-        )
+        return self.admission.new_handler(transport, write, hang_up, self.clock.now())
 
     def connection_gone(self, protocol: AmqpProtocol) -> None:
         """A transport has ended."""
@@ -315,13 +256,11 @@ class BrokerServer:
         self._closing = True
         if self.failure is None:
             self._readiness = Readiness(False, "the broker is shutting down")
-        for server in self._servers:
-            server.close()
+        self._listeners.close()
         if self.connections and self.failure is None:
             await self._drain()
             await self._close_connections()
-        for server in self._servers:
-            await server.wait_closed()
+        await self._listeners.wait_closed()
         for timer in (self._timer, self._sync):
             if timer is not None:
                 timer.cancel()

@@ -61,18 +61,25 @@ class AuthenticationRequested(Event):
 
     Answer with `Connection.accept_authentication` or `reject_authentication`,
     at once or later; nothing else is processed until then. `username` and
-    `password` are None for ANONYMOUS; the password is never part of the repr.
+    `password` are None for ANONYMOUS; `token` is that of OAUTHBEARER. Neither
+    password nor token is ever part of the repr.
     """
 
-    __slots__ = ("mechanism", "username", "password", "hostname")
+    __slots__ = ("mechanism", "username", "password", "hostname", "token")
 
     def __init__(
-        self, mechanism: str, username: str | None, password: str | None, hostname: str | None
+        self,
+        mechanism: str,
+        username: str | None,
+        password: str | None,
+        hostname: str | None,
+        token: str | None = None,
     ) -> None:
         self.mechanism = mechanism
         self.username = username
         self.password = password
         self.hostname = hostname
+        self.token = token
 
 
 class ScramKeysRequested(Event):

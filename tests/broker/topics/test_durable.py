@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ferrymq_broker.connections.authentication import Authenticator
+from ferrymq_broker.connections.known_users import KnownUsers
 from ferrymq_broker.nodes.policy import TopicPolicy
 from ferrymq_broker.nodes.topics.topic import Topic
 from ferrymq_types.messaging import (
@@ -81,7 +81,7 @@ def test_others_do_not_find_it(net: Network, topic: Topic) -> None:
 def test_users_have_their_own() -> None:
     from ferrymq.engine.sasl import Plain
 
-    net = Network(authenticator=Authenticator({"ann": "1", "bob": "2"}, False, True))
+    net = Network(authenticator=KnownUsers({"ann": "1", "bob": "2"}, False, True))
     net.space.create("news", TopicPolicy())
     ann = net.connect(container_id="reader", sasl=Plain("ann", "1"))
     subscribe(ann).close(closed=False)

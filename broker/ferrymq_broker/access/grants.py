@@ -1,0 +1,76 @@
+"""What tokens have given one connection (claims-based security)."""
+
+from __future__ import annotations
+
+from typing import final
+
+from mypy_extensions import i64
+
+from ferrymq_broker.access.identity import Identity
+from ferrymq_broker.access.rules import BoundRules
+
+
+@final
+class Grant:
+    """One token: at the address `scope`, and at those below it, its bearer may do what the rules
+    say of `identity`. An empty scope is everything.
+    """
+
+    __slots__ = ("scope", "identity", "rules")
+
+    def __init__(self, scope: str, identity: Identity, rules: BoundRules) -> None:
+        self.scope = scope
+        self.identity = identity
+        self.rules = rules
+
+    def covers(self, address: str) -> bool:
+        """Whether the token is for this address: its scope, or something below that."""
+        scope = self.scope
+        if not scope or address == scope:
+            return True
+        return address.startswith(scope) and address[len(scope)] in "/:"
+
+
+@final
+class Grants:
+    """The tokens of one connection, by scope: a newer one for the same scope takes its place."""
+
+    __slots__ = ("_grants",)
+
+    def __init__(self) -> None:
+        self._grants: dict[str, Grant] = {}
+
+    def __len__(self) -> int:
+        return len(self._grants)
+
+    def put(self, grant: Grant) -> None:
+        """A token has come."""
+        self._grants[grant.scope] = grant
+
+    def next_expiry(self) -> float:
+        """When the first of them expires, in seconds since the Unix epoch; 0 for never."""
+        first = 0.0
+        for grant in self._grants.values():
+            expires = grant.identity.expires
+            if expires != 0.0 and (first == 0.0 or expires < first):
+                first = expires
+        return first
+
+    def expire(self, epoch_seconds: float) -> list[Grant]:
+        """Take out those whose time is over."""
+        over = [
+            grant
+            for grant in self._grants.values()
+            if 0.0 < grant.identity.expires <= epoch_seconds
+        ]
+        for grant in over:
+            del self._grants[grant.scope]
+        return over
+
+    def given(self, address: str) -> i64:
+        """The rights that all tokens together give at an address."""
+        rights: i64 = 0
+        for grant in self._grants.values():
+            if grant.covers(address):
+                rights |= grant.rules.judge(address).given
+        return rights

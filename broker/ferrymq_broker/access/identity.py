@@ -1,0 +1,34 @@
+"""Who somebody has proved to be."""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+_NOBODY: Final[frozenset[str]] = frozenset()
+
+
+@final
+class Identity:
+    """`user` is None for who has said nothing of himself. `claims` are those of a token, each with
+    its values as text. `key` is the shared access key that signed the token, if one did.
+    `mechanism` is how it was proved: a SASL mechanism, or ``token``. `expires` is the end of it in
+    seconds since the Unix epoch, 0 for none.
+    """
+
+    __slots__ = ("user", "groups", "claims", "key", "mechanism", "expires")
+
+    def __init__(
+        self,
+        user: str | None,
+        groups: frozenset[str] = _NOBODY,
+        claims: dict[str, frozenset[str]] | None = None,
+        key: str = "",
+        mechanism: str = "",
+        expires: float = 0.0,
+    ) -> None:
+        self.user = user
+        self.groups = groups
+        self.claims: dict[str, frozenset[str]] = {} if claims is None else claims
+        self.key = key
+        self.mechanism = mechanism
+        self.expires = expires

@@ -1,0 +1,76 @@
+"""Lets clients in: what a connection gets when it has just been made."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Callable
+
+from ferrymq.engine.settings import ConnectionSettings
+from ferrymq_broker.broker import Broker
+from ferrymq_broker.config.model import Config
+from ferrymq_broker.connections.authentication import Authenticator, ClientTransport
+from ferrymq_broker.connections.capabilities import OFFERED
+from ferrymq_broker.connections.handler import ConnectionHandler
+from ferrymq_broker.connections.known_users import KnownUsers, derive_keys
+
+
+class Admission:
+    """Makes the handlers of one server's connections, by its configuration."""
+
+    def __init__(self, config: Config, broker: Broker) -> None:
+        self._config = config
+        self._broker = broker
+        self._product: dict[str, object] = {
+            "product": "ferrymq",
+            "version": importlib.metadata.version("ferrymq"),
+        }
+        security = config.security
+        users = {name: secret.get_secret_value() for name, secret in security.users.items()}
+        anonymous = security.anonymous
+        # Access that was not configured ends at this machine, and with the first user named.
+        nameless = not users if anonymous is None else anonymous
+        keys = derive_keys(users)
+        self._local = KnownUsers(users, not users, nameless, keys)
+        self._remote = KnownUsers(users, False, anonymous is True, keys)
+
+    def authenticator_for(self, transport: ClientTransport) -> Authenticator:
+        """Who decides whether this client is let in."""
+        return self._local if transport.loopback else self._remote
+
+    def new_handler(
+        self,
+        transport: ClientTransport,
+        write: Callable[[bytes], object],
+        hang_up: Callable[[], object],
+        now: float,
+    ) -> ConnectionHandler:
+        """A handler for a connection that has just been made."""
+        config = self._config
+        limits = config.limits
+        authenticator = self.authenticator_for(transport)
+        settings = ConnectionSettings(
+            container_id=config.container_id,
+            initiator=False,
+            max_frame_size=limits.max_frame_size,
+            channel_max=limits.channel_max,
+            handle_max=limits.handle_max,
+            incoming_window=limits.incoming_window,
+            idle_time_out=limits.idle_time_out or None,
+            handshake_timeout=limits.handshake_timeout,
+            close_timeout=limits.close_timeout,
+            offered_capabilities=list(OFFERED),
+            properties=self._product,
+            sasl_mechanisms=authenticator.mechanisms(transport),
+            sasl_required=authenticator.is_required(transport),
+        )
+        return ConnectionHandler(
+            self._broker,
+            settings,
+            authenticator,
+            transport,
+            write,
+            hang_up,
+            now,
+            limits.max_message_size,
+            limits.credit,
+        )
