@@ -15,6 +15,7 @@ from pydantic_core import ErrorDetails
 
 from ferrymq_broker.config.mistakes import Location, Mistake, Mistakes
 from ferrymq_broker.config.model import Config
+from ferrymq_broker.config.paths import FOLDER
 from ferrymq_broker.config.places import Places
 from ferrymq_broker.config.section import kebab
 from ferrymq_broker.errors import ConfigError
@@ -77,7 +78,7 @@ def load_with_places(path: Path) -> tuple[Config, Places]:
     ]
     config = None
     try:
-        config = Config.model_validate(data)
+        config = Config.model_validate(data, context={FOLDER: path.parent})
     except ValidationError as error:
         for details in error.errors():
             problems += _explain(places, details)

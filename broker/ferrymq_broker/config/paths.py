@@ -1,0 +1,30 @@
+"""Files that a configuration names: seen from the folder the configuration itself is in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator, ValidationInfo
+
+# What `load` passes to the validators: the folder of the file that is read.
+FOLDER = "folder"
+
+
+def _check(value: object) -> object:
+    if value == "":
+        raise ValueError("a file is needed; without one leave the key out")
+    if isinstance(value, str) and "\0" in value:
+        raise ValueError("a path has no NUL")
+    return value
+
+
+def _locate(path: Path, info: ValidationInfo) -> Path:
+    context = info.context
+    folder = context.get(FOLDER) if isinstance(context, dict) else None
+    return folder / path if isinstance(folder, Path) else path
+
+
+# The path of a file. A relative one begins at the configuration file; where there is none, in a
+# `Config` that a program has made, at the current directory.
+File = Annotated[Path, BeforeValidator(_check), AfterValidator(_locate)]
