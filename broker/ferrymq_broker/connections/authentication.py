@@ -7,6 +7,7 @@ connection waits, and nothing else does: an `Authenticator` decides on a `Login`
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, final
 
 from mypy_extensions import mypyc_attr
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from ferrymq.engine.events import AuthenticationRequested
     from ferrymq.engine.scram import ScramKeys
     from ferrymq_broker.connections.handler import ConnectionHandler
+
+# Told who somebody is, or None and why he is refused.
+Decided = Callable[[Identity | None, str], object]
 
 
 @final
@@ -64,17 +68,26 @@ class Login:
         "transport",
         "decided",
         "_handler",
+        "_on_decision",
         "_at_once",
     )
 
-    def __init__(self, handler: ConnectionHandler, event: AuthenticationRequested) -> None:
+    def __init__(
+        self,
+        handler: ConnectionHandler | None,
+        event: AuthenticationRequested,
+        transport: ClientTransport,
+        on_decision: Decided | None = None,
+    ) -> None:
         self.mechanism = event.mechanism
         self.username = event.username
         self.password = event.password
         self.token = event.token
         self.hostname = event.hostname
-        self.transport = handler.transport
+        self.transport = transport
         self.decided = False
+        # Who is told: the connection, or somebody who asks for another protocol.
+        self._on_decision = on_decision
         self._handler = handler
         # Whether the pass in which the client said so is still under way.
         self._at_once = True
@@ -88,10 +101,15 @@ class Login:
         # Nobody needs them any more.
         self.password = None
         self.token = None
+        if self._on_decision is not None:
+            self._on_decision(identity, reason)
+        handler = self._handler
+        if handler is None:
+            return
         if self._at_once:
-            self._handler.settle_login(self, identity, reason)
+            handler.settle_login(self, identity, reason)
         else:
-            self._handler.settle_login_later(self, identity, reason)
+            handler.settle_login_later(self, identity, reason)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -122,10 +140,21 @@ class Authenticator:
 
 def authenticate(handler: ConnectionHandler, event: AuthenticationRequested) -> None:
     """The client has said who it is."""
-    login = Login(handler, event)
+    login = Login(handler, event, handler.transport)
     handler.login = login
     handler.authenticator.authenticate(login)
     login._at_once = False
+
+
+def ask(
+    authenticator: Authenticator,
+    event: AuthenticationRequested,
+    transport: ClientTransport,
+    on_decision: Decided,
+) -> None:
+    """Have it decided who somebody is that speaks no AMQP: he is told by `on_decision`, before
+    this returns or later, from the event loop."""
+    authenticator.authenticate(Login(None, event, transport, on_decision))
 
 
 def settle(handler: ConnectionHandler, login: Login, identity: Identity | None, why: str) -> None:

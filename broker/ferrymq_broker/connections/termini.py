@@ -338,6 +338,7 @@ def party_of(handler: ConnectionHandler, link: Link) -> Party:
         handler.container_id,
         handler.user,
         handler.peer,
+        handler.access,
     )
 
 

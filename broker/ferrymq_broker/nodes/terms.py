@@ -11,17 +11,24 @@ from typing import TYPE_CHECKING, final
 from mypy_extensions import i64
 
 if TYPE_CHECKING:
+    from ferrymq_broker.access.access import Access
     from ferrymq_broker.filters.filter_set import FilterSet
 
 
 @final
 class Party:
-    """Who is at the other end of a link: numbers are unique in the broker."""
+    """Who is at the other end of a link, and what it may do: numbers are unique in the broker."""
 
-    __slots__ = ("connection", "session", "container_id", "user", "peer")
+    __slots__ = ("connection", "session", "container_id", "user", "peer", "access")
 
     def __init__(
-        self, connection: i64, session: i64, container_id: str, user: str | None, peer: str
+        self,
+        connection: i64,
+        session: i64,
+        container_id: str,
+        user: str | None,
+        peer: str,
+        access: Access,
     ) -> None:
         self.connection: i64 = connection
         self.session: i64 = session
@@ -29,6 +36,7 @@ class Party:
         # Who the client has proved to be; None if it is anonymous.
         self.user = user
         self.peer = peer
+        self.access = access
 
 
 @final
