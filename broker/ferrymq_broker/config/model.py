@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from ferrymq_broker.broker import DEFAULT_SPACE, VHOST
 from ferrymq_broker.config.checks import check_tables
@@ -27,15 +27,16 @@ from ferrymq_broker.config.declarations import (
     Topic,
     VirtualHost,
 )
+from ferrymq_broker.config.http import Http
 from ferrymq_broker.config.limits import Limits
 from ferrymq_broker.config.listeners import Listener
+from ferrymq_broker.config.log import Log
 from ferrymq_broker.config.memory import available_memory
 from ferrymq_broker.config.mistakes import Location, Mistake, Mistakes
 from ferrymq_broker.config.section import Section
 from ferrymq_broker.config.security import Security
 from ferrymq_broker.config.storage import Store
 from ferrymq_broker.config.units import Seconds, Share, format_size, share_of
-from ferrymq_broker.config.url import check_http_url
 
 # The virtual host of the tables at the top of the file.
 DEFAULT_HOST = DEFAULT_SPACE
@@ -62,23 +63,10 @@ class Alarms(Section):
         return share_of(self.low_water, self.memory_bytes())
 
 
-class Http(Section):
-    """``[http]``: where monitoring may ask, ``http://HOST:PORT``; nowhere by default."""
-
-    url: Annotated[str, AfterValidator(check_http_url)] | None = None
-
-
 class Shutdown(Section):
     """``[shutdown]``: how long clients may settle what they hold when the broker is told to end."""
 
     drain_timeout: Annotated[Seconds, Field(ge=0)] = 5.0
-
-
-class Log(Section):
-    """``[log]``: what goes to standard error."""
-
-    level: Literal["debug", "info", "warning", "error"] = "info"
-    format: Literal["text", "json"] = "text"
 
 
 class Config(Tables):
@@ -125,7 +113,7 @@ class Config(Tables):
 
     def _access(self) -> list[Mistake]:
         security = self.security
-        if security.users or security.anonymous:
+        if security.names_somebody or security.anonymous:
             return []
         return [
             Mistake(
