@@ -1,19 +1,25 @@
-"""URLs of listeners, ``amqp://HOST:PORT``, and of the one for monitoring, ``http://HOST:PORT``."""
+"""URLs of listeners, ``amqps://HOST:PORT``, and of the one for monitoring, ``http://HOST:PORT``."""
 
 from __future__ import annotations
 
 import ipaddress
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
-from ferrymq_types.transport import PORT
+from ferrymq_types.transport import PORT, SECURE_PORT
+
+# What a listener may speak, and the ports left out. Those of AMQP are registered. Below 1024, where
+# WebSocket has its own, not everybody may listen: 80 and 443 have to be asked for.
+PORTS: Final[dict[str, int]] = {"amqp": PORT, "amqps": SECURE_PORT, "ws": 5673, "wss": 5674}
+_SCHEMES: Final = "amqp, amqps, ws or wss"
 
 
 class ListenAddress(NamedTuple):
-    """A host name or address, and a TCP port; port 0 means any free one."""
+    """A host name or address, a TCP port, and the scheme of the URL; port 0 means any free one."""
 
     host: str
     port: int
+    scheme: str = "amqp"
 
     @property
     def is_loopback(self) -> bool:
@@ -26,10 +32,20 @@ class ListenAddress(NamedTuple):
             return False
 
     @property
+    def is_secure(self) -> bool:
+        """Whether every connection begins with TLS."""
+        return self.scheme in ("amqps", "wss")
+
+    @property
+    def is_websocket(self) -> bool:
+        """Whether AMQP is carried by WebSocket there."""
+        return self.scheme in ("ws", "wss")
+
+    @property
     def url(self) -> str:
         """The address as a URL."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"amqp://{host}:{self.port}"
+        return f"{self.scheme}://{host}:{self.port}"
 
 
 def parse_listen_url(url: str) -> ListenAddress:
@@ -37,16 +53,16 @@ def parse_listen_url(url: str) -> ListenAddress:
     parts = _split(url)
     if parts.username is not None or parts.password is not None:
         raise ValueError(f"{parts.hostname}: users belong to [security], not to a listener")
-    if parts.scheme == "amqps":
-        raise ValueError(f"{url}: this version listens without TLS; use amqp://")
-    if parts.scheme != "amqp":
-        raise ValueError(f"{url}: a listener is written amqp://HOST:PORT")
+    if parts.scheme not in PORTS:
+        raise ValueError(f"{url}: a listener is written {_SCHEMES} and then ://HOST:PORT")
     if parts.path not in ("", "/") or parts.query or parts.fragment:
         raise ValueError(f"{url}: nothing may follow the port")
     if not parts.hostname:
         raise ValueError(f"{url}: a host is missing; 127.0.0.1 listens for this machine only")
     port = _port(parts)
-    return ListenAddress(parts.hostname, PORT if port is None else port)
+    return ListenAddress(
+        parts.hostname, PORTS[parts.scheme] if port is None else port, parts.scheme
+    )
 
 
 def check_http_url(url: str) -> str:
@@ -54,8 +70,10 @@ def check_http_url(url: str) -> str:
     parts = _split(url)
     if parts.username is not None or parts.password is not None:
         raise ValueError(f"{parts.hostname}: the monitoring listener knows no users")
-    if parts.scheme != "http" or not parts.hostname:
-        raise ValueError(f"{url}: the monitoring listener is written http://HOST:PORT")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(
+            f"{url}: the monitoring listener is written http://HOST:PORT or https://HOST:PORT"
+        )
     if parts.path not in ("", "/") or parts.query or parts.fragment:
         raise ValueError(f"{url}: nothing may follow the port")
     if _port(parts) is None:

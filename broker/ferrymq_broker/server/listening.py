@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from ferrymq_broker.config.listeners import Listener
 from ferrymq_broker.config.url import ListenAddress
+from ferrymq_broker.errors import ConfigError
 from ferrymq_broker.server.protocol import AmqpProtocol
 
 if TYPE_CHECKING:
@@ -18,40 +20,89 @@ if TYPE_CHECKING:
 BACKLOG: Final = 1024
 
 
+class Running(Protocol):
+    """A listener that listens."""
+
+    @property
+    def addresses(self) -> Sequence[ListenAddress]:
+        """What is really listened on."""
+        ...
+
+    def close(self) -> None:
+        """Take no more connections; those there are stay."""
+        ...
+
+    async def wait_closed(self) -> None:
+        """Until it is closed, and all its connections gone."""
+        ...
+
+
 class Listeners:
     """All listeners of one server. `addresses` holds what is really listened on."""
 
     def __init__(self, server: BrokerServer) -> None:
         self._server = server
-        self._sockets: list[asyncio.Server] = []
+        self._running: list[Running] = []
         self.addresses: list[ListenAddress] = []
 
     async def start(self, listeners: Sequence[Listener]) -> None:
         """Listen on all of them. Raises `OSError` if an address cannot be had."""
         for listener in listeners:
-            await self._listen(listener.address)
+            if listener.address.is_websocket:
+                running = await self._start_websocket(listener)
+            else:
+                running = await start_amqp(self._server, listener)
+            self._running.append(running)
+            self.addresses += running.addresses
 
-    async def _listen(self, address: ListenAddress) -> None:
-        server = await asyncio.get_running_loop().create_server(
-            partial(AmqpProtocol, self._server, address.is_loopback),
-            address.host,
-            address.port,
-            backlog=BACKLOG,
-        )
-        self._sockets.append(server)
-        names = [sock.getsockname() for sock in server.sockets]
-        if len({name[1] for name in names}) == 1:
-            self.addresses.append(ListenAddress(address.host, names[0][1]))
-        else:
-            # A host with several addresses got a free port for each of them.
-            self.addresses += [ListenAddress(name[0], name[1]) for name in names]
+    async def _start_websocket(self, listener: Listener) -> Running:
+        # An HTTP server takes a while to import: who does not want it does not wait.
+        from ferrymq_broker.server.websocket import start_websocket
+
+        context: ssl.SSLContext | None = None
+        return await start_websocket(self._server, listener, context)
 
     def close(self) -> None:
         """Take no more connections; those there are stay."""
-        for server in self._sockets:
-            server.close()
+        for running in self._running:
+            running.close()
 
     async def wait_closed(self) -> None:
         """Until they are closed, and all their connections gone."""
-        for server in self._sockets:
-            await server.wait_closed()
+        for running in self._running:
+            await running.wait_closed()
+
+
+class AmqpListener:
+    """A listener for AMQP over TCP, with or without TLS."""
+
+    def __init__(self, server: asyncio.Server, address: ListenAddress) -> None:
+        self._server = server
+        names = [sock.getsockname() for sock in server.sockets]
+        if len({name[1] for name in names}) == 1:
+            self.addresses = [address._replace(port=names[0][1])]
+        else:
+            # A host with several addresses got a free port for each of them.
+            self.addresses = [address._replace(host=name[0], port=name[1]) for name in names]
+
+    def close(self) -> None:
+        """Take no more connections; those there are stay."""
+        self._server.close()
+
+    async def wait_closed(self) -> None:
+        """Until it is closed, and all its connections gone."""
+        await self._server.wait_closed()
+
+
+async def start_amqp(server: BrokerServer, listener: Listener) -> AmqpListener:
+    """Listen for AMQP over TCP. Raises `OSError` if the address cannot be had."""
+    address = listener.address
+    if address.is_secure:
+        raise ConfigError(f"{address.url}: there is no certificate for TLS")
+    running = await asyncio.get_running_loop().create_server(
+        partial(AmqpProtocol, server, address.is_loopback),
+        address.host,
+        address.port,
+        backlog=BACKLOG,
+    )
+    return AmqpListener(running, address)
