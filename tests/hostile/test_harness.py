@@ -1,0 +1,90 @@
+"""The harness sees what it is there to see: each of its checks fails when it should."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+
+import pytest
+
+from tests.hostile.frames import transfer_frame
+from tests.hostile.process import MIB, Broker
+from tests.hostile.site import Site
+from tests.hostile.values import TRUE, binary, data_section, uint
+from tests.hostile.witness import GLANCE
+
+
+def test_a_client_that_does_nothing_wrong_is_endured(site: Site, address: str) -> None:
+    def exchange() -> None:
+        with site.client() as client:
+            client.begin().sender(address)
+            client.close()
+
+    site.endures(exchange)
+
+
+def test_the_witness_notices_a_broker_that_blocks(site: Site) -> None:
+    """Stopped for 0.2 s, as it would be by a computation of that length."""
+
+    def block() -> None:
+        site.broker.signal(signal.SIGSTOP)
+        time.sleep(0.2)
+        site.broker.signal(signal.SIGCONT)
+        time.sleep(0.5)
+
+    with pytest.raises(AssertionError, match="had to wait"):
+        site.witness.is_served(block)
+
+
+def test_the_witness_does_not_mind_a_busy_machine(site: Site) -> None:
+    """What takes the processors away is not the broker's doing."""
+    over = threading.Event()
+
+    def spin() -> None:
+        while not over.is_set():
+            sum(range(10000))
+
+    thread = threading.Thread(target=spin)
+    thread.start()
+    try:
+        site.witness.is_served(lambda: time.sleep(GLANCE))
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_memory_that_stays_is_noticed(site: Site, address: str) -> None:
+    broker = site.broker
+    with site.client() as client:
+        client.begin().sender(address)
+        before = broker.memory()
+        for number in range(64):
+            client.send(
+                transfer_frame(
+                    data_section(bytes(60_000)), 0, uint(number), binary(b"t"), settled=TRUE
+                )
+            )
+        client.close()
+    with pytest.raises(AssertionError, match="MiB more than before"):
+        broker.memory_is_back(before, MIB, patience=0.5)
+
+
+def test_a_mistake_in_the_log_is_noticed() -> None:
+    broker = Broker('[log]\nlevel = "debug"')
+    with broker:
+        broker.check()
+        with broker._log.open("a") as log:
+            log.write("Traceback (most recent call last):\n")
+        with pytest.raises(AssertionError, match="made a mistake"):
+            broker.check()
+
+
+def test_a_broker_that_has_died_is_noticed() -> None:
+    with Broker() as broker:
+        broker.signal(signal.SIGKILL)
+        assert broker._process is not None
+        broker._process.wait()
+        with pytest.raises(AssertionError, match="has died"):
+            broker.check()
+        broker.kill()
