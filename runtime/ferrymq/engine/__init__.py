@@ -4,7 +4,7 @@ The modules follow the specification: `frames` and `input` (§2.3), `connection`
 `opening`, `channels` and `timers` (§2.4), `session` with its halves `incoming` and
 `outgoing` (§2.5), `attachment` and `link` with its roles `sender` and `receiver` (§2.6), `delivery`
 and `dispositions` (§2.6.12), `resumption` and `positions` (§2.6.13, §3.4.6), `layers`
-(§2.2, §5.1), `sasl`, `scram` and `sasl_exchange` (§5.3). `states` holds the state
+(§2.2, §5.1), `sasl`, `scram`, `oauth` and `sasl_exchange` (§5.3). `states` holds the state
 tables, `events` what the engine tells its user. Start reading at `connection`.
 """
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 from ferrymq.engine.connection import Connection
 from ferrymq.engine.delivery import IncomingDelivery, OutgoingDelivery
 from ferrymq.engine.link import Link
+from ferrymq.engine.oauth import OAuthBearer
 from ferrymq.engine.receiver import ReceiverLink
 from ferrymq.engine.sasl import Anonymous, External, Plain, SaslMechanism
 from ferrymq.engine.scram import Scram
@@ -27,6 +28,7 @@ __all__ = [
     "External",
     "IncomingDelivery",
     "Link",
+    "OAuthBearer",
     "OutgoingDelivery",
     "Plain",
     "ReceiverLink",

@@ -34,6 +34,10 @@ class SaslMechanism:
     def finish(self, additional_data: bytes | None) -> None:
         """The outcome was good. Raises `AuthenticationError` if the server owes a proof."""
 
+    def refusal(self) -> str:
+        """What the server has said of the reason, when the outcome was bad; empty for nothing."""
+        return ""
+
 
 class Anonymous(SaslMechanism):
     """ANONYMOUS: no credentials, only a trace for the server's log."""
@@ -81,18 +85,24 @@ class External(SaslMechanism):
 class SaslServerMechanism:
     """The server's side of one mechanism, for one exchange.
 
-    `username` and `password` are what the client has said so far. `wants_keys` marks a mechanism
-    that needs the stored keys of the user to go on (SCRAM).
+    `username`, `password` and `token` are what the client has said so far. `wants_keys` marks a
+    mechanism that needs the stored keys of the user to go on (SCRAM).
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.username: str | None = None
         self.password: str | None = None
+        self.token: str | None = None
         self.wants_keys = False
 
     def start(self, response: bytes | None) -> None:
         """Take in the initial response. Raises `RemoteProtocolError` if it is malformed."""
+
+    def refusal(self) -> bytes | None:
+        """A challenge that tells the client why it is refused, before the outcome does; None for
+        mechanisms that have none."""
+        return None
 
 
 class AnonymousServer(SaslServerMechanism):
@@ -128,6 +138,8 @@ class ExternalServer(SaslServerMechanism):
             self.username = (response or b"").decode() or None
         except UnicodeDecodeError:
             raise malformed(self.name, "not UTF-8") from None
+        if self.username is not None and "\0" in self.username:
+            raise malformed(self.name, "an identity with a NUL")
 
 
 def malformed(mechanism: str, what: str) -> RemoteProtocolError:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, final
 
 from ferrymq.engine.events import AuthenticationRequested, ScramKeysRequested
 from ferrymq.engine.frames import SASL_FRAME, begin_frame, end_frame
+from ferrymq.engine.oauth import OAUTHBEARER, OAuthBearerServer
 from ferrymq.engine.sasl import (
     AnonymousServer,
     ExternalServer,
@@ -54,6 +55,7 @@ class SaslExchange:
         "_client",
         "_server",
         "_final",
+        "_refused",
     )
 
     def __init__(self, connection: Connection) -> None:
@@ -67,6 +69,8 @@ class SaslExchange:
         self._server: SaslServerMechanism | None = None
         # What goes out with a good outcome.
         self._final: bytes | None = None
+        # Whether the client has been told why it is refused, and has yet to answer that.
+        self._refused = False
 
     def start(self) -> None:
         """Both headers are exchanged: a server names its mechanisms."""
@@ -117,7 +121,7 @@ class SaslExchange:
         else:
             self.connection._emit(
                 AuthenticationRequested(
-                    init.mechanism, server.username, server.password, init.hostname
+                    init.mechanism, server.username, server.password, init.hostname, server.token
                 )
             )
 
@@ -133,6 +137,9 @@ class SaslExchange:
 
     def _on_response(self, response: SaslResponse) -> None:
         server = self._server
+        if self._refused:
+            self.refuse(SaslCode.AUTH, "authentication failed")
+            return
         if not isinstance(server, ScramServerMechanism) or self._final is not None:
             raise _out_of_place(response)
         try:
@@ -152,8 +159,14 @@ class SaslExchange:
         self.connection._authenticated(self.mechanism, self.username)
 
     def reject(self, code: SaslCode) -> None:
-        """The user finds the credentials bad."""
+        """The user finds the credentials bad, or does not want to know of them."""
+        self.waiting_for_keys = False
         self._expect_waiting()
+        reason = None if self._server is None else self._server.refusal()
+        if reason is not None and code is SaslCode.AUTH:
+            self._refused = True
+            self._send(SaslChallenge(challenge=reason))
+            return
         self.refuse(code, "authentication failed")
 
     def refuse(self, code: SaslCode, description: str) -> None:
@@ -212,10 +225,10 @@ class SaslExchange:
         if mechanism is None:
             raise _out_of_place(outcome)
         if outcome.code is not SaslCode.OK:
+            reason = mechanism.refusal() or outcome.code.name.lower()
             self.connection._terminate(
                 AuthenticationError(
-                    f"the server refused SASL {mechanism.name}: {outcome.code.name.lower()}",
-                    outcome.code.value,
+                    f"the server refused SASL {mechanism.name}: {reason}", outcome.code.value
                 )
             )
             return
@@ -248,6 +261,8 @@ def make_server_mechanism(name: str) -> SaslServerMechanism:
         return PlainServer(name)
     if name == "EXTERNAL":
         return ExternalServer(name)
+    if name == OAUTHBEARER:
+        return OAuthBearerServer(name)
     if name in SCRAM_MECHANISMS:
         return ScramServerMechanism(name)
     raise ValueError(f"SASL mechanism {name!r} is not known")

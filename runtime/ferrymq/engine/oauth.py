@@ -1,0 +1,135 @@
+"""OAUTHBEARER: a token in place of a password (RFC 7628, RFC 6750).
+
+What either side says is a GS2 header (RFC 5801 §4) and pairs of a key and a value. Of the pairs
+only the token counts here; the host and the port are not looked at. A server that refuses a token
+says why in a challenge, and ends the exchange when the client has answered that.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Final
+
+from ferrymq.engine.sasl import SaslMechanism, SaslServerMechanism, malformed
+from ferrymq.errors import RemoteProtocolError
+
+OAUTHBEARER: Final = "OAUTHBEARER"
+
+# Between the pairs.
+_SEPARATOR: Final = "\x01"
+# What a client says to a refusal (RFC 7628 §3.2.3).
+_RESIGNED: Final = b"\x01"
+# What a token is made of (RFC 6750 §2.1), and the keys of the pairs (RFC 7628 §3.1).
+_TOKEN: Final = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
+_KEY: Final = re.compile(r"[A-Za-z]+")
+_SCHEME: Final = "bearer "
+# The reason for a refusal that a client repeats to its user.
+_STATUS: Final = re.compile(r"[A-Za-z0-9_\-]{1,64}")
+_REFUSAL: Final = b'{"status":"invalid_token"}'
+
+
+class OAuthBearer(SaslMechanism):
+    """The client's side. `username` is whom to act as, None for whoever the token speaks of.
+
+    Raises ValueError for a token that cannot be one. It is never part of the repr, nor of an error.
+    """
+
+    __slots__ = ("_token", "_status")
+
+    def __init__(self, token: str, username: str | None = None) -> None:
+        if _TOKEN.fullmatch(token) is None:
+            raise ValueError(
+                "a bearer token is letters, digits and -._~+/ with = at its end (RFC 6750 §2.1)"
+            )
+        if username is not None and ("\0" in username or _SEPARATOR in username):
+            raise ValueError("SASL OAUTHBEARER cannot carry NUL or SOH in a user name")
+        super().__init__(OAUTHBEARER, username)
+        self._token = token
+        self._status = ""
+
+    def initial_response(self) -> bytes | None:
+        """Whom to act as, and the token (RFC 7628 §3.1)."""
+        name = ""
+        if self.username:
+            name = "a=" + self.username.replace("=", "=3D").replace(",", "=2C")
+        pairs = f"auth=Bearer {self._token}"
+        return f"n,{name},{_SEPARATOR}{pairs}{_SEPARATOR}{_SEPARATOR}".encode()
+
+    def respond(self, challenge: bytes) -> bytes:
+        """The server refuses the token, and has to be told that this was heard (§3.2.3)."""
+        self._status = _status_of(challenge)
+        return _RESIGNED
+
+    def refusal(self) -> str:
+        """Why the server says that the token is refused: ``invalid_token``; empty if it does not
+        say."""
+        return self._status
+
+
+class OAuthBearerServer(SaslServerMechanism):
+    """The server's side. `token` is None where the client has sent none, to be told so."""
+
+    def start(self, response: bytes | None) -> None:
+        """Take in ``n,a=USER,`` and the pairs. Raises `RemoteProtocolError` if it is malformed."""
+        try:
+            text = (response or b"").decode()
+        except UnicodeDecodeError:
+            raise malformed(self.name, "not UTF-8") from None
+        header, separator, rest = text.partition(_SEPARATOR)
+        self.username = self._authorization_id(header)
+        if not separator or not (rest == _SEPARATOR or rest.endswith(_SEPARATOR * 2)):
+            raise malformed(self.name, "its pairs do not end with two separators")
+        for pair in rest[:-2].split(_SEPARATOR) if len(rest) > 1 else []:
+            key, equals, value = pair.partition("=")
+            if not equals or _KEY.fullmatch(key) is None:
+                raise malformed(self.name, "what is between two separators is no pair")
+            if key == "auth":
+                if self.token is not None:
+                    raise malformed(self.name, "two tokens")
+                self.token = self._token(value)
+
+    def refusal(self) -> bytes | None:
+        """What is wrong, as JSON (RFC 7628 §3.2.2). It is the same for all that may be wrong."""
+        return _REFUSAL
+
+    def _authorization_id(self, header: str) -> str | None:
+        """The user of the GS2 header (RFC 5801 §4)."""
+        fields = header.split(",")
+        if len(fields) != 3 or fields[2]:
+            raise malformed(self.name, "no GS2 header")
+        if fields[0].startswith("p="):
+            raise RemoteProtocolError(
+                "amqp:not-allowed", f"SASL {self.name}: channel binding is not offered"
+            )
+        if fields[0] not in ("n", "y"):
+            raise malformed(self.name, "no GS2 header")
+        if not fields[1]:
+            return None
+        key, _, name = fields[1].partition("=")
+        plain = name.replace("=2C", ",").replace("=3D", "=")
+        escapes = name.count("=2C") + name.count("=3D")
+        if key != "a" or not plain or "\0" in plain or name.count("=") != escapes:
+            raise malformed(self.name, "no GS2 header")
+        return plain
+
+    def _token(self, value: str) -> str | None:
+        if not value:
+            # A client that asks what there is to be had (RFC 7628 §4.3).
+            return None
+        token = value[len(_SCHEME) :].strip(" ")
+        if value[: len(_SCHEME)].lower() != _SCHEME or _TOKEN.fullmatch(token) is None:
+            raise malformed(self.name, "no bearer token")
+        return token
+
+
+def _status_of(challenge: bytes) -> str:
+    """The status in a server's refusal, if it is one that can be shown."""
+    try:
+        refusal = json.loads(challenge)
+    except (ValueError, RecursionError):
+        return ""
+    status = refusal.get("status") if isinstance(refusal, dict) else None
+    if isinstance(status, str) and _STATUS.fullmatch(status) is not None:
+        return status
+    return ""
