@@ -8,15 +8,25 @@ from mypy_extensions import i64
 
 from ferrymq_broker.access.grants import Grants
 from ferrymq_broker.access.identity import Identity
-from ferrymq_broker.access.rights import ALL, name_of
+from ferrymq_broker.access.rights import ALL, SEND, WIDTH, name_of
 from ferrymq_broker.access.rules import BoundRules, Rule, bind_rules
 from ferrymq_broker.errors import BrokerError
 
 if TYPE_CHECKING:
     from ferrymq_broker.access.grants import Grant
 
-# So many addresses are remembered; one that names ever new ones gets no faster, and no larger.
-_MOST: Final = 4096
+# Addresses of dynamic nodes begin so; what is asked about when one is to be made.
+DYNAMIC: Final = "dynamic."
+NEW_DYNAMIC: Final = "dynamic.*"
+# What belongs to the fences of a group is asked for at this and its name.
+FENCE: Final = "$fence/"
+
+# So many addresses are remembered, of no more characters than these: one that names ever new ones
+# gets no faster, and no larger.
+_MOST: Final = 1024
+_MOST_CHARS: Final = 256
+# Where there are rules nobody may do anything at a longer address.
+_LONGEST: Final = 2048
 
 
 @final
@@ -26,41 +36,33 @@ class Access:
     `rules` are None where there are none in the whole broker and no tokens either: then whoever
     got in may do everything. Otherwise what nobody gives is refused, and what a rule refuses no
     token gives.
+
+    Addresses are those of nodes and no aliases, perhaps with a part: ``NODE::PART``.
     """
 
-    __slots__ = ("identity", "open", "grants", "_rules", "_rights")
+    __slots__ = ("identity", "open", "grants", "_rules", "_known")
 
     def __init__(self, identity: Identity, rules: list[Rule] | None) -> None:
         self.identity = identity
         self.open = rules is None
         self.grants = Grants()
         self._rules: BoundRules = bind_rules(rules or [], identity)
-        # What may be done at an address.
-        self._rights: dict[str, int] = {}
+        # What may be done at an address; before that, in higher bits, what is refused by a rule.
+        self._known: dict[str, int] = {}
 
     def gives_anything(self) -> bool:
         """Whether there is anything at all that may be done."""
         return self.open or len(self.grants) > 0 or self._rules.gives_anything()
 
     def rights(self, address: str) -> i64:
-        """All rights at an address, which is that of a node and no alias, as bits."""
+        """All rights at an address, as bits."""
         if self.open:
             return ALL
-        known = self._rights.get(address)
-        if known is not None:
-            return known
-        verdict = self._rules.judge(address)
-        rights: i64 = verdict.given
-        if len(self.grants) > 0:
-            rights |= self.grants.given(address) & ~verdict.refused
-        if len(self._rights) >= _MOST:
-            self._rights.clear()
-        self._rights[address] = int(rights)
-        return rights
+        return self._ask(address) & ALL
 
     def permits(self, right: i64, address: str) -> bool:
         """Whether one right, or any of several, is given at an address."""
-        return self.open or (self.rights(address) & right) != 0
+        return self.open or (self._ask(address) & right) != 0
 
     def require(self, right: i64, address: str, named: str = "") -> None:
         """Raise `BrokerError` (`amqp:unauthorized-access`) if the right is not given there.
@@ -68,20 +70,58 @@ class Access:
         `named` is what the client called the address. The error is the same whether there is such
         a node or not.
         """
-        if not self.open and not self.permits(right, address):
-            raise BrokerError(
-                "amqp:unauthorized-access",
-                f"{name_of(right)} at {(named or address)[:200]!r} is not allowed to you",
-            )
+        if not self.open and (self._ask(address) & right) == 0:
+            raise refusal(right, named or address)
+
+    def require_send(self, address: str, named: str = "") -> None:
+        """As `require`, of `SEND`: whoever knows the address of a dynamic node may send to it,
+        unless a rule says no."""
+        if self.open:
+            return
+        known = self._ask(address)
+        if (known & SEND) != 0:
+            return
+        if not address.startswith(DYNAMIC) or (known & (SEND << WIDTH)) != 0:
+            raise refusal(SEND, named or address)
+
+    def _ask(self, address: str) -> i64:
+        known = self._known.get(address)
+        if known is not None:
+            return known
+        length: i64 = len(address)
+        if length > _LONGEST:
+            return ALL << WIDTH
+        verdict = self._rules.judge(address)
+        rights: i64 = verdict.given
+        if len(self.grants) > 0:
+            rights |= self.grants.given(address) & ~verdict.refused
+        rights |= verdict.refused << WIDTH
+        if length <= _MOST_CHARS:
+            if len(self._known) >= _MOST:
+                self._known.clear()
+            self._known[address] = int(rights)
+        return rights
 
     def put_grant(self, grant: Grant) -> None:
         """A token has come: it counts from now on."""
         self.grants.put(grant)
-        self._rights.clear()
+        self._known.clear()
 
     def expire_grants(self, epoch_seconds: float) -> list[Grant]:
         """Tokens whose time is over count no more; those are returned."""
         over = self.grants.expire(epoch_seconds)
         if over:
-            self._rights.clear()
+            self._known.clear()
         return over
+
+
+def refusal(right: i64, named: str) -> BrokerError:
+    """What somebody is told who may not do that at what he calls so."""
+    return BrokerError(
+        "amqp:unauthorized-access", f"{name_of(right)} at {named[:200]!r} is not allowed to you"
+    )
+
+
+def fence_address(group: str) -> str:
+    """Where the rights at the fences of a group are asked for: `SEND` to use them."""
+    return f"{FENCE}{group}"

@@ -7,6 +7,7 @@ from typing import final
 from mypy_extensions import i64
 
 from ferrymq_broker.access.identity import Identity
+from ferrymq_broker.access.patterns import PART
 from ferrymq_broker.access.rules import BoundRules
 
 
@@ -28,7 +29,7 @@ class Grant:
         scope = self.scope
         if not scope or address == scope:
             return True
-        return address.startswith(scope) and address[len(scope)] in "/:"
+        return address.startswith((f"{scope}/", f"{scope}{PART}"))
 
 
 @final

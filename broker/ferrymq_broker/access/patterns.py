@@ -10,6 +10,8 @@ from mypy_extensions import i64
 USER: Final = "{user}"
 # Addresses that begin so are the broker's own. A wildcard never stands for that beginning.
 RESERVED: Final = ("$", "dynamic.")
+# Between the address of a node and the part of it that is meant: ``NODE::PART``.
+PART: Final = "::"
 
 _EXACT: Final = 0
 _ANY: Final = 1
@@ -21,14 +23,17 @@ class AddressPattern:
     """``orders.*``: `*` stands for any characters or none, `?` for one, ``{user}`` for the user.
 
     Addresses of the broker's own, ``$management`` for one, are only meant by a pattern that begins
-    as they do: ``*`` is all nodes, and not the broker.
+    as they do: ``*`` is all nodes, and not the broker. `parted` is whether it is about parts of
+    nodes, and so to be compared with ``NODE::PART``; others are compared with ``NODE``.
     """
 
-    __slots__ = ("text", "personal", "_chars", "_kinds", "_reserved")
+    __slots__ = ("text", "personal", "parted", "_chars", "_kinds", "_reserved")
 
     def __init__(self, text: str, user: str = "") -> None:
         self.text = text
         self.personal = USER in text
+        # What the user is called makes no part of it.
+        self.parted = PART in text
         # What the user is called opens no door: only the pattern itself can mean the broker.
         self._reserved = text.startswith(RESERVED)
         self._chars: list[str] = []
@@ -82,3 +87,9 @@ class AddressPattern:
         while p < size and kinds[p] == _ANY:
             p += 1
         return p == size
+
+
+def node_of(address: str) -> str:
+    """The address without a part: what is before the first ``::``."""
+    cut = address.find(PART)
+    return address[:cut] if cut > 0 else address

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from mypy_extensions import i64
+
 SEND: Final = 1
 RECEIVE: Final = 2
 BROWSE: Final = 4
@@ -13,6 +15,8 @@ MANAGE: Final = 32
 # To receive and to browse what others could not process.
 DEAD_LETTER: Final = 64
 ALL: Final = 127
+# How many there are.
+WIDTH: Final = 7
 
 # By the names that a configuration has for them.
 RIGHTS: Final[dict[str, int]] = {
@@ -26,9 +30,6 @@ RIGHTS: Final[dict[str, int]] = {
 }
 
 
-def name_of(right: int) -> str:
-    """What the configuration calls one right."""
-    for name, bit in RIGHTS.items():
-        if bit == right:
-            return name
-    raise ValueError(f"{right} is not one right")
+def name_of(rights: i64) -> str:
+    """What the configuration calls a right, or several."""
+    return " or ".join([name for name, bit in RIGHTS.items() if (rights & bit) != 0])

@@ -7,7 +7,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from ferrymq_broker.access.identity import Identity
-from ferrymq_broker.access.patterns import AddressPattern
+from ferrymq_broker.access.patterns import AddressPattern, node_of
 from ferrymq_broker.access.rights import ALL
 
 # Kinds of subjects.
@@ -81,9 +81,12 @@ class Rule:
                 where.append(bound)
         return Rule(self.who, int(self.may), int(self.may_not), where) if where else None
 
-    def matches(self, address: str) -> bool:
-        """Whether the address is meant."""
-        return any(pattern.matches(address) for pattern in self.where)
+    def matches(self, address: str, node: str) -> bool:
+        """Whether an address is meant; `node` is the same without a part."""
+        for pattern in self.where:
+            if pattern.matches(address if pattern.parted else node):
+                return True
+        return False
 
 
 @final
@@ -111,11 +114,15 @@ class BoundRules:
         return any(rule.may != 0 for rule in self.rules)
 
     def judge(self, address: str) -> Verdict:
-        """Every right on its own: the first rule that names it at this address decides."""
+        """Every right on its own: the first rule that names it at this address decides.
+
+        A rule for a node is one for all its parts; of a rule for parts the node hears nothing.
+        """
         given: i64 = 0
         refused: i64 = 0
+        node = node_of(address)
         for rule in self.rules:
-            if not rule.matches(address):
+            if not rule.matches(address, node):
                 continue
             given |= rule.may & ~refused
             refused |= rule.may_not & ~given

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
+from ferrymq_broker.access.rights import CREATE
 from ferrymq_broker.addresses.factory import build
 from ferrymq_broker.addresses.storing import drop_alias, keep_node, put_alias, put_node
 from ferrymq_broker.errors import BrokerError
@@ -24,12 +25,15 @@ from ferrymq_codec.scalars import UInt
 from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
+    from ferrymq_broker.access.access import Access
     from ferrymq_broker.access.rules import Rule
     from ferrymq_broker.timers import Timers
 
 MAX_ADDRESS_LENGTH: Final = 1024
 # The addresses of dynamic nodes begin so. They name their node or, once it is gone, none.
 DYNAMIC: Final = "dynamic."
+# An alias that leads to an alias is followed so far.
+_MOST_ALIASES: Final = 16
 # 144 random bits: nobody guesses the address of another's dynamic node.
 _TOKEN_BYTES: Final = 18
 
@@ -110,45 +114,73 @@ class AddressSpace(Space):
                 node = self.nodes.get(target)
         return node
 
-    def resolve(self, address: str, capabilities: Sequence[str] = ()) -> tuple[Node, str]:
+    def canonical(self, address: str) -> str:
+        """What an address stands for: the address of a node, whether it is there or not, or of a
+        part of one (``NODE::PART``), or a redirect, with all aliases followed."""
+        if not self.aliases or address in self.nodes:
+            return address
+        # An alias may stand for a part.
+        address = self._follow(address)
+        cut = address.rfind(PART)
+        if cut > 0 and address not in self.nodes and address not in self.redirects:
+            name = address[:cut]
+            if name not in self.nodes:
+                return f"{self._follow(name)}{address[cut:]}"
+        return address
+
+    def _follow(self, name: str) -> str:
+        """Where an alias leads. One that came to lead to an alias leads on."""
+        steps: i64 = 0
+        while steps < _MOST_ALIASES:
+            target = self.aliases.get(name)
+            if target is None or name in self.nodes:
+                return name
+            name = target
+            steps += 1
+        raise BrokerError("amqp:not-found", f"the alias {name[:200]!r} leads in a circle")
+
+    def resolve(
+        self, address: str, capabilities: Sequence[str] = (), access: Access | None = None
+    ) -> tuple[Node, str]:
         """The node an address names, made if that is allowed, and the part of it that is meant.
 
         `capabilities` are those of the terminus; they decide what is made where nothing else does.
+        `access` is asked whether a node may be made, None makes it anyhow.
         Raises `BrokerError` if there is none, or if it is elsewhere.
         """
         node = self.nodes.get(address)
         if node is not None:
             return node, ""
-        if self.aliases:
-            # An alias may stand for a part.
-            address = self.aliases.get(address, address)
-            node = self.nodes.get(address)
-            if node is not None:
-                return node, ""
+        address = self.canonical(address)
+        node = self.nodes.get(address)
+        if node is not None:
+            return node, ""
         cut = address.rfind(PART)
         if cut > 0 and address not in self.redirects:
             name = address[:cut]
-            node = self.find(name)
+            node = self.nodes.get(name)
             if node is None:
-                node = self._make(name, True, capabilities)
+                node = self._make(name, True, capabilities, access)
             return node, address[cut + len(PART) :]
-        return self._make(address, False, capabilities), ""
+        return self._make(address, False, capabilities, access), ""
 
-    def target(self, address: str) -> Node:
+    def target(self, address: str, access: Access | None = None) -> Node:
         """What takes messages sent to an address. Raises `BrokerError` if nothing does."""
-        node, part = self.resolve(address)
+        node, part = self.resolve(address, (), access)
         return node.target(part)
 
     def existing_target(self, address: str) -> Node | None:
         """As `target`, of what is there: nothing is made for it. None if there is no such node."""
-        if self.find(address) is None:
-            name = self.aliases.get(address, address)
+        name = self.canonical(address)
+        if name not in self.nodes:
             cut = name.rfind(PART)
-            if cut <= 0 or self.find(name[:cut]) is None:
+            if cut <= 0 or name[:cut] not in self.nodes:
                 return None
-        return self.target(address)
+        return self.target(name)
 
-    def _make(self, address: str, parted: bool, capabilities: Sequence[str]) -> Node:
+    def _make(
+        self, address: str, parted: bool, capabilities: Sequence[str], access: Access | None
+    ) -> Node:
         if not address:
             raise BrokerError("amqp:invalid-field", "an empty address names no node")
         redirect = self.redirects.get(address)
@@ -165,10 +197,12 @@ class AddressSpace(Space):
             )
         policy: NodePolicy | None = None
         if not address.startswith(("$", DYNAMIC)):
-            policy = self.policy_for(self.aliases.get(address, address), capabilities)
+            policy = self.policy_for(address, capabilities)
         if policy is None or (parted and isinstance(policy, QueuePolicy)):
             raise BrokerError("amqp:not-found", f"there is no node {address[:200]!r}")
-        return self.create(self.aliases.get(address, address), policy)
+        if access is not None:
+            access.require(CREATE, address)
+        return self.create(address, policy)
 
     def policy_for(self, address: str, capabilities: Sequence[str] = ()) -> NodePolicy | None:
         """What would be made for a name that has no node."""

@@ -59,6 +59,10 @@ def make_hosts(config: Config, broker: Broker) -> None:
     broker.default.max_nodes = config.nodes.limit
     for host in config.virtual_host:
         broker.add_space(host.name, host.all_hostnames(), config.nodes_of(host).limit)
+        broker.spaces[host.name].rules = [rule.rule() for rule in host.rule]
+    broker.default.rules = [rule.rule() for rule in config.rule]
+    if any(space.rules for space in broker.spaces.values()):
+        broker.guarded = True
 
 
 def declare(config: Config, broker: Broker) -> None:

@@ -87,6 +87,7 @@ class _Check:
                 yield Mistake(
                     location, f"names that begin with $ or {DYNAMIC} are the broker's own"
                 )
+        yield from self._check_rules()
         for kind, at, entry in self.tables.declared():
             yield from self._check_node(kind, entry, (*self.place, kind, at))
         if len(self.kinds) > self.nodes.limit:
@@ -132,6 +133,20 @@ class _Check:
                 yield Mistake((*place, "to"), f"the alias {alias.name!r} leads in a circle")
             else:
                 yield from self._expect(alias.to, (*place, "to"), elsewhere=True)
+
+    # -- rules -----------------------------------------------------------------------------
+
+    def _check_rules(self) -> Iterator[Mistake]:
+        """A rule for an alias would never be asked: aliases are followed before."""
+        for at, rule in enumerate(self.tables.rule):
+            for number, pattern in enumerate(rule.where):
+                name, part, key = pattern.partition(PART)
+                if name in self.aliases:
+                    yield Mistake(
+                        (*self.place, "rule", at, "where", number),
+                        f"{name!r} is an alias, and rules are about nodes; "
+                        f"write {self._follow(name) + part + key!r}",
+                    )
 
     # -- nodes -----------------------------------------------------------------------------
 

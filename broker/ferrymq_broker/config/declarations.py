@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from ferrymq_broker.addresses.space import DYNAMIC, MAX_ADDRESS_LENGTH
 from ferrymq_broker.addresses.templates import ANY, ONE
+from ferrymq_broker.config.access import AccessRule
 from ferrymq_broker.config.nodes import (
     Address,
     ExchangeSettings,
@@ -130,6 +131,7 @@ class Tables(Section):
     exchange: list[Exchange] = Field(default_factory=list)
     alias: list[Alias] = Field(default_factory=list)
     redirect: list[Redirect] = Field(default_factory=list)
+    rule: list[AccessRule] = Field(default_factory=list)
     nodes: Nodes = Field(default_factory=Nodes)
 
     def declared(self) -> list[tuple[str, int, Declared]]:

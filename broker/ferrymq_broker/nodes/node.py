@@ -12,6 +12,7 @@ from ferrymq_broker.store.changes import Changes, Stored
 from ferrymq_broker.store.tables import NODE
 
 if TYPE_CHECKING:
+    from ferrymq_broker.access.access import Access
     from ferrymq_broker.nodes.consumer import Consumer
     from ferrymq_broker.nodes.entry import Entry
     from ferrymq_broker.nodes.message import Message
@@ -103,8 +104,13 @@ class Space:
         """The node that an address names now, aliases followed; never makes one."""
         return None
 
-    def target(self, address: str) -> Node:
-        """What takes messages sent to an address. Raises `BrokerError` if nothing does."""
+    def canonical(self, address: str) -> str:
+        """What an address stands for, aliases followed."""
+        return address
+
+    def target(self, address: str, access: Access | None = None) -> Node:
+        """What takes messages sent to an address; `access` is asked whether it may be made.
+        Raises `BrokerError` if nothing does."""
         raise BrokerError("amqp:not-found", f"there is no node {address[:200]!r}")
 
     def existing_target(self, address: str) -> Node | None:

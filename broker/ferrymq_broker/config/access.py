@@ -1,0 +1,131 @@
+"""Who may do what where: ``[[rule]]``, as the file has it and as the broker has it."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import Annotated, Final, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from ferrymq_broker.access.patterns import USER, AddressPattern
+from ferrymq_broker.access.rights import ALL, RIGHTS
+from ferrymq_broker.access.rules import ANONYMOUS, ANYBODY, CLAIM, GROUP, KEY, Rule, Subject
+from ferrymq_broker.access.rules import USER as USER_NAMED
+from ferrymq_broker.addresses.space import MAX_ADDRESS_LENGTH
+from ferrymq_broker.config.section import StrictSection
+
+# What stands for everybody, and for all rights.
+EVERY: Final = "*"
+NOBODY: Final = "anonymous"
+_KINDS: Final = {"user": USER_NAMED, "group": GROUP, "claim": CLAIM, "key": KEY}
+_MOST: Final = 1000
+_BRACES: Final = re.compile(r"\{[^{}]*\}")
+
+
+def read_subject(text: str) -> Subject:
+    """Whom a rule names. Raises ValueError for what names nobody."""
+    if text == EVERY:
+        return Subject(ANYBODY)
+    if text == NOBODY:
+        return Subject(ANONYMOUS)
+    kind, colon, name = text.partition(":")
+    if not colon:
+        if kind.strip().lower() in _KINDS:
+            raise ValueError(f"{text!r} says not which; write {kind.strip().lower()}:NAME")
+        close = difflib.get_close_matches(kind.lower(), (NOBODY,), n=1, cutoff=0.75)
+        hint = f"did you mean {close[0]!r}?" if close else f"did you mean 'user:{text[:100]}'?"
+        raise ValueError(f"{text[:100]!r} is nobody; {hint}")
+    if kind not in _KINDS:
+        close = difflib.get_close_matches(kind.strip().lower(), _KINDS, n=1)
+        hint = f"did you mean '{close[0]}:'?" if close else f"there are {', '.join(_KINDS)}"
+        raise ValueError(f"{text[:100]!r} is nobody; {hint}")
+    value = ""
+    if kind == "claim":
+        name, equals, value = name.partition("=")
+        if equals and not value:
+            raise ValueError(f"{text[:100]!r} has no value; leave the = out to mean any")
+    if not name:
+        raise ValueError(f"{text[:100]!r} says not which; write {kind}:NAME")
+    return Subject(_KINDS[kind], name, value)
+
+
+def _check_subject(text: str) -> str:
+    read_subject(text)
+    return text
+
+
+def _check_right(name: str) -> str:
+    if name == EVERY or name in RIGHTS:
+        return name
+    close = difflib.get_close_matches(name.lower().replace("_", "-"), RIGHTS, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(RIGHTS)}, {EVERY}"
+    raise ValueError(f"{name[:100]!r} is no right; {hint}")
+
+
+def _check_pattern(text: str) -> str:
+    for found in _BRACES.findall(text):
+        if found != USER:
+            raise ValueError(f"{found[:100]!r} stands for nothing; there is {USER} only")
+    return text
+
+
+def _as_list(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+_Who = Annotated[str, Field(max_length=1024), AfterValidator(_check_subject)]
+_Right = Annotated[str, AfterValidator(_check_right)]
+_Where = Annotated[
+    str, Field(min_length=1, max_length=MAX_ADDRESS_LENGTH), AfterValidator(_check_pattern)
+]
+_OneOrMore = Field(min_length=1, max_length=_MOST)
+
+
+class AccessRule(StrictSection):
+    """``[[rule]]``: `who` may, or may not, do something `where`; one or a list of each.
+
+    The first rule that names a right, somebody and an address decides on that.
+    """
+
+    who: Annotated[list[_Who], BeforeValidator(_as_list), _OneOrMore]
+    may: Annotated[list[_Right], BeforeValidator(_as_list), Field(max_length=_MOST)] = Field(
+        default_factory=list
+    )
+    may_not: Annotated[list[_Right], BeforeValidator(_as_list), Field(max_length=_MOST)] = Field(
+        default_factory=list
+    )
+    where: Annotated[list[_Where], BeforeValidator(_as_list), _OneOrMore]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        given = rights_of(self.may)
+        refused = rights_of(self.may_not)
+        if not given and not refused:
+            raise ValueError("it gives nothing and refuses nothing: it takes may or may-not")
+        both = [name for name, bit in RIGHTS.items() if given & refused & bit]
+        if both:
+            raise ValueError(
+                f"{', '.join(both)} in may and in may-not; "
+                "for exceptions write two rules, of which the first decides"
+            )
+        if all(who == NOBODY for who in self.who) and all(USER in text for text in self.where):
+            raise ValueError(f"it is about nobody: who is anonymous has no name for {USER}")
+        return self
+
+    def rule(self) -> Rule:
+        """What the broker asks."""
+        return Rule(
+            [read_subject(text) for text in self.who],
+            rights_of(self.may),
+            rights_of(self.may_not),
+            [AddressPattern(text) for text in self.where],
+        )
+
+
+def rights_of(names: list[str]) -> int:
+    """Rights by their names, as bits."""
+    bits = 0
+    for name in names:
+        bits |= ALL if name == EVERY else RIGHTS[name]
+    return bits
