@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, final
 
 from mypy_extensions import mypyc_attr
 
+from ferrymq.engine.events import AuthenticationRequested, ScramKeysRequested
+from ferrymq.errors import AmqpError, AuthenticationError
+from ferrymq_broker import audit
 from ferrymq_broker.access.identity import Identity
 from ferrymq_broker.journal import log
+from ferrymq_types.security import SaslCode
 
 if TYPE_CHECKING:
-    from ferrymq.engine.events import AuthenticationRequested
     from ferrymq.engine.scram import ScramKeys
     from ferrymq_broker.connections.handler import ConnectionHandler
 
@@ -56,7 +59,8 @@ class Login:
 
     `username` is the one of PLAIN and SCRAM, or the identity that EXTERNAL or OAUTHBEARER asks to
     act as; `password` that of PLAIN; `token` that of OAUTHBEARER. With SCRAM the password has been
-    proved already. `hostname` is the virtual host the client means, if it says so.
+    proved already. `hostname` is the virtual host the client means, if it says so. `code` is what a
+    client is told that is refused.
     """
 
     __slots__ = (
@@ -67,6 +71,7 @@ class Login:
         "hostname",
         "transport",
         "decided",
+        "code",
         "_handler",
         "_on_decision",
         "_at_once",
@@ -75,29 +80,43 @@ class Login:
     def __init__(
         self,
         handler: ConnectionHandler | None,
-        event: AuthenticationRequested,
+        event: AuthenticationRequested | ScramKeysRequested,
         transport: ClientTransport,
         on_decision: Decided | None = None,
     ) -> None:
         self.mechanism = event.mechanism
-        self.username = event.username
-        self.password = event.password
-        self.token = event.token
+        self.username: str | None = event.username
+        self.password: str | None = None
+        self.token: str | None = None
+        if isinstance(event, AuthenticationRequested):
+            self.password = event.password
+            self.token = event.token
         self.hostname = event.hostname
         self.transport = transport
         self.decided = False
+        self.code = SaslCode.AUTH
         # Who is told: the connection, or somebody who asks for another protocol.
         self._on_decision = on_decision
         self._handler = handler
         # Whether the pass in which the client said so is still under way.
         self._at_once = True
 
-    def decide(self, identity: Identity | None, reason: str = "") -> None:
+    @property
+    def abandoned(self) -> bool:
+        """Whether the client has gone without waiting for the decision."""
+        handler = self._handler
+        return handler is not None and handler.connection.finished
+
+    def decide(
+        self, identity: Identity | None, reason: str = "", code: SaslCode = SaslCode.AUTH
+    ) -> None:
         """Let the client in as `identity`, or refuse it with None; the log says for what `reason`,
-        the client does not hear it. To be called in the event loop. The first call counts."""
+        the client only hears the `code`: whether it may try again. To be called in the event loop.
+        The first call counts."""
         if self.decided:
             return
         self.decided = True
+        self.code = code
         # Nobody needs them any more.
         self.password = None
         self.token = None
@@ -133,6 +152,14 @@ class Authenticator:
         """Decide on what the client has said, now or later."""
         login.decide(None)
 
+    def is_held_off(self, transport: ClientTransport, username: str | None) -> bool:
+        """Whether there were so many failures that nobody looks at what this client says."""
+        return False
+
+    def login_failed(self, transport: ClientTransport, username: str | None) -> None:
+        """A client that `authenticate` was not asked about has failed: its proof was wrong, or
+        what it said made no sense."""
+
     def silent(self, transport: ClientTransport) -> Identity:
         """Who a client is that came in without SASL."""
         return Identity(None)
@@ -157,20 +184,47 @@ def ask(
     authenticator.authenticate(Login(None, event, transport, on_decision))
 
 
+def provide_scram_keys(handler: ConnectionHandler, event: ScramKeysRequested) -> None:
+    """The client has said who it wants to prove to be."""
+    login = Login(handler, event, handler.transport)
+    handler.login = login
+    authenticator = handler.authenticator
+    if authenticator.is_held_off(login.transport, login.username):
+        login.decide(None, "too many failed logins", SaslCode.SYS_TEMP)
+    else:
+        keys = authenticator.scram_keys(event.mechanism, event.username)
+        handler.connection.provide_scram_keys(keys)
+
+
 def settle(handler: ConnectionHandler, login: Login, identity: Identity | None, why: str) -> None:
     """Tell the client what was decided."""
-    handler.login = None
     if identity is None:
-        handler.broker.counters.logins_refused += 1
-        log.warning(
-            "login refused",
-            peer=handler.peer,
-            user=login.username,
-            mechanism=login.mechanism,
-            reason=why,
-        )
-        handler.connection.reject_authentication()
+        _refused(handler, login.mechanism, login.username, why)
+        handler.connection.reject_authentication(login.code)
     else:
+        handler.login = None
         handler.identity = identity
         handler.user = identity.user
+        audit.logged_in(
+            handler.peer, identity.user, identity.mechanism, handler.transport.encrypted
+        )
         handler.connection.accept_authentication()
+
+
+def end_login(handler: ConnectionHandler, error: AmqpError | None) -> None:
+    """The connection is over. If it came no further than its login, that has failed."""
+    login = handler.login
+    handler.login = None
+    if not isinstance(error, AuthenticationError) or (login is not None and login.decided):
+        return
+    mechanism = "" if login is None else login.mechanism
+    username = None if login is None else login.username
+    _refused(handler, mechanism, username, str(error))
+    handler.authenticator.login_failed(handler.transport, username)
+
+
+def _refused(handler: ConnectionHandler, mechanism: str, username: str | None, why: str) -> None:
+    """It is counted, and on record."""
+    handler.broker.counters.logins_refused += 1
+    log.warning("login refused", peer=handler.peer, user=username, mechanism=mechanism, reason=why)
+    audit.login_refused(handler.peer, username, mechanism, handler.transport.encrypted, why)

@@ -52,6 +52,8 @@ from ferrymq_broker.connections.authentication import (
     ClientTransport,
     Login,
     authenticate,
+    end_login,
+    provide_scram_keys,
     settle,
 )
 from ferrymq_broker.connections.incoming import IncomingEndpoint
@@ -485,8 +487,7 @@ class ConnectionHandler:
         elif isinstance(event, AuthenticationRequested):
             authenticate(self, event)
         elif isinstance(event, ScramKeysRequested):
-            keys = self.authenticator.scram_keys(event.mechanism, event.username)
-            self.connection.provide_scram_keys(keys)
+            provide_scram_keys(self, event)
         elif isinstance(event, OpenReceived):
             on_open(self, event.open)
         elif isinstance(event, CloseReceived):
@@ -507,6 +508,7 @@ class ConnectionHandler:
             log.info("connection closed", peer=self.peer)
         else:
             log.info("connection lost", peer=self.peer, reason=str(error))
+        end_login(self, error)
         self.broker.handlers.pop(self, None)
         self.space.party_gone(self.id)
         self.broker.termini.party_gone(self.id)

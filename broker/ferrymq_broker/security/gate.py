@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from ferrymq.engine.scram import ScramKeys
+from ferrymq.engine.scram import DEFAULT_ITERATIONS, ScramKeys
 from ferrymq_broker.access.identity import Identity
 from ferrymq_broker.connections.authentication import Authenticator, ClientTransport, Login
 from ferrymq_broker.journal import log
+from ferrymq_broker.security.throttle import Throttle
+from ferrymq_types.security import SaslCode
 
 
 class LoginRefusedError(Exception):
-    """Somebody is not let in. The message is for the log, never for him, and has no secret."""
+    """Somebody is not let in. The message is for the log, never for him, and has no secret.
+
+    `code` is what he is told: `AUTH`, or `SYS_TEMP` for one who may try again as he is.
+    """
+
+    def __init__(self, reason: str, code: SaslCode = SaslCode.AUTH) -> None:
+        super().__init__(reason)
+        self.code = code
 
 
 class Method(Protocol):
@@ -36,55 +45,120 @@ class Method(Protocol):
         ...
 
 
-class Gate(Authenticator):
-    """Lets in whom one of its `methods` knows, and with `anonymous` whoever says nothing."""
+class PasswordMethod(Method, Protocol):
+    """A way to prove who one is by a password."""
 
-    def __init__(self, methods: Sequence[Method], anonymous: bool) -> None:
+    @property
+    def iterations(self) -> int:
+        """How often SCRAM hashes the passwords of most users: unknown ones look the same."""
+        ...
+
+
+class Gate(Authenticator):
+    """Lets in whom one of its `methods` knows, and perhaps whoever says nothing.
+
+    `passwords` is the one of the methods that knows passwords. `anonymous` lets in whoever says
+    nothing, `nameless` does so on this machine only. `throttle` holds off whoever fails too often.
+    `groups` are those of users, by their names, that they are in however they have logged in.
+    """
+
+    def __init__(
+        self,
+        methods: Sequence[Method],
+        anonymous: bool,
+        *,
+        nameless: bool = False,
+        passwords: PasswordMethod | None = None,
+        throttle: Throttle | None = None,
+        groups: Mapping[str, frozenset[str]] | None = None,
+    ) -> None:
         self._methods = methods
         self._anonymous = anonymous
+        self._nameless = nameless
+        self._passwords = passwords
+        self.throttle = Throttle(0) if throttle is None else throttle
+        self._groups: Mapping[str, frozenset[str]] = {} if groups is None else groups
         self._tasks: set[asyncio.Task[None]] = set()
+
+    # -- for connections -------------------------------------------------------------------
 
     def mechanisms(self, transport: ClientTransport) -> list[str]:
         """The SASL mechanisms of all methods, in their order; ANONYMOUS comes last."""
         offered = [name for method in self._methods for name in method.mechanisms(transport)]
-        if self._anonymous:
+        if not self.is_required(transport):
             offered.append("ANONYMOUS")
         return offered
 
     def is_required(self, transport: ClientTransport) -> bool:
         """Whether a client has to say who it is."""
-        return not self._anonymous
+        return not (self._anonymous or (self._nameless and transport.loopback))
 
     def scram_keys(self, mechanism: str, username: str) -> ScramKeys | None:
-        """The keys that one of the methods has of the user."""
+        """The keys that one of the methods has of the user; made up for one that nobody knows."""
         for method in self._methods:
             keys = method.scram_keys(mechanism, username)
             if keys is not None:
                 return keys
-        return None
+        passwords = self._passwords
+        iterations = DEFAULT_ITERATIONS if passwords is None else passwords.iterations
+        return ScramKeys.made_up(mechanism, username, iterations)
+
+    def is_held_off(self, transport: ClientTransport, username: str | None) -> bool:
+        """Whether there were so many failures that nobody looks at what this client says."""
+        return self.throttle.holds_off(transport, username)
+
+    def login_failed(self, transport: ClientTransport, username: str | None) -> None:
+        """A client has failed before anybody could be asked who it is."""
+        self.throttle.failed(transport, username)
 
     def authenticate(self, login: Login) -> None:
         """Ask the method that offers the mechanism to this client."""
-        if login.mechanism == "ANONYMOUS" and self._anonymous:
+        transport = login.transport
+        if login.mechanism == "ANONYMOUS" and not self.is_required(transport):
             login.decide(Identity(None, mechanism=login.mechanism))
             return
+        if self.throttle.holds_off(transport, login.username):
+            login.decide(None, "too many failed logins", SaslCode.SYS_TEMP)
+            return
         for method in self._methods:
-            if login.mechanism in method.mechanisms(login.transport):
-                task = asyncio.ensure_future(_decide(method, login))
+            if login.mechanism in method.mechanisms(transport):
+                task = asyncio.ensure_future(self._decide(method, login))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
                 return
         login.decide(None, "the mechanism is not offered")
 
+    async def _decide(self, method: Method, login: Login) -> None:
+        # A method may forget it.
+        username = login.username
+        try:
+            identity = await method.identify(login)
+        except LoginRefusedError as error:
+            self._count(login.transport, username, error)
+            login.decide(None, str(error), error.code)
+        except Exception:
+            # A mistake of ours lets nobody in.
+            log.exception("internal error", peer=login.transport.peer)
+            login.decide(None, "internal error", SaslCode.SYS)
+        else:
+            login.decide(self._welcome(identity, login.transport))
 
-async def _decide(method: Method, login: Login) -> None:
-    try:
-        identity = await method.identify(login)
-    except LoginRefusedError as error:
-        login.decide(None, str(error))
-    except Exception:
-        # A mistake of ours lets nobody in.
-        log.exception("internal error", peer=login.transport.peer)
-        login.decide(None, "internal error")
-    else:
-        login.decide(identity)
+    def silent(self, transport: ClientTransport) -> Identity:
+        """Who a client is that came in without saying who he is."""
+        return Identity(None)
+
+    # -- inside ----------------------------------------------------------------------------
+
+    def _count(
+        self, transport: ClientTransport, username: str | None, error: LoginRefusedError
+    ) -> None:
+        """Who was put off until later has not failed."""
+        if error.code is SaslCode.AUTH:
+            self.throttle.failed(transport, username)
+
+    def _welcome(self, identity: Identity, transport: ClientTransport) -> Identity:
+        user = identity.user
+        if user is not None:
+            self.throttle.succeeded(transport, user)
+            identity.groups |= self._groups.get(user, frozenset())
+        return identity

@@ -11,7 +11,7 @@ from ferrymq_broker.config.model import Config
 from ferrymq_broker.connections.authentication import Authenticator, ClientTransport
 from ferrymq_broker.connections.capabilities import OFFERED
 from ferrymq_broker.connections.handler import ConnectionHandler
-from ferrymq_broker.connections.known_users import KnownUsers, derive_keys
+from ferrymq_broker.security.building import make_gate
 
 
 class Admission:
@@ -24,18 +24,11 @@ class Admission:
             "product": "ferrymq",
             "version": importlib.metadata.version("ferrymq"),
         }
-        security = config.security
-        users = {name: secret.get_secret_value() for name, secret in security.users.items()}
-        anonymous = security.anonymous
-        # Access that was not configured ends at this machine, and with the first user named.
-        nameless = not users if anonymous is None else anonymous
-        keys = derive_keys(users)
-        self._local = KnownUsers(users, not users, nameless, keys)
-        self._remote = KnownUsers(users, False, anonymous is True, keys)
+        self.gate = make_gate(config.security)
 
     def authenticator_for(self, transport: ClientTransport) -> Authenticator:
         """Who decides whether this client is let in."""
-        return self._local if transport.loopback else self._remote
+        return self.gate
 
     def new_handler(
         self,

@@ -292,7 +292,7 @@ class Connection:
             self._read()
 
     def reject_authentication(self, code: SaslCode = SaslCode.AUTH) -> None:
-        """Answer `AuthenticationRequested`: the credentials are bad. The transport ends.
+        """Answer `AuthenticationRequested` or `ScramKeysRequested`: no. The transport ends.
 
         As `accept_authentication` otherwise.
         """

@@ -11,6 +11,7 @@ from secrets import token_bytes
 from typing import Any, Final
 
 from scramp import ScramClient, ScramException, ScramMechanism
+from scramp.utils import saslprep
 
 from ferrymq.engine.sasl import Plain, SaslMechanism, SaslServerMechanism, malformed
 from ferrymq.errors import AuthenticationError
@@ -23,6 +24,9 @@ _SECRET: Final = token_bytes(32)
 _SALT_SIZE: Final = 32
 _KEY_SIZES: Final = {"SCRAM-SHA-512": 64, "SCRAM-SHA-256": 32, "SCRAM-SHA-1": 20}
 DEFAULT_ITERATIONS: Final = 4096
+
+# The characters a name may have: preparing one (RFC 4013) takes a microsecond for each.
+MAX_NAME: Final = 255
 
 # What scramp may raise for bytes of the peer that are not what they should be.
 _FAULTS: Final = (ScramException, ValueError)
@@ -63,6 +67,36 @@ class ScramKeys:
         except ScramException as error:
             raise ValueError(str(error)) from None
         return cls(salt, stored_key, server_key, rounds)
+
+    @classmethod
+    def made_up(
+        cls, mechanism: str, username: str, iterations: int = DEFAULT_ITERATIONS
+    ) -> ScramKeys:
+        """Keys that no password has, for a name that nobody has.
+
+        `iterations` should be what real users have. The salt stays the same for a name as long as
+        the process lives, as a real user's would. Nothing is derived: for a real user the server
+        does not do it either, and the time would tell.
+        """
+        size = _KEY_SIZES[mechanism]
+        salt = hmac.digest(_SECRET, f"{mechanism} {username}".encode(), "sha256")[:_SALT_SIZE]
+        return cls(salt, token_bytes(size), token_bytes(size), iterations)
+
+
+def prepare_name(name: str) -> str:
+    """A user name as names are compared, prepared by SASLprep (RFC 4013).
+
+    Raises ValueError for one that is empty or too long, or has characters that are not allowed.
+    """
+    if len(name) > MAX_NAME:
+        raise ValueError(f"a user name has at most {MAX_NAME} characters")
+    try:
+        prepared: str = saslprep(name)
+    except ScramException as error:
+        raise ValueError(str(error)) from None
+    if not prepared:
+        raise ValueError("a user name is not empty")
+    return prepared
 
 
 class Scram(SaslMechanism):
@@ -140,7 +174,10 @@ class ScramServerMechanism(SaslServerMechanism):
             name = next(f[2:] for f in fields[2:] if f.startswith("n="))
         except (UnicodeDecodeError, StopIteration):
             raise malformed(self.name, "not a client-first message with a user name") from None
-        self.username = name.replace("=2C", ",").replace("=3D", "=")
+        try:
+            self.username = prepare_name(name.replace("=2C", ",").replace("=3D", "="))
+        except ValueError as error:
+            raise malformed(self.name, str(error)) from None
 
     def challenge(self, keys: ScramKeys | None) -> bytes:
         """The server-first message.
@@ -150,7 +187,7 @@ class ScramServerMechanism(SaslServerMechanism):
         """
         self._known = keys is not None
         if keys is None:
-            keys = _made_up(self.name, self.username or "")
+            keys = ScramKeys.made_up(self.name, self.username or "")
         given = (keys.salt, keys.stored_key, keys.server_key, keys.iterations)
         try:
             self._server = ScramMechanism(self.name).make_server(lambda _: given)
@@ -173,16 +210,6 @@ class ScramServerMechanism(SaslServerMechanism):
         if not self._known:
             raise AuthenticationError(f"SASL {self.name}: authentication failed")
         return final.encode()
-
-
-def _made_up(mechanism: str, username: str) -> ScramKeys:
-    """Keys that no password has. The salt stays the same for a name, as a real user's would.
-
-    Nothing is derived: for a real user the server does not do it either, and the time would tell.
-    """
-    size = _KEY_SIZES[mechanism]
-    salt = hmac.digest(_SECRET, f"{mechanism} {username}".encode(), "sha256")[:_SALT_SIZE]
-    return ScramKeys(salt, token_bytes(size), token_bytes(size), DEFAULT_ITERATIONS)
 
 
 def password_mechanisms(username: str, password: str, plain: bool = True) -> list[SaslMechanism]:
