@@ -95,6 +95,8 @@ def _constant(r: Reader, code: i64, field: str) -> object:
     if code == 0x44:
         return ULong(0)
     if code == 0x45:
+        if r.depth >= MAX_DEPTH:
+            r.fail(field, "nested too deeply")
         empty: list[object] = []
         return empty
     r.fail(field, f"{describe_code(code)} is not a constructor")

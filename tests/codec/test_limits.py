@@ -166,6 +166,16 @@ def test_nesting_without_end_is_an_error_not_a_crash(
         pass
 
 
+def test_an_empty_list_counts_as_one_however_it_is_written() -> None:
+    for empty in (b"\x45", b"\xc0\x01\x00"):
+        data = empty
+        for _ in range(MAX_DEPTH - 1):
+            data = wide(0xD0, 1, data)
+        assert encode(decode(data))
+        with pytest.raises(DecodeError, match="too deep"):
+            decode(wide(0xD0, 1, data))
+
+
 @pytest.mark.parametrize("depth", [MAX_DEPTH, MAX_DEPTH + 1, 1000])
 def test_encoding_has_the_same_limit(depth: int) -> None:
     in_list: object = None
