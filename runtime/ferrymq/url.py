@@ -47,27 +47,34 @@ def parse_url(text: str) -> Url:
     Raises ValueError, which never quotes the password, for another scheme, a missing host, a port
     out of range, a path, a fragment and an unknown or repeated option.
     """
-    parts = urlsplit(text)
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        # The reason that is given may quote the password.
+        raise ValueError("this is no URL; a host is a name or an address") from None
+    # A password that holds a "/", a "?" or a "#" ends up in the wrong part, where it shows.
+    quotable = "@" not in text
     if parts.scheme not in _PORTS:
         found = f"not {parts.scheme}:" if parts.scheme else "and this one has no scheme"
         raise ValueError(f"a URL starts with amqp:// or amqps://, {found}")
     if not parts.hostname:
         raise ValueError("the URL names no host")
     if parts.path not in ("", "/"):
+        path = f", {parts.path!r}" if quotable else ""
         raise ValueError(
-            f"the URL has a path, {parts.path!r}: the address of a node is given to sender() or "
-            "receiver()"
+            f"the URL has a path{path}: the address of a node is given to sender() or receiver()"
         )
     if parts.fragment:
         raise ValueError("the URL has a fragment (#), which means nothing here")
     try:
         port = parts.port
-    except ValueError as error:
-        raise ValueError(f"the port of the URL is not a number from 0 to 65535: {error}") from None
+    except ValueError:
+        raise ValueError("the port of the URL is not a number from 0 to 65535") from None
     options: dict[str, str] = {}
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
         if name not in OPTIONS:
-            raise ValueError(f"unknown option {name!r} in the URL; known are {', '.join(OPTIONS)}")
+            shown = f" {name!r}" if quotable or "@" not in name else ""
+            raise ValueError(f"unknown option{shown} in the URL; known are {', '.join(OPTIONS)}")
         if name in options:
             raise ValueError(f"option {name!r} is in the URL twice")
         options[name] = value

@@ -58,7 +58,18 @@ def test_what_is_refused(text: str, reason: str) -> None:
 
 
 def test_refusals_never_quote_the_password() -> None:
-    for text in ("http://me:secret@host", "amqp://me:secret@host/x", "amqp://me:secret@host?z=1"):
+    for text in (
+        "http://me:secret@host",
+        "amqp://me:secret@host/x",
+        "amqp://me:secret@host?z=1",
+        # Characters that should have been percent-encoded put it where it does not belong.
+        "amqp://me:a/secret@host",
+        "amqp://me:a?secret@host",
+        "amqp://me:a#secret@host",
+        "amqp://me:secret",
+        "amqp://me:secret@[host",
+        "amqp://me%\u2100:secret@host",
+    ):
         with pytest.raises(ValueError, match=r"URL") as caught:
             parse_url(text)
         assert "secret" not in str(caught.value)

@@ -51,7 +51,8 @@ class ListenAddress(NamedTuple):
 def parse_listen_url(url: str) -> ListenAddress:
     """Take a listener URL apart. Raises ValueError, saying what is wrong with it."""
     parts = _split(url)
-    if parts.username is not None or parts.password is not None:
+    if "@" in url:
+        # Wherever it stands, no part may be quoted: there may be a password in front of it.
         raise ValueError(f"{parts.hostname}: users belong to [security], not to a listener")
     if parts.scheme not in PORTS:
         raise ValueError(f"{url}: a listener is written {_SCHEMES} and then ://HOST:PORT")
@@ -68,7 +69,7 @@ def parse_listen_url(url: str) -> ListenAddress:
 def check_http_url(url: str) -> str:
     """The URL of the monitoring listener, if it is one. Raises ValueError."""
     parts = _split(url)
-    if parts.username is not None or parts.password is not None:
+    if "@" in url:
         raise ValueError(f"{parts.hostname}: the monitoring listener knows no users")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(
