@@ -83,10 +83,7 @@ class Rule:
 
     def matches(self, address: str, node: str) -> bool:
         """Whether an address is meant; `node` is the same without a part."""
-        for pattern in self.where:
-            if pattern.matches(address if pattern.parted else node):
-                return True
-        return False
+        return any(pattern.matches(address if pattern.parted else node) for pattern in self.where)
 
 
 @final

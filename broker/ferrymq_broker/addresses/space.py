@@ -224,6 +224,7 @@ class AddressSpace(Space):
                 "amqp:invalid-field",
                 f"address of {len(address)} characters; 1 to {MAX_ADDRESS_LENGTH} are allowed",
             )
+        self._expect_room(address)
         node = build(self, address, policy)
         node.origin = origin
         return self.add(node)
@@ -235,7 +236,12 @@ class AddressSpace(Space):
 
     def add(self, node: Node) -> Node:
         """Let the node be found. Raises `BrokerError` if its address is taken, or for no room."""
-        address = node.address
+        self._expect_room(node.address)
+        keep_node(node)
+        self.insert(node)
+        return node
+
+    def _expect_room(self, address: str) -> None:
         if address in self.nodes or address in self.aliases or address in self.redirects:
             raise BrokerError("amqp:not-allowed", f"{address[:200]!r} exists already")
         if len(self.nodes) >= self.max_nodes:
@@ -243,9 +249,6 @@ class AddressSpace(Space):
                 "amqp:resource-limit-exceeded",
                 f"no room for {address[:200]!r}: there are {self.max_nodes} nodes already",
             )
-        keep_node(node)
-        self.insert(node)
-        return node
 
     def insert(self, node: Node) -> None:
         """Let a node be found that is stored already, or is not to be."""
@@ -273,9 +276,14 @@ class AddressSpace(Space):
 
     # -- aliases -------------------------------------------------------------------------
 
+    def alias(self, name: str, address: str) -> None:
+        """Let a name lead to an address until the broker ends."""
+        self.aliases[name] = address
+        self.letter_boxes.realign()
+
     def set_alias(self, name: str, address: str) -> None:
         """Let a name lead to an address, here and whenever the broker starts again."""
-        self.aliases[name] = address
+        self.alias(name, address)
         changes = self.agenda.changes
         if changes.enabled:
             id = self._alias_ids.get(name, 0)
@@ -286,13 +294,14 @@ class AddressSpace(Space):
 
     def restore_alias(self, id: int, name: str, address: str) -> None:
         """A name that was stored."""
-        self.aliases[name] = address
+        self.alias(name, address)
         self._alias_ids[name] = id
 
     def drop_alias(self, name: str) -> bool:
         """Let a name lead nowhere; False if it did so before."""
         if self.aliases.pop(name, None) is None:
             return False
+        self.letter_boxes.realign()
         self.forget_alias(name)
         return True
 

@@ -16,6 +16,7 @@ from ferrymq_broker.config.resolution import resolve_policy
 from ferrymq_broker.errors import ConfigError
 from ferrymq_broker.journal import log
 from ferrymq_broker.nodes.exchanges.exchange import Exchange as ExchangeNode
+from ferrymq_broker.nodes.letter_boxes import letters_of
 from ferrymq_broker.nodes.node import Node
 from ferrymq_broker.nodes.policy import (
     ExchangePolicy,
@@ -85,6 +86,8 @@ def fill_space(config: Config, tables: Tables, nodes: Nodes, space: AddressSpace
     declared: set[str] = set()
     for kind, _, entry in tables.declared():
         policy = resolve_policy(kind, entry, config.policies)
+        # Also while no such node is there.
+        space.letter_boxes.add(letters_of(policy))
         if entry.name is None:
             template.add(entry.address, policy)
             continue
@@ -111,7 +114,7 @@ def fill_space(config: Config, tables: Tables, nodes: Nodes, space: AddressSpace
             target = targets[target]
         _expect_free(space, "alias", name)
         _replace_alias(space, name, target)
-        space.aliases[name] = target
+        space.alias(name, target)
     for entry in exchanges:
         _bind(space, entry)
 

@@ -39,13 +39,15 @@ class IncomingEndpoint(Producer):
     `node` is None for the anonymous terminus, where every message says where it goes in its
     properties. `outcomes` are those the client can be told, by their symbols, or None for all there
     are. `window` is the credit the client is kept supplied with as long as there is room, in
-    messages. `low` is the credit at which it is due for more.
+    messages. `low` is the credit at which it is due for more. `address` is that of its target, with
+    aliases followed; empty for the anonymous terminus.
     """
 
     __slots__ = (
         "link",
         "handler",
         "node",
+        "address",
         "outcomes",
         "window",
         "low",
@@ -63,10 +65,12 @@ class IncomingEndpoint(Producer):
         handler: ConnectionHandler,
         node: Node | None,
         outcomes: list[str] | None = None,
+        address: str = "",
     ) -> None:
         self.link = link
         self.handler = handler
         self.node = node
+        self.address = address
         self.outcomes = outcomes
         self.window: i64 = 0
         self.low: i64 = 0
@@ -213,7 +217,13 @@ class IncomingEndpoint(Producer):
             raise BrokerError(
                 "amqp:not-found", "the message has no properties.to, and the link no address"
             )
-        return self.handler.space.target(to)
+        handler = self.handler
+        access = handler.access
+        if access.open:
+            return handler.space.target(to)
+        address = handler.space.canonical(to)
+        access.require_send(address, to)
+        return handler.space.target(address, access)
 
     # -- refusals ------------------------------------------------------------------------
 
@@ -351,6 +361,14 @@ class IncomingEndpoint(Producer):
         self.link.detach(closed=True, error=error)
         self.handler.touch()
         self.close(True)
+
+    def refuse(self, condition: str, description: str) -> None:
+        """The client may not send here any longer: the link ends, and its terminus with it unless
+        that outlives it."""
+        gone = self.memory is None
+        self.link.detach(closed=gone, error=Error(condition=condition, description=description))
+        self.handler.touch()
+        self.close(gone)
 
     def close(self, closed: bool, lost: bool = False) -> None:
         """The link is gone, for good if it is `closed`, or `lost`. What it published stays."""

@@ -56,6 +56,7 @@ def create_dynamic(
         policy = QueuePolicy(durable=False)
     node = handler.space.create_dynamic(policy, _lifetime(properties.get(LIFETIME_POLICY)))
     node.creator = True
+    node.owner = handler.id
     handler.dynamic_nodes[link] = node
     return node
 

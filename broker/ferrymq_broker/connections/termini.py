@@ -24,6 +24,11 @@ from ferrymq_broker.connections.lifetimes import (
 )
 from ferrymq_broker.connections.outcomes import ACCEPTED_SYMBOL, SUPPORTED_OUTCOMES, is_terminal
 from ferrymq_broker.connections.outgoing import OutgoingEndpoint
+from ferrymq_broker.connections.permissions import (
+    require_dynamic,
+    require_source,
+    require_target,
+)
 from ferrymq_broker.connections.remembered.granting import (
     find_source,
     find_target,
@@ -116,10 +121,14 @@ def attach_outgoing(handler: ConnectionHandler, link: SenderLink) -> OutgoingEnd
 def _source_node(handler: ConnectionHandler, link: SenderLink, asked: Source) -> tuple[Node, str]:
     capabilities = asked.capabilities or []
     if asked.dynamic:
+        require_dynamic(handler)
         return create_dynamic(handler, link, asked.dynamic_node_properties, capabilities), ""
-    if asked.address is None:
+    named = asked.address
+    if named is None:
         raise BrokerError("amqp:invalid-field", "the source has no address and is not dynamic")
-    return handler.space.resolve(asked.address, capabilities)
+    address = handler.space.canonical(named)
+    require_source(handler, address, named, asked.distribution_mode == "copy", capabilities)
+    return handler.space.resolve(address, capabilities, handler.access)
 
 
 def _source_terms(
@@ -231,7 +240,7 @@ def attach_incoming(handler: ConnectionHandler, link: ReceiverLink) -> IncomingE
     check_target(asked)
     outcomes = _usable_outcomes(attach.source)
     properties = {} if attach.properties is None else dict(attach.properties)
-    node, part = _target_node(handler, link, asked)
+    node, part, address = _target_node(handler, link, asked)
     terms = TargetTerms(party_of(handler, link), link.name, part)
     terms.capabilities = list(asked.capabilities or [])
     terms.properties = properties
@@ -251,7 +260,7 @@ def attach_incoming(handler: ConnectionHandler, link: ReceiverLink) -> IncomingE
             memory.leave(terms.party.session, handler.id, True)
         withdraw_creation(handler, link)
         raise
-    endpoint = IncomingEndpoint(link, handler, target_node, outcomes)
+    endpoint = IncomingEndpoint(link, handler, target_node, outcomes, address)
     if memory is not None:
         if isinstance(link.target, Target):
             memory.told = link.target
@@ -268,14 +277,21 @@ def attach_incoming(handler: ConnectionHandler, link: ReceiverLink) -> IncomingE
 
 def _target_node(
     handler: ConnectionHandler, link: ReceiverLink, asked: Target
-) -> tuple[Node | None, str]:
+) -> tuple[Node | None, str, str]:
+    """The node, the part of it that is meant, and the address of both with aliases followed."""
     capabilities = asked.capabilities or []
     if asked.dynamic:
-        return create_dynamic(handler, link, asked.dynamic_node_properties, capabilities), ""
-    if asked.address is None:
+        require_dynamic(handler)
+        made = create_dynamic(handler, link, asked.dynamic_node_properties, capabilities)
+        return made, "", made.address
+    named = asked.address
+    if named is None:
         # Each message names its own (Anonymous Terminus for Message Routing 1.0).
-        return None, ""
-    return handler.space.resolve(asked.address, capabilities)
+        return None, "", ""
+    address = handler.space.canonical(named)
+    require_target(handler, address, named)
+    node, part = handler.space.resolve(address, capabilities, handler.access)
+    return node, part, address
 
 
 def _usable_outcomes(source: Source | None) -> list[str] | None:

@@ -8,6 +8,7 @@ from mypy_extensions import i64
 
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.fences import Fences
+from ferrymq_broker.nodes.letter_boxes import LetterBoxes
 from ferrymq_broker.store.changes import Changes, Stored
 from ferrymq_broker.store.tables import NODE
 
@@ -77,10 +78,20 @@ class Space:
     `durables` has the topics with durable subscriptions, by what identifies these: a client has one
     subscription of a name, whichever topic it is to. There are no more of these than `max_nodes`,
     and no more nodes. `awaiting` has the nodes that want to be told
-    of the end of a session or connection, by its number.
+    of the end of a session or connection, by its number. `letter_boxes` is where the dead letters
+    of its queues go.
     """
 
-    __slots__ = ("name", "agenda", "timers", "max_nodes", "durables", "awaiting", "fences")
+    __slots__ = (
+        "name",
+        "agenda",
+        "timers",
+        "max_nodes",
+        "durables",
+        "awaiting",
+        "fences",
+        "letter_boxes",
+    )
 
     def __init__(
         self, name: str, agenda: Agenda, timers: Timers, max_nodes: int = BOUNDLESS
@@ -92,6 +103,7 @@ class Space:
         self.durables: dict[str, Node] = {}
         self.awaiting: dict[int, list[Node]] = {}
         self.fences = Fences(name, agenda.changes, max_nodes)
+        self.letter_boxes = LetterBoxes(self)
 
     def party_gone(self, number: i64) -> None:
         """The session or the connection of this number has ended, after all its links."""
@@ -129,6 +141,7 @@ class Node(Stored):
     would have if there were room; `promised` is the credit that links have while there is a bound
     to it (`room`). `creator` is whether the link that a dynamic node was made for is still there.
     `origin` is who wanted it: ``configuration``, ``management``, or empty for those who use it.
+    `owner` is the number of the connection that a dynamic node was made for, 0 for any other node.
     """
 
     __slots__ = (
@@ -146,6 +159,7 @@ class Node(Stored):
         "creator",
         "watchers",
         "origin",
+        "owner",
     )
 
     def __init__(self, address: str, space: Space, lifetime: i64 = PERMANENT) -> None:
@@ -167,6 +181,7 @@ class Node(Stored):
         # Nodes that hand messages on to this one and must know when it goes; None without any.
         self.watchers: list[Node] | None = None
         self.origin = ""
+        self.owner: i64 = 0
 
     @property
     def kind(self) -> str:

@@ -214,7 +214,9 @@ class Service(Node):
             return queue
         if reply_to is None:
             return None
-        node = self.space.existing_target(reply_to)
+        address = self.space.canonical(reply_to)
+        entrance.party.access.require_send(address, reply_to)
+        node = self.space.existing_target(address)
         if node is None:
             raise BrokerError("amqp:not-found", f"reply-to {reply_to[:200]!r} leads nowhere")
         if node.room() <= 0:

@@ -8,6 +8,8 @@ from mypy_extensions import i64
 
 from ferrymq.engine.delivery import IncomingDelivery
 from ferrymq.engine.receiver import ReceiverLink
+from ferrymq_broker.access.access import fence_address
+from ferrymq_broker.access.rights import SEND
 from ferrymq_broker.connections.outcomes import ACCEPTED, REJECTED_SYMBOL
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.journal import log
@@ -136,6 +138,7 @@ class Coordinator(Producer):
         if fence is None or transaction.fails or transaction.doomed:
             return None
         try:
+            self.handler.access.require(SEND, fence_address(fence.group))
             self.handler.space.fences.check(fence)
         except BrokerError as error:
             return _as_error(error)

@@ -80,6 +80,19 @@ def public_name(name: str) -> str:
     return _colons(escape(name))
 
 
+def is_open_to(name: str, user: str | None) -> bool:
+    """Whether a subscription of this name would be everybody's, or this user's."""
+    label = name.removeprefix("~")
+    owner, slash, _ = label.partition("/")
+    if not slash:
+        # A number is a link's own, whoever has that.
+        return label == name
+    if not owner:
+        return True
+    who, at, _ = owner.partition("@")
+    return user is None if not at else user is not None and who == _colons(escape(user))
+
+
 def escape(text: str) -> str:
     """The text without what separates the parts of a name."""
     return text.replace("%", "%25").replace("/", "%2F").replace("@", "%40").replace("~", "%7E")

@@ -27,6 +27,7 @@ from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.delivering import delivered_before
 from ferrymq_broker.nodes.entry import AVAILABLE
 from ferrymq_broker.nodes.facts import facts_of
+from ferrymq_broker.nodes.letter_boxes import letters_of
 from ferrymq_broker.nodes.node import BOUNDLESS, Refusal
 from ferrymq_broker.nodes.paging.pager import page_in
 from ferrymq_broker.nodes.queues.lifecycle.bounds import Bounds
@@ -86,6 +87,7 @@ class Lifecycle:
         "_last_values",
         "_idleness",
         "_dead_letters",
+        "_boxes",
         "_replaced",
     )
 
@@ -110,6 +112,8 @@ class Lifecycle:
         self._last_values: LastValues | None = None
         self._idleness: Idleness | None = None
         self._dead_letters: DeadLetters | None = None
+        # Where its letters go, as its virtual host knows.
+        self._boxes: list[str] = []
         # Entries that are to go when all are restored.
         self._replaced: list[Entry] | None = None
         self._follow(policy)
@@ -140,6 +144,7 @@ class Lifecycle:
 
     def _follow(self, policy: QueuePolicy) -> None:
         queue = self.queue
+        self._send_letters(letters_of(policy))
         bounded = policy.max_length > 0 or policy.max_bytes > 0
         self._bounds = Bounds(self, policy) if bounded else None
         duplicates = self._duplicates
@@ -169,6 +174,14 @@ class Lifecycle:
             or policy.auto_delete >= 0
             or bool(policy.last_value_key)
         )
+
+    def _send_letters(self, boxes: list[str]) -> None:
+        """From now on its letters go there: it takes a right to read them."""
+        if boxes or self._boxes:
+            known = self.queue.space.letter_boxes
+            known.add(boxes)
+            known.drop(self._boxes)
+            self._boxes = boxes
 
     # -- messages in -----------------------------------------------------------------------
 
@@ -467,6 +480,7 @@ class Lifecycle:
 
     def close(self) -> None:
         """The queue is deleted: nothing is due any more."""
+        self._send_letters([])
         if self._expiry is not None:
             self._expiry.close()
         if self._schedule is not None:

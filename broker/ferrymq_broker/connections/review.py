@@ -1,0 +1,72 @@
+"""What becomes of links whose rights are gone: a token has lapsed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ferrymq_broker.connections.links import SessionLinks
+from ferrymq_broker.connections.permissions import require_source, require_target
+from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.journal import log
+from ferrymq_broker.nodes.node import PART
+
+if TYPE_CHECKING:
+    from ferrymq.engine.link import Link
+    from ferrymq_broker.connections.handler import ConnectionHandler
+    from ferrymq_broker.connections.incoming import IncomingEndpoint
+    from ferrymq_broker.connections.outgoing import OutgoingEndpoint
+
+
+def review_links(handler: ConnectionHandler) -> int:
+    """Detach the links of a connection that it may not have any more; how many those were. To be
+    called within a pass.
+
+    What they held goes back, as always when the broker ends a link. Subscriptions and termini that
+    outlive their links outlive this: their owner may come back with a better token. Links to the
+    anonymous terminus stay, for each of their messages is asked about.
+    """
+    if handler.access.open:
+        return 0
+    gone = 0
+    for session in list(handler.connection.channels.by_remote.values()):
+        links = session.context
+        if isinstance(links, SessionLinks):
+            for outgoing in list(links.outgoing.values()):
+                gone += _review_outgoing(handler, outgoing)
+            for incoming in list(links.incoming.values()):
+                gone += _review_incoming(handler, incoming)
+    return gone
+
+
+def _review_outgoing(handler: ConnectionHandler, endpoint: OutgoingEndpoint) -> int:
+    if endpoint.closed:
+        return 0
+    terms = endpoint.terms
+    address = endpoint.asked.address
+    if terms.part:
+        address = f"{address}{PART}{terms.part}"
+    try:
+        require_source(handler, address, address, terms.distribution_mode == "copy")
+    except BrokerError as lacking:
+        _tell(handler, endpoint.link, lacking)
+        endpoint.refuse(lacking.condition, lacking.description)
+        return 1
+    return 0
+
+
+def _review_incoming(handler: ConnectionHandler, endpoint: IncomingEndpoint) -> int:
+    if endpoint.closed or not endpoint.address:
+        return 0
+    try:
+        require_target(handler, endpoint.address, endpoint.address)
+    except BrokerError as lacking:
+        _tell(handler, endpoint.link, lacking)
+        endpoint.refuse(lacking.condition, lacking.description)
+        return 1
+    return 0
+
+
+def _tell(handler: ConnectionHandler, link: Link, lacking: BrokerError) -> None:
+    log.warning(
+        "link ended, its rights are gone", peer=handler.peer, link=link.name, reason=str(lacking)
+    )
