@@ -6,6 +6,7 @@ from pydantic import Field, SecretStr, field_validator
 
 from ferrymq_broker.config.paths import File
 from ferrymq_broker.config.section import Section
+from ferrymq_broker.config.tokens import Issuers, SharedAccessKeys, Tokens
 
 
 class Security(Section):
@@ -19,6 +20,9 @@ class Security(Section):
     `groups` are names of users by the group they are in. `plain_without_tls` lets passwords come
     from other machines in the clear, for everybody on the way to read. After `failed_logins` in a
     minute, from one address or for one user, further ones are refused for a while; 0 never does.
+
+    `jwt` are the issuers of tokens that are believed, `shared_access_key` the keys that clients
+    sign tokens with; `tokens` is about those that come when a connection is open.
     """
 
     anonymous: bool | None = None
@@ -27,11 +31,19 @@ class Security(Section):
     groups: dict[str, list[str]] = Field(default_factory=dict)
     plain_without_tls: bool = False
     failed_logins: int = Field(default=10, ge=0, le=1_000_000)
+    jwt: Issuers = Field(default_factory=list)
+    shared_access_key: SharedAccessKeys = Field(default_factory=list)
+    tokens: Tokens = Field(default_factory=Tokens)
 
     @property
     def names_somebody(self) -> bool:
         """Whether it says who may connect: then nobody else may."""
-        return bool(self.users) or self.users_file is not None
+        return bool(self.users or self.jwt) or self.users_file is not None
+
+    @property
+    def takes_tokens(self) -> bool:
+        """Whether clients may bring tokens: then nothing is allowed that nobody gives."""
+        return bool(self.jwt or self.shared_access_key)
 
     @field_validator("users")
     @classmethod

@@ -1,0 +1,209 @@
+"""What tokens are good for: ``[[security.jwt]]``, ``[[security.shared-access-key]]``."""
+
+from __future__ import annotations
+
+import ipaddress
+from pathlib import Path
+from typing import Annotated, Final, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from ferrymq_broker.access.rules import Rule
+from ferrymq_broker.broker import DEFAULT_SPACE
+from ferrymq_broker.config.access import AccessRule
+from ferrymq_broker.config.paths import FOLDER
+from ferrymq_broker.config.section import Section
+from ferrymq_broker.config.units import Seconds
+
+# Signatures that whoever can check them cannot make: the default.
+ASYMMETRIC: Final = (
+    *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
+    *("ES256", "ES384", "ES512", "Ed25519", "EdDSA"),
+)
+SYMMETRIC: Final = ("HS256", "HS384", "HS512")
+
+Algorithm = Literal[
+    "RS256",
+    "RS384",
+    "RS512",
+    "PS256",
+    "PS384",
+    "PS512",
+    "ES256",
+    "ES384",
+    "ES512",
+    "Ed25519",
+    "EdDSA",
+    "HS256",
+    "HS384",
+    "HS512",
+]
+
+_URLS: Final = ("http://", "https://")
+
+
+def is_url(keys: str) -> bool:
+    """Whether keys are fetched, and not read from a file."""
+    return keys.lower().startswith(_URLS)
+
+
+def _check_keys(keys: str, info: ValidationInfo) -> str:
+    if not is_url(keys):
+        if not keys or "\0" in keys:
+            raise ValueError("the path of a file, or a URL that starts with https://")
+        context = info.context
+        folder = context.get(FOLDER) if isinstance(context, dict) else None
+        return str(folder / keys) if isinstance(folder, Path) else keys
+    parts = urlsplit(keys)
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("a URL of keys has no user and no password: what is there is public")
+    if not parts.hostname:
+        raise ValueError(f"{keys}: a host is missing")
+    if parts.scheme == "http" and not _is_loopback(parts.hostname):
+        raise ValueError(
+            f"{keys}: from other machines keys come by https://, or somebody on the way makes them"
+        )
+    return keys
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _one_or_more(value: object) -> object:
+    """What may be a list or, where there is one only, be written without."""
+    return [value] if isinstance(value, str | dict) else value
+
+
+_Name = Annotated[str, Field(min_length=1, max_length=1024)]
+_Names = Annotated[list[_Name], BeforeValidator(_one_or_more), Field(min_length=1, max_length=100)]
+
+
+class Jwt(Section):
+    """``[[security.jwt]]``: an issuer of JSON Web Tokens (RFC 7519) that is believed.
+
+    A token counts if it is from the `issuer`, for one of `audience`, signed by one of `keys` (a
+    JWKS or PEM file, or the URL of a JWKS) with one of `algorithms`, and neither expired nor before
+    its time, give or take `leeway` seconds. Who is meant is in the `user_claim`, his groups in
+    those of `groups_claim`; a dotted name leads into tables. With `as_password` a token may come as
+    the password of SASL PLAIN as well. Keys of a URL are fetched again when they are older than
+    `refresh` seconds.
+    """
+
+    issuer: _Name
+    audience: _Names
+    keys: Annotated[str, AfterValidator(_check_keys)]
+    algorithms: Annotated[list[Algorithm], BeforeValidator(_one_or_more), Field(min_length=1)] = (
+        Field(default_factory=lambda: list(ASYMMETRIC))  # type: ignore[arg-type]
+    )
+    leeway: Annotated[Seconds, Field(ge=0, le=600)] = 30.0
+    user_claim: _Name = "sub"
+    groups_claim: Annotated[list[_Name], BeforeValidator(_one_or_more), Field(max_length=20)] = (
+        Field(default_factory=list)
+    )
+    as_password: bool = False
+    refresh: Annotated[Seconds, Field(ge=60)] = 3600.0
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        symmetric = [name for name in self.algorithms if name in SYMMETRIC]
+        if symmetric and len(symmetric) < len(self.algorithms):
+            raise ValueError(
+                f"{symmetric[0]} signs with the key that checks; of one issuer, either all "
+                "algorithms do that or none"
+            )
+        if symmetric and is_url(self.keys):
+            raise ValueError(f"{symmetric[0]} needs a secret key, and one that has a URL is none")
+        return self
+
+
+class SharedAccessKey(Section):
+    """``[[security.shared-access-key]]``: who has it signs tokens for nodes, or for all.
+
+    They give what the key `may` do `where`, in the `virtual_host`, and what rules of any virtual
+    host say of ``key:NAME``. Two keys, of which one is in use while the other is replaced.
+    """
+
+    name: Annotated[str, Field(min_length=1, max_length=256)]
+    primary: SecretStr
+    secondary: SecretStr | None = None
+    may: Annotated[list[str], BeforeValidator(_one_or_more)] = Field(default_factory=list)
+    where: Annotated[list[str], BeforeValidator(_one_or_more)] = Field(
+        default_factory=lambda: ["*"]
+    )
+    virtual_host: _Name = DEFAULT_SPACE
+
+    @field_validator("primary", "secondary")
+    @classmethod
+    def _check_key(cls, key: SecretStr | None) -> SecretStr | None:
+        if key is not None and len(key.get_secret_value()) < 8:
+            raise ValueError("a key that anybody could guess: it takes 8 characters, better 32")
+        return key
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        self.rule()
+        return self
+
+    def rule(self) -> Rule | None:
+        """What the key gives by itself; None if that is for rules to say."""
+        if not self.may:
+            return None
+        asked = {"who": [f"key:{self.name}"], "may": self.may, "where": self.where}
+        try:
+            return AccessRule.model_validate(asked).rule()
+        except ValidationError as error:
+            reason = error.errors()[0]["msg"].removeprefix("Value error, ")
+            raise ValueError(reason) from None
+
+
+class Tokens(Section):
+    """``[security.tokens]``: how clients may bring tokens to a connection that is open.
+
+    Who may do nothing without a token has `deadline` seconds to bring one. A connection has `limit`
+    tokens at most, one for each address.
+    """
+
+    deadline: Annotated[Seconds, Field(gt=0)] = 20.0
+    limit: int = Field(default=256, ge=1, le=100_000)
+
+
+def _check_issuers(issuers: list[Jwt]) -> list[Jwt]:
+    names = [each.issuer for each in issuers]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"the issuer {name!r} is there twice")
+    return issuers
+
+
+def _check_names(keys: list[SharedAccessKey]) -> list[SharedAccessKey]:
+    names = [each.name for each in keys]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"there are two keys {name!r}; one may have a primary and a secondary")
+    return keys
+
+
+# One table, or several.
+Issuers = Annotated[
+    list[Jwt], BeforeValidator(_one_or_more), Field(max_length=100), AfterValidator(_check_issuers)
+]
+SharedAccessKeys = Annotated[
+    list[SharedAccessKey],
+    BeforeValidator(_one_or_more),
+    Field(max_length=1000),
+    AfterValidator(_check_names),
+]

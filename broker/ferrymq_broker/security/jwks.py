@@ -1,0 +1,262 @@
+"""Keys that tokens are checked with: from a JWKS or PEM file, or from the URL of a JWKS (RFC 7517).
+
+Only public keys are wanted, unless an issuer signs with a secret one: where that is so it was said,
+and those come from a file. A file is read again when it has changed; a URL is asked again when its
+keys are old, or when a token names a key that is not among them, but not all the time. Keys that
+were good once stay so until there are others to take their place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final, Protocol
+
+import aiohttp
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_pem_public_key,
+)
+from joserfc.errors import JoseError
+from joserfc.jwk import ECKey, JWKRegistry, OctKey, OKPKey, RSAKey
+
+from ferrymq_broker.errors import ConfigError
+from ferrymq_broker.journal import log
+
+Key = OctKey | RSAKey | ECKey | OKPKey
+
+# Of a file, and of what a URL answers.
+MAX_BYTES: Final = 256 * 1024
+MAX_KEYS: Final = 100
+FETCH_TIMEOUT: Final = 5.0
+# Seconds between two looks at a file, and between two requests to a URL.
+LOOK_EVERY: Final = 1.0
+FETCH_EVERY: Final = 30.0
+_LEAST_RSA: Final = 2048
+_LEAST_SECRET: Final = 32
+
+_PEM: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----", re.DOTALL)
+
+
+class KeysNeededError(Exception):
+    """A token cannot be judged before the keys of its issuer are `fetched`."""
+
+    def __init__(self, keys: KeyUrl) -> None:
+        super().__init__("the keys of the issuer have to be fetched")
+        self.keys = keys
+
+
+class KeySource(Protocol):
+    """Where the keys of one issuer are."""
+
+    def find(self, kid: str | None) -> list[Key]:
+        """The keys of this name, or all of them. Raises `KeysNeededError`."""
+        ...
+
+
+class KeyFile:
+    """The keys in a file. Raises `ConfigError` if there are none to begin with."""
+
+    def __init__(self, path: Path, now: Callable[[], float], symmetric: bool = False) -> None:
+        self._path = path
+        self._now = now
+        self._symmetric = symmetric
+        self._state = self._look()
+        self._looked = now()
+        try:
+            self._keys = self._read()
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{path}: keys for tokens: {_reason(error)}") from None
+
+    def find(self, kid: str | None) -> list[Key]:
+        """Those in the file as it is now."""
+        if self._now() - self._looked >= LOOK_EVERY:
+            self._looked = self._now()
+            state = self._look()
+            if state != self._state:
+                self._state = state
+                self._reread()
+        return _named(self._keys, kid)
+
+    def _reread(self) -> None:
+        try:
+            self._keys = self._read()
+        except (OSError, ValueError) as error:
+            log.warning("keys not read again", path=str(self._path), reason=_reason(error))
+        else:
+            log.info("keys read again", path=str(self._path), keys=len(self._keys))
+
+    def _look(self) -> tuple[int, ...] | None:
+        try:
+            status = self._path.stat()
+        except OSError:
+            return None
+        return status.st_mtime_ns, status.st_size, status.st_ino
+
+    def _read(self) -> list[Key]:
+        with self._path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+        return read_keys(data, self._symmetric)
+
+
+class KeyUrl:
+    """The keys that a URL answers with. The first token has them fetched."""
+
+    def __init__(self, url: str, refresh: float, now: Callable[[], float]) -> None:
+        self._url = url
+        self._refresh = refresh
+        self._now = now
+        self._keys: list[Key] = []
+        # When there was an answer, and when it was asked for one; neither yet.
+        self._fetched: float | None = None
+        self._asked: float | None = None
+        self._lock = asyncio.Lock()
+
+    def find(self, kid: str | None) -> list[Key]:
+        """Those there are. Raises `KeysNeededError` when it is time to ask."""
+        found = _named(self._keys, kid)
+        now = self._now()
+        old = self._fetched is None or now - self._fetched >= self._refresh
+        if (old or not found) and (self._asked is None or now - self._asked >= FETCH_EVERY):
+            raise KeysNeededError(self)
+        return found
+
+    async def fetch(self) -> None:
+        """Ask for them, once for all that wait. Whatever comes of it, `find` does not ask again
+        for a while."""
+        asked = self._asked
+        async with self._lock:
+            if self._asked != asked:
+                # Somebody else has, while we waited.
+                return
+            try:
+                async with asyncio.timeout(FETCH_TIMEOUT):
+                    keys = read_keys(await self._get(), False, True)
+            except (OSError, TimeoutError, ValueError, aiohttp.ClientError) as error:
+                log.warning("keys not fetched", url=self._url, reason=_reason(error))
+            else:
+                self._keys = keys
+                self._fetched = self._now()
+                log.info("keys fetched", url=self._url, keys=len(keys))
+            finally:
+                self._asked = self._now()
+
+    async def _get(self) -> bytes:
+        async with (
+            # By way of the proxy that everything else takes, unless it is on this machine.
+            aiohttp.ClientSession(trust_env=self._url.startswith("https:")) as session,
+            # Who is sent elsewhere could be sent anywhere.
+            session.get(self._url, allow_redirects=False) as answer,
+        ):
+            if answer.status != 200:
+                raise ValueError(f"the answer is {answer.status}")
+            data = bytearray()
+            async for piece in answer.content.iter_chunked(65536):
+                data += piece
+                if len(data) > MAX_BYTES:
+                    raise ValueError(f"more than {MAX_BYTES} bytes")
+            return bytes(data)
+
+
+def read_keys(data: bytes, symmetric: bool = False, lenient: bool = False) -> list[Key]:
+    """The keys of a JWKS, or of PEM with public keys and certificates. Raises ValueError.
+
+    `symmetric` is whether secret keys are wanted, and no others; `lenient` leaves out what cannot
+    be used, as long as there is anything left.
+    """
+    if len(data) > MAX_BYTES:
+        raise ValueError(f"more than {MAX_BYTES} bytes")
+    keys: list[Key] = []
+    for made in _of_pem(data) if data.lstrip().startswith(b"-----BEGIN") else _of_jwks(data):
+        if isinstance(made, ValueError):
+            if not lenient:
+                raise made
+        elif isinstance(made, OctKey) == symmetric:
+            keys.append(made)
+        elif not lenient:
+            raise ValueError(
+                "a public key, where the algorithms take a secret one"
+                if symmetric
+                else "a secret key, where the algorithms take public ones"
+            )
+    if not keys:
+        raise ValueError("there is no key that can be used")
+    if len(keys) > MAX_KEYS:
+        raise ValueError(f"more than {MAX_KEYS} keys")
+    return keys
+
+
+def _of_jwks(data: bytes) -> Iterable[Key | ValueError]:
+    try:
+        parsed = json.loads(data)
+    except (ValueError, RecursionError):
+        raise ValueError("neither JSON nor PEM") from None
+    keys = parsed.get("keys") if isinstance(parsed, dict) else None
+    if not isinstance(keys, list):
+        raise ValueError('no JWKS: it is {"keys": [...]}')
+    for at, each in enumerate(keys):
+        if not isinstance(each, dict):
+            yield ValueError(f"key {at}: no JWK")
+            continue
+        if each.get("use", "sig") != "sig":
+            # For encryption: no business of ours.
+            continue
+        try:
+            if "d" in each:
+                raise ValueError("it is private; the public part is all that is needed")
+            yield _checked(JWKRegistry.import_key(each))
+        except (JoseError, ValueError, TypeError, KeyError, AttributeError) as error:
+            yield ValueError(f"key {at}: {_reason(error)}")
+
+
+def _of_pem(data: bytes) -> Iterable[Key | ValueError]:
+    for found in _PEM.finditer(data):
+        label = found[1].decode()
+        try:
+            if label.endswith("PRIVATE KEY"):
+                raise ValueError("it is private; the public part is all that is needed")
+            public = (
+                x509.load_pem_x509_certificate(found[0]).public_key()
+                if label == "CERTIFICATE"
+                else load_pem_public_key(found[0])
+            )
+            pem = public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+            if isinstance(public, rsa.RSAPublicKey):
+                yield _checked(RSAKey.import_key(pem))
+            elif isinstance(public, ec.EllipticCurvePublicKey):
+                yield _checked(ECKey.import_key(pem))
+            elif isinstance(public, ed25519.Ed25519PublicKey | ed448.Ed448PublicKey):
+                yield _checked(OKPKey.import_key(pem))
+            else:
+                raise ValueError("no algorithm takes such a key")
+        except (JoseError, ValueError, TypeError) as error:
+            yield ValueError(f"{label}: {_reason(error)}")
+
+
+def _checked(key: Key) -> Key:
+    """The key, if nobody finds the private part of it by trying. Raises ValueError."""
+    if isinstance(key, RSAKey) and key.raw_value.key_size < _LEAST_RSA:
+        raise ValueError(f"RSA with fewer than {_LEAST_RSA} bits")
+    if isinstance(key, OctKey) and len(key.raw_value) < _LEAST_SECRET:
+        raise ValueError(f"a secret of fewer than {_LEAST_SECRET} bytes")
+    return key
+
+
+def _named(keys: list[Key], kid: str | None) -> list[Key]:
+    """Those of that name and those that have none; all for no name."""
+    if kid is None:
+        return keys
+    return [key for key in keys if key.get("kid") in (kid, None)]
+
+
+def _reason(error: Exception) -> str:
+    """Why, in a line; nothing of a key is in it."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return (str(error) or type(error).__name__).replace("\n", " ")[:200]

@@ -1,0 +1,226 @@
+"""JSON Web Tokens (RFC 7519), checked by joserfc with the keys of whoever is believed.
+
+Everything that a token says of itself is distrusted until its signature is good, but for three
+things that lead to the key: its issuer, the name of the key, and the algorithm, which has to be one
+that was allowed for this issuer and one that this kind of key is for. So no token has itself
+checked with a public key as if that were a secret, and none comes without a signature.
+"""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Iterable
+from typing import Final
+
+from joserfc import jwt
+from joserfc.errors import (
+    BadSignatureError,
+    ExpiredTokenError,
+    InvalidClaimError,
+    JoseError,
+    MissingClaimError,
+    UnsupportedAlgorithmError,
+)
+from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
+from joserfc.jws import JWSRegistry, extract_compact
+from joserfc.jwt import JWTClaimsRegistry
+
+from ferrymq_broker.access.identity import Identity
+from ferrymq_broker.config.tokens import Jwt
+from ferrymq_broker.security.gate import LoginRefusedError
+from ferrymq_broker.security.jwks import Key, KeySource
+
+# Of a token, in characters: what a frame before the login has room for.
+MAX_TOKEN: Final = 8192
+_MAX_HEADER: Final = 4096
+# Of claims: the values of all of them together, and the characters of a user's name.
+_MAX_VALUES: Final = 256
+_MAX_NAME: Final = 256
+# With how many keys a token is tried that does not say which is meant.
+_MAX_TRIES: Final = 8
+# The year 9999, as far as there is any time.
+_END_OF_TIME: Final = 253_402_300_799
+
+_CURVES: Final = {"ES256": "P-256", "ES384": "P-384", "ES512": "P-521", "Ed25519": "Ed25519"}
+_EDWARDS: Final = ("EdDSA", "Ed25519")
+_CHECKED: Final = ("iss", "aud", "exp", "nbf", "iat")
+
+
+class TokenRefusedError(LoginRefusedError):
+    """A token is not good. The message says why, for the log, and has nothing of the token."""
+
+
+class _Registry(JWSRegistry):
+    """Allows what the issuer's algorithms are, whatever else somebody finds recommendable."""
+
+    max_header_length = _MAX_HEADER
+    max_payload_length = MAX_TOKEN
+
+    def get_alg(self, name: str):  # type: ignore[no-untyped-def]
+        """The algorithm, if it is allowed. Raises `UnsupportedAlgorithmError`."""
+        found = self.algorithms.get(name)
+        if found is None or self.allowed is None or name not in self.allowed:
+            raise UnsupportedAlgorithmError("not an algorithm that is allowed")
+        return found
+
+
+class UnverifiedToken:
+    """What a token says of itself, which may be a lie: only what leads to the key."""
+
+    def __init__(self, text: str) -> None:
+        try:
+            parts = extract_compact(text.encode(), registry=_Registry())
+            claims = json.loads(parts.payload)
+            header = parts.headers()
+        except (JoseError, ValueError, TypeError, AttributeError, RecursionError):
+            raise TokenRefusedError("no JSON Web Token") from None
+        issuer = claims.get("iss") if isinstance(claims, dict) else None
+        algorithm, kid = header.get("alg"), header.get("kid")
+        if not isinstance(algorithm, str) or not (kid is None or isinstance(kid, str)):
+            raise TokenRefusedError("no JSON Web Token")
+        if "crit" in header or "b64" in header:
+            # There is nothing that we would understand (RFC 7515 §4.1.11).
+            raise TokenRefusedError("the token has critical headers")
+        if not isinstance(issuer, str):
+            raise TokenRefusedError("the token names no issuer")
+        self.text = text
+        self.issuer = issuer
+        self.algorithm = algorithm
+        self.kid = kid
+
+
+class JwtVerifier:
+    """Checks the tokens of one issuer. `settings` say what a good one has, `keys` are its keys."""
+
+    def __init__(self, settings: Jwt, keys: KeySource) -> None:
+        self.settings = settings
+        self._keys = keys
+
+    def verify(self, token: UnverifiedToken, now: float, mechanism: str) -> Identity:
+        """Whom the token is about, `now` in seconds since the epoch.
+
+        Raises `TokenRefusedError`, and `KeysNeededError` when keys have to be fetched.
+        """
+        algorithm = token.algorithm
+        if algorithm not in self.settings.algorithms:
+            raise TokenRefusedError(f"{algorithm[:20]!r} is not among the algorithms")
+        named = self._keys.find(token.kid)
+        if not named:
+            raise TokenRefusedError("the key is not among those of the issuer")
+        fitting = [key for key in named if _fits(key, algorithm)]
+        claims = self._claims(token, fitting)
+        self._check(claims, now)
+        return self._identity(claims, mechanism)
+
+    def _claims(self, token: UnverifiedToken, keys: list[Key]) -> dict[str, object]:
+        registry = _Registry(algorithms=[token.algorithm], strict_check_header=False)
+        for key in keys[:_MAX_TRIES]:
+            try:
+                claims: dict[str, object] = jwt.decode(token.text, key, registry=registry).claims
+            except BadSignatureError:
+                continue
+            except (JoseError, ValueError, TypeError, RecursionError):
+                # A signature that cannot even be read, or a key that is for something else.
+                continue
+            return claims
+        raise TokenRefusedError("the signature is not good")
+
+    def _check(self, claims: dict[str, object], now: float) -> None:
+        settings = self.settings
+        registry = JWTClaimsRegistry(
+            now=int(now),
+            leeway=int(settings.leeway),
+            iss={"essential": True, "value": settings.issuer},
+            aud={"essential": True, "values": list(settings.audience)},
+            exp={"essential": True},
+        )
+        # Nothing in it is for us but what is checked by name.
+        known: dict[str, object] = {name: claims[name] for name in _CHECKED if name in claims}
+        try:
+            registry.validate(known)
+        except ExpiredTokenError:
+            raise TokenRefusedError("the token has expired") from None
+        except MissingClaimError:
+            raise TokenRefusedError("the token lacks one of iss, aud and exp") from None
+        except (InvalidClaimError, OverflowError) as error:
+            claim = getattr(error, "claim", "exp")
+            raise TokenRefusedError(f"the claim {claim} of the token is not good") from None
+
+    def _identity(self, claims: dict[str, object], mechanism: str) -> Identity:
+        settings = self.settings
+        user = _find(claims, settings.user_claim)
+        if not isinstance(user, str) or not _is_name(user):
+            raise TokenRefusedError(f"the claim {settings.user_claim} names no user")
+        groups: set[str] = set()
+        for name in settings.groups_claim:
+            groups.update(_values(_find(claims, name)))
+        values = {name: frozenset(_values(value)) for name, value in claims.items()}
+        if len(groups) + sum(len(each) for each in values.values()) > _MAX_VALUES:
+            raise TokenRefusedError(f"the claims have more than {_MAX_VALUES} values")
+        # As long as it is accepted, it lasts.
+        expires = claims["exp"]
+        assert isinstance(expires, int | float)
+        return Identity(
+            user,
+            frozenset(groups),
+            {name: each for name, each in values.items() if each},
+            mechanism=mechanism,
+            expires=float(min(expires, _END_OF_TIME)) + settings.leeway,
+        )
+
+
+def _fits(key: Key, algorithm: str) -> bool:
+    """Whether the key is one for this algorithm, and for no other that it names itself."""
+    own = key.get("alg")
+    if own is not None and own != algorithm and not (own in _EDWARDS and algorithm in _EDWARDS):
+        return False
+    if algorithm.startswith("HS"):
+        return isinstance(key, OctKey)
+    if algorithm.startswith(("RS", "PS")):
+        return isinstance(key, RSAKey)
+    if isinstance(key, ECKey):
+        return key.curve_name == _CURVES.get(algorithm)
+    return isinstance(key, OKPKey) and algorithm in _EDWARDS and key.curve_name == "Ed25519"
+
+
+def _find(claims: dict[str, object], name: str) -> object:
+    """A claim by its name, or by a path of names with dots between them."""
+    if name in claims:
+        return claims[name]
+    found: object = claims
+    for part in name.split("."):
+        found = found.get(part) if isinstance(found, dict) else None
+    return found
+
+
+def _values(value: object) -> Iterable[str]:
+    """The values of a claim as text: of a list each, of a text each word and the whole of it.
+
+    Tables have none, nor has what is in them.
+    """
+    if isinstance(value, str):
+        yield value
+        yield from value.split()
+    elif isinstance(value, bool):
+        yield "true" if value else "false"
+    elif isinstance(value, int):
+        yield _digits(value)
+    elif isinstance(value, list):
+        for each in value:
+            if isinstance(each, str):
+                yield each
+            elif isinstance(each, int) and not isinstance(each, bool):
+                yield _digits(each)
+
+
+def _digits(number: int) -> str:
+    # Converting a number of thousands of digits takes its time, and none is meant.
+    return str(number) if number.bit_length() <= 64 else "?"
+
+
+def _is_name(text: str) -> bool:
+    """Whether it can be the name of a user: nothing in it that cannot be seen."""
+    return 0 < len(text) <= _MAX_NAME and not any(
+        unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp") for char in text
+    )

@@ -1,0 +1,150 @@
+"""Shared access signatures: tokens that whoever has a key makes himself.
+
+``SharedAccessSignature sr=URI&sig=SIGNATURE&se=EXPIRY&skn=KEY``, each value percent-encoded. The
+signature is an HMAC-SHA256, with the key as it is written, of the encoded URI, a line feed and the
+expiry in seconds since the epoch. The path of the URI is the address that the token is for, and
+everything below it; without a path it is for all.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import re
+import secrets
+import unicodedata
+from collections.abc import Sequence
+from typing import Final
+from urllib.parse import unquote
+
+from ferrymq_broker.access.identity import Identity
+from ferrymq_broker.config.tokens import SharedAccessKey
+from ferrymq_broker.security.jwt_verifier import MAX_TOKEN, TokenRefusedError
+
+PREFIX: Final = "SharedAccessSignature "
+_FIELDS: Final = frozenset({"sr", "sig", "se", "skn"})
+# Seconds until the year 9999.
+_EXPIRY: Final = re.compile(r"[0-9]{1,12}")
+_ESCAPED: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://")
+_MAX_SCOPE: Final = 1024
+
+
+class SignedToken:
+    """A token whose signature is good: whom it speaks for, and where it counts."""
+
+    def __init__(self, identity: Identity, resource: str) -> None:
+        self.identity = identity
+        # The URI of it, decoded.
+        self.resource = resource
+
+
+class SharedAccessKeys:
+    """Checks tokens with the keys of a configuration."""
+
+    def __init__(self, keys: Sequence[SharedAccessKey]) -> None:
+        self._keys: dict[str, tuple[bytes, bytes]] = {}
+        for key in keys:
+            primary = key.primary.get_secret_value().encode()
+            secondary = key.secondary
+            self._keys[key.name] = (
+                primary,
+                primary if secondary is None else secondary.get_secret_value().encode(),
+            )
+        # For names that nobody has: to look takes as long.
+        self._nobodys = (secrets.token_bytes(32), secrets.token_bytes(32))
+
+    def verify(self, token: str, now: float) -> SignedToken:
+        """Who signed it, for what, `now` in seconds since the epoch. Raises `TokenRefusedError`."""
+        fields = _fields(token)
+        name = _decoded(fields["skn"])
+        resource = _decoded(fields["sr"])
+        if _EXPIRY.fullmatch(fields["se"]) is None:
+            raise TokenRefusedError("the expiry is no number of seconds")
+        expires = int(fields["se"])
+        try:
+            said = base64.b64decode(_decoded(fields["sig"]), validate=True)
+        except (binascii.Error, ValueError):
+            raise TokenRefusedError("the signature is not base64") from None
+        primary, secondary = self._keys.get(name, self._nobodys)
+        signed = f"{fields['sr']}\n{fields['se']}".encode()
+        first = hmac.compare_digest(said, hmac.digest(primary, signed, "sha256"))
+        second = hmac.compare_digest(said, hmac.digest(secondary, signed, "sha256"))
+        if name not in self._keys or not (first or second):
+            raise TokenRefusedError("an unknown key, or not its signature")
+        if expires <= now:
+            raise TokenRefusedError("the token has expired")
+        identity = Identity(None, key=name, mechanism="token", expires=float(expires))
+        return SignedToken(identity, resource)
+
+
+def is_signature(token: str) -> bool:
+    """Whether a token is a shared access signature, and no JWT."""
+    return token.startswith(PREFIX)
+
+
+def scope_of(text: str) -> str:
+    """The address that a URI names: its path; the text as it is if it is no URI. ``""`` is all.
+
+    Raises `TokenRefusedError` for a path that could mean something else than it says: nothing in it
+    is decoded, or leads upwards.
+    """
+    found = _SCHEME.match(text)
+    path = text
+    if found is not None:
+        path = text[found.end() :].partition("/")[2]
+    path = path.removeprefix("/") if found is None else path
+    path = path.removesuffix("/")
+    if not path:
+        return ""
+    if len(path) > _MAX_SCOPE:
+        raise TokenRefusedError("the name is too long")
+    if "?" in path or "#" in path or "\\" in path:
+        raise TokenRefusedError("a name without query, fragment and backslash is needed")
+    if any(segment in ("", ".", "..") for segment in path.split("/")):
+        raise TokenRefusedError("the name has an empty segment, or one of dots")
+    if any(unicodedata.category(char) in ("Cc", "Cf", "Cs") for char in path):
+        raise TokenRefusedError("the name has characters that cannot be seen")
+    return path
+
+
+def host_of(text: str) -> str | None:
+    """The host that a URI names, in lower case and without a port; None if it is no URI."""
+    found = _SCHEME.match(text)
+    if found is None:
+        return None
+    authority = text[found.end() :].partition("/")[0].rpartition("@")[2].lower()
+    if authority.startswith("["):
+        return authority.partition("]")[0] + "]"
+    return authority.partition(":")[0]
+
+
+def covers(scope: str, other: str) -> bool:
+    """Whether `other` is `scope`, or below it: ``q1`` covers ``q1/x``, and not ``q10``."""
+    return not scope or other == scope or other.startswith(f"{scope}/")
+
+
+def _fields(token: str) -> dict[str, str]:
+    """The values by their names, encoded as they came."""
+    if len(token) > MAX_TOKEN or not token.isascii() or not token.startswith(PREFIX):
+        raise TokenRefusedError("no shared access signature")
+    fields: dict[str, str] = {}
+    for pair in token[len(PREFIX) :].split("&", len(_FIELDS)):
+        name, equals, value = pair.partition("=")
+        if not equals or name not in _FIELDS or name in fields or not value:
+            raise TokenRefusedError("no shared access signature")
+        fields[name] = value
+    if len(fields) < len(_FIELDS):
+        raise TokenRefusedError("the shared access signature lacks one of sr, sig, se and skn")
+    return fields
+
+
+def _decoded(value: str) -> str:
+    """A value without its percent-encoding, once."""
+    if _ESCAPED.search(value) is not None:
+        raise TokenRefusedError("a value of the signature is not percent-encoded")
+    try:
+        return unquote(value, errors="strict")
+    except UnicodeDecodeError:
+        raise TokenRefusedError("a value of the signature is not UTF-8") from None

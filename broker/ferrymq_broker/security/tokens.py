@@ -1,0 +1,108 @@
+"""Tokens, whatever kind they are of and whichever way they come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from ferrymq_broker.access.identity import Identity
+from ferrymq_broker.clock import Clock
+from ferrymq_broker.config.security import Security
+from ferrymq_broker.config.tokens import SYMMETRIC, Jwt, is_url
+from ferrymq_broker.security.jwks import KeyFile, KeysNeededError, KeySource, KeyUrl
+from ferrymq_broker.security.jwt_verifier import (
+    MAX_TOKEN,
+    JwtVerifier,
+    TokenRefusedError,
+    UnverifiedToken,
+)
+from ferrymq_broker.security.shared_access import SharedAccessKeys, SignedToken
+
+# How a token came: what an identity has as its mechanism.
+TOKEN: Final = "token"
+
+
+class TokenVerifier:
+    """Says whom a token is about.
+
+    `issuers` are those whose JSON Web Tokens are believed, `shared` checks shared access
+    signatures; `clock` tells the time of the day.
+    """
+
+    def __init__(
+        self, issuers: Sequence[JwtVerifier], shared: SharedAccessKeys, clock: Clock
+    ) -> None:
+        self._issuers = {each.settings.issuer: each for each in issuers}
+        self._shared = shared
+        self._clock = clock
+
+    @property
+    def takes_jwt(self) -> bool:
+        """Whether any issuer is believed."""
+        return bool(self._issuers)
+
+    @property
+    def takes_passwords(self) -> bool:
+        """Whether a token may come as the password of PLAIN."""
+        return any(each.settings.as_password for each in self._issuers.values())
+
+    def now(self) -> float:
+        """Seconds since the Unix epoch."""
+        return self._clock.now() + self._clock.epoch()
+
+    def check_jwt(
+        self, token: str, mechanism: str = TOKEN, *, as_password: bool = False
+    ) -> Identity:
+        """Whom a JSON Web Token is about, told at once.
+
+        With `as_password`, only of issuers that allow that. Raises `TokenRefusedError`, and
+        `KeysNeededError` when the keys of the issuer have to be fetched first.
+        """
+        if len(token) > MAX_TOKEN:
+            raise TokenRefusedError(f"a token of more than {MAX_TOKEN} characters")
+        if not token.isascii():
+            raise TokenRefusedError("no JSON Web Token")
+        unverified = UnverifiedToken(token)
+        issuer = self._issuers.get(unverified.issuer)
+        if issuer is None or (as_password and not issuer.settings.as_password):
+            raise TokenRefusedError("the issuer is not believed here")
+        return issuer.verify(unverified, self.now(), mechanism)
+
+    def check_signature(self, token: str) -> SignedToken:
+        """Who made a shared access signature, and for what. Raises `TokenRefusedError`."""
+        return self._shared.verify(token, self.now())
+
+    async def identify_token(
+        self, token: str, mechanism: str = TOKEN, *, as_password: bool = False
+    ) -> Identity:
+        """Whom a JSON Web Token is about; keys are fetched if need be.
+
+        Raises `TokenRefusedError`.
+        """
+        try:
+            return self.check_jwt(token, mechanism, as_password=as_password)
+        except KeysNeededError as needed:
+            await needed.keys.fetch()
+        try:
+            return self.check_jwt(token, mechanism, as_password=as_password)
+        except KeysNeededError:
+            raise TokenRefusedError("the keys of the issuer cannot be fetched") from None
+
+
+def make_verifier(security: Security, clock: Clock | None = None) -> TokenVerifier | None:
+    """What the configuration says of tokens; None if that is nothing.
+
+    Raises `ConfigError` for a file of keys that has none.
+    """
+    if not security.takes_tokens:
+        return None
+    clock = Clock() if clock is None else clock
+    issuers = [JwtVerifier(each, _keys_of(each, clock.now)) for each in security.jwt]
+    return TokenVerifier(issuers, SharedAccessKeys(security.shared_access_key), clock)
+
+
+def _keys_of(settings: Jwt, now: Callable[[], float]) -> KeySource:
+    if is_url(settings.keys):
+        return KeyUrl(settings.keys, settings.refresh, now)
+    return KeyFile(Path(settings.keys), now, settings.algorithms[0] in SYMMETRIC)
