@@ -14,6 +14,9 @@ TRUE: Final = b"\x41"
 FALSE: Final = b"\x42"
 EMPTY_LIST: Final = b"\x45"
 
+# The largest count or size that can be stated.
+MAX_COUNT: Final = 0xFFFFFFFF
+
 
 def uint(number: int) -> bytes:
     """A uint (AMQP 1.0 §1.6.5)."""
