@@ -21,6 +21,8 @@ NEW_DYNAMIC: Final = "dynamic.*"
 # What belongs to the fences of a group is asked for at this and its name.
 FENCE: Final = "$fence/"
 
+UNAUTHORIZED: Final = "amqp:unauthorized-access"
+
 # So many addresses are remembered, of no more characters than these: one that names ever new ones
 # gets no faster, and no larger.
 _MOST: Final = 1024
@@ -117,9 +119,7 @@ class Access:
 
 def refusal(right: i64, named: str) -> BrokerError:
     """What somebody is told who may not do that at what he calls so."""
-    return BrokerError(
-        "amqp:unauthorized-access", f"{name_of(right)} at {named[:200]!r} is not allowed to you"
-    )
+    return BrokerError(UNAUTHORIZED, f"{name_of(right)} at {named[:200]!r} is not allowed to you")
 
 
 def fence_address(group: str) -> str:

@@ -17,6 +17,7 @@ from ferrymq_broker.connections.outcomes import (
     RELEASED_SYMBOL,
     is_terminal,
 )
+from ferrymq_broker.connections.permissions import put_on_record
 from ferrymq_broker.connections.remembered.tags import Tags
 from ferrymq_broker.connections.remembered.target import RememberedTags, TargetTerminus
 from ferrymq_broker.errors import BrokerError
@@ -221,9 +222,13 @@ class IncomingEndpoint(Producer):
         access = handler.access
         if access.open:
             return handler.space.target(to)
-        address = handler.space.canonical(to)
-        access.require_send(address, to)
-        return handler.space.target(address, access)
+        try:
+            address = handler.space.canonical(to)
+            access.require_send(address, to)
+            return handler.space.target(address, access)
+        except BrokerError as error:
+            put_on_record(handler, error, "message")
+            raise
 
     # -- refusals ------------------------------------------------------------------------
 

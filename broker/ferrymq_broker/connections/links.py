@@ -10,6 +10,7 @@ from ferrymq.engine.receiver import ReceiverLink
 from ferrymq.engine.sender import SenderLink
 from ferrymq.errors import LocalProtocolError
 from ferrymq_broker.connections.lifetimes import end_creation
+from ferrymq_broker.connections.permissions import put_on_record
 from ferrymq_broker.connections.remembered.terminus import Terminus
 from ferrymq_broker.connections.termini import attach_incoming, attach_outgoing
 from ferrymq_broker.errors import BrokerError
@@ -67,6 +68,7 @@ def attach_link(handler: ConnectionHandler, link: Link) -> None:
             handler.broker.link_names.release(handler, link)
             handler.broker.counters.links_refused += 1
             log.info("link refused", peer=handler.peer, link=link.name, reason=str(refusal))
+            put_on_record(handler, refusal, "link")
             link.refuse(
                 Error(
                     condition=refusal.condition,

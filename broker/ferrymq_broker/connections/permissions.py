@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from ferrymq_broker.access.access import DYNAMIC, NEW_DYNAMIC, refusal
+from ferrymq_broker import audit
+from ferrymq_broker.access.access import DYNAMIC, NEW_DYNAMIC, UNAUTHORIZED, refusal
 from ferrymq_broker.access.patterns import PART
 from ferrymq_broker.access.rights import BROWSE, CREATE, DEAD_LETTER, MANAGE, RECEIVE
 from ferrymq_broker.nodes.policy import QueuePolicy, TopicPolicy
@@ -21,6 +22,7 @@ from ferrymq_broker.nodes.topics.identity import is_open_to
 if TYPE_CHECKING:
     from ferrymq_broker.addresses.space import AddressSpace
     from ferrymq_broker.connections.handler import ConnectionHandler
+    from ferrymq_broker.errors import BrokerError
 
 # Services that ask for rights themselves, at every request: whoever got in may speak to them.
 _SERVICES: Final = ("$management", "$cbs")
@@ -97,3 +99,12 @@ def is_foreign(address: str, user: str | None) -> bool:
     """Whether an address would be that of a subscription of somebody else."""
     cut = address.rfind(PART)
     return cut > 0 and not is_open_to(address[cut + len(PART) :], user)
+
+
+def put_on_record(handler: ConnectionHandler, error: BrokerError, via: str) -> None:
+    """Somebody was refused something: the audit log has it if that was for want of a right. `via`
+    is how he tried: by a ``link``, a ``message``, a ``transaction``."""
+    if error.condition == UNAUTHORIZED:
+        audit.access_refused(
+            handler.peer, handler.user, error.description, handler.space.name, via=via
+        )

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ferrymq_broker.connections.links import SessionLinks
-from ferrymq_broker.connections.permissions import require_source, require_target
+from ferrymq_broker.connections.permissions import put_on_record, require_source, require_target
 from ferrymq_broker.errors import BrokerError
-from ferrymq_broker.journal import log
 from ferrymq_broker.nodes.node import PART
 
 if TYPE_CHECKING:
-    from ferrymq.engine.link import Link
     from ferrymq_broker.connections.handler import ConnectionHandler
     from ferrymq_broker.connections.incoming import IncomingEndpoint
     from ferrymq_broker.connections.outgoing import OutgoingEndpoint
@@ -48,7 +46,7 @@ def _review_outgoing(handler: ConnectionHandler, endpoint: OutgoingEndpoint) -> 
     try:
         require_source(handler, address, address, terms.distribution_mode == "copy")
     except BrokerError as lacking:
-        _tell(handler, endpoint.link, lacking)
+        put_on_record(handler, lacking, "link")
         endpoint.refuse(lacking.condition, lacking.description)
         return 1
     return 0
@@ -60,13 +58,7 @@ def _review_incoming(handler: ConnectionHandler, endpoint: IncomingEndpoint) -> 
     try:
         require_target(handler, endpoint.address, endpoint.address)
     except BrokerError as lacking:
-        _tell(handler, endpoint.link, lacking)
+        put_on_record(handler, lacking, "link")
         endpoint.refuse(lacking.condition, lacking.description)
         return 1
     return 0
-
-
-def _tell(handler: ConnectionHandler, link: Link, lacking: BrokerError) -> None:
-    log.warning(
-        "link ended, its rights are gone", peer=handler.peer, link=link.name, reason=str(lacking)
-    )

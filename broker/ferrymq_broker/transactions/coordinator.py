@@ -11,6 +11,7 @@ from ferrymq.engine.receiver import ReceiverLink
 from ferrymq_broker.access.access import fence_address
 from ferrymq_broker.access.rights import SEND
 from ferrymq_broker.connections.outcomes import ACCEPTED, REJECTED_SYMBOL
+from ferrymq_broker.connections.permissions import put_on_record
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.journal import log
 from ferrymq_broker.nodes.fences import Fence
@@ -141,6 +142,7 @@ class Coordinator(Producer):
             self.handler.access.require(SEND, fence_address(fence.group))
             self.handler.space.fences.check(fence)
         except BrokerError as error:
+            put_on_record(self.handler, error, "transaction")
             return _as_error(error)
         return None
 
