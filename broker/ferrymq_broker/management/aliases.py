@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from ferrymq_broker.access.rights import CREATE, DELETE, MANAGE
 from ferrymq_broker.addresses.space import DYNAMIC, MAX_ADDRESS_LENGTH
+from ferrymq_broker.management.authorisation import ANY, expect_send, forbidden, may
 from ferrymq_broker.management.entity import EntityType, deleted
 from ferrymq_broker.management.errors import (
     BAD_REQUEST,
@@ -17,6 +19,10 @@ from ferrymq_broker.management.operation import Call, Operation, Result
 
 if TYPE_CHECKING:
     from ferrymq_broker.addresses.space import AddressSpace
+    from ferrymq_broker.nodes.terms import Party
+
+# What it takes at the name of the alias.
+_RIGHTS: Final = {"READ": ANY, "CREATE": CREATE, "UPDATE": MANAGE, "DELETE": DELETE}
 
 
 class Aliases(EntityType):
@@ -36,6 +42,33 @@ class Aliases(EntityType):
             "UPDATE": Operation(self.update, ("address",)),
             "DELETE": Operation(self.delete),
         }
+
+    def authorise(self, operation: str, call: Call) -> None:
+        """By the rights at its name, whatever it leads to; and who lets it lead somewhere may
+        send there. Who may use either end may see it."""
+        access = call.party.access
+        if access.open:
+            return
+        name = call.meant()
+        right = _RIGHTS.get(operation, MANAGE)
+        if not access.permits(right, name) and not (
+            operation == "READ" and may(call.party, ANY, self.space, name)
+        ):
+            raise forbidden(operation, self.short, name)
+        address = call.arguments.get("address")
+        if operation in ("CREATE", "UPDATE") and isinstance(address, str):
+            expect_send(call.party, self.space, address)
+
+    def visible(self, party: Party) -> list[str]:
+        """Those of which the party may use either end."""
+        access = party.access
+        if access.open:
+            return self.identities()
+        return [
+            name
+            for name in self.identities()
+            if access.permits(ANY, name) or may(party, ANY, self.space, name)
+        ]
 
     def identities(self) -> list[str]:
         """The names, sorted."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 from uuid import UUID
 
 from ferrymq.engine.link import Link
 from ferrymq.engine.session import Session
+from ferrymq_broker.access.rights import MANAGE
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.connections.handler import ConnectionHandler
+from ferrymq_broker.management import ADDRESS
 from ferrymq_broker.management.entity import IndexedType, deleted
 from ferrymq_broker.management.operation import Call, Operation, Result
 from ferrymq_types.messaging import Source, Target
@@ -16,12 +18,37 @@ from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
     from ferrymq_broker.addresses.space import AddressSpace
+    from ferrymq_broker.nodes.terms import Party
+
+T = TypeVar("T")
 
 _SIMPLE: Final = (str, int, float, bytes, UUID)
 _SHOWN: Final = 200
 
 
-class Connections(IndexedType[ConnectionHandler]):
+class _OfConnections(IndexedType[T]):
+    """What belongs to a connection, whose number its identity begins with.
+
+    A client may look at its own, and close it; for others' it takes the right to manage.
+    """
+
+    def authorise(self, operation: str, call: Call) -> None:
+        """Its own, or with the right to manage."""
+        if not _is_own(call.meant(), call.party):
+            super().authorise(operation, call)
+
+    def visible(self, party: Party) -> list[str]:
+        """The party's own, or all."""
+        if party.access.permits(MANAGE, ADDRESS):
+            return self.identities()
+        return [identity for identity in self.identities() if _is_own(identity, party)]
+
+
+def _is_own(identity: str, party: Party) -> bool:
+    return identity.partition("/")[0] == str(party.connection)
+
+
+class Connections(_OfConnections[ConnectionHandler]):
     """Connections to the virtual host, by their numbers."""
 
     short = "connection"
@@ -106,7 +133,7 @@ class _Closing:
             handler.close(error, float(self._broker.agenda.now) / 1000.0 - self._broker.epoch)
 
 
-class Sessions(IndexedType[tuple[ConnectionHandler, Session]]):
+class Sessions(_OfConnections[tuple[ConnectionHandler, Session]]):
     """Sessions, as CONNECTION/CHANNEL; the channel is the broker's."""
 
     short = "session"
@@ -147,7 +174,7 @@ class Sessions(IndexedType[tuple[ConnectionHandler, Session]]):
         }
 
 
-class Links(IndexedType[tuple[ConnectionHandler, Link]]):
+class Links(_OfConnections[tuple[ConnectionHandler, Link]]):
     """Links, as CONNECTION/CHANNEL/ROLE/NAME; the role is the client's, sender or receiver."""
 
     short = "link"

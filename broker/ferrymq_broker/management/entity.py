@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Final, Generic, TypeVar
 
+from ferrymq_broker.access.rights import MANAGE
+from ferrymq_broker.management import ADDRESS
+from ferrymq_broker.management.authorisation import forbidden
 from ferrymq_broker.management.errors import NO_CONTENT, NOT_FOUND, ManagementError
 from ferrymq_broker.management.operation import Call, Operation, Result
+from ferrymq_broker.nodes.terms import Party
 
 T = TypeVar("T")
 
@@ -31,6 +35,18 @@ class EntityType:
     def operations(self) -> dict[str, Operation]:
         """What can be done with one of them, by name."""
         return {"READ": Operation(self.read)}
+
+    def authorise(self, operation: str, call: Call) -> None:
+        """Raise `ManagementError` or `BrokerError` if the party may not do what it asks for.
+
+        What is the broker's, or other clients', takes the right to manage it.
+        """
+        if not call.party.access.permits(MANAGE, ADDRESS):
+            raise forbidden(operation, self.short, call.meant())
+
+    def visible(self, party: Party) -> list[str]:
+        """Those of `identities` that the party may READ."""
+        return self.identities() if party.access.permits(MANAGE, ADDRESS) else []
 
     def identities(self) -> list[str]:
         """Those there are, in an order that stays."""

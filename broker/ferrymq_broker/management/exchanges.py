@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
+from ferrymq_broker.access.rights import CREATE, DELETE, MANAGE
 from ferrymq_broker.config.nodes import ExchangeSettings
+from ferrymq_broker.management.authorisation import expect_send, forbidden, may
 from ferrymq_broker.management.entity import IndexedType, deleted
 from ferrymq_broker.management.errors import (
     BAD_REQUEST,
@@ -23,10 +25,14 @@ from ferrymq_broker.nodes.policy import ExchangePolicy, NodePolicy
 
 if TYPE_CHECKING:
     from ferrymq_broker.addresses.space import AddressSpace
+    from ferrymq_broker.nodes.terms import Party
 
 # What stays as it is in the identity of a binding.
 _SAFE: Final = "*#:.-_~ $@"
 _BINDING: Final = ("exchange", "destination", "key", "arguments")
+# What it takes at the exchange, one of these.
+_READ: Final = MANAGE | CREATE | DELETE
+_RIGHTS: Final = {"READ": _READ, "CREATE": MANAGE | CREATE, "DELETE": MANAGE | DELETE}
 
 
 class Exchanges(DeclaredNodes):
@@ -65,6 +71,31 @@ class Bindings(IndexedType[tuple[Exchange, Binding]]):
             "READ": Operation(self.read),
             "DELETE": Operation(self.delete, _BINDING),
         }
+
+    def authorise(self, operation: str, call: Call) -> None:
+        """By the rights at the exchange; who binds something to it may send there."""
+        party = call.party
+        if party.access.open:
+            return
+        exchange = call.arguments.get("exchange")
+        if operation == "READ" or not isinstance(exchange, str):
+            # It is the first part of the name.
+            exchange = unquote(call.meant().partition("/")[0])
+        if not may(party, _RIGHTS.get(operation, MANAGE), self._space, exchange):
+            raise forbidden(operation, self.short, call.meant() or exchange)
+        destination = call.arguments.get("destination")
+        if operation == "CREATE" and isinstance(destination, str):
+            expect_send(party, self._space, destination)
+
+    def visible(self, party: Party) -> list[str]:
+        """Those of exchanges that the party may bind something to, or manage: who only publishes
+        there is not to know who listens."""
+        access = party.access
+        return [
+            name
+            for name, (exchange, _) in self.entries().items()
+            if access.permits(_READ, exchange.address)
+        ]
 
     def entries(self) -> dict[str, tuple[Exchange, Binding]]:
         """Sorted by name."""

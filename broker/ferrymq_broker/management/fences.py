@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ferrymq_broker.access.access import fence_address
+from ferrymq_broker.access.rights import SEND
+from ferrymq_broker.management.authorisation import forbidden
 from ferrymq_broker.management.entity import EntityType, deleted
 from ferrymq_broker.management.errors import BAD_REQUEST, NOT_FOUND, ManagementError
 from ferrymq_broker.management.operation import Call, Operation, Result
 
 if TYPE_CHECKING:
     from ferrymq_broker.addresses.space import AddressSpace
+    from ferrymq_broker.nodes.terms import Party
 
 # Between group and member in the identity; the group is up to the first.
 _BETWEEN = "\n"
@@ -30,6 +34,22 @@ class Fences(EntityType):
             "READ": Operation(self.read, ("group", "member")),
             "DELETE": Operation(self.delete, ("group", "member")),
         }
+
+    def authorise(self, operation: str, call: Call) -> None:
+        """Who may commit as the group may see and forget how far it has got."""
+        group = call.name.partition(_BETWEEN)[0] if call.name else call.arguments.get("group")
+        asked = group if isinstance(group, str) else ""
+        if not call.party.access.permits(SEND, fence_address(asked)):
+            raise forbidden(operation, self.short, asked)
+
+    def visible(self, party: Party) -> list[str]:
+        """Those of groups that the party may commit as."""
+        access = party.access
+        return [
+            identity
+            for identity in self.identities()
+            if access.permits(SEND, fence_address(identity.partition(_BETWEEN)[0]))
+        ]
 
     def identities(self) -> list[str]:
         """By group and member."""

@@ -49,7 +49,7 @@ def install(space: AddressSpace, broker: Broker, keeper: StoreKeeper | None = No
     ]
     if keeper is not None:
         types.append(Stores(keeper))
-    service = Service(ADDRESS, space, Manager(types).answer)
+    service = Service(ADDRESS, space, Manager(types, space.name).answer)
     # It takes no room from the nodes of users.
     space.max_nodes += 1
     space.add(service)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from ferrymq_broker import audit
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.journal import log
-from ferrymq_broker.management import authorisation
 from ferrymq_broker.management.discovery import Discovery
 from ferrymq_broker.management.entity import EntityType
 from ferrymq_broker.management.errors import (
@@ -24,19 +24,23 @@ from ferrymq_broker.management.errors import (
 )
 from ferrymq_broker.management.operation import Call, Operation, Result
 from ferrymq_broker.nodes.request import Request, Response
-from ferrymq_codec.scalars import Int
+from ferrymq_codec.scalars import Int, Symbol
 
 MANAGEMENT_TYPE: Final = "org.amqp.management"
 # Application-properties that are not arguments.
 _STANDARD: Final = frozenset(
     {"operation", "type", "name", "identity", "locales", "security-tokens", "securityTokens"}
 )
+# Operations that change nothing.
+_LOOKS: Final = frozenset({"READ", "QUERY", "PEEK", "PEEK-SCHEDULED"})
 
 
 class Manager:
-    """Answers the requests to one management node. `types` are what it manages, by full name."""
+    """Answers the requests to one management node, that of the virtual host `host`. `types` are
+    what it manages, by full name."""
 
-    def __init__(self, types: list[EntityType]) -> None:
+    def __init__(self, types: list[EntityType], host: str = "") -> None:
+        self.host = host
         self.types = {type.name: type for type in types}
         self._short = {type.short: type for type in types}
         self._node = Discovery(self.types, self.find).operations()
@@ -46,17 +50,47 @@ class Manager:
         try:
             result = self._do(request)
         except ManagementError as error:
-            return _response(Result(None, error.status, error.description))
+            result = Result(None, error.status, error.description)
         except BrokerError as error:
-            return _response(Result(None, status_of(error.condition), error.description))
+            result = Result(None, status_of(error.condition), error.description)
         except Exception:
             log.exception(
                 "management failed",
                 peer=request.party.peer,
                 operation=request.application_properties.get("operation"),
             )
-            return _response(Result(None, FAILED, "the broker failed at this; its log says how"))
+            result = Result(None, FAILED, "the broker failed at this; its log says how")
+        self._record(request, result)
+        if result.status == FORBIDDEN:
+            result.properties["errorCondition"] = Symbol("amqp:unauthorized-access")
         return _response(result)
+
+    def _record(self, request: Request, result: Result) -> None:
+        """Changes are on record, and what somebody may not do; requests that made no sense are
+        not."""
+        party = request.party
+        if result.status == FORBIDDEN:
+            audit.access_refused(
+                party.peer, party.user, result.description, self.host, via="management"
+            )
+            return
+        properties = request.application_properties
+        operation = properties.get("operation")
+        if result.status >= BAD_REQUEST and result.status != FAILED:
+            return
+        if not isinstance(operation, str) or operation in _LOOKS or operation.startswith("GET-"):
+            return
+        name = properties.get("name", properties.get("identity"))
+        audit.changed(
+            party.peer,
+            party.user,
+            self.host,
+            operation,
+            str(properties.get("type", "")),
+            _name_in(result.body) if name is None else str(name),
+            int(result.status),
+            result.description,
+        )
 
     def find(self, name: str) -> EntityType:
         """The type of that name, in full or short. Raises `ManagementError`."""
@@ -74,14 +108,17 @@ class Manager:
         if not name:
             raise ManagementError(BAD_REQUEST, "the request has no operation")
         type_name = _string(properties, "type")
-        operation, type_name = self._operation(name, type_name)
-        if not authorisation.authorise(request.party, name, type_name):
-            raise ManagementError(FORBIDDEN, f"{name} of {type_name} is not allowed to you")
+        operation, type = self._operation(name, type_name)
         entity = _string(properties, "name") or _string(properties, "identity")
-        return operation.handler(Call(request.party, entity, _arguments(request)))
+        call = Call(request.party, entity, _arguments(request))
+        if type is not None:
+            type.authorise(name, call)
+        return operation.handler(call)
 
-    def _operation(self, name: str, type_name: str) -> tuple[Operation, str]:
-        """What does it, and the full name of the type."""
+    def _operation(self, name: str, type_name: str) -> tuple[Operation, EntityType | None]:
+        """What does it, and the type it belongs to; None for what the node says about itself,
+        which is for everybody."""
+        type: EntityType | None = None
         if type_name == MANAGEMENT_TYPE or (not type_name and name in self._node):
             operation = self._node.get(name)
             type_name = MANAGEMENT_TYPE
@@ -95,7 +132,13 @@ class Manager:
             type_name = type.name
         if operation is None:
             raise ManagementError(NOT_IMPLEMENTED, f"{type_name} knows no operation {name[:200]!r}")
-        return operation, type_name
+        return operation, type
+
+
+def _name_in(body: object) -> str:
+    """What has been made or changed is called so in the answer."""
+    name = body.get("name") if isinstance(body, dict) else None
+    return name if isinstance(name, str) else ""
 
 
 def _string(properties: dict[str, object], key: str) -> str:

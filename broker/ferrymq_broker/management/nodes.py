@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from ferrymq_broker.access.rights import MANAGE
 from ferrymq_broker.addresses.space import DYNAMIC, AddressSpace
 from ferrymq_broker.config.nodes import node_policy, policy_attributes
+from ferrymq_broker.management.authorisation import ANY, expect_of_node
 from ferrymq_broker.management.entity import PREFIX, EntityType, deleted
 from ferrymq_broker.management.errors import (
     BAD_REQUEST,
@@ -17,6 +19,7 @@ from ferrymq_broker.management.errors import (
 from ferrymq_broker.management.operation import Call, Operation, Result
 from ferrymq_broker.nodes.node import Agenda, Node
 from ferrymq_broker.nodes.policy import NodePolicy
+from ferrymq_broker.nodes.terms import Party
 from ferrymq_broker.timers import Timers
 
 # What every entity has beside the attributes of its type.
@@ -44,6 +47,23 @@ class DeclaredNodes(EntityType):
             "UPDATE": Operation(self.update, self.settings),
             "DELETE": Operation(self.delete, ("if-empty", "if-unused")),
         }
+
+    def authorise(self, operation: str, call: Call) -> None:
+        """By the rights at its address, and at those it is to lead messages to."""
+        expect_of_node(call, operation, self.space, self.short)
+
+    def visible(self, party: Party) -> list[str]:
+        """Those at which the party may do anything.
+
+        Dynamic ones take the right to manage them: whoever knows the address of one may send
+        there, and a right to make some is no right to know others'.
+        """
+        access = party.access
+        return [
+            name
+            for name in self.identities()
+            if access.permits(MANAGE if name.startswith(DYNAMIC) else ANY, name)
+        ]
 
     def identities(self) -> list[str]:
         """Their addresses, sorted."""
@@ -79,7 +99,7 @@ class DeclaredNodes(EntityType):
     def create(self, call: Call) -> Result:
         """CREATE: a new node; nothing at all if it is there and has just these settings."""
         attributes = _settings(call)
-        name = call.name or call.text("name", "")
+        name = call.meant()
         if not name:
             raise ManagementError(BAD_REQUEST, "the request has no name")
         if name.startswith(("$", DYNAMIC)):

@@ -29,6 +29,13 @@ class Call:
     name: str
     arguments: dict[str, object] = field(default_factory=dict)
 
+    def meant(self) -> str:
+        """The name, wherever the request has it; empty if it has none."""
+        if self.name:
+            return self.name
+        name = self.arguments.get("name")
+        return name if isinstance(name, str) else ""
+
     def required_name(self) -> str:
         """The name. Raises `ManagementError` if there is none."""
         if not self.name:

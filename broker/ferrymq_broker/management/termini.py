@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ferrymq_broker.access.rights import MANAGE
 from ferrymq_broker.connections.remembered.terminus import Terminus
+from ferrymq_broker.management import ADDRESS
+from ferrymq_broker.management.authorisation import forbidden
 from ferrymq_broker.management.entity import IndexedType, deleted
 from ferrymq_broker.management.errors import CONFLICT, ManagementError
 from ferrymq_broker.management.operation import Call, Operation, Result
@@ -12,6 +15,7 @@ from ferrymq_broker.management.operation import Call, Operation, Result
 if TYPE_CHECKING:
     from ferrymq_broker.addresses.space import AddressSpace
     from ferrymq_broker.broker import Broker
+    from ferrymq_broker.nodes.terms import Party
 
 
 class Termini(IndexedType[Terminus]):
@@ -42,6 +46,23 @@ class Termini(IndexedType[Terminus]):
         """READ and DELETE."""
         return {"READ": Operation(self.read), "DELETE": Operation(self.delete)}
 
+    def authorise(self, operation: str, call: Call) -> None:
+        """Everybody may do so with his own; others' take the right to manage the broker."""
+        access = call.party.access
+        if access.permits(MANAGE, ADDRESS):
+            return
+        name = call.meant()
+        entry = self.entries().get(name)
+        if entry is None or not _is_own(entry, call.party):
+            raise forbidden(operation, self.short, name)
+
+    def visible(self, party: Party) -> list[str]:
+        """The party's own, or all."""
+        everything = party.access.permits(MANAGE, ADDRESS)
+        return [
+            name for name, entry in self.entries().items() if everything or _is_own(entry, party)
+        ]
+
     def entries(self) -> dict[str, Terminus]:
         """By whose link it is, in the order they were made."""
         found: dict[str, Terminus] = {}
@@ -66,3 +87,8 @@ class Termini(IndexedType[Terminus]):
             raise ManagementError(CONFLICT, f"a link has the terminus {identity[:200]!r}")
         terminus.end()
         return deleted()
+
+
+def _is_own(terminus: Terminus, party: Party) -> bool:
+    """Whether it belongs to who the party has proved to be: who is nobody has none."""
+    return party.user is not None and terminus.key[1] == party.user

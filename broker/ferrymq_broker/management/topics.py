@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
+from ferrymq_broker.access.rights import CREATE, MANAGE, RECEIVE
 from ferrymq_broker.addresses.space import AddressSpace
 from ferrymq_broker.config.nodes import QueueSettings, TopicSettings, node_policy, policy_attributes
 from ferrymq_broker.filters.selector import selector
+from ferrymq_broker.management.authorisation import (
+    canonical,
+    expect_send,
+    expect_ways,
+    forbidden,
+)
 from ferrymq_broker.management.entity import IndexedType, deleted
 from ferrymq_broker.management.errors import BAD_REQUEST, CONFLICT, CREATED, ManagementError
 from ferrymq_broker.management.messages import QueueMessages
@@ -14,6 +21,7 @@ from ferrymq_broker.management.nodes import DeclaredNodes
 from ferrymq_broker.management.operation import Call, Operation, Result
 from ferrymq_broker.nodes.node import PART, Agenda, Node
 from ferrymq_broker.nodes.policy import NodePolicy, QueuePolicy, TopicPolicy
+from ferrymq_broker.nodes.terms import Party
 from ferrymq_broker.nodes.topics.identity import public_name
 from ferrymq_broker.nodes.topics.subscription import Subscription
 from ferrymq_broker.nodes.topics.topic import Topic
@@ -59,6 +67,37 @@ class Subscriptions(IndexedType[tuple[Topic, Subscription]]):
             "DELETE": Operation(self.delete, ("if-empty", "if-unused")),
             **self._messages.operations(),
         }
+
+    def authorise(self, operation: str, call: Call) -> None:
+        """What is one's own takes the right to receive at the topic, anything else that to manage
+        it, or to create it for a new one. Whose a subscription is that is not there nobody says."""
+        party = call.party
+        access = party.access
+        if access.open:
+            return
+        name = call.meant()
+        address = canonical(self._space, name)
+        right = MANAGE | CREATE if operation == "CREATE" else MANAGE
+        if not access.permits(right, address):
+            found = None if operation == "CREATE" else self._find(name)
+            if found is None or not _is_own(found[1], party):
+                raise forbidden(operation, self.short, name)
+            if not access.permits(RECEIVE, address):
+                raise forbidden(operation, self.short, name)
+        expect_ways(party, self._space, call.arguments)
+        target = call.arguments.get("target")
+        if operation == "MOVE" and isinstance(target, str):
+            expect_send(party, self._space, target)
+
+    def visible(self, party: Party) -> list[str]:
+        """The party's own at topics where it may receive, all of topics that it may manage."""
+        access = party.access
+        return [
+            address
+            for address, (_, subscription) in self.entries().items()
+            if access.permits(MANAGE, address)
+            or (_is_own(subscription, party) and access.permits(RECEIVE, address))
+        ]
 
     def entries(self) -> dict[str, tuple[Topic, Subscription]]:
         """Sorted by address."""
@@ -182,3 +221,8 @@ def _describe(topic: Topic, subscription: Subscription) -> dict[str, object]:
         "durable": described["durable"],
         "settings": settings,
     }
+
+
+def _is_own(subscription: Subscription, party: Party) -> bool:
+    """Whether it belongs to who the party has proved to be: who is nobody has none."""
+    return party.user is not None and subscription.user == party.user

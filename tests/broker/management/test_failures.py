@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
-from ferrymq_broker.management import authorisation
 from ferrymq_broker.management.entity import EntityType
 from ferrymq_broker.management.manager import Manager
 from ferrymq_broker.nodes.request import Request, Response
 from ferrymq_broker.nodes.service import Service
-from ferrymq_broker.nodes.terms import Party
 from ferrymq_types.messaging import Accepted, AmqpValue, Properties, Rejected
 from tests.broker.harness import Network, decode
 from tests.broker.management.asker import Asker, read_answer, request_sections
@@ -59,30 +55,3 @@ def test_a_response_that_cannot_be_encoded_costs_one_request(net: Network) -> No
     sender.send_sections(Properties(message_id="2"), AmqpValue("good"))
     (delivery,) = receiver.deliveries
     assert AmqpValue("good") in decode(delivery.payload)
-
-
-def test_every_request_has_to_be_allowed(
-    net: Network, asker: Asker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[tuple[int, str, str]] = []
-
-    def nobody_deletes(party: Party, operation: str, entity: str) -> bool:
-        asked.append((int(party.connection), operation, entity))
-        return operation != "DELETE" and (operation, entity) != ("READ", "org.ferrymq.link")
-
-    monkeypatch.setattr(authorisation, "authorise", nobody_deletes)
-    assert asker.ask("CREATE", "queue", "q").status == 201
-    refused = asker.ask("DELETE", "queue", "q")
-    assert refused.status == 403
-    assert "q" in net.space.nodes
-    assert len(asker.query("broker")) == 1
-    assert asker.query("link") == []
-    number = int(asker.client.handler.id)
-    assert asked == [
-        (number, "CREATE", "org.ferrymq.queue"),
-        (number, "DELETE", "org.ferrymq.queue"),
-        (number, "QUERY", "org.amqp.management"),
-        (number, "READ", "org.ferrymq.broker"),
-        (number, "QUERY", "org.amqp.management"),
-        (number, "READ", "org.ferrymq.link"),
-    ]
