@@ -16,7 +16,6 @@ from ferrymq.engine.events import AuthenticationRequested, ScramKeysRequested
 from ferrymq.errors import AmqpError, AuthenticationError
 from ferrymq_broker import audit
 from ferrymq_broker.access.identity import Identity
-from ferrymq_broker.journal import log
 from ferrymq_types.security import SaslCode
 
 if TYPE_CHECKING:
@@ -215,6 +214,7 @@ def end_login(handler: ConnectionHandler, error: AmqpError | None) -> None:
     """The connection is over. If it came no further than its login, that has failed."""
     login = handler.login
     handler.login = None
+    audit.end_of(handler.peer)
     if not isinstance(error, AuthenticationError) or (login is not None and login.decided):
         return
     mechanism = "" if login is None else login.mechanism
@@ -226,5 +226,4 @@ def end_login(handler: ConnectionHandler, error: AmqpError | None) -> None:
 def _refused(handler: ConnectionHandler, mechanism: str, username: str | None, why: str) -> None:
     """It is counted, and on record."""
     handler.broker.counters.logins_refused += 1
-    log.warning("login refused", peer=handler.peer, user=username, mechanism=mechanism, reason=why)
     audit.login_refused(handler.peer, username, mechanism, handler.transport.encrypted, why)

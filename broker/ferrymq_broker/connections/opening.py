@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ferrymq_broker import audit
 from ferrymq_broker.access.access import Access
 from ferrymq_broker.journal import log
 from ferrymq_types.transport import Error
@@ -45,13 +46,7 @@ def on_open(handler: ConnectionHandler, open: Open) -> None:
 
 
 def _refuse(handler: ConnectionHandler, open: Open, condition: str, reason: str) -> None:
-    log.warning(
-        "virtual host refused",
-        peer=handler.peer,
-        user=handler.user,
-        hostname=open.hostname,
-        reason=condition,
-    )
+    audit.host_refused(handler.peer, handler.user, open.hostname, condition)
     name = repr(open.hostname[:200]) if open.hostname else "for no hostname"
     description = f"the virtual host {name} {reason}"
     handler.connection.close(Error(condition=condition, description=description))
