@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
-from ferrymq_broker.config.section import Section
+from ferrymq_broker.config.mistakes import Location, Mistake
+from ferrymq_broker.config.section import Section, kebab
+from ferrymq_broker.config.tls import Tls
 from ferrymq_broker.config.url import ListenAddress, parse_listen_url
 
 
@@ -16,11 +19,42 @@ def _check_url(url: str) -> str:
 
 
 class Listener(Section):
-    """``[[listener]]``: an address clients connect to."""
+    """``[[listener]]``: an address clients connect to.
+
+    `upgrade_tls` is for ``amqp://``: whether clients may begin TLS inside AMQP, or have to before
+    anything else (AMQP 1.0 §5.2). `tls` is what is different there from ``[tls]``.
+    """
 
     url: Annotated[str, AfterValidator(_check_url)]
+    upgrade_tls: Literal["off", "offered", "required"] = "off"
+    tls: Tls = Field(default_factory=Tls)
 
     @property
     def address(self) -> ListenAddress:
         """The URL taken apart."""
         return parse_listen_url(self.url)
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether TLS is spoken there, at once or by upgrade."""
+        return self.address.is_secure or self.upgrade_tls != "off"
+
+
+def check_listener(listener: Listener, shared: Tls, place: Location) -> Iterator[Mistake]:
+    """What is wrong with the TLS of a listener at this place in the file."""
+    if listener.upgrade_tls != "off" and listener.address.scheme != "amqp":
+        reason = "only amqp:// begins in the clear and goes on with TLS"
+        yield Mistake((*place, "upgrade-tls"), reason)
+        return
+    if not listener.has_tls:
+        for name in sorted(listener.tls.model_fields_set):
+            reason = f"{listener.url} has no TLS; amqps:// or upgrade-tls would"
+            yield Mistake((*place, "tls", kebab(name)), reason)
+        return
+    tls = shared.refined(listener.tls)
+    if tls.certificate is None:
+        reason = "there is no certificate: say [tls] certificate; `ferrymq cert` makes one"
+        yield Mistake((*place, "url"), f"{listener.url}: {reason}")
+    elif listener.tls.model_fields_set:
+        for key, reason in tls.contradictions():
+            yield Mistake((*place, "tls", kebab(key)), reason)

@@ -29,13 +29,14 @@ from ferrymq_broker.config.declarations import (
 )
 from ferrymq_broker.config.http import Http
 from ferrymq_broker.config.limits import Limits
-from ferrymq_broker.config.listeners import Listener
+from ferrymq_broker.config.listeners import Listener, check_listener
 from ferrymq_broker.config.log import Log
 from ferrymq_broker.config.memory import available_memory
 from ferrymq_broker.config.mistakes import Location, Mistake, Mistakes
-from ferrymq_broker.config.section import Section
+from ferrymq_broker.config.section import Section, kebab
 from ferrymq_broker.config.security import Security
 from ferrymq_broker.config.storage import Store
+from ferrymq_broker.config.tls import Tls
 from ferrymq_broker.config.units import Seconds, Share, format_size, share_of
 
 # The virtual host of the tables at the top of the file.
@@ -76,6 +77,8 @@ class Config(Tables):
     listener: list[Listener] = Field(
         default_factory=lambda: [Listener(url="amqp://127.0.0.1:5672")], min_length=1
     )
+    # For all listeners; one may say otherwise.
+    tls: Tls = Field(default_factory=Tls)
     limits: Limits = Field(default_factory=Limits)
     alarms: Alarms = Field(default_factory=Alarms)
     store: Store = Field(default_factory=Store)
@@ -98,7 +101,7 @@ class Config(Tables):
 
     @model_validator(mode="after")
     def _check(self) -> Config:
-        mistakes = self._access() + self._alarms() + self._store() + self._hosts()
+        mistakes = self._access() + self._alarms() + self._store() + self._hosts() + self._tls()
         mistakes += check_tables(self, self.nodes, self.policies, ())
         for at, host in enumerate(self.virtual_host):
             mistakes += check_tables(host, self.nodes_of(host), self.policies, ("virtual-host", at))
@@ -110,6 +113,18 @@ class Config(Tables):
         """The ``[nodes]`` of a virtual host, with those of the file for what it does not say."""
         said = {name: getattr(host.nodes, name) for name in host.nodes.model_fields_set}
         return self.nodes.model_copy(update=said)
+
+    def _tls(self) -> list[Mistake]:
+        mistakes = [
+            Mistake(("tls", kebab(key)), reason) for key, reason in self.tls.contradictions()
+        ]
+        if self.http.url is not None and self.http.url.startswith("https:"):
+            if self.tls.certificate is None:
+                reason = f"{self.http.url}: there is no certificate: say [tls] certificate"
+                mistakes.append(Mistake(("http", "url"), reason))
+        for at, listener in enumerate(self.listener):
+            mistakes += check_listener(listener, self.tls, ("listener", at))
+        return mistakes
 
     def _access(self) -> list[Mistake]:
         security = self.security

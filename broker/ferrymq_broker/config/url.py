@@ -11,7 +11,6 @@ from ferrymq_types.transport import PORT, SECURE_PORT
 # What a listener may speak, and the ports left out. Those of AMQP are registered. Below 1024, where
 # WebSocket has its own, not everybody may listen: 80 and 443 have to be asked for.
 PORTS: Final[dict[str, int]] = {"amqp": PORT, "amqps": SECURE_PORT, "ws": 5673, "wss": 5674}
-_SCHEMES: Final = "amqp, amqps, ws or wss"
 
 
 class ListenAddress(NamedTuple):
@@ -55,7 +54,7 @@ def parse_listen_url(url: str) -> ListenAddress:
         # Wherever it stands, no part may be quoted: there may be a password in front of it.
         raise ValueError(f"{parts.hostname}: users belong to [security], not to a listener")
     if parts.scheme not in PORTS:
-        raise ValueError(f"{url}: a listener is written {_SCHEMES} and then ://HOST:PORT")
+        raise ValueError(f"{url}: a listener is written amqp://HOST:PORT, or with amqps, ws or wss")
     if parts.path not in ("", "/") or parts.query or parts.fragment:
         raise ValueError(f"{url}: nothing may follow the port")
     if not parts.hostname:

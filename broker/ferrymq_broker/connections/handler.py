@@ -37,6 +37,7 @@ from ferrymq.engine.events import (
     SessionTerminated,
     SettlementReceived,
     Terminated,
+    TlsAgreed,
     TransactionalStateReceived,
     TransferIgnored,
 )
@@ -113,6 +114,7 @@ class ConnectionHandler:
         "events",
         "deadline_moved",
         "rearm",
+        "on_tls",
         "over",
         "_write",
         "_hang_up",
@@ -175,6 +177,8 @@ class ConnectionHandler:
         self.deadline_moved = True
         # To be called when `next_deadline` may have come closer in a pass of its own.
         self.rearm: Callable[[], object] | None = None
+        # To be called when TLS begins with the next byte (AMQP 1.0 §5.2).
+        self.on_tls: Callable[[], object] | None = None
         self.over = False
         self._write = write
         self._hang_up = hang_up
@@ -488,6 +492,9 @@ class ConnectionHandler:
             authenticate(self, event)
         elif isinstance(event, ScramKeysRequested):
             provide_scram_keys(self, event)
+        elif isinstance(event, TlsAgreed):
+            if self.on_tls is not None:
+                self.on_tls()
         elif isinstance(event, OpenReceived):
             on_open(self, event.open)
         elif isinstance(event, CloseReceived):

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ferrymq_broker.config.listeners import Listener
 from ferrymq_broker.config.url import ListenAddress
-from ferrymq_broker.errors import ConfigError
-from ferrymq_broker.server.protocol import AmqpProtocol
+from ferrymq_broker.server.protocol import AmqpProtocol, UpgradableProtocol
 
 if TYPE_CHECKING:
     from ferrymq_broker.server.server import BrokerServer
@@ -60,6 +59,8 @@ class Listeners:
         from ferrymq_broker.server.websocket import start_websocket
 
         context: ssl.SSLContext | None = None
+        if listener.address.is_secure:
+            context = self._server.tls.files_for(listener.tls).fixed
         return await start_websocket(self._server, listener, context)
 
     def close(self) -> None:
@@ -97,10 +98,17 @@ class AmqpListener:
 async def start_amqp(server: BrokerServer, listener: Listener) -> AmqpListener:
     """Listen for AMQP over TCP. Raises `OSError` if the address cannot be had."""
     address = listener.address
+    loopback = address.is_loopback
+    make: Callable[[], asyncio.BaseProtocol]
     if address.is_secure:
-        raise ConfigError(f"{address.url}: there is no certificate for TLS")
+        make = partial(AmqpProtocol, server, loopback, server.tls.files_for(listener.tls))
+    elif listener.upgrade_tls != "off":
+        files = server.tls.files_for(listener.tls)
+        make = partial(UpgradableProtocol, server, loopback, files, listener.upgrade_tls)
+    else:
+        make = partial(AmqpProtocol, server, loopback)
     running = await asyncio.get_running_loop().create_server(
-        partial(AmqpProtocol, server, address.is_loopback),
+        make,
         address.host,
         address.port,
         backlog=BACKLOG,

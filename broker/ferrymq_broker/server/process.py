@@ -75,6 +75,8 @@ async def _serve(
         # Windows has no signal handlers in the event loop; there Ctrl-C ends the runner.
         with contextlib.suppress(NotImplementedError):
             loop.add_signal_handler(number, on_signal)
+    with contextlib.suppress(NotImplementedError, AttributeError):
+        loop.add_signal_handler(signal.SIGHUP, server.reload)
     if not await _start(server, stop):
         return
     try:

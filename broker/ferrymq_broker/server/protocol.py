@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from ferrymq_broker.connections.authentication import ClientTransport
 from ferrymq_broker.connections.handler import ConnectionHandler
 from ferrymq_broker.journal import log
+from ferrymq_broker.server.securing import TlsStream, mark_secured
 from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
+    from ferrymq_broker.security.reloading import TlsFiles
     from ferrymq_broker.server.server import BrokerServer
 
 # Above this, in bytes, a connection's consumers wait for its client to read.
@@ -23,11 +25,15 @@ LINGER: Final = 5.0
 
 
 class AmqpProtocol(asyncio.Protocol):
-    """One connection on its way through the event loop."""
+    """One connection on its way through the event loop.
 
-    def __init__(self, server: BrokerServer, loopback: bool) -> None:
+    With `tls` it begins with TLS. `loopback` is whether the listener is only for this machine.
+    """
+
+    def __init__(self, server: BrokerServer, loopback: bool, tls: TlsFiles | None = None) -> None:
         self._server = server
         self._loopback = loopback
+        self._tls = tls
         self._clock = server.clock
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
@@ -57,6 +63,8 @@ class AmqpProtocol(asyncio.Protocol):
             self.abort()
             return
         self._arm()
+        if self._tls is not None:
+            self._begin_tls(self._tls)
 
     def data_received(self, data: bytes) -> None:
         """One read: one pass of the broker."""
@@ -100,6 +108,24 @@ class AmqpProtocol(asyncio.Protocol):
             self.handler.resume(self._clock.now())
         except Exception:
             self._failed()
+
+    # -- TLS -----------------------------------------------------------------------------
+
+    def _begin_tls(self, tls: TlsFiles, data: bytes = b"") -> None:
+        """What the client sends is TLS from now on; `data` has come already."""
+        stream = TlsStream(
+            tls.context, self._transport, self, self._on_secured, self._on_tls_failed
+        )
+        self._transport = stream
+        stream.begin(data)
+
+    def _on_secured(self) -> None:
+        transport = self._transport
+        assert isinstance(transport, TlsStream)
+        mark_secured(self.handler, transport.certificate())
+
+    def _on_tls_failed(self, reason: str) -> None:
+        log.warning("TLS failed", peer=self.handler.peer, reason=reason)
 
     # -- from the server -----------------------------------------------------------------
 
@@ -182,6 +208,46 @@ class AmqpProtocol(asyncio.Protocol):
                 self._failed()
                 return
         self._arm()
+
+
+class UpgradableProtocol(AmqpProtocol):
+    """A connection that begins in the clear, and may go on with TLS, or has to (AMQP 1.0 §5.2)."""
+
+    def __init__(
+        self,
+        server: BrokerServer,
+        loopback: bool,
+        tls: TlsFiles,
+        upgrade: Literal["offered", "required"],
+    ) -> None:
+        super().__init__(server, loopback)
+        self._upgrade_with = tls
+        self._required = upgrade == "required"
+        self._agreed = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client has connected."""
+        super().connection_made(transport)
+        settings = self.handler.connection.settings
+        settings.tls = True
+        settings.tls_required = self._required
+        self.handler.on_tls = self._on_agreed
+
+    def data_received(self, data: bytes) -> None:
+        """One read: one pass of the broker."""
+        super().data_received(data)
+        if self._agreed:
+            self._agreed = False
+            # Our header is written. What came behind the client's is for TLS, which will say so
+            # if it is anything else: nobody can slip in what looks as if it had been encrypted.
+            self._begin_tls(self._upgrade_with, self.handler.connection.take_tls_data())
+
+    def _on_agreed(self) -> None:
+        self._agreed = True
+
+    def _on_secured(self) -> None:
+        super()._on_secured()
+        self.handler.connection.tls_established(self._clock.now())
 
 
 def _name(peername: object) -> str:

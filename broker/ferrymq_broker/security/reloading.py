@@ -1,0 +1,153 @@
+"""Certificates that change while the broker runs.
+
+Every handshake is made with the files as they were when somebody last looked. New files that cannot
+be used change nothing: a certificate is often there before its key.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ferrymq_broker.config.mistakes import Location, Mistake
+from ferrymq_broker.config.model import Config
+from ferrymq_broker.config.section import kebab
+from ferrymq_broker.config.tls import BadTlsError, Tls
+from ferrymq_broker.journal import log
+
+if TYPE_CHECKING:
+    from ferrymq_broker.security.tls import Loaded
+
+# What tells whether a file is still the one it was.
+_Looks = tuple[tuple[int, int, int] | None, ...]
+
+
+class TlsFiles:
+    """The TLS of all listeners with the same settings. Raises `BadTlsError` if a file is bad."""
+
+    def __init__(self, tls: Tls) -> None:
+        self._tls = tls
+        self._looks = self._look()
+        self._loaded = _load(tls)
+        self._tell_warnings()
+        self._fixed: ssl.SSLContext | None = None
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """For the next handshake."""
+        return self._loaded.context
+
+    @property
+    def fixed(self) -> ssl.SSLContext:
+        """For those who want one context for all handshakes: it hands each to the current one."""
+        if self._fixed is None:
+            self._fixed = _load(self._tls).context
+            self._fixed.sni_callback = self._hand_over
+        return self._fixed
+
+    def _hand_over(
+        self, connection: ssl.SSLSocket | ssl.SSLObject, name: str | None, fixed: ssl.SSLContext
+    ) -> None:
+        """Called for every client hello, with a name or without."""
+        connection.context = self.context
+
+    def refresh(self, force: bool = False) -> bool:
+        """Read the files if they have changed, or in any case; whether they are good.
+
+        Bad ones are said to be so once, and what was read before counts further.
+        """
+        looks = self._look()
+        if looks == self._looks and not force:
+            return True
+        self._looks = looks
+        try:
+            self._loaded = _load(self._tls)
+        except BadTlsError as error:
+            log.error("TLS files refused; the old ones stay in use", reason=str(error))
+            return False
+        log.info(
+            "TLS files read",
+            certificate=str(self._tls.certificate),
+            expires=self._loaded.expires.isoformat(),
+        )
+        self._tell_warnings()
+        return True
+
+    def _tell_warnings(self) -> None:
+        for warning in self._loaded.warnings:
+            log.warning("TLS", reason=warning)
+
+    def _look(self) -> _Looks:
+        return tuple(_look_at(path) for path in files_of(self._tls))
+
+
+class TlsRegistry:
+    """The TLS of one broker, for each of its listeners. Raises `BadTlsError` if a file is bad."""
+
+    def __init__(self, config: Config) -> None:
+        self._shared = config.tls
+        self._files: dict[Tls, TlsFiles] = {}
+        for _, tls in settings_of(config):
+            if tls not in self._files:
+                self._files[tls] = TlsFiles(tls)
+
+    def files_for(self, tls: Tls | None = None) -> TlsFiles:
+        """What a listener that says `tls` of itself, or nothing, has to use."""
+        return self._files[self._shared if tls is None else self._shared.refined(tls)]
+
+    def refresh(self, force: bool = False) -> bool:
+        """Look whether files have changed, or read them all again; whether all are good."""
+        return all([files.refresh(force) for files in self._files.values()])
+
+
+def files_of(tls: Tls) -> Iterator[Path]:
+    """Every file the settings name."""
+    for path in (
+        tls.certificate,
+        tls.key,
+        tls.key_password_file,
+        tls.client_ca,
+        tls.client_crl,
+    ):
+        if path is not None:
+            yield path
+
+
+def settings_of(config: Config) -> Iterator[tuple[Location, Tls]]:
+    """The settings that are in use, and where they are in the file."""
+    if config.tls.certificate is not None:
+        yield ("tls",), config.tls
+    for at, listener in enumerate(config.listener):
+        if listener.has_tls:
+            tls = config.tls.refined(listener.tls)
+            if tls != config.tls:
+                yield ("listener", at, "tls"), tls
+
+
+def check_files(config: Config) -> tuple[list[Mistake], list[str]]:
+    """What is wrong with the files that a configuration names, and what is odd about them."""
+    mistakes: list[Mistake] = []
+    warnings: list[str] = []
+    for place, tls in settings_of(config):
+        try:
+            warnings += _load(tls).warnings
+        except BadTlsError as error:
+            mistakes.append(Mistake((*place, kebab(error.field)), error.reason))
+    return mistakes, warnings
+
+
+def _load(tls: Tls) -> Loaded:
+    # What reads certificates takes a while to import: who has none does not wait.
+    from ferrymq_broker.security.tls import load_tls
+
+    return load_tls(tls)
+
+
+def _look_at(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
