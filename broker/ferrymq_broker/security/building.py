@@ -6,15 +6,43 @@ import time
 from collections.abc import Callable
 
 from ferrymq_broker.config.security import Security
-from ferrymq_broker.security.gate import Gate, Method, PasswordMethod
+from ferrymq_broker.security.gate import Gate, Method, PasswordMethod, Watched
 from ferrymq_broker.security.passwords import AnyPassword, ConfiguredPasswords
 from ferrymq_broker.security.throttle import Throttle
 
 
-def make_gate(security: Security, now: Callable[[], float] = time.monotonic) -> Gate:
-    """The gate of a broker; `now` is a clock in seconds."""
-    passwords = make_passwords(security)
+def make_gate(
+    security: Security,
+    changed: Callable[[set[str]], object],
+    now: Callable[[], float] = time.monotonic,
+) -> Gate:
+    """The gate of a broker. `changed` is called with the names of users who are gone, or have
+    another password or other groups, since they logged in; `now` is a clock in seconds.
+
+    Raises `ConfigError` if a file that is named cannot be used.
+    """
+    throttle = Throttle(security.failed_logins, now)
     methods: list[Method] = []
+    watched: list[Watched] = []
+    passwords: PasswordMethod | None = None
+    if security.users_file is not None:
+        # argon2 takes a while to import: who does not need it does not wait.
+        from ferrymq_broker.security.stored_passwords import StoredPasswords
+
+        stored = StoredPasswords(
+            security.users_file,
+            security.users,
+            throttle,
+            changed,
+            in_the_clear=security.plain_without_tls,
+            now=now,
+        )
+        watched.append(stored)
+        passwords = stored
+    elif security.users:
+        passwords = ConfiguredPasswords(security.users, security.plain_without_tls)
+    elif not security.names_somebody:
+        passwords = AnyPassword()
     if passwords is not None:
         methods.append(passwords)
     return Gate(
@@ -23,15 +51,7 @@ def make_gate(security: Security, now: Callable[[], float] = time.monotonic) -> 
         # Access that was not configured ends at this machine, and with the first user named.
         nameless=security.anonymous is None and not security.names_somebody,
         passwords=passwords,
-        throttle=Throttle(security.failed_logins, now),
+        throttle=throttle,
         groups=security.groups_of(),
+        watched=watched,
     )
-
-
-def make_passwords(security: Security) -> PasswordMethod | None:
-    """What knows passwords, if anything does."""
-    if not security.names_somebody:
-        return AnyPassword()
-    if security.users:
-        return ConfiguredPasswords(security.users, security.plain_without_tls)
-    return None

@@ -54,12 +54,26 @@ class PasswordMethod(Method, Protocol):
         ...
 
 
+class Watched(Protocol):
+    """Something a method learns from that may change."""
+
+    def refresh(self, force: bool = False) -> bool:
+        """Look whether it has changed, or learn it anew in any case; whether it is good."""
+        ...
+
+    def close(self) -> None:
+        """It is not needed any more."""
+        ...
+
+
 class Gate(Authenticator):
-    """Lets in whom one of its `methods` knows, and perhaps whoever says nothing.
+    """Lets in whom one of its `methods` knows, and perhaps whoever says nothing. Several methods
+    for one mechanism are asked in turn.
 
     `passwords` is the one of the methods that knows passwords. `anonymous` lets in whoever says
     nothing, `nameless` does so on this machine only. `throttle` holds off whoever fails too often.
     `groups` are those of users, by their names, that they are in however they have logged in.
+    `watched` is what `refresh` looks at.
     """
 
     def __init__(
@@ -71,6 +85,7 @@ class Gate(Authenticator):
         passwords: PasswordMethod | None = None,
         throttle: Throttle | None = None,
         groups: Mapping[str, frozenset[str]] | None = None,
+        watched: Sequence[Watched] = (),
     ) -> None:
         self._methods = methods
         self._anonymous = anonymous
@@ -78,6 +93,7 @@ class Gate(Authenticator):
         self._passwords = passwords
         self.throttle = Throttle(0) if throttle is None else throttle
         self._groups: Mapping[str, frozenset[str]] = {} if groups is None else groups
+        self._watched = watched
         self._tasks: set[asyncio.Task[None]] = set()
 
     # -- for connections -------------------------------------------------------------------
@@ -87,7 +103,7 @@ class Gate(Authenticator):
         offered = [name for method in self._methods for name in method.mechanisms(transport)]
         if not self.is_required(transport):
             offered.append("ANONYMOUS")
-        return offered
+        return list(dict.fromkeys(offered))
 
     def is_required(self, transport: ClientTransport) -> bool:
         """Whether a client has to say who it is."""
@@ -120,21 +136,21 @@ class Gate(Authenticator):
         if self.throttle.holds_off(transport, login.username):
             login.decide(None, "too many failed logins", SaslCode.SYS_TEMP)
             return
-        for method in self._methods:
-            if login.mechanism in method.mechanisms(transport):
-                task = asyncio.ensure_future(self._decide(method, login))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
-                return
-        login.decide(None, "the mechanism is not offered")
+        methods = [each for each in self._methods if login.mechanism in each.mechanisms(transport)]
+        if not methods:
+            login.decide(None, "the mechanism is not offered")
+            return
+        task = asyncio.ensure_future(self._decide(methods, login))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
-    async def _decide(self, method: Method, login: Login) -> None:
-        # A method may forget it.
-        username = login.username
+    async def _decide(self, methods: Sequence[Method], login: Login) -> None:
         try:
-            identity = await method.identify(login)
+            identity = await self._identify(methods, login)
         except LoginRefusedError as error:
-            self._count(login.transport, username, error)
+            # Who was put off until later has not failed.
+            if error.code is SaslCode.AUTH:
+                self.throttle.failed(login.transport, login.username)
             login.decide(None, str(error), error.code)
         except Exception:
             # A mistake of ours lets nobody in.
@@ -143,18 +159,34 @@ class Gate(Authenticator):
         else:
             login.decide(self._welcome(identity, login.transport))
 
+    async def _identify(self, methods: Sequence[Method], login: Login) -> Identity:
+        """Who it is, by the first of the methods that knows him. Raises what the last says."""
+        for method in methods[:-1]:
+            try:
+                return await method.identify(login)
+            except LoginRefusedError:
+                continue
+        return await methods[-1].identify(login)
+
     def silent(self, transport: ClientTransport) -> Identity:
         """Who a client is that came in without saying who he is."""
         return Identity(None)
 
-    # -- inside ----------------------------------------------------------------------------
+    # -- for the server --------------------------------------------------------------------
 
-    def _count(
-        self, transport: ClientTransport, username: str | None, error: LoginRefusedError
-    ) -> None:
-        """Who was put off until later has not failed."""
-        if error.code is SaslCode.AUTH:
-            self.throttle.failed(transport, username)
+    def refresh(self, force: bool = False) -> bool:
+        """Have files looked at that may have changed, or read again in any case; whether all are
+        good."""
+        return all([watched.refresh(force) for watched in self._watched])
+
+    def close(self) -> None:
+        """Nobody is let in any more."""
+        for task in self._tasks:
+            task.cancel()
+        for watched in self._watched:
+            watched.close()
+
+    # -- inside ----------------------------------------------------------------------------
 
     def _welcome(self, identity: Identity, transport: ClientTransport) -> Identity:
         user = identity.user

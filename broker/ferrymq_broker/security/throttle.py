@@ -42,7 +42,7 @@ class Throttle:
     """After `failures` in a minute of one address, or for one user, further logins are refused
     without a look at them: for a second at first, then for longer and longer, up to a minute.
 
-    With 0 `failures` nobody is ever held off. `held_off` counts logins refused so. `now` is a clock
+    With 0 `failures` nobody is ever held off. `now` is a clock
     in seconds.
     """
 
@@ -51,17 +51,15 @@ class Throttle:
         self._now = now
         self._failures: OrderedDict[_Key, _Failures] = OrderedDict()
         self._at_home: OrderedDict[_Key, None] = OrderedDict()
-        self.held_off = 0
 
     def holds_off(self, transport: ClientTransport, username: str | None) -> bool:
-        """Whether a login of this client is not to be looked at; then it counts as held off."""
+        """Whether a login of this client is not to be looked at."""
         if not self._failures:
             return False
         now = self._now()
         for key in self._keys(transport, username):
             entry = self._failures.get(key)
             if entry is not None and now < entry.until:
-                self.held_off += 1
                 return True
         return False
 

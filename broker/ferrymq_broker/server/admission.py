@@ -15,16 +15,22 @@ from ferrymq_broker.security.building import make_gate
 
 
 class Admission:
-    """Makes the handlers of one server's connections, by its configuration."""
+    """Makes the handlers of one server's connections, by its configuration.
 
-    def __init__(self, config: Config, broker: Broker) -> None:
+    `changed` is called with the names of users who are not what they were when they logged in.
+    Raises `ConfigError` if a file that the configuration names cannot be used.
+    """
+
+    def __init__(
+        self, config: Config, broker: Broker, changed: Callable[[set[str]], object]
+    ) -> None:
         self._config = config
         self._broker = broker
         self._product: dict[str, object] = {
             "product": "ferrymq",
             "version": importlib.metadata.version("ferrymq"),
         }
-        self.gate = make_gate(config.security)
+        self.gate = make_gate(config.security, changed)
 
     def authenticator_for(self, transport: ClientTransport) -> Authenticator:
         """Who decides whether this client is let in."""

@@ -19,7 +19,9 @@ from ferrymq_broker.journal import log
 from ferrymq_broker.management.install import install as install_management
 from ferrymq_broker.monitoring.readiness import Readiness
 from ferrymq_broker.monitoring.store_figures import StoreFigures
+from ferrymq_broker.security.gate import Gate
 from ferrymq_broker.server.admission import Admission
+from ferrymq_broker.server.dismissal import Dismissal
 from ferrymq_broker.server.listening import Listeners
 from ferrymq_broker.server.protocol import AmqpProtocol
 from ferrymq_broker.server.starting import OnProgress, readiness_of
@@ -74,6 +76,7 @@ class BrokerServer:
         self._timer: asyncio.TimerHandle | None = None
         self._sync: asyncio.TimerHandle | None = None
         self._listeners = Listeners(self)
+        self._gate: Gate | None = None
 
     @property
     def addresses(self) -> list[ListenAddress]:
@@ -133,7 +136,9 @@ class BrokerServer:
             if self._storage is not None:
                 self._storage.start()
             self.broker.finish_pass()
-            self.admission = Admission(config, self.broker)
+            dismissal = Dismissal(lambda: self.connections)
+            self.admission = Admission(config, self.broker, dismissal)
+            self._gate = self.admission.gate
             await self._listeners.start(config.listener)
             if self.failure is not None:
                 raise self.failure
@@ -198,6 +203,7 @@ class BrokerServer:
         self.broker.begin_pass(self.clock.now())
         try:
             self.broker.tidy()
+            self.admission.gate.refresh()
         except Exception:
             log.exception("internal error")
         self._sync = asyncio.get_running_loop().call_later(CLOCK_PERIOD, self._sync_clock)
@@ -264,6 +270,8 @@ class BrokerServer:
         for timer in (self._timer, self._sync):
             if timer is not None:
                 timer.cancel()
+        if self._gate is not None:
+            self._gate.close()
         try:
             if self._storage is not None:
                 self._storage.close()

@@ -1,0 +1,71 @@
+"""argon2, which makes trying out passwords expensive (RFC 9106)."""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+from argon2 import PasswordHasher, Type, extract_parameters
+from argon2.exceptions import InvalidHashError, VerificationError
+
+from ferrymq_broker.security.users import ITERATIONS, StoredUser, derive_keys
+
+# What one verification takes: 19 MiB, twice over, in one thread; some 20 ms.
+MEMORY_KIB: Final = 19 * 1024
+ROUNDS: Final = 2
+THREADS: Final = 1
+
+# What a hash in a file may ask for: nobody's login may take a gigabyte, or minutes.
+_MOST_KIB: Final = 256 * 1024
+_MOST_ROUNDS: Final = 20
+_MOST_THREADS: Final = 16
+
+_hasher: Final = PasswordHasher(time_cost=ROUNDS, memory_cost=MEMORY_KIB, parallelism=THREADS)
+
+
+def make_user(
+    password: str, groups: Iterable[str] = (), iterations: int = ITERATIONS
+) -> StoredUser:
+    """What is kept of a user with this password. Takes a tenth of a second."""
+    return StoredUser(
+        _hasher.hash(password.encode()), derive_keys(password, iterations), frozenset(groups)
+    )
+
+
+def verify(hashed: str, password: str) -> bool:
+    """Whether it is the password. Takes long; other threads run meanwhile."""
+    try:
+        return _hasher.verify(hashed, password.encode(errors="surrogatepass"))
+    except (VerificationError, InvalidHashError):
+        return False
+
+
+def check_hash(hashed: str) -> None:
+    """Raises ValueError if it is no hash of argon2id, or if it takes too much to verify."""
+    try:
+        found = extract_parameters(hashed)
+    except (InvalidHashError, ValueError):
+        raise ValueError("this is no hash of argon2") from None
+    if found.type is not Type.ID:
+        raise ValueError("the hash is not one of argon2id")
+    memory, rounds, threads = found.memory_cost, found.time_cost, found.parallelism
+    if memory > _MOST_KIB or rounds > _MOST_ROUNDS or threads > _MOST_THREADS:
+        raise ValueError(
+            f"the hash takes too much: {memory} KiB, {rounds} rounds, {threads} threads"
+        )
+
+
+def hash_of_nobody(hashes: Iterable[str]) -> str:
+    """A hash that no password has, as expensive to verify as most of the hashes are."""
+    # Before the salt stands what it takes.
+    found = Counter(hashed.rsplit("$", 2)[0] for hashed in hashes).most_common(1)
+    cost = found[0][0] if found else f"$argon2id$v=19$m={MEMORY_KIB},t={ROUNDS},p={THREADS}"
+    salt, digest = (_base64(secrets.token_bytes(size)) for size in (16, 32))
+    return f"{cost}${salt}${digest}"
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode().rstrip("=")

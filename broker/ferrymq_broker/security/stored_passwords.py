@@ -1,0 +1,199 @@
+"""Users with passwords that are kept as slow hashes, and those of the configuration besides."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from pydantic import SecretStr
+
+from ferrymq.engine.scram import SCRAM_MECHANISMS, ScramKeys
+from ferrymq_broker.access.identity import Identity
+from ferrymq_broker.connections.authentication import ClientTransport, Login
+from ferrymq_broker.journal import log
+from ferrymq_broker.security.gate import LoginRefusedError
+from ferrymq_broker.security.hashing import hash_of_nobody, verify
+from ferrymq_broker.security.line import Line, LineFullError
+from ferrymq_broker.security.passwords import WRONG, may_say_passwords
+from ferrymq_broker.security.throttle import Throttle
+from ferrymq_broker.security.users import ITERATIONS, StoredUser, derive_keys, usual_iterations
+from ferrymq_broker.security.users_on_disk import UsersOnDisk
+from ferrymq_broker.security.verified import PasswordDigest, Verified
+from ferrymq_types.security import SaslCode
+
+
+class _AbandonedError(Exception):
+    """The client has gone while it waited."""
+
+
+class Verify(Protocol):
+    """Whether a password is the one of a hash; takes long, in a thread."""
+
+    def __call__(self, hashed: str, password: str, /) -> bool:
+        """Whether it is."""
+        ...
+
+
+class StoredPasswords:
+    """Checks the passwords of the users in a file, and those of the `configured` ones, who come
+    first if a name is there twice.
+
+    Whatever the name, one slow hash is computed, so that the time tells nobody which names there
+    are; none for a password that was good a moment ago. With `in_the_clear` passwords may come from
+    other machines without TLS. `changed` is called with the names of users that are gone or have
+    changed.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        configured: Mapping[str, SecretStr],
+        throttle: Throttle,
+        changed: Callable[[set[str]], object],
+        *,
+        in_the_clear: bool = False,
+        now: Callable[[], float] = time.monotonic,
+        verify: Verify = verify,
+        line: Line | None = None,
+    ) -> None:
+        self._in_the_clear = in_the_clear
+        self._throttle = throttle
+        self._changed = changed
+        self._verify = verify
+        self._line = Line() if line is None else line
+        self._digest = PasswordDigest()
+        self._verified = Verified(now)
+        self._pending: dict[tuple[str, bytes], asyncio.Future[bool]] = {}
+        self._configured: dict[str, bytes] = {}
+        self._configured_keys: dict[str, dict[str, ScramKeys]] = {}
+        for name, secret in configured.items():
+            password = secret.get_secret_value()
+            self._configured[name] = self._digest.of(name, password)
+            self._configured_keys[name] = derive_keys(password, ITERATIONS)
+        self._disk = UsersOnDisk(path, self._line.do, self._on_change)
+        self._learn()
+
+    # -- for the gate ----------------------------------------------------------------------
+
+    @property
+    def iterations(self) -> int:
+        """How often SCRAM hashes the passwords of most users."""
+        return self._iterations
+
+    def mechanisms(self, transport: ClientTransport) -> Sequence[str]:
+        """SCRAM everywhere, PLAIN where nobody else can read it."""
+        if may_say_passwords(transport, self._in_the_clear):
+            return (*SCRAM_MECHANISMS, "PLAIN")
+        return SCRAM_MECHANISMS
+
+    def scram_keys(self, mechanism: str, username: str) -> ScramKeys | None:
+        """What a proof of the user's password is checked with, or None if there is no such user."""
+        self._disk.refresh()
+        configured = self._configured_keys.get(username)
+        if configured is not None:
+            return configured.get(mechanism)
+        user = self._disk.users.get(username)
+        return None if user is None else user.scram.get(mechanism)
+
+    async def identify(self, login: Login) -> Identity:
+        """Who says a good password, or has proved to know it."""
+        users = await self._disk.up_to_date()
+        username = login.username or ""
+        user = users.get(username)
+        if login.mechanism == "PLAIN":
+            user = await self._check(login, username, login.password or "", user)
+        elif username not in self._configured and user is None:
+            raise LoginRefusedError(WRONG)
+        groups = frozenset[str]() if user is None else user.groups
+        return Identity(username, groups, mechanism=login.mechanism)
+
+    def refresh(self, force: bool = False) -> bool:
+        """Read the file again if it has changed, or in any case; whether it is good."""
+        return self._disk.refresh(force)
+
+    def close(self) -> None:
+        """Nobody logs in any more."""
+        self._line.close()
+
+    # -- passwords -------------------------------------------------------------------------
+
+    async def _check(
+        self, login: Login, username: str, password: str, user: StoredUser | None
+    ) -> StoredUser | None:
+        """The user, None for a configured one. Raises `LoginRefusedError`."""
+        digest = self._digest.of(username, password)
+        configured = self._configured.get(username)
+        if self._verified.knows(username, digest):
+            return None if configured is not None else user
+        hashed = self._nobody if user is None or configured is not None else user.password
+        good = await self._verify_in_line(login, username, password, digest, hashed)
+        if configured is not None:
+            good = hmac.compare_digest(digest, configured)
+            user = None
+        elif user is None:
+            good = False
+        elif self._disk.users.get(username) != user:
+            raise LoginRefusedError("the user was changed meanwhile", SaslCode.SYS_TEMP)
+        if not good:
+            raise LoginRefusedError(WRONG)
+        self._verified.remember(username, digest)
+        return user
+
+    async def _verify_in_line(
+        self, login: Login, username: str, password: str, digest: bytes, hashed: str
+    ) -> bool:
+        """Whether the password is that of the hash. Who says the same at the same time gets the
+        same answer: a client with a thousand connections waits for one hash."""
+        key = (username, digest)
+        while (pending := self._pending.get(key)) is not None:
+            try:
+                return await asyncio.shield(pending)
+            except _AbandonedError:
+                # Who waited first has gone.
+                continue
+        work = asyncio.ensure_future(self._verify_slowly(login, username, password, hashed))
+        self._pending[key] = work
+        try:
+            return await work
+        except _AbandonedError:
+            raise LoginRefusedError("nobody waits for the answer", SaslCode.SYS_TEMP) from None
+        finally:
+            del self._pending[key]
+
+    async def _verify_slowly(self, login: Login, username: str, password: str, hashed: str) -> bool:
+        transport = login.transport
+
+        def work() -> bool:
+            return self._verify(hashed, password)
+
+        origin = "" if transport.loopback else transport.host
+        try:
+            async with self._line.turn(origin):
+                if login.abandoned:
+                    raise _AbandonedError
+                # Those before it in line may have failed too often.
+                if self._throttle.holds_off(transport, username):
+                    raise LoginRefusedError("too many failed logins", SaslCode.SYS_TEMP)
+                return await self._line.do(work)
+        except LineFullError:
+            raise LoginRefusedError("too many logins at once", SaslCode.SYS_TEMP) from None
+
+    # -- changes ---------------------------------------------------------------------------
+
+    def _on_change(self, names: set[str]) -> None:
+        self._verified.forget()
+        self._learn()
+        self._changed(names - self._configured.keys())
+
+    def _learn(self) -> None:
+        """What unknown users are to look like; and what nobody expects."""
+        users = self._disk.users
+        self._iterations = usual_iterations(users)
+        self._nobody = hash_of_nobody(user.password for user in users.values())
+        twice = sorted(self._configured.keys() & users.keys())
+        if twice:
+            log.warning("users of the configuration are in the file of users too", users=twice[:10])

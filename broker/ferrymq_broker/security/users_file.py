@@ -1,0 +1,237 @@
+"""The file that users are kept in: JSON, for its owner only, replaced as a whole.
+
+Format 1::
+
+    {"format": 1, "users": {"alice": {"password": "$argon2id$…", "groups": ["staff"], "scram":
+    {"SCRAM-SHA-256": {"salt": …, "stored-key": …, "server-key": …, "iterations": …}, …}}}}
+
+Bytes are in Base64. There are no passwords in it, but who has it can try them out.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import secrets
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+
+from ferrymq.engine.scram import MAX_ITERATIONS, ScramKeys
+from ferrymq_broker.config.section import kebab
+from ferrymq_broker.errors import ConfigError
+from ferrymq_broker.security.hashing import check_hash
+from ferrymq_broker.security.users import StoredUser, check_name
+
+if sys.platform != "win32":
+    import fcntl
+
+FORMAT: Final = 1
+# More than this is no file of users.
+MOST_BYTES: Final = 256 * 1024 * 1024
+
+
+class UsersFileError(ConfigError):
+    """The file cannot be read, or is not what it should be. The message names it and has no
+    secret."""
+
+
+def _decode(value: object) -> object:
+    return base64.b64decode(value, validate=True) if isinstance(value, str) else value
+
+
+_Bytes = Annotated[bytes, BeforeValidator(_decode), Field(min_length=8, max_length=128)]
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(
+        alias_generator=kebab, extra="forbid", frozen=True, hide_input_in_errors=True
+    )
+
+
+class _Keys(_Entry):
+    salt: _Bytes
+    stored_key: _Bytes
+    server_key: _Bytes
+    iterations: Annotated[int, Field(strict=True, ge=4096, le=MAX_ITERATIONS)]
+
+
+class _User(_Entry):
+    password: str
+    groups: list[str] = []
+    scram: dict[Literal["SCRAM-SHA-512", "SCRAM-SHA-256", "SCRAM-SHA-1"], _Keys] = {}
+
+    @field_validator("password")
+    @classmethod
+    def _check_hash(cls, hashed: str) -> str:
+        check_hash(hashed)
+        return hashed
+
+
+class _File(_Entry):
+    format: Literal[1]
+    users: dict[str, _User]
+
+    @field_validator("users")
+    @classmethod
+    def _check_names(cls, users: dict[str, _User]) -> dict[str, _User]:
+        for name in users:
+            check_name(name)
+        return users
+
+
+def read_users(path: Path) -> dict[str, StoredUser]:
+    """The users in a file. Raises `UsersFileError`."""
+    try:
+        with path.open("rb") as file:
+            return _read(path, file.read(MOST_BYTES + 1), os.fstat(file.fileno()).st_mode)
+    except OSError as error:
+        raise UsersFileError(f"{path}: {error.strerror or error}") from None
+
+
+def _read(path: Path, data: bytes, mode: int) -> dict[str, StoredUser]:
+    if os.name == "posix" and mode & stat.S_IWOTH:
+        raise UsersFileError(f"{path}: everybody may write to it; chmod 600 ends that")
+    if len(data) > MOST_BYTES:
+        raise UsersFileError(f"{path}: it is too large")
+    try:
+        content = json.loads(data, object_pairs_hook=_only_once)
+    except (ValueError, RecursionError) as error:
+        reason = str(error) if isinstance(error, json.JSONDecodeError | _TwiceError) else "bad JSON"
+        raise UsersFileError(f"{path}: {reason}") from None
+    found = content.get("format") if isinstance(content, dict) else None
+    if isinstance(found, int) and found > FORMAT:
+        raise UsersFileError(f"{path}: format {found} is of a newer version; this one knows 1")
+    try:
+        file = _File.model_validate(content)
+    except ValidationError as error:
+        raise UsersFileError(f"{path}: {_first(error)}") from None
+    return {name: _stored(user) for name, user in file.users.items()}
+
+
+def is_readable_by_others(path: Path) -> bool:
+    """Whether somebody else than its owner can read the file, and try out passwords."""
+    try:
+        return os.name == "posix" and bool(path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH))
+    except OSError:
+        return False
+
+
+def write_users(path: Path, users: dict[str, StoredUser]) -> None:
+    """Replace the file at once: who reads it meanwhile finds the one or the other. Owner and
+    permissions stay; a new file is its owner's only. Raises `OSError`."""
+    data = json.dumps(
+        {"format": FORMAT, "users": {name: _plain(user) for name, user in users.items()}},
+        indent=1,
+        ensure_ascii=False,
+    ).encode()
+    # A symbolic link stays one.
+    path = path.resolve()
+    new = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with open(descriptor, "wb") as file:
+            _take_after(path, descriptor)
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+        os.replace(new, path)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise
+    if os.name == "posix":
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+@contextmanager
+def edited_users(path: Path) -> Iterator[dict[str, StoredUser]]:
+    """The users in a file, to be changed; written back in the end, unless there is an error. One
+    program after the other; a file that is not there is made.
+
+    Raises `UsersFileError`, and `OSError` if it cannot be written.
+    """
+    path = path.resolve()
+    with _locked(path.parent):
+        users = read_users(path) if path.exists() else {}
+        yield users
+        write_users(path, users)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """The lock is on the folder: that on the file would be on the one that is replaced."""
+    if sys.platform == "win32":
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _take_after(path: Path, descriptor: int) -> None:
+    """The new file belongs to whom the old one does: to the broker, even if root changes it."""
+    if os.name != "posix":
+        return
+    try:
+        old = path.stat()
+    except FileNotFoundError:
+        return
+    if (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
+        os.fchown(descriptor, old.st_uid, old.st_gid)
+    os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
+
+
+class _TwiceError(ValueError):
+    pass
+
+
+def _only_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise _TwiceError("something is in it twice")
+    return found
+
+
+def _first(error: ValidationError) -> str:
+    """The first mistake, and where it is; never what stands there."""
+    details = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(str(part) for part in details["loc"])[:300]
+    reason = details["msg"].removeprefix("Value error, ")
+    return f"{place}: {reason}" if place else reason
+
+
+def _stored(user: _User) -> StoredUser:
+    scram = {
+        str(name): ScramKeys(keys.salt, keys.stored_key, keys.server_key, keys.iterations)
+        for name, keys in user.scram.items()
+    }
+    return StoredUser(user.password, scram, frozenset(user.groups))
+
+
+def _plain(user: StoredUser) -> dict[str, object]:
+    plain: dict[str, object] = {"password": user.password}
+    if user.groups:
+        plain["groups"] = sorted(user.groups)
+    plain["scram"] = {
+        name: {
+            "salt": base64.b64encode(keys.salt).decode(),
+            "stored-key": base64.b64encode(keys.stored_key).decode(),
+            "server-key": base64.b64encode(keys.server_key).decode(),
+            "iterations": keys.iterations,
+        }
+        for name, keys in user.scram.items()
+    }
+    return plain
