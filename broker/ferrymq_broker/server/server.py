@@ -20,6 +20,7 @@ from ferrymq_broker.management.install import install as install_management
 from ferrymq_broker.monitoring.readiness import Readiness
 from ferrymq_broker.monitoring.store_figures import StoreFigures
 from ferrymq_broker.security.gate import Gate
+from ferrymq_broker.security.reloading import TlsRegistry
 from ferrymq_broker.server.admission import Admission
 from ferrymq_broker.server.dismissal import Dismissal
 from ferrymq_broker.server.listening import Listeners
@@ -39,8 +40,8 @@ CLOCK_PERIOD = 5.0
 class BrokerServer:
     """A broker that listens: ``async with BrokerServer(config) as server: ...``.
 
-    Raises from `start` `OSError` when a listener's address cannot be had, and
-    `StoreError` when the store cannot be used.
+    Raises from `start` `OSError` when a listener's address cannot be had, `ConfigError` when a
+    certificate or a key cannot be used, and `StoreError` when the store cannot be used.
 
     When the store of a broker that runs fails, nothing more is written to any client, all
     connections are dropped, `on_failure` is called with the error, once, in the event loop, and
@@ -76,6 +77,8 @@ class BrokerServer:
         self._timer: asyncio.TimerHandle | None = None
         self._sync: asyncio.TimerHandle | None = None
         self._listeners = Listeners(self)
+        # What has files to read again when the process is told to.
+        self.on_reload: list[Callable[[], object]] = []
         self._gate: Gate | None = None
 
     @property
@@ -112,6 +115,8 @@ class BrokerServer:
             self._soon, self._wake_at, self.clock.epoch(), max_nodes=config.nodes.limit
         )
         try:
+            self.tls = TlsRegistry(config)
+            self.on_reload.append(lambda: self.tls.refresh(force=True))
             if config.http.url is not None:
                 # An HTTP server takes a while to import: who does not want it does not wait.
                 from ferrymq_broker.monitoring.http import MonitoringServer
@@ -139,6 +144,7 @@ class BrokerServer:
             dismissal = Dismissal(lambda: self.connections)
             self.admission = Admission(config, self.broker, dismissal)
             self._gate = self.admission.gate
+            self.on_reload.append(lambda: self.admission.gate.refresh(force=True))
             await self._listeners.start(config.listener)
             if self.failure is not None:
                 raise self.failure
@@ -203,6 +209,7 @@ class BrokerServer:
         self.broker.begin_pass(self.clock.now())
         try:
             self.broker.tidy()
+            self.tls.refresh()
             self.admission.gate.refresh()
         except Exception:
             log.exception("internal error")
@@ -245,6 +252,16 @@ class BrokerServer:
         self._unsettled.discard(protocol)
         if not self._unsettled:
             self._settled.set()
+
+    def reload(self) -> None:
+        """Read again what can change while the broker runs: certificates for one."""
+        log.info("reloading")
+        for call in self.on_reload:
+            try:
+                call()
+            except Exception:
+                # A mistake of ours: the others are to be read all the same.
+                log.exception("internal error")
 
     def hurry(self) -> None:
         """Let `close` wait no longer for clients to settle what they have."""
