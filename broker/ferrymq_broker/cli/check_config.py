@@ -20,6 +20,11 @@ from ferrymq_broker.config.explain import (
     friendly_settings,
     tables_of,
 )
+from ferrymq_broker.config.explain_access import (
+    AccessExplanation,
+    explain_access,
+    read_identity,
+)
 from ferrymq_broker.config.load import BadFile, load_with_places
 from ferrymq_broker.config.model import DEFAULT_HOST, Config
 from ferrymq_broker.config.nodes import kind_of, policy_attributes
@@ -48,6 +53,15 @@ def check_config(
         str,
         typer.Option("--virtual-host", metavar="NAME", help="Where to look for the address."),
     ] = DEFAULT_HOST,
+    who: Annotated[
+        str | None,
+        typer.Option(
+            "--as",
+            metavar="WHO",
+            help="With --explain: say what WHO may do there, and which rule says so. WHO is as in a"
+            " rule, several with commas: user:alice,group:shipping.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Check a configuration without starting a broker.
@@ -55,6 +69,8 @@ def check_config(
     Prints what it declares, or everything that is wrong with it. Exits with status 1 if anything
     is, and if --explain finds nothing.
     """
+    if who is not None and address is None:
+        raise typer.BadParameter("it takes --explain ADDRESS", param_hint="--as")
     try:
         config, places = load_with_places(file)
     except BadFile as error:
@@ -65,10 +81,15 @@ def check_config(
         raise typer.Exit(1) from None
     if address is not None:
         found = explain(config, address, host)
+        access: AccessExplanation | None = None
+        if who is not None:
+            access = explain_access(config, address, read_identity(who, config), host)
         if as_json:
-            _print_json(_explained(found, places))
+            _print_json(_explained(found, access, places))
         else:
             _print_explanation(found, places)
+            if access is not None:
+                sys.stdout.write("\n".join(access_lines(who or "", access, places)) + "\n")
         if found.found == "nothing":
             raise typer.Exit(1)
     elif as_json:
@@ -138,6 +159,10 @@ def _host(config: Config, places: Places, name: str) -> dict[str, object]:
         "nodes": nodes,
         "aliases": {alias.name: alias.to for alias in tables.alias},
         "redirects": {each.name: f"{each.host}:{each.port}" for each in tables.redirect},
+        "rules": [
+            {"line": places.line((*place, "rule", at)), **rule.model_dump(by_alias=True)}
+            for at, rule in enumerate(tables.rule)
+        ],
     }
 
 
@@ -190,6 +215,16 @@ def _print_host(console: Console, config: Config, places: Places, name: str) -> 
         number = str(places.line((*place, "redirect", at)))
         there = f"to {redirect.host}:{redirect.port}"
         table.add_row("redirect", escape(redirect.name), number, escape(there))
+    for at, rule in enumerate(tables.rule):
+        number = str(places.line((*place, "rule", at)))
+        said = [f"may {', '.join(rule.may)}"] if rule.may else []
+        said += [f"may not {', '.join(rule.may_not)}"] if rule.may_not else []
+        table.add_row(
+            "rule",
+            escape("\n".join(rule.where)),
+            number,
+            escape("\n".join([", ".join(rule.who), *said])),
+        )
     console.print()
     if table.row_count:
         console.print(table)
@@ -212,9 +247,11 @@ def _about(size: int) -> str:
 # -- one address ------------------------------------------------------------------------------
 
 
-def _explained(found: Explanation, places: Places) -> dict[str, object]:
+def _explained(
+    found: Explanation, access: AccessExplanation | None, places: Places
+) -> dict[str, object]:
     policy = found.policy
-    return {
+    explained: dict[str, object] = {
         "address": found.address,
         "found": found.found,
         "kind": None if policy is None else kind_of(policy),
@@ -226,6 +263,33 @@ def _explained(found: Explanation, places: Places) -> dict[str, object]:
         "redirect": found.elsewhere or None,
         "settings": None if policy is None else policy_attributes(policy),
     }
+    if access is not None:
+        explained["access"] = {
+            "address": access.address,
+            "open": access.open,
+            "groups": access.groups,
+            "rights": {
+                each.right: {"given": each.given, "line": places.line(each.location) or None}
+                for each in access.verdicts
+            },
+            "notes": access.notes,
+        }
+    return explained
+
+
+def access_lines(who: str, access: AccessExplanation, places: Places) -> list[str]:
+    """What somebody may do, for people."""
+    if access.open:
+        return ["there are no rules: whoever gets in may do everything"]
+    groups = f", who is in {', '.join(access.groups)}" if access.groups else ""
+    lines = [f"at {access.address!r} {who}{groups}:"]
+    for each in access.verdicts:
+        verdict = "may" if each.given else "may not"
+        line = places.line(each.location)
+        why = f"says the rule on line {line}" if line else "for no rule says so"
+        lines.append(f"  {verdict:7} {each.right}, {why}")
+    lines += [f"  {note}" for note in access.notes]
+    return lines
 
 
 def _print_explanation(found: Explanation, places: Places) -> None:

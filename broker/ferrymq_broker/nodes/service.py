@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 from ferrymq.engine.pairing import ME, PAIRED
+from ferrymq_broker import audit
+from ferrymq_broker.access.access import UNAUTHORIZED
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.journal import log
 from ferrymq_broker.nodes.message import Message
@@ -95,12 +97,15 @@ class Entrance(Node):
 class Service(Node):
     """A node that gives `answer(request)` to every request.
 
-    `answer` must not raise. `served` and `refused` count requests.
+    `answer` must not raise. Where it gives None it has taken the request on, and its answer comes
+    by `respond`, later and in a pass of its own. `served` and `refused` count requests.
     """
 
     __slots__ = ("answer", "served", "refused", "entrances", "_response_links", "_by_connection")
 
-    def __init__(self, address: str, space: Space, answer: Callable[[Request], Response]) -> None:
+    def __init__(
+        self, address: str, space: Space, answer: Callable[[Request], Response | None]
+    ) -> None:
         super().__init__(address, space)
         self.answer = answer
         self.served: i64 = 0
@@ -177,22 +182,31 @@ class Service(Node):
         """Answer the request; None if it was acted upon, whatever the answer is."""
         try:
             request = read_request(message, entrance.party)
-            way = self._way_back(entrance, request.properties.reply_to)
+            reply_to = request.properties.reply_to
+            request.way = self._way_back(entrance, reply_to)
+            request.reply_to = ME if reply_to is None and entrance.paired else reply_to
         except DecodeError as error:
             self.refused += 1
             return Refusal("amqp:decode-error", str(error))
         except BrokerError as error:
             self.refused += 1
+            if error.condition == UNAUTHORIZED:
+                party = entrance.party
+                audit.access_refused(
+                    party.peer, party.user, error.description, self.space.name, via="reply-to"
+                )
             return Refusal(error.condition, error.description)
         self.served += 1
         response = self.answer(request)
+        return None if response is None else self.respond(request, response)
+
+    def respond(self, request: Request, response: Response) -> Refusal | None:
+        """Send the response on its way; what is wrong if it cannot be sent."""
+        way = request.way
         if way is None:
             return None
-        reply_to = request.properties.reply_to
-        if reply_to is None and entrance.paired:
-            reply_to = ME
         try:
-            answer = encode_response(response, reply_to, request.properties)
+            answer = encode_response(response, request.reply_to, request.properties)
         except EncodeError as error:
             log.error("response not encoded", address=self.address, reason=str(error))
             return Refusal("amqp:internal-error", f"the response cannot be encoded: {error}")

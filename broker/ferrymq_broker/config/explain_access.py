@@ -1,0 +1,138 @@
+"""What somebody may do at an address, and which rule of the file says so; without a broker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from ferrymq_broker.access.access import DYNAMIC, FENCE
+from ferrymq_broker.access.identity import Identity
+from ferrymq_broker.access.patterns import node_of
+from ferrymq_broker.access.rights import RIGHTS
+from ferrymq_broker.access.rules import ANONYMOUS, ANYBODY, CLAIM, GROUP, KEY, USER
+from ferrymq_broker.config.access import AccessRule, read_subject
+from ferrymq_broker.config.declarations import Tables
+from ferrymq_broker.config.explain import Explanation, explain, tables_of
+from ferrymq_broker.config.mistakes import Location
+from ferrymq_broker.config.model import DEFAULT_HOST, Config
+from ferrymq_broker.config.resolution import resolve_policy
+from ferrymq_broker.errors import ConfigError
+from ferrymq_broker.nodes.letter_boxes import letters_of
+from ferrymq_broker.nodes.node import PART
+
+_SERVICES: Final = ("$management", "$cbs")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether one right is given. `location` is that of the rule that decides, empty for none."""
+
+    right: str
+    given: bool
+    location: Location = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AccessExplanation:
+    """What an identity may do at `address`, which has no aliases in it.
+
+    `open` is whether nobody is asked anything, for there are no rules. `groups` are those the
+    identity is in, `notes` what is to be known beyond the rules.
+    """
+
+    address: str
+    open: bool
+    groups: list[str]
+    verdicts: list[Verdict]
+    notes: list[str]
+
+
+def read_identity(text: str, config: Config) -> Identity:
+    """Who is meant by ``user:alice,group:shipping``, in the words of a rule: with the groups that
+    the file has the user in. Raises `ConfigError`."""
+    user: str | None = None
+    key = ""
+    groups: set[str] = set()
+    claims: dict[str, frozenset[str]] = {}
+    for part in text.split(","):
+        try:
+            subject = read_subject(part.strip())
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+        if subject.kind == USER:
+            if user is not None:
+                raise ConfigError("nobody is two users")
+            user = subject.name
+            groups |= config.security.groups_of().get(user, frozenset())
+        elif subject.kind == GROUP:
+            groups.add(subject.name)
+        elif subject.kind == CLAIM:
+            known = claims.get(subject.name, frozenset())
+            claims[subject.name] = known | {subject.value}
+        elif subject.kind == KEY:
+            key = subject.name
+        elif subject.kind == ANYBODY:
+            raise ConfigError("'*' is everybody; say who is meant, or 'anonymous'")
+        elif subject.kind == ANONYMOUS and "," in text:
+            raise ConfigError("who is anonymous is nothing else")
+    return Identity(user, frozenset(groups), claims, key)
+
+
+def explain_access(
+    config: Config, address: str, identity: Identity, host: str = DEFAULT_HOST
+) -> AccessExplanation:
+    """What somebody may do at an address. Raises `ConfigError` if there is no such host."""
+    tables, place = tables_of(config, host)
+    found = explain(config, address, host)
+    meant = f"{found.node}{PART}{found.part}" if found.part else found.node
+    open = not config.security.takes_tokens and not any(
+        each.rule for each in (config, *config.virtual_host)
+    )
+    verdicts: list[Verdict] = []
+    for name, bit in RIGHTS.items():
+        location: Location = ()
+        given = open
+        for at, rule in enumerate(() if open else tables.rule):
+            asked = rule.rule()
+            if (asked.may | asked.may_not) & bit == 0 or not _is_about(rule, identity, meant):
+                continue
+            given = asked.may & bit != 0
+            location = (*place, "rule", at)
+            break
+        verdicts.append(Verdict(name, given, location))
+    notes = [] if open else _notes(config, tables, found, meant)
+    return AccessExplanation(meant, open, sorted(identity.groups), verdicts, notes)
+
+
+def _is_about(rule: AccessRule, identity: Identity, address: str) -> bool:
+    bound = rule.rule().bind(identity)
+    return bound is not None and bound.matches(address, node_of(address))
+
+
+def _notes(config: Config, tables: Tables, found: Explanation, address: str) -> list[str]:
+    notes: list[str] = []
+    if address in _SERVICES:
+        notes.append("whoever got in may send requests there; each of them takes rights of its own")
+    elif address.startswith(FENCE):
+        notes.append("transactions with this fence take send")
+    elif address.startswith(DYNAMIC):
+        notes.append("who knows the address may send there, unless a rule says no")
+        notes.append("the connection that the node was made for may receive from it")
+    if found.found == "auto-create" or found.found == "pattern":
+        notes.append("a link that names it when it is not there takes create as well")
+    if node_of(address) in _letter_boxes(config, tables):
+        notes.append("dead letters go there: to receive and to browse take dead-letter instead")
+    if config.security.takes_tokens:
+        notes.append("tokens may give more, except for what a rule refuses")
+    return notes
+
+
+def _letter_boxes(config: Config, tables: Tables) -> set[str]:
+    aliases = {alias.name: alias.to for alias in tables.alias}
+    boxes: set[str] = set()
+    for kind, _, entry in tables.declared():
+        for name in letters_of(resolve_policy(kind, entry, config.policies)):
+            while name in aliases:
+                name = aliases[name]
+            boxes.add(node_of(name))
+    return boxes
