@@ -16,6 +16,7 @@ from mypy_extensions import i64
 from ferrymq_broker.addresses.space import AddressSpace
 from ferrymq_broker.connections.credit import Credit
 from ferrymq_broker.connections.duplicates import SeenTagsOfLinks
+from ferrymq_broker.connections.limits import ClientLimits, Users
 from ferrymq_broker.connections.names import LinkNames
 from ferrymq_broker.connections.remembered.registry import Termini
 from ferrymq_broker.counters import Counters
@@ -63,6 +64,7 @@ class Broker:
         "strict_hosts",
         "guarded",
         "takes_tokens",
+        "token_deadline",
         "store",
         "sweep",
         "held",
@@ -74,6 +76,8 @@ class Broker:
         "counters",
         "credit",
         "transaction_limits",
+        "client_limits",
+        "users",
         "alarms",
         "_high_water",
         "_low_water",
@@ -106,6 +110,8 @@ class Broker:
         self.guarded = False
         # Whether clients may bring tokens when they have opened (claims-based security).
         self.takes_tokens = False
+        # Milliseconds in which who may do nothing has to bring one; 0 for as long as he likes.
+        self.token_deadline: i64 = 0
         self.store: Store | None = None
         self.sweep: Sweep | None = None
         # Connections whose output waits for the store.
@@ -119,6 +125,8 @@ class Broker:
         self.termini = Termini(self)
         self.credit = Credit()
         self.transaction_limits = TransactionLimits()
+        self.client_limits = ClientLimits()
+        self.users = Users()
         self.alarms = self.credit.alarms
         # Bytes of messages above which there is an alarm, and at which it ends.
         self._high_water: i64 = BOUNDLESS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
@@ -39,22 +40,27 @@ class Access:
     got in may do everything. Otherwise what nobody gives is refused, and what a rule refuses no
     token gives.
 
-    Addresses are those of nodes and no aliases, perhaps with a part: ``NODE::PART``.
+    Addresses are those of nodes and no aliases, perhaps with a part: ``NODE::PART``. `on_grant` is
+    called when a token has come.
     """
 
-    __slots__ = ("identity", "open", "grants", "_rules", "_known")
+    __slots__ = ("identity", "open", "grants", "on_grant", "_rules", "_lapsed", "_known")
 
     def __init__(self, identity: Identity, rules: list[Rule] | None) -> None:
         self.identity = identity
         self.open = rules is None
         self.grants = Grants()
+        self.on_grant: Callable[[], object] | None = None
         self._rules: BoundRules = bind_rules(rules or [], identity)
+        self._lapsed = False
         # What may be done at an address; before that, in higher bits, what is refused by a rule.
         self._known: dict[str, int] = {}
 
     def gives_anything(self) -> bool:
         """Whether there is anything at all that may be done."""
-        return self.open or len(self.grants) > 0 or self._rules.gives_anything()
+        if self.open or len(self.grants) > 0:
+            return True
+        return not self._lapsed and self._rules.gives_anything()
 
     def rights(self, address: str) -> i64:
         """All rights at an address, as bits."""
@@ -94,7 +100,7 @@ class Access:
         if length > _LONGEST:
             return ALL << WIDTH
         verdict = self._rules.judge(address)
-        rights: i64 = verdict.given
+        rights: i64 = 0 if self._lapsed else verdict.given
         if len(self.grants) > 0:
             rights |= self.grants.given(address) & ~verdict.refused
         rights |= verdict.refused << WIDTH
@@ -107,6 +113,14 @@ class Access:
     def put_grant(self, grant: Grant) -> None:
         """A token has come: it counts from now on."""
         self.grants.put(grant)
+        self._known.clear()
+        if self.on_grant is not None:
+            self.on_grant()
+
+    def end_login(self) -> None:
+        """What the identity was good for has come to its end: tokens give what there is. What was
+        refused to it stays so."""
+        self._lapsed = True
         self._known.clear()
 
     def expire_grants(self, epoch_seconds: float) -> list[Grant]:

@@ -44,6 +44,14 @@ class Grants:
     def __len__(self) -> int:
         return len(self._grants)
 
+    def has(self, scope: str) -> bool:
+        """Whether there is one for this scope."""
+        return scope in self._grants
+
+    def has_user(self, user: str) -> bool:
+        """Whether there is one of this user's."""
+        return any(grant.identity.user == user for grant in self._grants.values())
+
     def put(self, grant: Grant) -> None:
         """A token has come."""
         self._grants[grant.scope] = grant

@@ -58,6 +58,8 @@ from ferrymq_broker.connections.authentication import (
     settle,
 )
 from ferrymq_broker.connections.incoming import IncomingEndpoint
+from ferrymq_broker.connections.lapses import Lapses
+from ferrymq_broker.connections.limits import Allowance
 from ferrymq_broker.connections.links import SessionLinks, attach_link, close_link, end_session
 from ferrymq_broker.connections.opening import on_open
 from ferrymq_broker.connections.outgoing import OUTPUT_LIMIT, OutgoingEndpoint
@@ -92,6 +94,7 @@ class ConnectionHandler:
         "identity",
         "user",
         "access",
+        "lapses",
         "container_id",
         "max_message_size",
         "credit_window",
@@ -109,8 +112,10 @@ class ConnectionHandler:
         "stalled",
         "windowed",
         "unsupplied",
+        "crowded",
         "dynamic_nodes",
         "transactions",
+        "allowance",
         "events",
         "deadline_moved",
         "rearm",
@@ -148,6 +153,8 @@ class ConnectionHandler:
         self.user: str | None = None
         # What it may do in its virtual host: nothing before its open.
         self.access = Access(Identity(None), [])
+        # When that ends; None for never.
+        self.lapses: Lapses | None = None
         self.container_id = ""
         self.max_message_size = max_message_size
         self.credit_window: i64 = credit_window
@@ -171,6 +178,9 @@ class ConnectionHandler:
         self.windowed: dict[OutgoingEndpoint, None] = {}
         self.unsupplied: list[Producer] = []
         self.transactions = Transactions(self)
+        self.allowance = Allowance(broker.client_limits)
+        # Producers that have too much unsettled themselves to be given credit.
+        self.crowded: dict[IncomingEndpoint, None] = {}
         # Those of the read that is being processed.
         self.events: list[Event] = []
         self.dynamic_nodes: dict[Link, Node] = {}
@@ -199,6 +209,8 @@ class ConnectionHandler:
             self.deadline_moved = True
         if self.windowed:
             self._recheck_windows()
+        if self.crowded:
+            self._recheck_crowded()
         if self.transactions.waiting:
             self._recheck_transactions()
         if not self.dirty:
@@ -394,10 +406,16 @@ class ConnectionHandler:
             if consumer.closed:
                 continue
             link = consumer.link
-            if link.parked > 0 or link.session.outgoing.remote_window <= 0:
+            if link.parked > 0 or link.session.outgoing.remote_window <= 0 or consumer.is_full():
                 self.windowed[consumer] = None
             else:
                 consumer.go_on()
+
+    def _recheck_crowded(self) -> None:
+        waiting = self.crowded
+        self.crowded = {}
+        for producer in waiting:
+            producer.supply()
 
     def _recheck_transactions(self) -> None:
         before = self.changes.total
@@ -483,11 +501,13 @@ class ConnectionHandler:
             close_link(self, event.link, False, False)
         elif isinstance(event, BeginReceived):
             event.session.context = SessionLinks(self.broker.new_id())
+            self.allowance.divide(len(self.connection.channels.by_remote))
             event.session.accept()
         elif isinstance(event, EndReceived):
             event.session.end()
         elif isinstance(event, SessionTerminated):
             end_session(self, event.session, event.error is not None)
+            self.allowance.divide(len(self.connection.channels.by_remote))
         elif isinstance(event, AuthenticationRequested):
             authenticate(self, event)
         elif isinstance(event, ScramKeysRequested):
@@ -517,10 +537,14 @@ class ConnectionHandler:
             log.info("connection lost", peer=self.peer, reason=str(error))
         end_login(self, error)
         self.broker.handlers.pop(self, None)
+        self.broker.users.leave(self)
+        if self.lapses is not None:
+            self.lapses.cancel()
         self.space.party_gone(self.id)
         self.broker.termini.party_gone(self.id)
         self.stalled = {}
         self.windowed = {}
+        self.crowded = {}
         self.unsupplied = []
         self.touch()
 

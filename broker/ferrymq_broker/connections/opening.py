@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from ferrymq_broker import audit
 from ferrymq_broker.access.access import Access
+from ferrymq_broker.connections.lapses import watch
+from ferrymq_broker.connections.limits import EXCEEDED
 from ferrymq_broker.journal import log
 from ferrymq_types.transport import Error
 
@@ -35,6 +37,11 @@ def on_open(handler: ConnectionHandler, open: Open) -> None:
     if space is None:
         _refuse(handler, open, "amqp:not-found", "does not exist")
         return
+    watch(handler)
+    if not broker.users.enter(handler):
+        broker.counters.connections_refused_user += 1
+        _refuse_user(handler)
+        return
     handler.broker.counters.connections_opened += 1
     log.info(
         "connection opened",
@@ -43,6 +50,13 @@ def on_open(handler: ConnectionHandler, open: Open) -> None:
         user=handler.user,
         host=space.name,
     )
+
+
+def _refuse_user(handler: ConnectionHandler) -> None:
+    limit = handler.broker.users.limit
+    log.warning("too many connections of a user", peer=handler.peer, user=handler.user, limit=limit)
+    description = f"the user has {limit} connections, and may have no more"
+    handler.connection.close(Error(condition=EXCEEDED, description=description))
 
 
 def _refuse(handler: ConnectionHandler, open: Open, condition: str, reason: str) -> None:

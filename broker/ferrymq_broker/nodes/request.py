@@ -21,6 +21,7 @@ from ferrymq_types.messaging import (
 from ferrymq_types.unions import decode_section
 
 if TYPE_CHECKING:
+    from ferrymq_broker.nodes.node import Node
     from ferrymq_broker.nodes.terms import Party
     from ferrymq_types.unions import MessageId
 
@@ -29,16 +30,19 @@ if TYPE_CHECKING:
 class Request:
     """What a party asks: the sections of its message, in whatever order they came.
 
-    `body` is the value, the list of a sequence, the bytes of data sections, or None.
+    `body` is the value, the list of a sequence, the bytes of data sections, or None. The response
+    is for the address `reply_to`, by `way` of a node; None where nobody asked for one.
     """
 
-    __slots__ = ("party", "properties", "application_properties", "body")
+    __slots__ = ("party", "properties", "application_properties", "body", "way", "reply_to")
 
     def __init__(self, party: Party) -> None:
         self.party = party
         self.properties = Properties()
         self.application_properties: dict[str, object] = {}
         self.body: object = None
+        self.way: Node | None = None
+        self.reply_to: str | None = None
 
 
 @final
