@@ -1,4 +1,5 @@
-"""The log of a broker process: a line for each event on standard error, for people or machines."""
+"""The logs of a broker process: a line for each event on standard error, for people or machines,
+and the audit log in a file, if the configuration names one."""
 
 from __future__ import annotations
 
@@ -7,22 +8,59 @@ import sys
 
 import structlog
 
-from ferrymq_broker.config.model import Log
+from ferrymq_broker import audit
+from ferrymq_broker.config.log import Log
+from ferrymq_broker.errors import ConfigError
 from ferrymq_broker.journal import SHARED_PROCESSORS
+from ferrymq_broker.server.audit_file import AuditFile
 
 
 def configure_logging(log: Log) -> None:
-    """Set up logging for this process, whoever logs."""
+    """Set up logging for this process, whoever logs. Raises `ConfigError` if there is to be an
+    audit log and it cannot be opened."""
     renderer: structlog.types.Processor
     if log.format == "json":
         renderer = structlog.processors.JSONRenderer()
     else:
-        renderer = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=SHARED_PROCESSORS,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+        renderer = structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
         )
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_formatter(renderer))
     logging.basicConfig(handlers=[handler], level=log.level.upper(), force=True)
+    _configure_audit(log)
+
+
+def reopen_logs() -> None:
+    """Go on in new files: somebody has moved the old ones away."""
+    for handler in logging.getLogger(audit.LOGGER).handlers:
+        if isinstance(handler, AuditFile):
+            handler.reopen()
+
+
+def _configure_audit(log: Log) -> None:
+    logger = logging.getLogger(audit.LOGGER)
+    for before in list(logger.handlers):
+        logger.removeHandler(before)
+        before.close()
+    logger.setLevel(logging.NOTSET)
+    logger.propagate = log.audit is None
+    if log.audit is None:
+        return
+    # What is on record does not depend on how much else somebody wants to read.
+    logger.setLevel(logging.INFO)
+    try:
+        file = AuditFile(log.audit)
+    except OSError as error:
+        raise ConfigError(
+            f"log.audit: {log.audit} cannot be opened: {error.strerror or error}"
+        ) from None
+    file.setFormatter(_formatter(structlog.processors.JSONRenderer()))
+    logger.addHandler(file)
+
+
+def _formatter(renderer: structlog.types.Processor) -> logging.Formatter:
+    return structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=SHARED_PROCESSORS,
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+    )
