@@ -14,6 +14,7 @@ from ferrymq_broker.cli.receive import receive
 from ferrymq_broker.cli.send import send
 from ferrymq_broker.cli.serve import serve
 from ferrymq_broker.cli.store.app import store
+from ferrymq_broker.cli.user.app import user
 from ferrymq_broker.errors import ConfigError
 from ferrymq_broker.store.errors import StoreError
 from ferrymq_codec.errors import AmqpError
@@ -31,6 +32,7 @@ app.command()(receive)
 app.command()(check_config)
 app.add_typer(admin)
 app.add_typer(store)
+app.add_typer(user)
 
 
 def _print_version(wanted: bool) -> None:

@@ -177,7 +177,8 @@ class Gate(Authenticator):
     def refresh(self, force: bool = False) -> bool:
         """Have files looked at that may have changed, or read again in any case; whether all are
         good."""
-        return all([watched.refresh(force) for watched in self._watched])
+        good = [watched.refresh(force) for watched in self._watched]
+        return all(good)
 
     def close(self) -> None:
         """Nobody is let in any more."""

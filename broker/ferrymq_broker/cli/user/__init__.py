@@ -1,0 +1,1 @@
+"""``ferrymq user``: who may connect, and with which password."""

@@ -1,0 +1,72 @@
+"""Which file, and which password."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from ferrymq_broker.config.load import load_config
+from ferrymq_broker.errors import ConfigError
+
+# A password has to go into one frame of a login, with room to spare.
+_MOST: Final = 1024
+
+UsersFile = Annotated[
+    Path | None,
+    typer.Option("--file", metavar="FILE", envvar="FERRYMQ_USERS_FILE", help="The file of users."),
+]
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--config", metavar="FILE", help="The configuration whose users-file it is, in place."
+    ),
+]
+PasswordStdin = Annotated[
+    bool,
+    typer.Option(
+        "--password-stdin", help="Read the password from standard input; without, it is asked for."
+    ),
+]
+Groups = Annotated[
+    list[str] | None,
+    typer.Option("--group", metavar="GROUP", help="A group the user is in; repeatable."),
+]
+Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="The user's name.")]
+
+
+def users_path(file: Path | None, config: Path | None) -> Path:
+    """The file of users that was meant. Raises `ConfigError`."""
+    if config is not None:
+        path = load_config(config).security.users_file
+        if path is None:
+            raise ConfigError(f"{config}: [security] has no users-file")
+        return path
+    if file is None:
+        raise ConfigError("which file? say --file FILE, or --config FILE for the one named there")
+    return file
+
+
+def ask_password(name: str, from_stdin: bool) -> str:
+    """The new password of a user. Raises `ConfigError` for one that cannot be."""
+    if from_stdin:
+        try:
+            password = sys.stdin.buffer.read(_MOST * 8).decode()
+        except UnicodeDecodeError:
+            raise ConfigError("the password is not UTF-8") from None
+        password = password.removesuffix("\n").removesuffix("\r")
+        if "\n" in password:
+            raise ConfigError("a password is one line")
+    elif sys.stdin.isatty():
+        password = typer.prompt(
+            f"New password of {name}", hide_input=True, confirmation_prompt="Once more", err=True
+        )
+    else:
+        raise ConfigError("there is no terminal to ask for a password: use --password-stdin")
+    if not password:
+        raise ConfigError("a password is not empty")
+    if "\0" in password or len(password) > _MOST:
+        raise ConfigError(f"a password has at most {_MOST} characters, and no NUL")
+    return password
