@@ -32,8 +32,8 @@ def _make(session: Session, name: str, initiated: bool, is_sender: bool) -> Link
     return ReceiverLink(session, name, initiated)
 
 
-def on_attach(session: Session, attach: Attach) -> None:
-    """The peer attached a link or answered ours.
+def on_attach(session: Session, attach: Attach, size: i64) -> None:
+    """The peer attached a link or answered ours, in a frame whose body has `size` bytes.
 
     Raises `RemoteProtocolError` for what costs it the session or the connection.
     """
@@ -66,6 +66,12 @@ def on_attach(session: Session, attach: Attach) -> None:
             if attach.unsettled is None:
                 check_errant(link, "attach")
             steal(link)
+        if len(names) >= session.connection.settings.max_links:
+            raise RemoteProtocolError(
+                "amqp:resource-limit-exceeded",
+                f"attach of link {attach.name!r}: the connection has {len(names)} links already",
+                Scope.SESSION,
+            )
         link = _make(session, attach.name, False, is_sender)
         session.links[key] = link
         names[key] = link
@@ -76,6 +82,7 @@ def on_attach(session: Session, attach: Attach) -> None:
             Scope.SESSION,
         )
     session._remote_handles[handle] = link
+    link.attach_size = size
     link._on_attach(attach)
     if link.local_detached:
         return

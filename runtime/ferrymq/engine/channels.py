@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, final
 from mypy_extensions import i64
 
 from ferrymq.engine.session import Session
+from ferrymq.engine.unfinished import Unfinished
 from ferrymq.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
@@ -19,14 +20,15 @@ if TYPE_CHECKING:
 class Channels:
     """Two maps, for the two directions number their channels independently."""
 
-    __slots__ = ("by_remote", "by_local", "links")
+    __slots__ = ("by_remote", "by_local", "links", "unfinished")
 
-    def __init__(self) -> None:
+    def __init__(self, unfinished: Unfinished) -> None:
         self.by_remote: dict[int, Session] = {}
         self.by_local: dict[int, Session] = {}
         # Every link that is not detached on both sides, by (name, we are the sender): a name
         # stands for one link, whatever the session (AMQP 1.0 §2.6.1).
         self.links: dict[tuple[str, bool], Link] = {}
+        self.unfinished = unfinished
 
     def allocate(self, session: Session, limit: i64) -> bool:
         """Give the session the lowest free channel; false when all up to `limit` are in use."""
@@ -100,4 +102,5 @@ class Channels:
         self.by_local.clear()
         self.by_remote.clear()
         self.links.clear()
+        self.unfinished.clear()
         return sessions

@@ -52,6 +52,7 @@ from ferrymq.engine.session import Session
 from ferrymq.engine.settings import ConnectionSettings
 from ferrymq.engine.states import CONNECTION_TABLE, ConnectionInput, ConnectionState
 from ferrymq.engine.timers import Timers
+from ferrymq.engine.unfinished import Unfinished
 from ferrymq.errors import (
     AmqpError,
     AuthenticationError,
@@ -144,7 +145,7 @@ class Connection:
         self.remote_open: Open | None = None
         # Until the peer's open is known nothing may be larger (AMQP 1.0 §2.4.1).
         self.remote_max_frame_size: i64 = MIN_MAX_FRAME_SIZE
-        self.channels = Channels()
+        self.channels = Channels(Unfinished(settings.max_unfinished, settings.unfinished))
         self.output = BytesWriter()
         self.context: object = None
         self._timers = Timers(now, settings.idle_time_out, settings.handshake_timeout)
@@ -203,6 +204,7 @@ class Connection:
             self._terminate(self.failure)
         elif timers.handshake_late(now):
             self._terminate(TransportError("the peer did not complete the handshake in time"))
+            self.lingering = False
         elif timers.peer_silent(now):
             timers.idle_time_out = None
             self._violated(

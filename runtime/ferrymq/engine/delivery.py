@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64
 
+from ferrymq.engine.unfinished import is_wasteful
+
 if TYPE_CHECKING:
     from ferrymq.engine.receiver import ReceiverLink
     from ferrymq.engine.sender import SenderLink
@@ -88,6 +90,7 @@ class IncomingDelivery:
         "resumed",
         "_chunks",
         "_received",
+        "_counted",
     )
 
     def __init__(self, link: ReceiverLink, id: i64, tag: bytes, message_format: i64) -> None:
@@ -111,6 +114,8 @@ class IncomingDelivery:
         self.resumed = False
         self._chunks: list[bytes] | None = None
         self._received: i64 = 0
+        # Bytes of it that count as unfinished.
+        self._counted: i64 = 0
 
     def data(self) -> bytes:
         """The bytes of the message that have arrived so far."""
@@ -121,8 +126,10 @@ class IncomingDelivery:
         chunks = self._chunks
         if chunks is None:
             self._chunks = [payload]
-        else:
+        elif payload:
             chunks.append(payload)
+            if is_wasteful(len(chunks), self._received):
+                self._chunks = [b"".join(chunks)]
 
     def _join(self) -> None:
         self.payload = self.data()

@@ -87,7 +87,7 @@ def dispatch(connection: Connection, reader: Reader, channel: i64) -> None:
         elif not session.open_for_input:
             return
         elif isinstance(frame, Attach):
-            session._on_attach(frame)
+            session._on_attach(frame, end - body)
         elif isinstance(frame, Detach):
             session._on_detach(frame)
 

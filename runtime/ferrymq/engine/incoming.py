@@ -91,7 +91,7 @@ class IncomingHalf:
         limit: i64 = link.max_message_size
         partial._received += len(payload)
         if limit != 0 and partial._received > limit:
-            link.partial = None
+            self._drop_partial(link, partial)
             raise RemoteProtocolError(
                 "amqp:link:message-size-exceeded",
                 f"delivery {partial.id} on link {link.name!r} has more than {limit} bytes",
@@ -105,8 +105,16 @@ class IncomingHalf:
                     self.unsettled[partial.id] = partial
             if not partial.complete:
                 partial._add(payload)
+                if not self.session.connection.channels.unfinished.add(partial, len(payload)):
+                    self._drop_partial(link, partial)
+                    raise RemoteProtocolError(
+                        "amqp:resource-limit-exceeded",
+                        f"delivery {partial.id} on link {link.name!r} is one of too many bytes of "
+                        f"messages that are not complete",
+                        Scope.LINK,
+                    )
             return
-        link.partial = None
+        link._end_partial()
         if not partial.complete:
             if partial._chunks is None:
                 partial.payload = payload
@@ -118,6 +126,12 @@ class IncomingHalf:
             self._on_last_frame(link, partial)
         if link.drain:
             self._check_drained(link)
+
+    def _drop_partial(self, link: ReceiverLink, delivery: IncomingDelivery) -> None:
+        """What has come of the delivery is too much: it goes, and never was there."""
+        link._end_partial()
+        self.unsettled.pop(delivery.id, None)
+        delivery._chunks = None
 
     def _on_last_frame(self, link: ReceiverLink, delivery: IncomingDelivery) -> None:
         if delivery.remote_settled:
@@ -157,7 +171,7 @@ class IncomingHalf:
 
     def _on_abort(self, link: ReceiverLink, delivery: IncomingDelivery) -> None:
         """The sender gave the delivery up, which settles it at both ends (AMQP 1.0 §2.7.5)."""
-        link.partial = None
+        link._end_partial()
         link._count_delivery()
         if not delivery.ignored:
             self.unsettled.pop(delivery.id, None)
@@ -380,7 +394,7 @@ def _expect_same_transaction(
         return
     before = delivery.remote_state
     if not isinstance(before, TransactionalState) or before.txn_id != state.txn_id:
-        link.partial = None
+        link._end_partial()
         raise RemoteProtocolError(
             "amqp:not-allowed",
             f"the frames of delivery {delivery.id} on link {link.name!r} belong to different "

@@ -7,6 +7,7 @@ from typing import final
 from librt.strings import read_i32_be
 from mypy_extensions import i64
 
+from ferrymq.engine.unfinished import is_wasteful
 from ferrymq.errors import RemoteProtocolError
 from ferrymq_codec.limits import MAX_ELEMENTS
 from ferrymq_codec.reader import Reader
@@ -42,6 +43,8 @@ class FrameInput:
             self._chunks.append(data)
             self._buffered += len(data)
             if self._buffered < self._needed:
+                if is_wasteful(len(self._chunks), self._buffered):
+                    self._chunks = [b"".join(self._chunks)]
                 return False
             data = b"".join(self._chunks)
             self._chunks = []

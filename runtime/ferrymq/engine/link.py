@@ -58,6 +58,7 @@ class Link:
         "source",
         "target",
         "remote_attach",
+        "attach_size",
         "snd_settle_mode",
         "rcv_settle_mode",
         "always_settled",
@@ -92,6 +93,8 @@ class Link:
         self.source: Source | None = None
         self.target: Target | None = None
         self.remote_attach: Attach | None = None
+        # Bytes of the peer's attach.
+        self.attach_size: i64 = 0
         self.snd_settle_mode: SenderSettleMode = SenderSettleMode.MIXED
         self.rcv_settle_mode: ReceiverSettleMode = ReceiverSettleMode.FIRST
         # The settle modes once more, as flags: the hot path asks for every delivery.

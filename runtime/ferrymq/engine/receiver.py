@@ -111,15 +111,27 @@ class ReceiverLink(Link):
 
     def _keep(self, delivery: IncomingDelivery) -> None:
         """The link is going: keep what there is to resume (AMQP 1.0 §3.4.6)."""
-        self.partial = None
-        if delivery.complete or delivery._received > 0:
+        self._end_partial()
+        if delivery.complete:
             self.unsettled[delivery.tag] = delivery
+        elif not self.session.connection.settings.keeps_partial:
+            delivery._chunks = None
+        elif delivery._received > 0:
+            self.unsettled[delivery.tag] = delivery
+
+    def _end_partial(self) -> None:
+        """No more of the delivery is expected that has begun, if one has."""
+        partial = self.partial
+        if partial is not None:
+            self.partial = None
+            if partial._counted > 0:
+                self.session.connection.channels.unfinished.end(partial)
 
     def _clear_unsettled(self) -> None:
         self.unsettled.clear()
 
     def _keep_unresumed(self) -> None:
-        self.partial = None
+        self._end_partial()
         if self.resumption is not None:
             self.unsettled.update(self.resumption.unsettled)
 

@@ -412,8 +412,8 @@ class Session:
             receiver.cut_short = transfer.more and not transfer.aborted
             fail_link(receiver, error)
 
-    def _on_attach(self, attach: Attach) -> None:
-        on_attach(self, attach)
+    def _on_attach(self, attach: Attach, size: i64) -> None:
+        on_attach(self, attach, size)
 
     def _on_detach(self, detach: Detach) -> None:
         on_detach(self, detach)

@@ -6,6 +6,7 @@ from typing import Final
 
 from ferrymq.engine.opening import make_open
 from ferrymq.engine.sasl import SaslMechanism
+from ferrymq.engine.unfinished import Budget
 from ferrymq_types.transport import Open
 
 # 64 KiB carries a batch of small messages in one frame and bounds what a frame can cost.
@@ -14,6 +15,8 @@ DEFAULT_CHANNEL_MAX: Final = 2047
 DEFAULT_HANDLE_MAX: Final = 1023
 # Frames a peer may send on a session before it must hear from us.
 DEFAULT_INCOMING_WINDOW: Final = 2048
+# Links of a connection: more than anybody has, fewer than would do harm.
+DEFAULT_MAX_LINKS: Final = 65536
 
 
 class ConnectionSettings:
@@ -34,6 +37,12 @@ class ConnectionSettings:
     TLS inside AMQP (§5.2): with `tls` the initiator asks for it, and the other side
     agrees when asked; with `tls_required` that takes nothing else to begin with. A
     transport that is TLS from its first byte needs neither.
+
+    Of a peer that means no good: at most `max_links` links of a connection that are not detached
+    at both ends, on all sessions (one more costs its session), and `max_unfinished` bytes of
+    messages of which only a part has come (more costs the link), 0 for no limit; `unfinished` is
+    what several connections may have of that together. Without `keeps_partial` what had come of
+    a message is forgotten with its link, so that nobody can take it up.
 
     `required_capabilities` are desired ones whose absence ends the connection
     (§2.7.1). `opening` is the open that all of this makes. Raises ValueError for a
@@ -61,6 +70,10 @@ class ConnectionSettings:
         "tls",
         "tls_required",
         "required_capabilities",
+        "max_links",
+        "max_unfinished",
+        "unfinished",
+        "keeps_partial",
         "opening",
     )
 
@@ -86,6 +99,10 @@ class ConnectionSettings:
         tls: bool = False,
         tls_required: bool = False,
         required_capabilities: list[str] | None = None,
+        max_links: int = DEFAULT_MAX_LINKS,
+        max_unfinished: int = 0,
+        unfinished: Budget | None = None,
+        keeps_partial: bool = True,
     ) -> None:
         if not 512 <= max_frame_size <= 0xFFFFFFFF:
             raise ValueError(f"max_frame_size {max_frame_size}: it must be 512 … 4294967295")
@@ -114,4 +131,8 @@ class ConnectionSettings:
         self.required_capabilities: list[str] = (
             [] if required_capabilities is None else required_capabilities
         )
+        self.max_links = max_links
+        self.max_unfinished = max_unfinished
+        self.unfinished: Budget = Budget() if unfinished is None else unfinished
+        self.keeps_partial = keeps_partial
         self.opening: Open = make_open(self)
