@@ -10,6 +10,7 @@ from ferrymq_broker.connections.authentication import ClientTransport
 from ferrymq_broker.connections.handler import ConnectionHandler
 from ferrymq_broker.journal import log
 from ferrymq_broker.server.securing import TlsStream, mark_secured
+from ferrymq_broker.server.turns import Turns
 from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class AmqpProtocol(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0
-        self._reading = True
+        self._turns = Turns(self._take, self._stop_reading, self._start_reading)
 
     # -- from the event loop -------------------------------------------------------------
 
@@ -67,7 +68,11 @@ class AmqpProtocol(asyncio.Protocol):
             self._begin_tls(self._tls)
 
     def data_received(self, data: bytes) -> None:
-        """One read: one pass of the broker."""
+        """One read: one turn, or several with those of others in between."""
+        self._turns.receive(data)
+
+    def _take(self, data: bytes) -> None:
+        """One turn: one pass of the broker."""
         handler = self.handler
         try:
             handler.receive_data(data, self._clock.now())
@@ -89,6 +94,7 @@ class AmqpProtocol(asyncio.Protocol):
         """The transport is gone."""
         if self._timer is not None:
             self._timer.cancel()
+        self._turns.finish()
         try:
             self.handler.receive_eof(self._clock.now())
         except Exception:
@@ -101,9 +107,7 @@ class AmqpProtocol(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         """The client has caught up."""
-        if not self._reading:
-            self._reading = True
-            self._transport.resume_reading()
+        self._turns.go_on()
         try:
             self.handler.resume(self._clock.now())
         except Exception:
@@ -156,9 +160,16 @@ class AmqpProtocol(asyncio.Protocol):
             self._transport.write(data)
 
     def _limit_input(self) -> None:
-        if self._reading and self._transport.get_write_buffer_size() > WRITE_LIMIT:
-            self._reading = False
+        if self._transport.get_write_buffer_size() > WRITE_LIMIT:
+            self._turns.hold()
+
+    def _stop_reading(self) -> None:
+        if not self._transport.is_closing():
             self._transport.pause_reading()
+
+    def _start_reading(self) -> None:
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def _failed(self) -> None:
         """A mistake of ours: it costs this connection and no other."""
@@ -234,7 +245,11 @@ class UpgradableProtocol(AmqpProtocol):
         self.handler.on_tls = self._on_agreed
 
     def data_received(self, data: bytes) -> None:
-        """One read: one pass of the broker."""
+        """One read: one turn, or several with those of others in between."""
+        self._turns.receive(data)
+
+    def _take(self, data: bytes) -> None:
+        """One turn: one pass of the broker."""
         super().data_received(data)
         if self._agreed:
             self._agreed = False

@@ -1,0 +1,133 @@
+"""Turns: how much of what a client sends is worked through before others have theirs.
+
+An event loop reads from one socket as long as there is something to read, and what is read in one
+go may take long: a client that sends as fast as it can would have the broker for itself for a
+second at a time. So a connection that has had its turn, in bytes or in time, is read no further
+until all others have been asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final
+
+# Seconds that one turn should take. One frame is never cut, whatever it takes.
+TURN: Final = 0.003
+# Bytes that a turn may have, for a client whose input costs little, and for one whose costs most.
+MOST: Final = 262144
+LEAST: Final = 4096
+# A read of so many bytes is not the last one: somebody sends faster than the broker reads.
+MORE_TO_COME: Final = 65536
+
+
+class Turns:
+    """The input of one connection. `take` is given what is to be worked through; `stop` and `start`
+    are called when nothing more is to be read, and when it is to be again.
+
+    `soon` has something called when the event loop has looked at everybody else.
+    """
+
+    __slots__ = (
+        "_clock",
+        "_full",
+        "_rest",
+        "_share",
+        "_soon",
+        "_start",
+        "_stop",
+        "_take",
+        "_waits",
+    )
+
+    def __init__(
+        self,
+        take: Callable[[bytes], object],
+        stop: Callable[[], object],
+        start: Callable[[], object],
+        soon: Callable[[Callable[[], object]], object] | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._take = take
+        self._stop = stop
+        self._start = start
+        self._soon = soon or asyncio.get_running_loop().call_soon
+        self._clock = clock
+        # Bytes of a turn.
+        self._share = MOST
+        # What has been read and waits for its turn.
+        self._rest = b""
+        # Whether the next turn is on its way; whether the client has to read first.
+        self._waits = False
+        self._full = False
+
+    def receive(self, data: bytes) -> None:
+        """Bytes have come."""
+        if self._waits or self._full:
+            # Whatever is between us and the socket had them already.
+            self._rest += data
+        else:
+            self._turn(data)
+
+    def hold(self) -> None:
+        """The client does not read what it causes: nothing more until `go_on`."""
+        if not self._full:
+            self._full = True
+            if not self._waits:
+                self._stop()
+
+    def go_on(self) -> None:
+        """The client has read."""
+        if self._full:
+            self._full = False
+            if self._waits:
+                return
+            if self._rest:
+                self._wait()
+            else:
+                self._start()
+
+    def finish(self) -> None:
+        """The transport has ended: work through what had come before that."""
+        rest = self._rest
+        self._rest = b""
+        self._full = True
+        if rest:
+            self._take(rest)
+
+    def _turn(self, data: bytes) -> None:
+        share = self._share
+        size = len(data)
+        cut = size > share
+        began = self._clock()
+        if cut:
+            self._rest = data[share:]
+            self._take(data[:share])
+        else:
+            self._take(data)
+        spent = self._clock() - began
+        if spent > TURN:
+            self._share = max(LEAST, int(min(size, share) * TURN / spent))
+        elif share < MOST:
+            self._share = min(MOST, 2 * share)
+        if cut or spent > TURN or size >= MORE_TO_COME:
+            if not self._full:
+                self._stop()
+                self._wait()
+
+    def _wait(self) -> None:
+        self._waits = True
+        self._soon(self._next)
+
+    def _next(self) -> None:
+        self._waits = False
+        if self._full:
+            return
+        rest = self._rest
+        if rest:
+            self._rest = b""
+            self._turn(rest)
+            if self._waits or self._full:
+                return
+        self._start()
