@@ -2,11 +2,13 @@
 
 It is apart from the AMQP listeners, has an address of its own, and says nothing about messages or
 users. It runs in the broker's event loop: that ``/livez`` is answered at all is what it says.
+Figures are for those whom the `Door` lets in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -15,6 +17,8 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from prometheus_client.exposition import choose_encoder
 
 from ferrymq_broker.broker import Broker
+from ferrymq_broker.monitoring.bounds import Bounds
+from ferrymq_broker.monitoring.door import Door
 from ferrymq_broker.monitoring.metrics import BrokerCollector, Retired
 from ferrymq_broker.monitoring.readiness import Readiness
 from ferrymq_broker.monitoring.store_figures import StoreFigures
@@ -27,11 +31,20 @@ _SHUTDOWN: Final = 1.0
 class MonitoringServer:
     """Answers on `url`, ``http://HOST:PORT``; port 0 takes a free one.
 
-    `readiness` is asked for every ``/readyz``. There are no metrics before `watch`. Raises from
+    `readiness` is asked for every ``/readyz``. There are no metrics before `watch`, and none for
+    those whom the `door` does not let in. There are `connections` at a time at most. Raises from
     `start` `OSError` when the address cannot be had.
     """
 
-    def __init__(self, broker: Broker, url: str, readiness: Callable[[], Readiness]) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        url: str,
+        readiness: Callable[[], Readiness],
+        *,
+        door: Door | None = None,
+        connections: int = 100,
+    ) -> None:
         parts = urlsplit(url)
         self._host = parts.hostname or "127.0.0.1"
         self._port = parts.port or 0
@@ -40,7 +53,11 @@ class MonitoringServer:
         self._sums = CollectorRegistry()
         self._by_node = CollectorRegistry()
         self._watching = False
-        application = web.Application()
+        self._door = door
+        self._bounds = Bounds(connections)
+        self._listener: asyncio.Server | None = None
+        application = web.Application(middlewares=[self._within_bounds])
+        application.on_response_prepare.append(_headers)
         application.router.add_get("/livez", self._livez)
         application.router.add_get("/readyz", self._readyz)
         application.router.add_get("/metrics", self._metrics)
@@ -74,12 +91,28 @@ class MonitoringServer:
     async def start(self) -> None:
         """Listen."""
         await self._runner.setup()
-        await web.TCPSite(self._runner, self._host, self._port).start()
-        self._port = self._runner.addresses[0][1]
+        serve = self._runner.server
+        assert serve is not None
+        self._listener = await asyncio.get_running_loop().create_server(
+            lambda: self._bounds.wrap(serve()), self._host, self._port, backlog=128
+        )
+        self._port = self._listener.sockets[0].getsockname()[1]
 
     async def close(self) -> None:
         """Stop listening."""
+        if self._listener is not None:
+            self._listener.close()
         await self._runner.cleanup()
+
+    @web.middleware
+    async def _within_bounds(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        self._bounds.begin(request.protocol)
+        try:
+            return await handler(request)
+        finally:
+            self._bounds.end(request.protocol)
 
     async def _livez(self, request: web.Request) -> web.Response:
         return web.json_response({"live": True})
@@ -90,13 +123,24 @@ class MonitoringServer:
         return web.json_response(body, status=200 if ready else 503)
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        return self._exposition(request, self._sums)
+        return await self._exposition(request, self._sums)
 
     async def _metrics_by_node(self, request: web.Request) -> web.Response:
-        return self._exposition(request, self._by_node)
+        return await self._exposition(request, self._by_node)
 
-    def _exposition(self, request: web.Request, registry: CollectorRegistry) -> web.Response:
+    async def _exposition(self, request: web.Request, registry: CollectorRegistry) -> web.Response:
+        if self._door is not None:
+            refusal = await self._door.refusal(request)
+            if refusal is not None:
+                return refusal
         if not self._watching:
             return web.Response(text=self._readiness().reason + "\n", status=503)
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
         return web.Response(body=encode(registry), headers={"Content-Type": content_type})
+
+
+async def _headers(request: web.Request, response: web.StreamResponse) -> None:
+    """Nothing is told of what is inside, and nothing is kept by who passes it on."""
+    response.headers["Server"] = "ferrymq"
+    response.headers["Cache-Control"] = "no-store"
+    response.headers["X-Content-Type-Options"] = "nosniff"

@@ -1,0 +1,35 @@
+"""The listener for those who watch, as the configuration wants it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+from ferrymq_broker.broker import Broker
+from ferrymq_broker.config.model import Config
+from ferrymq_broker.config.url import ListenAddress
+from ferrymq_broker.connections.authentication import Authenticator, ClientTransport
+from ferrymq_broker.monitoring.door import Door
+from ferrymq_broker.monitoring.http import MonitoringServer
+from ferrymq_broker.monitoring.readiness import Readiness
+
+
+def make_monitoring(
+    config: Config,
+    broker: Broker,
+    readiness: Callable[[], Readiness],
+    authenticator_for: Callable[[ClientTransport], Authenticator | None],
+) -> MonitoringServer:
+    """Figures are for everybody only if the broker is, or if it is asked from this machine.
+
+    `authenticator_for` says who decides on a client, None as long as nobody can.
+    """
+    url = config.http.url or ""
+    loopback = ListenAddress(urlsplit(url).hostname or "", 0).is_loopback
+    door = Door(
+        broker,
+        authenticator_for,
+        loopback=loopback,
+        named=config.security.names_somebody and not loopback,
+    )
+    return MonitoringServer(broker, url, readiness, door=door, connections=config.http.connections)
