@@ -119,10 +119,10 @@ class BrokerServer:
             self.on_reload.append(lambda: self.tls.refresh(force=True))
             if config.http.url is not None:
                 # An HTTP server takes a while to import: who does not want it does not wait.
-                from ferrymq_broker.monitoring.http import MonitoringServer
+                from ferrymq_broker.server.watching import make_monitoring
 
-                self.monitoring = MonitoringServer(
-                    self.broker, config.http.url, lambda: self._readiness
+                self.monitoring = make_monitoring(
+                    config, self.broker, lambda: self._readiness, lambda transport: self._gate
                 )
                 await self.monitoring.start()
             make_hosts(config, self.broker)
