@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ferrymq_broker.config.security import Security
 from ferrymq_broker.security.gate import Gate, Method, PasswordMethod, Watched
 from ferrymq_broker.security.passwords import AnyPassword, ConfiguredPasswords
 from ferrymq_broker.security.throttle import Throttle
 
+if TYPE_CHECKING:
+    from ferrymq_broker.security.tokens import TokenVerifier
+
 
 def make_gate(
     security: Security,
     changed: Callable[[set[str]], object],
     now: Callable[[], float] = time.monotonic,
+    verifier: TokenVerifier | None = None,
 ) -> Gate:
     """The gate of a broker. `changed` is called with the names of users who are gone, or have
-    another password or other groups, since they logged in; `now` is a clock in seconds.
+    another password or other groups, since they logged in; `now` is a clock in seconds; `verifier`
+    checks tokens.
 
     Raises `ConfigError` if a file that is named cannot be used.
     """
@@ -43,6 +49,13 @@ def make_gate(
         passwords = ConfiguredPasswords(security.users, security.plain_without_tls)
     elif not security.names_somebody:
         passwords = AnyPassword()
+    if verifier is not None and verifier.takes_jwt:
+        # Most brokers take no tokens, and joserfc takes a while to import.
+        from ferrymq_broker.security.oauth import TokenMethod, TokenPasswords
+
+        methods.append(TokenMethod(verifier, security.plain_without_tls))
+        if verifier.takes_passwords:
+            passwords = TokenPasswords(verifier, passwords, security.plain_without_tls)
     if passwords is not None:
         methods.append(passwords)
     return Gate(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ferrymq.engine.settings import ConnectionSettings
 from ferrymq_broker.broker import Broker
@@ -13,16 +14,24 @@ from ferrymq_broker.connections.capabilities import OFFERED
 from ferrymq_broker.connections.handler import ConnectionHandler
 from ferrymq_broker.security.building import make_gate
 
+if TYPE_CHECKING:
+    from ferrymq_broker.security.tokens import TokenVerifier
+
 
 class Admission:
     """Makes the handlers of one server's connections, by its configuration.
 
-    `changed` is called with the names of users who are not what they were when they logged in.
+    `changed` is called with the names of users who are not what they were when they logged in;
+    `verifier` checks tokens.
     Raises `ConfigError` if a file that the configuration names cannot be used.
     """
 
     def __init__(
-        self, config: Config, broker: Broker, changed: Callable[[set[str]], object]
+        self,
+        config: Config,
+        broker: Broker,
+        changed: Callable[[set[str]], object],
+        verifier: TokenVerifier | None = None,
     ) -> None:
         self._config = config
         self._broker = broker
@@ -30,7 +39,7 @@ class Admission:
             "product": "ferrymq",
             "version": importlib.metadata.version("ferrymq"),
         }
-        self.gate = make_gate(config.security, changed)
+        self.gate = make_gate(config.security, changed, verifier=verifier)
 
     def authenticator_for(self, transport: ClientTransport) -> Authenticator:
         """Who decides whether this client is let in."""

@@ -21,6 +21,7 @@ from ferrymq_broker.monitoring.readiness import Readiness
 from ferrymq_broker.monitoring.store_figures import StoreFigures
 from ferrymq_broker.security.gate import Gate
 from ferrymq_broker.security.reloading import TlsRegistry
+from ferrymq_broker.security.taking import take_tokens
 from ferrymq_broker.server.admission import Admission
 from ferrymq_broker.server.dismissal import Dismissal
 from ferrymq_broker.server.listening import Listeners
@@ -136,13 +137,14 @@ class BrokerServer:
                 # What concerns the machine is not for tenants.
                 keeper = self._storage if space is self.broker.default else None
                 install_management(space, self.broker, keeper)
+            verifier = take_tokens(config.security, self.broker, self.clock)
             if self.monitoring is not None:
                 self.monitoring.watch(None if self._storage is None else self._storage.figures)
             if self._storage is not None:
                 self._storage.start()
             self.broker.finish_pass()
             dismissal = Dismissal(lambda: self.connections)
-            self.admission = Admission(config, self.broker, dismissal)
+            self.admission = Admission(config, self.broker, dismissal, verifier)
             self._gate = self.admission.gate
             self.on_reload.append(lambda: self.admission.gate.refresh(force=True))
             await self._listeners.start(config.listener)

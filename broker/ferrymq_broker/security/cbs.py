@@ -1,0 +1,263 @@
+"""The node ``$cbs``: clients put tokens there, each for a node or for all (claims-based security).
+
+A request is a message with the application-properties `operation` (``put-token``), `type`, `name`
+(what the token is for) and perhaps `expiration`, and the token as its body. What a token gives
+counts for the connection that it came on, until it expires or another one for the same name takes
+its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from ferrymq_broker import audit
+from ferrymq_broker.access.grants import Grant
+from ferrymq_broker.access.identity import Identity
+from ferrymq_broker.access.rules import Rule, bind_rules
+from ferrymq_broker.connections.lapses import subject_of
+from ferrymq_broker.journal import log
+from ferrymq_broker.nodes.request import Request, Response
+from ferrymq_broker.nodes.service import Service
+from ferrymq_broker.security.jwks import KeysNeededError
+from ferrymq_broker.security.jwt_verifier import MAX_TOKEN, TokenRefusedError
+from ferrymq_broker.security.shared_access import covers, host_of, is_signature, scope_of
+from ferrymq_broker.security.tokens import TokenVerifier
+from ferrymq_codec.scalars import Int, Timestamp
+
+if TYPE_CHECKING:
+    from ferrymq_broker.addresses.space import AddressSpace
+    from ferrymq_broker.broker import Broker
+    from ferrymq_broker.config.security import Security
+
+ADDRESS: Final = "$cbs"
+PUT_TOKEN: Final = "put-token"
+# Types of tokens. There are clients that call a shared access signature a JWT.
+_JWT_TYPES: Final = ("jwt", "amqp:jwt")
+_SIGNATURE_TYPE: Final = "servicebus.windows.net:sastoken"
+
+ACCEPTED: Final = 202
+BAD_REQUEST: Final = 400
+UNAUTHORIZED: Final = 401
+FORBIDDEN: Final = 403
+TOO_MANY: Final = 429
+FAILED: Final = 500
+
+# Requests of one connection that may wait for the keys of an issuer.
+_WAITING: Final = 100
+_SHOWN: Final = 200
+
+
+class _Refusal(Exception):
+    """A token is not taken: what the client is told."""
+
+    def __init__(self, status: int, description: str) -> None:
+        super().__init__(description)
+        self.status = status
+        self.description = description
+
+
+class Cbs:
+    """Takes the tokens for one virtual host.
+
+    `own` are what keys give by themselves there, in addition to the rules. A connection has `limit`
+    tokens at most.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        space: AddressSpace,
+        verifier: TokenVerifier,
+        own: Mapping[str, Rule],
+        limit: int,
+    ) -> None:
+        self._broker = broker
+        self._space = space
+        self._verifier = verifier
+        self._own = own
+        self._limit = limit
+        self.service = Service(ADDRESS, space, self.answer)
+        # Connections with a token that waits for keys: what has come after it waits as well.
+        self._waiting: dict[int, deque[Request]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def answer(self, request: Request) -> Response | None:
+        """Put the token, or say why not; None if keys have to be fetched before."""
+        connection = int(request.party.connection)
+        line = self._waiting.get(connection)
+        if line is not None:
+            if len(line) >= _WAITING:
+                return _response(TOO_MANY, "too many tokens are being checked")
+            line.append(request)
+            return None
+        try:
+            return self._put(request)
+        except KeysNeededError as needed:
+            self._waiting[connection] = deque([request])
+            task = asyncio.ensure_future(self._work_off(connection, needed))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            return None
+
+    # -- tokens that wait for keys -----------------------------------------------------------
+
+    async def _work_off(self, connection: int, needed: KeysNeededError | None) -> None:
+        """Answer what one connection has asked, in its order."""
+        try:
+            while needed is not None:
+                await needed.keys.fetch()
+                stuck: asyncio.Future[KeysNeededError | None]
+                stuck = asyncio.get_running_loop().create_future()
+                self._broker.soon(partial(self._answer_line, connection, stuck))
+                needed = await stuck
+        finally:
+            self._waiting.pop(connection, None)
+
+    def _answer_line(self, connection: int, stuck: asyncio.Future[KeysNeededError | None]) -> None:
+        """Answer what can be answered now: a pass of its own."""
+        line = self._waiting[connection]
+        needed = None
+        try:
+            while line:
+                response = self._put(line[0])
+                self.service.respond(line.popleft(), response)
+        except KeysNeededError as error:
+            needed = error
+        if needed is None:
+            # What comes from now on has nothing to wait for.
+            del self._waiting[connection]
+        if not stuck.done():
+            stuck.set_result(needed)
+        self._broker.finish_pass()
+
+    # -- one token ---------------------------------------------------------------------------
+
+    def _put(self, request: Request) -> Response:
+        party = request.party
+        scope = ""
+        try:
+            name, token, kind = _read(request)
+            try:
+                scope = scope_of(name)
+                grant = self._grant(scope, name, token, kind, request)
+            except TokenRefusedError as refused:
+                audit.token_refused(party.peer, party.user, name[:_SHOWN], str(refused))
+                raise _Refusal(UNAUTHORIZED, "the token is not good for that") from None
+            if len(party.access.grants) >= self._limit and not party.access.grants.has(grant.scope):
+                raise _Refusal(FORBIDDEN, f"a connection has {self._limit} tokens at most")
+        except _Refusal as refusal:
+            return _response(refusal.status, refusal.description)
+        except KeysNeededError:
+            raise
+        except Exception:
+            log.exception("internal error", peer=party.peer)
+            return _response(FAILED, "the broker failed at this; its log says how")
+        identity = grant.identity
+        audit.token_accepted(
+            party.peer, party.user, grant.scope, subject_of(identity), identity.expires
+        )
+        party.access.put_grant(grant)
+        return _response(ACCEPTED, "Accepted")
+
+    def _grant(self, scope: str, name: str, token: str, kind: str, request: Request) -> Grant:
+        """What the token gives. Raises `TokenRefusedError`, `KeysNeededError`."""
+        if is_signature(token):
+            signed = self._verifier.check_signature(token)
+            identity = signed.identity
+            hosts = (host_of(signed.resource), host_of(name))
+            if None not in hosts and hosts[0] != hosts[1]:
+                raise TokenRefusedError("the token is for another host")
+            if not covers(scope_of(signed.resource), scope):
+                raise TokenRefusedError("the token is for something else than it was put for")
+        elif kind == _SIGNATURE_TYPE:
+            raise TokenRefusedError("no shared access signature")
+        else:
+            identity = self._verifier.check_jwt(token)
+        _shorten(identity, request, self._verifier.now())
+        own = self._own.get(identity.key) if identity.key else None
+        rules = self._space.rules if own is None else [*self._space.rules, own]
+        return Grant(self._space.canonical(scope), identity, bind_rules(rules, identity))
+
+
+def install_tokens(
+    security: Security, broker: Broker, verifier: TokenVerifier | None
+) -> list[Service]:
+    """The node ``$cbs`` of every virtual host; nothing where there is nothing to check tokens with.
+
+    To be called once, when the virtual hosts are there.
+    """
+    if verifier is None:
+        return []
+    broker.takes_tokens = True
+    broker.guarded = True
+    broker.token_deadline = int(security.tokens.deadline * 1000)
+    services = []
+    for space in broker.spaces.values():
+        own = {
+            key.name: rule
+            for key in security.shared_access_key
+            if key.virtual_host == space.name and (rule := key.rule()) is not None
+        }
+        service = Cbs(broker, space, verifier, own, security.tokens.limit).service
+        # It takes no room from the nodes of users.
+        space.max_nodes += 1
+        space.add(service)
+        services.append(service)
+    return services
+
+
+def _read(request: Request) -> tuple[str, str, str]:
+    """What the token is for, the token, and its type. Raises `_Refusal`."""
+    properties = request.application_properties
+    operation = properties.get("operation")
+    if operation != PUT_TOKEN:
+        raise _Refusal(BAD_REQUEST, f"the operation is not {PUT_TOKEN}")
+    kind = properties.get("type")
+    if not isinstance(kind, str) or kind not in (*_JWT_TYPES, _SIGNATURE_TYPE):
+        raise _Refusal(BAD_REQUEST, f"the type is none of {', '.join(_known_types())}")
+    name = properties.get("name")
+    if not isinstance(name, str):
+        raise _Refusal(BAD_REQUEST, "the name, what the token is for, is missing or no string")
+    expiration = properties.get("expiration")
+    if expiration is not None and not isinstance(expiration, Timestamp):
+        raise _Refusal(BAD_REQUEST, "the expiration is no timestamp")
+    body = request.body
+    if isinstance(body, bytes | bytearray | memoryview):
+        try:
+            body = bytes(body).decode("ascii")
+        except UnicodeDecodeError:
+            raise _Refusal(BAD_REQUEST, "the body is no token") from None
+    if not isinstance(body, str) or not 0 < len(body) <= MAX_TOKEN:
+        raise _Refusal(BAD_REQUEST, f"the body is no token of at most {MAX_TOKEN} characters")
+    return str(name), str(body), str(kind)
+
+
+def _known_types() -> Sequence[str]:
+    return (*_JWT_TYPES, _SIGNATURE_TYPE)
+
+
+def _shorten(identity: Identity, request: Request, now: float) -> None:
+    """The client may want a token to count for a shorter time than it is good for."""
+    expiration = request.application_properties.get("expiration")
+    if isinstance(expiration, Timestamp):
+        wanted = int(expiration) / 1000.0
+        if wanted <= now:
+            raise TokenRefusedError("it was to count until a time that is over")
+        if identity.expires == 0.0 or wanted < identity.expires:
+            identity.expires = wanted
+
+
+def _response(status: int, description: str) -> Response:
+    """Both ways to write it are in use."""
+    return Response(
+        {
+            "status-code": Int(status),
+            "status-description": description,
+            "statusCode": Int(status),
+            "statusDescription": description,
+        }
+    )
