@@ -13,8 +13,12 @@ class Counters:
 
     __slots__ = (
         "connections_opened",
+        "connections_refused_total",
+        "connections_refused_address",
+        "connections_refused_user",
         "logins_refused",
         "links_refused",
+        "links_over_limit",
         "messages_dropped",
         "bytes_received",
         "bytes_sent",
@@ -22,8 +26,14 @@ class Counters:
 
     def __init__(self) -> None:
         self.connections_opened: i64 = 0
+        # By the limits of all connections, of those of one address, and of those of one user.
+        self.connections_refused_total: i64 = 0
+        self.connections_refused_address: i64 = 0
+        self.connections_refused_user: i64 = 0
         self.logins_refused: i64 = 0
         self.links_refused: i64 = 0
+        # Of these and of others that ended: because a limit of the connection was reached.
+        self.links_over_limit: i64 = 0
         # Settled by their senders in advance, and not taken in by their nodes.
         self.messages_dropped: i64 = 0
         self.bytes_received: i64 = 0

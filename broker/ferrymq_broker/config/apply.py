@@ -13,6 +13,7 @@ from ferrymq_broker.broker import Broker
 from ferrymq_broker.config.declarations import Exchange, Nodes, Tables
 from ferrymq_broker.config.model import Config
 from ferrymq_broker.config.resolution import resolve_policy
+from ferrymq_broker.connections.limits import ClientLimits
 from ferrymq_broker.errors import ConfigError
 from ferrymq_broker.journal import log
 from ferrymq_broker.nodes.exchanges.exchange import Exchange as ExchangeNode
@@ -54,6 +55,16 @@ def make_hosts(config: Config, broker: Broker) -> None:
         limits.transaction_work,
         limits.transaction_bytes,
     )
+    broker.client_limits = ClientLimits(
+        limits.links,
+        limits.attach_size,
+        limits.attach_total,
+        limits.unsettled_map,
+        limits.dynamic_nodes,
+        limits.unsettled,
+        limits.unsettled_per_connection,
+    )
+    broker.users.limit = limits.connections_per_user
     # At least one byte: zero would leave it to the broker.
     low_water = max(1, config.alarms.low_water_bytes())
     broker.limit_memory(config.alarms.memory_bytes(), low_water)

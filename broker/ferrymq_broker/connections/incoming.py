@@ -26,7 +26,7 @@ from ferrymq_broker.nodes.node import BOUNDLESS, Node, Producer, Refusal
 from ferrymq_codec.errors import DecodeError
 from ferrymq_types.messaging import Modified, Rejected
 from ferrymq_types.transactions import TransactionalState
-from ferrymq_types.transport import Error
+from ferrymq_types.transport import Error, ReceiverSettleMode
 
 if TYPE_CHECKING:
     from ferrymq_broker.connections.handler import ConnectionHandler
@@ -78,6 +78,9 @@ class IncomingEndpoint(Producer):
         self.closed = False
         # The node, if messages go there without any questions.
         self._direct = node
+        if link.rcv_settle_mode is ReceiverSettleMode.SECOND:
+            # What is in the queue is not to be kept twice, should the client never settle.
+            self._direct = None
         # Whether the node has a bound, and how much of the node's `promised` is this link's.
         self._metered = False
         self._promised: i64 = 0
@@ -177,6 +180,9 @@ class IncomingEndpoint(Producer):
         if self._tags is not None:
             self._tags.add(delivery, outcome)
         delivery.settle(outcome)
+        if not delivery.settled:
+            # It waits for the client, who may take its time.
+            delivery.payload = b""
 
     def on_settlement(self, delivery: IncomingDelivery) -> None:
         """The sender has settled a delivery whose outcome it was told, or has resumed one."""
@@ -288,6 +294,10 @@ class IncomingEndpoint(Producer):
         node = self.node
         if credit.withheld and (node is None or node.kind != "service"):
             credit.wait(self)
+            return
+        if len(self.link.session.incoming.unsettled) >= handler.allowance.share:
+            # It does not settle what it was told, or has far too much in its transactions.
+            handler.crowded[self] = None
             return
         full = handler.credit_window
         tags = self._tags

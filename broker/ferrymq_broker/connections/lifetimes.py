@@ -54,10 +54,12 @@ def create_dynamic(
         policy = TopicPolicy(durable=False)
     else:
         policy = QueuePolicy(durable=False)
+    handler.allowance.expect_node()
     node = handler.space.create_dynamic(policy, _lifetime(properties.get(LIFETIME_POLICY)))
     node.creator = True
     node.owner = handler.id
     handler.dynamic_nodes[link] = node
+    handler.allowance.made(node)
     return node
 
 

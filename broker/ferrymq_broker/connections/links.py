@@ -11,6 +11,7 @@ from ferrymq.engine.sender import SenderLink
 from ferrymq.errors import LocalProtocolError
 from ferrymq_broker.connections.lifetimes import end_creation
 from ferrymq_broker.connections.permissions import put_on_record
+from ferrymq_broker.connections.limits import EXCEEDED, forget_attach
 from ferrymq_broker.connections.remembered.terminus import Terminus
 from ferrymq_broker.connections.termini import attach_incoming, attach_outgoing
 from ferrymq_broker.errors import BrokerError
@@ -49,6 +50,7 @@ def attach_link(handler: ConnectionHandler, link: Link) -> None:
         return
     try:
         try:
+            handler.allowance.enter(link)
             if isinstance(link, SenderLink):
                 outgoing = attach_outgoing(handler, link)
                 link.context = outgoing
@@ -59,6 +61,7 @@ def attach_link(handler: ConnectionHandler, link: Link) -> None:
                     coordinator = attach_coordinator(handler, link)
                     link.context = coordinator
                     links.coordinators[link] = coordinator
+                    forget_attach(link, False)
                     return
                 incoming = attach_incoming(handler, link)
                 link.context = incoming
@@ -66,7 +69,10 @@ def attach_link(handler: ConnectionHandler, link: Link) -> None:
             log.debug("link attached", peer=handler.peer, link=link.name, sends=link.is_sender)
         except BrokerError as refusal:
             handler.broker.link_names.release(handler, link)
+            handler.allowance.leave(link)
             handler.broker.counters.links_refused += 1
+            if refusal.condition == EXCEEDED:
+                handler.broker.counters.links_over_limit += 1
             log.info("link refused", peer=handler.peer, link=link.name, reason=str(refusal))
             put_on_record(handler, refusal, "link")
             link.refuse(
@@ -76,6 +82,9 @@ def attach_link(handler: ConnectionHandler, link: Link) -> None:
                     info=refusal.info,
                 )
             )
+            forget_attach(link, True)
+        else:
+            forget_attach(link, False)
     except LocalProtocolError as error:
         # The client has no handle left for our answer.
         close_link(handler, link, False, False)
@@ -109,6 +118,7 @@ def close_link(handler: ConnectionHandler, link: Link, lost: bool, closed: bool)
         # While the session lasts the client may still say something of it.
         link.context = memory
         links.suspended[link] = memory
+    handler.allowance.leave(link)
     handler.broker.link_names.release(handler, link)
     end_creation(handler, link)
 

@@ -63,6 +63,7 @@ class OutgoingEndpoint(Consumer):
         "_resuming",
         "_acquired",
         "_enlisted",
+        "_most",
     )
 
     def __init__(
@@ -97,6 +98,8 @@ class OutgoingEndpoint(Consumer):
         self._acquired: TransactionalState | None = None
         # The deliveries that are part of transactions; None if there never were any.
         self._enlisted: dict[Holding, None] | None = None
+        # Messages it may hold.
+        self._most: i64 = handler.broker.client_limits.unsettled
 
     def deliver(self, entry: Entry) -> i64:
         """Send the message, if the link and the connection take one now."""
@@ -108,6 +111,12 @@ class OutgoingEndpoint(Consumer):
             handler.stalled[self] = None
             return IDLE
         if link.parked > 0:
+            handler.windowed[self] = None
+            return IDLE
+        if (
+            self.held >= self._most
+            or len(link.session.outgoing.unsettled) >= handler.allowance.share
+        ):
             handler.windowed[self] = None
             return IDLE
         message = entry.message
@@ -182,6 +191,13 @@ class OutgoingEndpoint(Consumer):
         if memory.add(delivery.tag, entry, entry.attempts == 0):
             handler.need = handler.changes.number
         return TAKEN
+
+    def is_full(self) -> bool:
+        """Whether the client has to settle something before it gets more."""
+        return (
+            self.held >= self._most
+            or len(self.link.session.outgoing.unsettled) >= self.handler.allowance.share
+        )
 
     def limit_output(self) -> None:
         """The connection may have had its share of this pass."""
@@ -340,8 +356,10 @@ class OutgoingEndpoint(Consumer):
         attached once more."""
         transaction = self.acquiring
         resuming = self._resuming
-        return (transaction is not None and transaction.is_full()) or (
-            resuming is not None and resuming.stuck
+        return (
+            (transaction is not None and transaction.is_full())
+            or (resuming is not None and resuming.stuck)
+            or self.is_full()
         )
 
     def evict(self, error: Error) -> None:

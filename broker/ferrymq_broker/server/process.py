@@ -14,6 +14,7 @@ from typing import Final
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.config.model import Config
 from ferrymq_broker.journal import log
+from ferrymq_broker.server.census import raise_descriptor_limit
 from ferrymq_broker.server.housekeeping import (
     PERIOD,
     Housekeeping,
@@ -77,6 +78,7 @@ async def _serve(
             loop.add_signal_handler(number, on_signal)
     with contextlib.suppress(NotImplementedError, AttributeError):
         loop.add_signal_handler(signal.SIGHUP, server.reload)
+    raise_descriptor_limit()
     if not await _start(server, stop):
         return
     try:

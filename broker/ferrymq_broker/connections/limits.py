@@ -1,0 +1,202 @@
+"""What one connection may make the broker keep, and how many connections one user may have.
+
+What is refused is refused at the smallest scope that helps: a link is, with
+``amqp:resource-limit-exceeded``, and the others go on; a consumer that holds as much as it may gets
+nothing until it settles something; a producer that does not settle what it was told gets no credit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from librt.strings import BytesWriter
+from mypy_extensions import i64
+
+from ferrymq_broker.errors import BrokerError
+
+if TYPE_CHECKING:
+    from ferrymq.engine.link import Link
+    from ferrymq_broker.connections.handler import ConnectionHandler
+    from ferrymq_broker.nodes.node import Node
+
+EXCEEDED: Final = "amqp:resource-limit-exceeded"
+# However many sessions share what a connection may hold, each can hold this many messages.
+LEAST_SHARE: Final = 16
+
+
+@final
+class ClientLimits:
+    """The limits of each connection of one broker; the defaults hardly limit anything.
+
+    `attach_size` is in bytes, for one link, `attach_total` for all of a connection. `unsettled` is
+    in messages, for one link, `unsettled_total` for all of a connection.
+    """
+
+    __slots__ = (
+        "links",
+        "attach_size",
+        "attach_total",
+        "unsettled_map",
+        "dynamic_nodes",
+        "unsettled",
+        "unsettled_total",
+    )
+
+    def __init__(
+        self,
+        links: i64 = 1 << 31,
+        attach_size: i64 = 1 << 31,
+        attach_total: i64 = 1 << 40,
+        unsettled_map: i64 = 1 << 31,
+        dynamic_nodes: i64 = 1 << 31,
+        unsettled: i64 = 1 << 31,
+        unsettled_total: i64 = 1 << 31,
+    ) -> None:
+        self.links: i64 = links
+        self.attach_size: i64 = attach_size
+        self.attach_total: i64 = attach_total
+        self.unsettled_map: i64 = unsettled_map
+        self.dynamic_nodes: i64 = dynamic_nodes
+        self.unsettled: i64 = unsettled
+        self.unsettled_total: i64 = unsettled_total
+
+
+@final
+class Allowance:
+    """What one connection has of what its limits allow.
+
+    `share` is how many messages a session may hold unsettled, of those that the connection may.
+    """
+
+    __slots__ = ("limits", "share", "_sizes", "_size", "_made")
+
+    def __init__(self, limits: ClientLimits) -> None:
+        self.limits = limits
+        self.share: i64 = limits.unsettled_total
+        # Of the attaches of its links.
+        self._sizes: dict[Link, int] = {}
+        self._size: i64 = 0
+        # Nodes made for it; some may be gone.
+        self._made: list[Node] = []
+
+    def divide(self, sessions: i64) -> None:
+        """There are so many sessions now."""
+        share = self.limits.unsettled_total // (sessions if sessions > 0 else 1)
+        self.share = share if share > LEAST_SHARE else LEAST_SHARE
+
+    def enter(self, link: Link) -> None:
+        """The client attaches the link. Raises `BrokerError` if it has too many already, or has
+        too much to say about this one."""
+        limits = self.limits
+        if len(self._sizes) >= limits.links:
+            raise BrokerError(
+                EXCEEDED, f"the connection has {limits.links} links, and may have no more"
+            )
+        attach = link.remote_attach
+        size = link.attach_size
+        if attach is not None and attach.unsettled is not None:
+            listed = len(attach.unsettled)
+            if listed > limits.unsettled_map:
+                raise BrokerError(
+                    EXCEEDED,
+                    f"the unsettled map has {listed} deliveries; "
+                    f"at most {limits.unsettled_map} are allowed",
+                )
+            # It is gone when the link is attached.
+            size = _size_without_map(link)
+        if size > limits.attach_size:
+            raise BrokerError(
+                EXCEEDED,
+                f"the attach has {size} bytes; at most {limits.attach_size} are allowed",
+            )
+        if self._size + size > limits.attach_total:
+            raise BrokerError(
+                EXCEEDED,
+                f"the attaches of the connection have {self._size + size} bytes; "
+                f"at most {limits.attach_total} are allowed",
+            )
+        self._sizes[link] = int(size)
+        self._size += size
+
+    def leave(self, link: Link) -> None:
+        """The link is gone, if it ever was there."""
+        self._size -= self._sizes.pop(link, 0)
+
+    def expect_node(self) -> None:
+        """Raise `BrokerError` if no more nodes may be made for the connection."""
+        limit = self.limits.dynamic_nodes
+        if len(self._made) >= limit:
+            self._made = [node for node in self._made if not node.deleted]
+            if len(self._made) >= limit:
+                raise BrokerError(
+                    EXCEEDED,
+                    f"{limit} dynamic nodes were made for the connection, and are still there",
+                )
+
+    def made(self, node: Node) -> None:
+        """A dynamic node was made for it."""
+        self._made.append(node)
+
+
+def _size_without_map(link: Link) -> i64:
+    attach = link.remote_attach
+    if attach is None or attach.unsettled is None:
+        return link.attach_size
+    unsettled = attach.unsettled
+    attach.unsettled = None
+    writer = BytesWriter()
+    attach.encode(writer)
+    attach.unsettled = unsettled
+    return len(writer)
+
+
+def forget_attach(link: Link, refused: bool) -> None:
+    """The link has been attached, or `refused`: what the client said of it takes memory as long as
+    it likes to wait, and what is not needed any more is forgotten."""
+    attach = link.remote_attach
+    if attach is not None:
+        attach.unsettled = None
+        if refused:
+            attach.source = None
+            attach.target = None
+            attach.properties = None
+
+
+@final
+class Users:
+    """The open connections of each user, at most `limit`, 0 for any number; clients without a name
+    do not count."""
+
+    __slots__ = ("limit", "_user_of", "_counts")
+
+    def __init__(self) -> None:
+        self.limit: i64 = 0
+        self._user_of: dict[ConnectionHandler, str] = {}
+        self._counts: dict[str, int] = {}
+
+    def of(self, user: str) -> int:
+        """How many connections the user has."""
+        return self._counts.get(user, 0)
+
+    def enter(self, handler: ConnectionHandler) -> bool:
+        """The connection has opened; false if its user may have no more."""
+        user = handler.user
+        if user is None or handler in self._user_of:
+            return True
+        count = self._counts.get(user, 0)
+        if self.limit > 0 and count >= self.limit:
+            return False
+        self._user_of[handler] = user
+        self._counts[user] = count + 1
+        return True
+
+    def leave(self, handler: ConnectionHandler) -> None:
+        """The connection is over, if it ever had begun."""
+        user = self._user_of.pop(handler, None)
+        if user is None:
+            return
+        count = self._counts[user] - 1
+        if count > 0:
+            self._counts[user] = count
+        else:
+            del self._counts[user]

@@ -1,0 +1,166 @@
+"""Accepts connections as long as there is room for them.
+
+An event loop's own server accepts whatever comes. Out of file descriptors one loop closes the
+connections of clients at once, the other accepts in vain and logs it; and then the store has none
+either. Here who is over a limit costs one system call to accept and one to close; and while
+descriptors run short nothing is accepted at all: the kernel keeps those who come, until a
+connection has gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable
+from typing import Final
+
+from ferrymq_broker.journal import log
+from ferrymq_broker.server.census import Census
+
+# Connections accepted in a row, before those there are have their turn.
+BATCH: Final = 64
+# Seconds before accepting is tried again when the system has refused, and between warnings.
+RETRY: Final = 1.0
+QUIET: Final = 60.0
+
+
+async def bind(host: str, port: int, backlog: int) -> list[socket.socket]:
+    """Sockets that listen on every address of a host. Raises `OSError`."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    sockets: list[socket.socket] = []
+    try:
+        for family, kind, protocol, _, where in dict.fromkeys(found):
+            listening = socket.socket(family, kind, protocol)
+            sockets.append(listening)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                # The other half of a name that has both has a socket of its own.
+                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            listening.setblocking(False)
+            try:
+                listening.bind(where)
+            except OSError as error:
+                reason = error.strerror or str(error)
+                raise OSError(error.errno, f"cannot listen on {where[0]}:{port}: {reason}") from None
+            listening.listen(backlog)
+    except BaseException:
+        for listening in sockets:
+            listening.close()
+        raise
+    return sockets
+
+
+class Acceptor:
+    """Accepts on `sockets`, and hands every connection to a protocol that `factory` makes.
+
+    The protocol has a place in `census`; whoever learns of its end calls `census.leave`.
+    """
+
+    def __init__(
+        self,
+        sockets: list[socket.socket],
+        factory: Callable[[], asyncio.BaseProtocol],
+        census: Census,
+    ) -> None:
+        self.sockets = sockets
+        self._factory = factory
+        self._census = census
+        self._loop = asyncio.get_running_loop()
+        self._accepting = False
+        self._closed = False
+        self._retry: asyncio.TimerHandle | None = None
+        self._warned = -QUIET
+        # Connections on their way from the socket to their protocol.
+        self._pending: set[asyncio.Task[None]] = set()
+        self._resume()
+
+    def close(self) -> None:
+        """Take no more connections; those there are stay."""
+        if self._closed:
+            return
+        self._closed = True
+        self._stop()
+        if self._retry is not None:
+            self._retry.cancel()
+        for listening in self.sockets:
+            listening.close()
+
+    async def wait_closed(self) -> None:
+        """Until nothing is on its way any more."""
+        while self._pending:
+            await asyncio.wait(self._pending)
+
+    # -- inside --------------------------------------------------------------------------
+
+    def _resume(self) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+        if not self._closed and not self._accepting:
+            self._accepting = True
+            for listening in self.sockets:
+                self._loop.add_reader(listening, self._accept, listening)
+
+    def _stop(self) -> None:
+        if self._accepting:
+            self._accepting = False
+            for listening in self.sockets:
+                self._loop.remove_reader(listening)
+
+    def _accept(self, listening: socket.socket) -> None:
+        census = self._census
+        for _ in range(BATCH):
+            if not census.has_descriptors():
+                self._stop()
+                self._warn("all file descriptors for connections are in use")
+                census.wait(self._resume)
+                return
+            try:
+                accepted, peer = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._stop()
+                self._warn(str(error))
+                self._retry = self._loop.call_later(RETRY, self._resume)
+                return
+            self._hand_over(accepted, _host(peer))
+
+    def _warn(self, reason: str) -> None:
+        now = self._loop.time()
+        if now - self._warned >= QUIET:
+            self._warned = now
+            log.warning("accepting no connections for now", reason=reason)
+
+    def _hand_over(self, accepted: socket.socket, host: str) -> None:
+        protocol = self._factory()
+        if not self._census.enter(protocol, host):
+            log.debug("connection refused: too many", peer=host)
+            accepted.close()
+            return
+        accepted.setblocking(False)
+        task = self._loop.create_task(self._connect(protocol, accepted))
+        self._pending.add(task)
+        task.add_done_callback(self._pending.discard)
+
+    async def _connect(self, protocol: asyncio.BaseProtocol, accepted: socket.socket) -> None:
+        try:
+            transport, _ = await self._loop.connect_accepted_socket(lambda: protocol, accepted)
+        except BaseException as error:
+            self._census.leave(protocol)
+            with contextlib.suppress(OSError):
+                accepted.close()
+            if not isinstance(error, OSError):
+                raise
+            return
+        if self._closed:
+            # There was no other moment to say so.
+            transport.abort()
+
+
+def _host(peer: object) -> str:
+    return str(peer[0]) if isinstance(peer, tuple) and peer else ""
