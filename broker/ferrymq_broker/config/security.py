@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field, SecretStr, field_validator
 
+from ferrymq_broker.config.certificates import CertificateRule
 from ferrymq_broker.config.paths import File
 from ferrymq_broker.config.section import Section
 from ferrymq_broker.config.tokens import Issuers, SharedAccessKeys, Tokens
@@ -30,6 +31,8 @@ class Security(Section):
     users_file: File | None = None
     groups: dict[str, list[str]] = Field(default_factory=dict)
     plain_without_tls: bool = False
+    # Which users client certificates are; the first that matches.
+    certificate_rule: list[CertificateRule] = Field(default_factory=list)
     failed_logins: int = Field(default=10, ge=0, le=1_000_000)
     jwt: Issuers = Field(default_factory=list)
     shared_access_key: SharedAccessKeys = Field(default_factory=list)
@@ -38,7 +41,8 @@ class Security(Section):
     @property
     def names_somebody(self) -> bool:
         """Whether it says who may connect: then nobody else may."""
-        return bool(self.users or self.jwt) or self.users_file is not None
+        named = self.users or self.certificate_rule or self.jwt
+        return bool(named) or self.users_file is not None
 
     @property
     def takes_tokens(self) -> bool:

@@ -1,4 +1,4 @@
-"""How connections are encrypted, and by whom: ``[tls]``, and ``[listener.tls]`` for one listener."""
+"""How connections are encrypted, and with whom: ``[tls]``; ``[listener.tls]`` for one listener."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ferrymq_broker.config.security import Security
+from ferrymq_broker.security.certificates import CertificateUsers
 from ferrymq_broker.security.gate import Gate, Method, PasswordMethod, Watched
 from ferrymq_broker.security.passwords import AnyPassword, ConfiguredPasswords
 from ferrymq_broker.security.throttle import Throttle
@@ -49,6 +50,8 @@ def make_gate(
         passwords = ConfiguredPasswords(security.users, security.plain_without_tls)
     elif not security.names_somebody:
         passwords = AnyPassword()
+    if security.certificate_rule:
+        methods.append(CertificateUsers(security.certificate_rule))
     if verifier is not None and verifier.takes_jwt:
         # Most brokers take no tokens, and joserfc takes a while to import.
         from ferrymq_broker.security.oauth import TokenMethod, TokenPasswords

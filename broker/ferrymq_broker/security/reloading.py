@@ -99,7 +99,8 @@ class TlsRegistry:
 
     def refresh(self, force: bool = False) -> bool:
         """Look whether files have changed, or read them all again; whether all are good."""
-        return all([files.refresh(force) for files in self._files.values()])
+        good = [files.refresh(force) for files in self._files.values()]
+        return all(good)
 
 
 def files_of(tls: Tls) -> Iterator[Path]:

@@ -73,7 +73,8 @@ def _ask_clients(context: ssl.SSLContext, tls: Tls, warnings: list[str]) -> None
         _check_crl(tls.client_crl, warnings)
         _load_locations(context, tls.client_crl, "client_crl")
         context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
-    context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_STRICT
+    # Whoever trusts an authority that another one vouches for means that one only.
+    context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
     context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
     # Who is resumed is not verified again, and has perhaps been revoked meanwhile.
     context.options |= ssl.OP_NO_TICKET

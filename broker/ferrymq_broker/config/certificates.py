@@ -1,0 +1,45 @@
+"""Which user a client certificate is: ``[[security.certificate-rule]]``."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from ferrymq_broker.config.section import Section
+
+_GROUP = re.compile(r"\{(\d*)\}")
+
+
+class CertificateRule(Section):
+    """A rule for certificates that have a name which the whole `pattern` matches.
+
+    Their users are called `user`, in which ``{0}`` is the name and ``{1}`` what the first group of
+    the pattern has matched, and are in `groups`. `name_from` is where the name stands; ``subject``
+    is all of it as RFC 4514 has it, ``CN=alice,OU=shipping,O=example``.
+    """
+
+    name_from: Literal["subject-cn", "subject", "san-dns", "san-email", "san-uri"] = "subject-cn"
+    pattern: str = Field(default=".+", min_length=1)
+    user: str = Field(default="{0}", min_length=1)
+    groups: list[str] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _check(self) -> CertificateRule:
+        try:
+            groups = re.compile(self.pattern).groups
+        except (re.error, RecursionError, OverflowError) as error:
+            raise ValueError(f"{self.pattern!r} is no regular expression: {error}") from None
+        for number in _GROUP.findall(self.user):
+            if not number or int(number) > groups:
+                raise ValueError(
+                    f"{self.user!r}: the pattern has no group {number or 'without number'}"
+                )
+        if not all(self.groups):
+            raise ValueError("a group has no empty name")
+        return self
+
+    def fill(self, match: re.Match[str]) -> str:
+        """The user of a name that the pattern has matched."""
+        return _GROUP.sub(lambda group: match[int(group[1])] or "", self.user)
