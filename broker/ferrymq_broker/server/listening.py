@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from ferrymq_broker.config.listeners import Listener
 from ferrymq_broker.config.url import ListenAddress
+from ferrymq_broker.server.acceptor import Acceptor, bind
 from ferrymq_broker.server.protocol import AmqpProtocol, UpgradableProtocol
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class Listeners:
 class AmqpListener:
     """A listener for AMQP over TCP, with or without TLS."""
 
-    def __init__(self, server: asyncio.Server, address: ListenAddress) -> None:
+    def __init__(self, server: Acceptor, address: ListenAddress) -> None:
         self._server = server
         names = [sock.getsockname() for sock in server.sockets]
         if len({name[1] for name in names}) == 1:
@@ -107,10 +108,5 @@ async def start_amqp(server: BrokerServer, listener: Listener) -> AmqpListener:
         make = partial(UpgradableProtocol, server, loopback, files, listener.upgrade_tls)
     else:
         make = partial(AmqpProtocol, server, loopback)
-    running = await asyncio.get_running_loop().create_server(
-        make,
-        address.host,
-        address.port,
-        backlog=BACKLOG,
-    )
-    return AmqpListener(running, address)
+    sockets = await bind(address.host, address.port, BACKLOG)
+    return AmqpListener(Acceptor(sockets, make, server.census), address)
