@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ferrymq.engine.settings import ConnectionSettings
+from ferrymq.engine.unfinished import Budget
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.config.model import Config
 from ferrymq_broker.connections.authentication import Authenticator, ClientTransport
@@ -39,6 +40,8 @@ class Admission:
             "product": "ferrymq",
             "version": importlib.metadata.version("ferrymq"),
         }
+        # Messages that are not complete, of all connections.
+        self._unfinished = Budget(config.limits.unfinished_total_bytes())
         self.gate = make_gate(config.security, changed, verifier=verifier)
 
     def authenticator_for(self, transport: ClientTransport) -> Authenticator:
@@ -70,6 +73,11 @@ class Admission:
             properties=self._product,
             sasl_mechanisms=authenticator.mechanisms(transport),
             sasl_required=authenticator.is_required(transport),
+            # Who does not answer refusals has so many more at most.
+            max_links=2 * limits.links,
+            max_unfinished=limits.unfinished_bytes(),
+            unfinished=self._unfinished,
+            keeps_partial=False,
         )
         return ConnectionHandler(
             self._broker,

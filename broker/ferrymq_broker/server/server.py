@@ -23,6 +23,7 @@ from ferrymq_broker.security.gate import Gate
 from ferrymq_broker.security.reloading import TlsRegistry
 from ferrymq_broker.security.taking import take_tokens
 from ferrymq_broker.server.admission import Admission
+from ferrymq_broker.server.census import Census
 from ferrymq_broker.server.dismissal import Dismissal
 from ferrymq_broker.server.listening import Listeners
 from ferrymq_broker.server.protocol import AmqpProtocol
@@ -144,6 +145,11 @@ class BrokerServer:
                 self._storage.start()
             self.broker.finish_pass()
             dismissal = Dismissal(lambda: self.connections)
+            limits = config.limits
+            self.census = Census(
+                limits.connections, limits.connections_per_address, self.broker.counters
+            )
+            self.census.begin()
             self.admission = Admission(config, self.broker, dismissal, verifier)
             self._gate = self.admission.gate
             self.on_reload.append(lambda: self.admission.gate.refresh(force=True))
@@ -245,6 +251,7 @@ class BrokerServer:
     def connection_gone(self, protocol: AmqpProtocol) -> None:
         """A transport has ended."""
         self.connections.discard(protocol)
+        self.census.leave(protocol)
         self.connection_settled(protocol)
         if not self.connections:
             self._empty.set()
