@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from ferrymq_broker.cli.admin.app import admin
+from ferrymq_broker.cli.cert import cert
 from ferrymq_broker.cli.check_config import check_config
 from ferrymq_broker.cli.receive import receive
 from ferrymq_broker.cli.send import send
@@ -30,6 +31,7 @@ app.command()(serve)
 app.command()(send)
 app.command()(receive)
 app.command()(check_config)
+app.command()(cert)
 app.add_typer(admin)
 app.add_typer(store)
 app.add_typer(user)
