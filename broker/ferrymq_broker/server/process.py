@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
+from ferrymq_broker import audit
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.config.model import Config
 from ferrymq_broker.journal import log
@@ -22,6 +23,7 @@ from ferrymq_broker.server.housekeeping import (
     find_unmap,
     tune_garbage_collector,
 )
+from ferrymq_broker.server.logs import reopen_logs
 from ferrymq_broker.server.server import BrokerServer
 from ferrymq_broker.server.starting import OnProgress
 from ferrymq_broker.store.errors import StoreError
@@ -65,6 +67,7 @@ async def _serve(
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     server = BrokerServer(config, on_failure=_end_at_once, on_progress=on_progress)
+    server.on_reload.append(reopen_logs)
 
     def on_signal() -> None:
         if stop.is_set():
@@ -92,6 +95,7 @@ async def _serve(
         await stop.wait()
         keeper.cancel()
         log.info("stopping")
+        audit.stopping("told to stop")
     finally:
         await server.close()
 
