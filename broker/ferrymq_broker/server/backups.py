@@ -13,6 +13,7 @@ import threading
 from pathlib import Path
 from typing import Final
 
+from ferrymq_broker import audit
 from ferrymq_broker.journal import log
 from ferrymq_broker.store.changes import Changes
 from ferrymq_broker.store.disk import RealFolder
@@ -135,7 +136,9 @@ class Backup:
         if error is None:
             self.state = "done"
             log.info("backup done", target=str(self.target), bytes=self.bytes)
+            audit.record("backup", target=str(self.target), outcome="done", bytes=self.bytes)
         else:
             self.state = "failed"
             self.reason = str(error)
             log.error("backup failed", target=str(self.target), reason=self.reason)
+            audit.record("backup", target=str(self.target), outcome=self.reason)
