@@ -59,7 +59,7 @@ from ferrymq_broker.connections.authentication import (
 )
 from ferrymq_broker.connections.incoming import IncomingEndpoint
 from ferrymq_broker.connections.lapses import Lapses
-from ferrymq_broker.connections.limits import Allowance
+from ferrymq_broker.connections.limits import Allowance, is_over_limit
 from ferrymq_broker.connections.links import SessionLinks, attach_link, close_link, end_session
 from ferrymq_broker.connections.opening import on_open
 from ferrymq_broker.connections.outgoing import OUTPUT_LIMIT, OutgoingEndpoint
@@ -498,6 +498,8 @@ class ConnectionHandler:
             log.warning(
                 "link failed", peer=self.peer, link=event.link.name, reason=str(event.error)
             )
+            if is_over_limit(event.error):
+                self.broker.counters.links_over_limit += 1
             close_link(self, event.link, False, False)
         elif isinstance(event, BeginReceived):
             event.session.context = SessionLinks(self.broker.new_id())

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
+from ferrymq.errors import AmqpError, RemoteProtocolError
 from ferrymq_broker.errors import BrokerError
 
 if TYPE_CHECKING:
@@ -160,6 +161,11 @@ def forget_attach(link: Link, refused: bool) -> None:
             attach.source = None
             attach.target = None
             attach.properties = None
+
+
+def is_over_limit(error: AmqpError) -> bool:
+    """Whether the engine has ended something because of a limit."""
+    return isinstance(error, RemoteProtocolError) and error.condition == EXCEEDED
 
 
 @final

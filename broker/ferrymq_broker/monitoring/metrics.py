@@ -111,10 +111,20 @@ class BrokerCollector(Collector):
         for alarm in sorted(broker.alarms):
             alarms.add_metric([alarm], 1)
         yield alarms
+        over = CounterMetricFamily(
+            "ferrymq_connections_refused",
+            "Connections refused because there were too many",
+            labels=["limit"],
+        )
+        over.add_metric(["connections"], float(counters.connections_refused_total))
+        over.add_metric(["connections-per-address"], float(counters.connections_refused_address))
+        over.add_metric(["connections-per-user"], float(counters.connections_refused_user))
+        yield over
         for name, text in (
             ("connections_opened", "Connections that were made"),
             ("logins_refused", "Logins refused"),
             ("links_refused", "Attaches refused"),
+            ("links_over_limit", "Links refused or ended because of a limit of their connection"),
             ("bytes_received", "Bytes read from clients"),
             ("bytes_sent", "Bytes written to clients"),
         ):

@@ -39,6 +39,7 @@ class AmqpProtocol(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0
+        self._lingering: asyncio.TimerHandle | None = None
         self._turns = Turns(self._take, self._stop_reading, self._start_reading)
 
     # -- from the event loop -------------------------------------------------------------
@@ -94,6 +95,9 @@ class AmqpProtocol(asyncio.Protocol):
         """The transport is gone."""
         if self._timer is not None:
             self._timer.cancel()
+        if self._lingering is not None:
+            # It would keep all of this for as long.
+            self._lingering.cancel()
         self._turns.finish()
         try:
             self.handler.receive_eof(self._clock.now())
@@ -193,7 +197,7 @@ class AmqpProtocol(asyncio.Protocol):
             transport.write_eof()
         else:
             transport.close()
-        self._loop.call_later(LINGER, transport.abort)
+        self._lingering = self._loop.call_later(LINGER, transport.abort)
 
     def _arm(self) -> None:
         """See to it that the handler is called when something is due."""
