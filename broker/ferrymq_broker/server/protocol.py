@@ -248,18 +248,15 @@ class UpgradableProtocol(AmqpProtocol):
         settings.tls_required = self._required
         self.handler.on_tls = self._on_agreed
 
-    def data_received(self, data: bytes) -> None:
-        """One read: one turn, or several with those of others in between."""
-        self._turns.receive(data)
-
     def _take(self, data: bytes) -> None:
         """One turn: one pass of the broker."""
-        super().data_received(data)
+        super()._take(data)
         if self._agreed:
             self._agreed = False
             # Our header is written. What came behind the client's is for TLS, which will say so
             # if it is anything else: nobody can slip in what looks as if it had been encrypted.
-            self._begin_tls(self._upgrade_with, self.handler.connection.take_tls_data())
+            behind = self.handler.connection.take_tls_data() + self._turns.take_rest()
+            self._begin_tls(self._upgrade_with, behind)
 
     def _on_agreed(self) -> None:
         self._agreed = True

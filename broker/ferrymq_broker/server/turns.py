@@ -88,6 +88,12 @@ class Turns:
             else:
                 self._start()
 
+    def take_rest(self) -> bytes:
+        """What has come and waits for its turn: somebody else is to have it."""
+        rest = self._rest
+        self._rest = b""
+        return rest
+
     def finish(self) -> None:
         """The transport has ended: work through what had come before that."""
         rest = self._rest
