@@ -17,6 +17,7 @@ class Counters:
         "connections_refused_address",
         "connections_refused_user",
         "logins_refused",
+        "logins_put_off",
         "links_refused",
         "links_over_limit",
         "messages_dropped",
@@ -31,6 +32,8 @@ class Counters:
         self.connections_refused_address: i64 = 0
         self.connections_refused_user: i64 = 0
         self.logins_refused: i64 = 0
+        # Of these: for failures before, or because too many waited; nobody looked at what was said.
+        self.logins_put_off: i64 = 0
         self.links_refused: i64 = 0
         # Of these and of others that ended: because a limit of the connection was reached.
         self.links_over_limit: i64 = 0

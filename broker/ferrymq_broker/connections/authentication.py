@@ -226,4 +226,6 @@ def end_login(handler: ConnectionHandler, error: AmqpError | None) -> None:
 def _refused(handler: ConnectionHandler, mechanism: str, username: str | None, why: str) -> None:
     """It is counted, and on record."""
     handler.broker.counters.logins_refused += 1
+    if handler.login is not None and handler.login.code is SaslCode.SYS_TEMP:
+        handler.broker.counters.logins_put_off += 1
     audit.login_refused(handler.peer, username, mechanism, handler.transport.encrypted, why)

@@ -57,6 +57,7 @@ class Brokers(EntityType):
             "alarms": sorted(broker.alarms),
             "connections-opened": int(counters.connections_opened),
             "logins-refused": int(counters.logins_refused),
+            "logins-put-off": int(counters.logins_put_off),
             "links-refused": int(counters.links_refused),
             "settled-messages-dropped": int(counters.messages_dropped),
             "bytes-received": int(counters.bytes_received),

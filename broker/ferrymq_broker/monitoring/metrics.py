@@ -123,6 +123,7 @@ class BrokerCollector(Collector):
         for name, text in (
             ("connections_opened", "Connections that were made"),
             ("logins_refused", "Logins refused"),
+            ("logins_put_off", "Logins refused without a look, to try again later"),
             ("links_refused", "Attaches refused"),
             ("links_over_limit", "Links refused or ended because of a limit of their connection"),
             ("bytes_received", "Bytes read from clients"),
