@@ -10,11 +10,12 @@ from typing import Annotated, Final, cast
 import typer
 
 import ferrymq
-from ferrymq.options import ReceiverArguments, Start
+from ferrymq.options import ConnectionArguments, ReceiverArguments, Start
 from ferrymq_broker.cli.options import DEFAULT_URL, Json, Url
 from ferrymq_broker.cli.progress import RunProgress
 from ferrymq_broker.cli.rendering import as_json as render_json
 from ferrymq_broker.cli.rendering import as_text as render_text
+from ferrymq_broker.cli.securing import Ca, Cert, Key, NoVerify, Securing
 
 # Messages asked for ahead.
 _PREFETCH: Final = 100
@@ -47,6 +48,10 @@ def receive(
         ),
     ] = None,
     url: Url = DEFAULT_URL,
+    ca: Ca = None,
+    cert: Cert = None,
+    key: Key = None,
+    no_verify: NoVerify = False,
     as_json: Json = False,
 ) -> None:
     """Receive messages, print them and accept them.
@@ -55,6 +60,7 @@ def receive(
     there have been --count, or none for --timeout, or Ctrl-C. Exits with status 1 if fewer than
     --count have come.
     """
+    arguments = Securing(ca, cert, key, no_verify).arguments(url)
     options: ReceiverArguments = {"credit": 0, "selector": selector}
     if browse:
         options["mode"] = "copy"
@@ -64,7 +70,9 @@ def receive(
     quiet = sys.stdout.isatty()
     with RunProgress(f"receiving from {address}", count, quiet) as progress:
         try:
-            asyncio.run(_receive(url, address, count, timeout, options, as_json, progress))
+            asyncio.run(
+                _receive(url, arguments, address, count, timeout, options, as_json, progress)
+            )
         except KeyboardInterrupt:
             if count is not None:
                 raise
@@ -91,6 +99,7 @@ def _place(start: str) -> Start:
 
 async def _receive(
     url: str,
+    arguments: ConnectionArguments,
     address: str,
     count: int | None,
     timeout: float | None,
@@ -100,7 +109,7 @@ async def _receive(
 ) -> None:
     render = render_json if as_json else render_text
     async with (
-        ferrymq.connect(url) as connection,
+        ferrymq.connect(url, **arguments) as connection,
         connection.receiver(address, **options) as receiver,
     ):
         asked = 0

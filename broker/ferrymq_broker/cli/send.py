@@ -13,8 +13,10 @@ import typer
 
 import ferrymq
 from ferrymq import DeliveryError, Message
+from ferrymq.options import ConnectionArguments
 from ferrymq_broker.cli.options import DEFAULT_URL, Json, Url
 from ferrymq_broker.cli.progress import RunProgress
+from ferrymq_broker.cli.securing import Ca, Cert, Key, NoVerify, Securing
 from ferrymq_codec.scalars import UInt
 
 # Messages on their way before the first of them must have its outcome.
@@ -67,12 +69,17 @@ def send(
     as_bytes: Annotated[
         bool, typer.Option("--bytes", help="Send bodies as bytes, not as strings.")
     ] = False,
+    ca: Ca = None,
+    cert: Cert = None,
+    key: Key = None,
+    no_verify: NoVerify = False,
     as_json: Json = False,
 ) -> None:
     """Send messages and wait until all are accepted.
 
     Exits with status 1 if a message was not.
     """
+    arguments = Securing(ca, cert, key, no_verify).arguments(url)
     application_properties = _pairs(properties, "--property")
     message_annotations: dict[str | int, object] = {}
     message_annotations.update(_pairs(annotations, "--annotation"))
@@ -96,7 +103,7 @@ def send(
 
     bodies = None if not body else [text.encode("utf-8", "surrogateescape") for text in body]
     with RunProgress(f"sending to {address}", None if bodies is None else len(bodies)) as progress:
-        failures = asyncio.run(_send(url, address, _bodies(bodies), message, progress))
+        failures = asyncio.run(_send(url, arguments, address, _bodies(bodies), message, progress))
         _report(address, progress, failures, as_json)
     if failures:
         raise typer.Exit(1)
@@ -147,6 +154,7 @@ async def _bodies(given: list[bytes] | None) -> AsyncIterator[bytes]:
 
 async def _send(
     url: str,
+    arguments: ConnectionArguments,
     address: str,
     bodies: AsyncIterator[bytes],
     message: Callable[[bytes], Message],
@@ -164,7 +172,7 @@ async def _send(
         else:
             progress.advance()
 
-    async with ferrymq.connect(url) as connection:
+    async with ferrymq.connect(url, **arguments) as connection:
         sender = await connection.sender(address)
         async for body in bodies:
             await sender.ready()

@@ -76,6 +76,12 @@ class SaslExchange:
         """Both headers are exchanged: a server names its mechanisms."""
         settings = self.connection.settings
         if not settings.initiator:
+            if not settings.sasl_mechanisms:
+                # A list of mechanisms has one (§5.3.3.1), and there is nothing else to say.
+                self.connection._terminate(
+                    AuthenticationError("there is no SASL mechanism for this client")
+                )
+                return
             self._send(SaslMechanisms(sasl_server_mechanisms=settings.sasl_mechanisms))
 
     def on_frame(self, reader: Reader) -> None:

@@ -14,6 +14,7 @@ from ferrymq_broker.cli.admin.entities import (
     update,
 )
 from ferrymq_broker.cli.admin.messages import move, peek, purge
+from ferrymq_broker.cli.securing import take_options
 
 admin = typer.Typer(
     name="admin",
@@ -21,6 +22,7 @@ admin = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
 )
+admin.callback(help="Look at a running broker and change what it has.")(take_options)
 admin.command("list")(list_entities)
 for command in (show, create, update, delete, bind, unbind, purge, move, peek):
     admin.command()(command)

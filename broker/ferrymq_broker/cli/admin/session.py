@@ -11,6 +11,7 @@ import typer
 
 import ferrymq
 from ferrymq.engine.pairing import LINK_PAIR
+from ferrymq_broker.cli.securing import securing_of_command
 from ferrymq_broker.errors import ConfigError
 from ferrymq_broker.management.client import ManagementClient
 
@@ -49,14 +50,13 @@ def kind_of(word: str) -> str:
 
 def ask(url: str, virtual_host: str | None, work: Callable[[ManagementClient], Awaitable[T]]) -> T:
     """Do the work over a connection of its own."""
+    arguments = securing_of_command().arguments(url)
+    arguments["hostname"] = None if virtual_host is None else f"vhost:{virtual_host}"
+    arguments["desired_capabilities"] = [LINK_PAIR]
 
     async def run() -> T:
-        capabilities = [LINK_PAIR]
-        hostname = None if virtual_host is None else f"vhost:{virtual_host}"
         async with (
-            ferrymq.connect(
-                url, hostname=hostname, desired_capabilities=capabilities
-            ) as connection,
+            ferrymq.connect(url, **arguments) as connection,
             ManagementClient(connection) as management,
         ):
             return await work(management)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from ferrymq_broker.cli.securing import take_options
 from ferrymq_broker.cli.store.copying import backup, compact
 from ferrymq_broker.cli.store.exporting import export
 from ferrymq_broker.cli.store.importing import import_
@@ -14,6 +15,9 @@ store = typer.Typer(
     help="Look at the files of a store, check them, copy them, take them elsewhere.",
     no_args_is_help=True,
     add_completion=False,
+)
+store.callback(help="Look at the files of a store, check them, copy them, take them elsewhere.")(
+    take_options
 )
 for command in (verify, info, compact, backup, export):
     store.command()(command)

@@ -1,0 +1,121 @@
+"""How the commands that connect do so by TLS: options, and what the client library makes of them."""
+
+from __future__ import annotations
+
+import ssl
+import sys
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Annotated, Final, NamedTuple
+
+import typer
+
+from ferrymq.engine.sasl import Anonymous, External
+from ferrymq.options import ConnectionArguments
+from ferrymq.url import parse_url
+
+Ca = Annotated[
+    Path | None,
+    typer.Option(
+        "--ca",
+        envvar="FERRYMQ_CA",
+        metavar="FILE",
+        help="Who certifies the broker (PEM); without it, whom the system trusts.",
+        show_default=False,
+    ),
+]
+Cert = Annotated[
+    Path | None,
+    typer.Option(
+        "--cert",
+        envvar="FERRYMQ_CERT",
+        metavar="FILE",
+        help="The certificate to show (PEM). Without a user in the URL it says who we are.",
+        show_default=False,
+    ),
+]
+Key = Annotated[
+    Path | None,
+    typer.Option(
+        "--key",
+        envvar="FERRYMQ_KEY",
+        metavar="FILE",
+        help="Its key, unless that is in the same file.",
+        show_default=False,
+    ),
+]
+NoVerify = Annotated[
+    bool,
+    typer.Option("--no-verify", help="Take any certificate of the broker: for tests only."),
+]
+
+
+class Securing(NamedTuple):
+    """What was said about TLS."""
+
+    ca: Path | None = None
+    cert: Path | None = None
+    key: Path | None = None
+    no_verify: bool = False
+
+    def arguments(self, url: str) -> ConnectionArguments:
+        """The arguments of `ferrymq.connect` for it. Raises ValueError if they make no sense,
+        and `OSError` if a file cannot be used."""
+        arguments: ConnectionArguments = {}
+        if not any(self):
+            return arguments
+        if self.key is not None and self.cert is None:
+            raise ValueError("--key is the key of a certificate: say --cert as well")
+        if self.no_verify and self.ca is not None:
+            raise ValueError("--ca and --no-verify exclude each other")
+        parsed = parse_url(url)
+        if not parsed.secure:
+            raise ValueError(f"--ca, --cert and --no-verify are for amqps://, not for {parsed}")
+        arguments["ssl"] = self._context()
+        if self.cert is not None and parsed.username is None:
+            arguments["sasl"] = [External(), Anonymous()]
+        return arguments
+
+    def _context(self) -> ssl.SSLContext:
+        context = ssl.create_default_context()
+        if self.no_verify:
+            sys.stderr.write(
+                "ferrymq: WARNING: --no-verify: the certificate of the broker is not checked; "
+                "whoever answers gets what is sent, passwords too\n"
+            )
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if self.ca is not None:
+            # Then nobody else is trusted.
+            context = ssl.create_default_context(cafile=self._read(self.ca))
+        if self.cert is not None:
+            key = None if self.key is None else self._read(self.key)
+            try:
+                context.load_cert_chain(self._read(self.cert), key, lambda: "")
+            except ssl.SSLError as error:
+                reason = (error.reason or "no certificate with its key").lower().replace("_", " ")
+                raise ValueError(f"{self.cert}: {reason}") from None
+        return context
+
+    @staticmethod
+    def _read(path: Path) -> Path:
+        """The path of a file that can be read and has PEM in it."""
+        if b"-----BEGIN " not in path.read_bytes():
+            raise ValueError(f"{path}: there is nothing in PEM")
+        return path
+
+
+# What was said before the command that is running: ``ferrymq admin --ca FILE list queues``.
+_SAID: Final[ContextVar[Securing]] = ContextVar("securing", default=Securing())
+
+
+def take_options(
+    ca: Ca = None, cert: Cert = None, key: Key = None, no_verify: NoVerify = False
+) -> None:
+    """The options of a group of commands, before the command's own."""
+    _SAID.set(Securing(ca, cert, key, no_verify))
+
+
+def securing_of_command() -> Securing:
+    """What was said before the command that is running."""
+    return _SAID.get()
