@@ -15,6 +15,7 @@ from ferrymq_broker.cli.receive import receive
 from ferrymq_broker.cli.send import send
 from ferrymq_broker.cli.serve import serve
 from ferrymq_broker.cli.store.app import store
+from ferrymq_broker.cli.trace.command import trace
 from ferrymq_broker.cli.user.app import user
 from ferrymq_broker.errors import ConfigError
 from ferrymq_broker.store.errors import StoreError
@@ -31,6 +32,7 @@ app.command()(serve)
 app.command()(send)
 app.command()(receive)
 app.command()(check_config)
+app.command()(trace)
 app.command()(cert)
 app.add_typer(admin)
 app.add_typer(store)

@@ -1,0 +1,111 @@
+"""``ferrymq trace``: what a file or a connection holds, as a person reads it."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import itertools
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ferrymq.tracing.rendering import safe
+from ferrymq.tracing.trace import Trace
+from ferrymq.url import parse_url
+from ferrymq_broker.cli.options import Json
+from ferrymq_broker.cli.trace.dumps import NotReadableError, read
+from ferrymq_broker.cli.trace.proxy import Proxy
+from ferrymq_broker.config.url import parse_listen_url
+
+
+def trace(
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[FILE]...",
+            help="Bytes of a TCP stream, raw or as a hex dump; - is the input.",
+            show_default=False,
+        ),
+    ] = None,
+    listen: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Take connections here and pass them on --to a broker."),
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="The broker: amqp://HOST[:PORT] or amqps://HOST[:PORT]."),
+    ] = None,
+    ca: Annotated[
+        Path | None,
+        typer.Option("--ca", metavar="FILE", help="Certificates to check an amqps broker by."),
+    ] = None,
+    count: Annotated[
+        int | None,
+        typer.Option("--count", "-n", min=1, metavar="N", help="Stop after N lines."),
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="Show the messages themselves.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show AMQP as a person reads it: every frame with its fields by name.
+
+    Reads files, or with --listen and --to stands between clients and a broker and shows both
+    directions as they come, until Ctrl-C. What is broken is named with its place, and the next
+    frame after it is found. Credentials and tokens are never shown.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A terminal that has not every character gets it spelled.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    if (listen is None) is not (to is None) or (listen is None) is not bool(files):
+        raise typer.BadParameter("either files, or --listen and --to")
+    if listen is None or to is None:
+        bad = _print_files(files or [], count, full, as_json)
+        if bad:
+            raise typer.Exit(1)
+        return
+    proxy = Proxy(parse_listen_url(listen), parse_url(to), ca, count, full, as_json)
+    try:
+        asyncio.run(proxy.run(_write))
+    except KeyboardInterrupt:
+        if count is not None:
+            raise
+
+
+def _write(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def _print_files(files: list[str], count: int | None, full: bool, as_json: bool) -> int:
+    """Print what is in each; how many could not be read."""
+    bad = 0
+    lines = itertools.chain.from_iterable(
+        _lines(name, name if len(files) > 1 else "", full, as_json) for name in files
+    )
+    for line in itertools.islice(lines, count):
+        if line is None:
+            bad += 1
+        else:
+            sys.stdout.write(line + "\n")
+    return bad
+
+
+def _lines(name: str, label: str, full: bool, as_json: bool) -> Iterator[str | None]:
+    """The lines for one file; None after it has been said why there are no more."""
+    told = Trace(label, full, as_json)
+    try:
+        if name == "-":
+            for arrow, data in read(sys.stdin.buffer):
+                yield from told.feed(arrow, data)
+        else:
+            with open(name, "rb") as file:
+                for arrow, data in read(file):
+                    yield from told.feed(arrow, data)
+    except (OSError, NotReadableError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        sys.stderr.write(f"ferrymq: {safe(name)}: {reason}\n")
+        yield None
+        return
+    yield from told.finish()

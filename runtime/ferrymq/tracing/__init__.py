@@ -1,0 +1,1 @@
+"""AMQP as a person reads it: frames found in bytes, their fields by name, and no secrets."""

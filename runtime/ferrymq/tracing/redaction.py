@@ -1,0 +1,129 @@
+"""Takes out what nobody should read: credentials in SASL frames, tokens, whatever is named like
+one. In its place stands how long it was."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ferrymq_codec.composite import Composite
+from ferrymq_codec.containers import Array, PairMap
+from ferrymq_codec.errors import CodecError
+from ferrymq_codec.limits import MAX_U32
+from ferrymq_codec.scalars import Described
+from ferrymq_types.messaging import TerminusDurability, TerminusExpiryPolicy
+from ferrymq_types.registry import typed
+from ferrymq_types.transport import ReceiverSettleMode, SenderSettleMode
+
+# What is called so is a secret, whoever calls it so: `security_token`, `x-opt-password`, …
+_NAMES: Final = re.compile(
+    r"token|passw|secret|signature|credential|authorization|api.?key|access.?key|private.?key", re.I
+)
+# What is one wherever it stands: shared access signatures, JSON web tokens, HTTP credentials.
+_VALUES: Final = re.compile(
+    r"SharedAccessSignature|SharedAccessKey|\bsig=|\beyJ[\w-]{8,}\.|\bBearer\s"
+    r"|-----BEGIN [A-Z ]*KEY",
+    re.I,
+)
+# A search in more would take a while, and nothing beyond is ever shown.
+_SEARCHED: Final = 65536
+
+# Fields that say nothing by these values, which they have if nobody sets them. False is another.
+_NO_DEFAULT: Final = object()
+_DEFAULTS: Final[dict[str, object]] = {
+    "max_frame_size": MAX_U32,
+    "channel_max": 0xFFFF,
+    "handle_max": MAX_U32,
+    "snd_settle_mode": SenderSettleMode.MIXED,
+    "rcv_settle_mode": ReceiverSettleMode.FIRST,
+    "durable": TerminusDurability.NONE,
+    "expiry_policy": TerminusExpiryPolicy.SESSION_END,
+    "timeout": 0,
+    "message_format": 0,
+    "priority": 4,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Redacted:
+    """Something that was taken out. `size` in bytes, None if it is not one text."""
+
+    size: int | None
+
+    def __str__(self) -> str:
+        return "<redacted>" if self.size is None else f"<redacted, {self.size} bytes>"
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A described value with named fields, those that are set, without secrets."""
+
+    name: str
+    fields: dict[str, object]
+
+
+def redacted(value: object) -> Redacted:
+    """What stands in place of a value, whatever that is."""
+    if isinstance(value, str):
+        return Redacted(len(value.encode("utf-8", "replace")))
+    return Redacted(len(value) if isinstance(value, bytes) else None)
+
+
+def shown(composite: Composite) -> Shown:
+    """A composite's fields by the names of the specification, in its order."""
+    kind = type(composite)
+    sasl = kind.__name__.startswith("Sasl")
+    fields: dict[str, object] = {}
+    for attribute in getattr(kind, "__dataclass_fields__", ()):
+        value = getattr(composite, attribute)
+        if value is None or value is False or _DEFAULTS.get(attribute, _NO_DEFAULT) == value:
+            continue
+        # Challenges are no secret alone, but with the answer they let passwords be guessed.
+        hidden = sasl and isinstance(value, bytes)
+        fields[attribute.replace("_", "-")] = redacted(value) if hidden else clean(value)
+    return Shown(_kebab(kind.__name__), fields)
+
+
+def clean(value: object) -> object:
+    """A value without what is secret in it."""
+    if isinstance(value, str):
+        return redacted(value) if _VALUES.search(str(value)[:_SEARCHED]) else value
+    if isinstance(value, bytes):
+        text = value[:_SEARCHED].decode("latin-1")
+        return redacted(value) if _VALUES.search(text) else value
+    if isinstance(value, Composite):
+        return shown(value)
+    if isinstance(value, Described):
+        try:
+            known = typed(value)
+        except CodecError:
+            known = value
+        if isinstance(known, Composite):
+            return shown(known)
+        return Shown(f"@{value.descriptor}", {"value": clean(value.value)})
+    if isinstance(value, PairMap):
+        return Pairs([(_key(key), _named(key, item)) for key, item in value.items()])
+    if isinstance(value, Mapping):
+        return Pairs([(_key(key), _named(key, item)) for key, item in value.items()])
+    if isinstance(value, list | tuple | Array):
+        return [clean(item) for item in value]
+    return value
+
+
+class Pairs(list[tuple[object, object]]):
+    """The entries of a map, which may have keys that no dict takes."""
+
+
+def _named(key: object, value: object) -> object:
+    text = key.decode("latin-1") if isinstance(key, bytes) else str(key)
+    return redacted(value) if _NAMES.search(text[:_SEARCHED]) else clean(value)
+
+
+def _key(key: object) -> object:
+    return clean(key)
+
+
+def _kebab(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).lower()

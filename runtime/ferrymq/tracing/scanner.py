@@ -1,0 +1,191 @@
+"""Finds headers and frames in the bytes of one direction, however broken these are.
+
+Never raises for what the bytes are, and holds no more than `MOST_HELD` of them. A frame that is
+larger is told by its beginning. Where no frame can begin, the scanner says so and goes on at the
+next place that looks like one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from ferrymq_codec.composite import Composite
+from ferrymq_codec.errors import DecodeError
+from ferrymq_codec.reader import Reader
+from ferrymq_types.unions import decode_frame, decode_sasl_frame
+
+MOST_HELD: Final = 1 << 20
+"""Bytes of a frame that are looked at."""
+
+# Nobody sends frames beyond this; a number that is greater is no size.
+_LARGEST: Final = 256 << 20
+
+# What the beginning of a header or of a frame looks like: size, data offset 2, a known type, a
+# channel, and the constructor of a descriptor of a performative.
+_BEGINNING: Final = re.compile(
+    rb"AMQP[\x00-\x03]\x01\x00\x00"
+    rb"|[\x00-\x0f]...\x02[\x00\x01]..\x00(?:\x53[\x10-\x18\x40-\x44]|\x80\x00{4}|\xa3.amqp:)",
+    re.DOTALL,
+)
+_LONGEST_BEGINNING: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """A protocol header (AMQP 1.0 §2.2). `offset` counts bytes from the beginning of a stream."""
+
+    offset: int
+    protocol: int
+    version: tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A frame (§2.3). `body` is None for an empty one, and if `error` says why it cannot be read.
+
+    `payload` is what follows the performative, as far as it was held; `payload_size` is all of it.
+    """
+
+    offset: int
+    size: int
+    channel: int
+    sasl: bool
+    body: Composite | None
+    payload: bytes
+    payload_size: int
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """Bytes that are neither: `skipped` of them, from `offset` on, for this `reason`."""
+
+    offset: int
+    skipped: int
+    reason: str
+
+
+Item = Header | Frame | Broken
+
+
+class Scanner:
+    """The bytes of one direction of one connection, in any pieces."""
+
+    def __init__(self) -> None:
+        self._held = bytearray()
+        self._offset = 0
+        # Bytes of a large frame that are still to come and will not be looked at.
+        self._passing = 0
+        # Where what cannot be read began, and why; None while all is well.
+        self._lost: tuple[int, str] | None = None
+        self._tls = False
+        self._encrypted = False
+
+    def feed(self, data: bytes) -> Iterator[Item]:
+        """What has become whole by these bytes. To be read to its end before the next call."""
+        view = memoryview(data)
+        while len(view):
+            room = MOST_HELD - len(self._held)
+            if self._passing:
+                passed = min(self._passing, len(view))
+                self._passing -= passed
+                self._offset += passed
+                view = view[passed:]
+                continue
+            self._held += view[:room]
+            view = view[room:]
+            yield from self._read()
+
+    def finish(self) -> Iterator[Item]:
+        """The stream has ended."""
+        if self._lost is not None:
+            yield self._found_again(self._offset + len(self._held))
+        elif self._passing:
+            yield Broken(self._offset, 0, f"the stream ends {self._passing} bytes too early")
+        elif self._held and not self._encrypted:
+            yield Broken(
+                self._offset, len(self._held), "the stream ends in the middle of a frame or header"
+            )
+        self._held.clear()
+
+    def _read(self) -> Iterator[Item]:
+        held = self._held
+        while True:
+            if self._encrypted:
+                self._drop(len(held))
+                return
+            if self._lost is not None:
+                found = _BEGINNING.search(held)
+                if found is None:
+                    # The last bytes may be the beginning of a beginning.
+                    self._drop(max(0, len(held) - _LONGEST_BEGINNING))
+                    return
+                self._drop(found.start())
+                yield self._found_again(self._offset)
+            if len(held) < 8:
+                return
+            if held.startswith(b"AMQP"):
+                self._tls = held[4] == 2
+                header = Header(self._offset, held[4], (held[5], held[6], held[7]))
+                self._drop(8)
+                yield header
+                continue
+            if self._tls and held[0] == 0x16:
+                self._encrypted = True
+                yield Broken(self._offset, 0, "TLS begins here; what is inside cannot be read")
+                continue
+            size = int.from_bytes(held[:4], "big")
+            if reason := _fault(size, held[4], held[5]):
+                self._lost = (self._offset, reason)
+                # Go on behind it, or it would be found again.
+                self._drop(1)
+                continue
+            if len(held) < min(size, MOST_HELD):
+                return
+            frame = _frame(bytes(held[:size]), self._offset, size)
+            self._passing = max(0, size - len(held))
+            self._drop(min(size, len(held)))
+            yield frame
+
+    def _drop(self, count: int) -> None:
+        del self._held[:count]
+        self._offset += count
+
+    def _found_again(self, offset: int) -> Broken:
+        assert self._lost is not None
+        start, reason = self._lost
+        self._lost = None
+        return Broken(start, offset - start, reason)
+
+
+def _fault(size: int, doff: int, kind: int) -> str:
+    if size < 8 or size > _LARGEST:
+        return f"no frame has {size} bytes"
+    if doff < 2 or 4 * doff > size:
+        return f"data offset {doff} in a frame of {size} bytes"
+    if kind > 1:
+        return f"frame type {kind} is unknown"
+    return ""
+
+
+def _frame(data: bytes, offset: int, size: int) -> Frame:
+    """A frame of `size` bytes, of which `data` is the beginning or all."""
+    channel = int.from_bytes(data[6:8], "big")
+    sasl = data[5] == 1
+    start = 4 * data[4]
+    if start >= size:
+        return Frame(offset, size, channel, sasl, None, b"", 0)
+    reader = Reader(data, start, len(data))
+    try:
+        body: Composite
+        if sasl:
+            body = decode_sasl_frame(reader, "sasl-frame")
+        else:
+            body = decode_frame(reader, "frame")
+    except DecodeError as error:
+        where = f"{error.field}: {error.reason}, at byte {offset + error.offset}"
+        return Frame(offset, size, channel, sasl, None, b"", size - start, where)
+    return Frame(offset, size, channel, sasl, body, data[reader.pos :], size - int(reader.pos))
