@@ -123,9 +123,8 @@ _STATES = (
     TransactionalState(txn_id=b"\0", outcome=Accepted()),
 )
 
-AMQP: tuple[bytes, ...] = tuple(
-    encoded(item)
-    for item in (
+AMQP: tuple[bytes, ...] = (
+    *(encoded(item) for item in (
         Open(container_id="peer"),
         Open(
             container_id="other",
@@ -178,8 +177,10 @@ AMQP: tuple[bytes, ...] = tuple(
         on(1, End(error=Error(condition="amqp:session:window-violation"))),
         Close(),
         Close(error=Error(condition="amqp:connection:forced", description="enough")),
-    )
-XX  # fmt: skip
+    )),
+    HEADERS[0],
+    b"\0\0\0\x08\2\0\0\0",
+)  # fmt: skip
 
 PROOF = b"c=biws,r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,p=v0X8v3Bz2T0CJGbJQyF0X+HI4Ts="
 SASL: tuple[bytes, ...] = (
