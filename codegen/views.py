@@ -25,6 +25,8 @@ from codegen.names import (
 from codegen.resolve import Resolved, closed_choice, described
 
 _FRAMES = frozenset({"frame", "sasl-frame"})
+# In these, what is binary is credentials: no repr shows it.
+_SECRETIVE = "sasl-frame"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,7 @@ class FieldView:
     absent: str
     wide: str
     doc: str
+    secret: bool = False
 
     @property
     def declared(self) -> str:
@@ -75,6 +78,21 @@ class CompositeView:
     def article(self) -> str:
         """The type's name after `a` or `an`."""
         return with_article(self.name)
+
+    @property
+    def secretive(self) -> bool:
+        """Whether it has a field that its repr leaves out."""
+        return any(field.secret for field in self.fields)
+
+    @property
+    def shown(self) -> str:
+        """The expression for a repr that leaves out what is secret."""
+        parts = [
+            f"{field.attr}=" + ("<hidden>" if field.secret else f"{{self.{field.attr}!r}}")
+            for field in self.fields
+        ]
+        formatted = any(not field.secret for field in self.fields)
+        return ("f" if formatted else "") + f'"{self.cls}({", ".join(parts)})"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,6 +346,7 @@ def _field(resolved: Resolved, type_: Type, f: Field) -> FieldView:
         absent=_absent(local, default, f.multiple),
         wide=wide,
         doc=docstring(_sentence(f.label, f.doc), 4, "") if f.label or f.doc else "",
+        secret=_SECRETIVE in type_.provides and kind.python == "bytes",
     )
 
 

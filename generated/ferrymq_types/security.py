@@ -177,7 +177,7 @@ def read_sasl_mechanisms(r: Reader, field: str) -> SaslMechanisms:
     return decode_sasl_mechanisms(r)
 
 
-@dataclass(init=False, slots=True, eq=True)
+@dataclass(init=False, slots=True, eq=True, repr=False)
 class SaslInit(Composite):
     """Choice of mechanism.
 
@@ -218,6 +218,10 @@ class SaslInit(Composite):
         self.mechanism = mechanism
         self.initial_response = initial_response
         self.hostname = hostname
+
+    def __repr__(self) -> str:
+        """The fields, without the credentials."""
+        return f"SaslInit(mechanism={self.mechanism!r}, initial_response=<hidden>, hostname={self.hostname!r})"
 
     def encode(self, w: BytesWriter) -> None:
         """Write the value with its descriptor."""
@@ -273,7 +277,7 @@ def read_sasl_init(r: Reader, field: str) -> SaslInit:
     return decode_sasl_init(r)
 
 
-@dataclass(init=False, slots=True, eq=True)
+@dataclass(init=False, slots=True, eq=True, repr=False)
 class SaslChallenge(Composite):
     """Question from the server.
 
@@ -294,6 +298,10 @@ class SaslChallenge(Composite):
         challenge: bytes,
     ) -> None:
         self.challenge = challenge
+
+    def __repr__(self) -> str:
+        """The fields, without the credentials."""
+        return "SaslChallenge(challenge=<hidden>)"
 
     def encode(self, w: BytesWriter) -> None:
         """Write the value with its descriptor."""
@@ -331,7 +339,7 @@ def read_sasl_challenge(r: Reader, field: str) -> SaslChallenge:
     return decode_sasl_challenge(r)
 
 
-@dataclass(init=False, slots=True, eq=True)
+@dataclass(init=False, slots=True, eq=True, repr=False)
 class SaslResponse(Composite):
     """Answer from the client.
 
@@ -352,6 +360,10 @@ class SaslResponse(Composite):
         response: bytes,
     ) -> None:
         self.response = response
+
+    def __repr__(self) -> str:
+        """The fields, without the credentials."""
+        return "SaslResponse(response=<hidden>)"
 
     def encode(self, w: BytesWriter) -> None:
         """Write the value with its descriptor."""
@@ -389,7 +401,7 @@ def read_sasl_response(r: Reader, field: str) -> SaslResponse:
     return decode_sasl_response(r)
 
 
-@dataclass(init=False, slots=True, eq=True)
+@dataclass(init=False, slots=True, eq=True, repr=False)
 class SaslOutcome(Composite):
     """Result of authentication.
 
@@ -420,6 +432,10 @@ class SaslOutcome(Composite):
     ) -> None:
         self.code = code
         self.additional_data = additional_data
+
+    def __repr__(self) -> str:
+        """The fields, without the credentials."""
+        return f"SaslOutcome(code={self.code!r}, additional_data=<hidden>)"
 
     def encode(self, w: BytesWriter) -> None:
         """Write the value with its descriptor."""
