@@ -88,14 +88,14 @@ class AccessRule(StrictSection):
     The first rule that names a right, somebody and an address decides on that.
     """
 
-    who: Annotated[list[_Who], BeforeValidator(_as_list), _OneOrMore]
-    may: Annotated[list[_Right], BeforeValidator(_as_list), Field(max_length=_MOST)] = Field(
+    who: Annotated[list[_Who], _OneOrMore, BeforeValidator(_as_list)]
+    may: Annotated[list[_Right], Field(max_length=_MOST), BeforeValidator(_as_list)] = Field(
         default_factory=list
     )
-    may_not: Annotated[list[_Right], BeforeValidator(_as_list), Field(max_length=_MOST)] = Field(
+    may_not: Annotated[list[_Right], Field(max_length=_MOST), BeforeValidator(_as_list)] = Field(
         default_factory=list
     )
-    where: Annotated[list[_Where], BeforeValidator(_as_list), _OneOrMore]
+    where: Annotated[list[_Where], _OneOrMore, BeforeValidator(_as_list)]
 
     @model_validator(mode="after")
     def _check(self) -> Self:

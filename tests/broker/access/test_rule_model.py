@@ -64,9 +64,7 @@ addresses = st.one_of(
 
 
 @given(patterns, st.none() | names, addresses)
-def test_a_pattern_means_what_the_model_means(
-    pattern: str, user: str | None, address: str
-) -> None:
+def test_a_pattern_means_what_the_model_means(pattern: str, user: str | None, address: str) -> None:
     bound = AddressPattern(pattern).bind(user)
     found = bound is not None and bound.matches(address if bound.parted else node_of(address))
     assert found == is_meant(pattern, user, address)

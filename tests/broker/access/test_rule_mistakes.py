@@ -1,0 +1,101 @@
+"""Rules in a file: what is wrong with one is told with its line and what was probably meant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ferrymq_broker.access.rights import ALL, BROWSE, RECEIVE, SEND
+from ferrymq_broker.config.access import read_subject
+from tests.broker.config.files import complaint, load
+
+
+def rule(**keys: str) -> str:
+    said = {"who": "'user:ann'", "may": "'send'", "where": "'a'"} | keys
+    lines = [f"{key.replace('_', '-')} = {value}" for key, value in said.items() if value]
+    return "\n".join(["[[rule]]", *lines])
+
+
+MISTAKES = [
+    ({"who": ""}, "1: rule.who: Field required"),
+    ({"where": ""}, "1: rule.where: Field required"),
+    ({"may": ""}, "1: rule: it gives nothing and refuses nothing: it takes may or may-not"),
+    ({"may": "[]"}, "1: rule: it gives nothing and refuses nothing"),
+    ({"who": "[]"}, "2: rule.who: List should have at least 1 item"),
+    ({"where": "[]"}, "4: rule.where: List should have at least 1 item"),
+    ({"who": "3"}, "2: rule.who: Input should be a valid list"),
+    ({"who": "'ann'"}, "2: rule.who: 'ann' is nobody; did you mean 'user:ann'?"),
+    ({"who": "'Anonymus'"}, "2: rule.who: 'Anonymus' is nobody; did you mean 'anonymous'?"),
+    ({"who": "'group'"}, "2: rule.who: 'group' says not which; write group:NAME"),
+    ({"who": "'grup:x'"}, "2: rule.who: 'grup:x' is nobody; did you mean 'group:'?"),
+    ({"who": "'User:x'"}, "2: rule.who: 'User:x' is nobody; did you mean 'user:'?"),
+    ({"who": "'role:x'"}, "2: rule.who: 'role:x' is nobody; there are user, group, claim, key"),
+    ({"who": "['*', 'user:']"}, "2: rule.who: 'user:' says not which; write user:NAME"),
+    ({"who": "'claim:=x'"}, "2: rule.who: 'claim:=x' says not which; write claim:NAME"),
+    ({"who": "'claim:scp='"}, "2: rule.who: 'claim:scp=' has no value; leave the = out"),
+    ({"may": "'recieve'"}, "3: rule.may: 'recieve' is no right; did you mean 'receive'?"),
+    ({"may": "'Send'"}, "3: rule.may: 'Send' is no right; did you mean 'send'?"),
+    (
+        {"may": "'dead_letter'"},
+        "3: rule.may: 'dead_letter' is no right; did you mean 'dead-letter'?",
+    ),
+    ({"may": "'fly'"}, "3: rule.may: 'fly' is no right; there are send, receive, browse, create,"),
+    ({"may": "true"}, "3: rule.may: Input should be a valid list"),
+    ({"may_not": "['browse', 'lurk']"}, "rule.may-not: 'lurk' is no right"),
+    ({"may": "'*'", "may_not": "'send'"}, "1: rule: send in may and in may-not; for exceptions"),
+    ({"where": "''"}, "4: rule.where: String should have at least 1 character"),
+    ({"where": f"'{'a' * 1025}'"}, "4: rule.where: String should have at most 1024 characters"),
+    (
+        {"where": "'inbox.{username}'"},
+        "4: rule.where: '{username}' stands for nothing; there is {user} only",
+    ),
+    ({"where": "'a'\nwere = 'b'"}, "5: unknown key 'were'; did you mean 'where'?"),
+    ({"may": "", "maynot": "'send'"}, "4: unknown key 'maynot'; did you mean 'may-not'?"),
+    (
+        {"who": "'anonymous'", "where": "'inbox.{user}'"},
+        "1: rule: it is about nobody: who is anonymous has no name for {user}",
+    ),
+]
+
+
+@pytest.mark.parametrize(("keys", "said"), MISTAKES, ids=[said for _, said in MISTAKES])
+def test_mistakes(tmp_path: Path, keys: dict[str, str], said: str) -> None:
+    told = complaint(tmp_path, rule(**keys))
+    assert said in told and told.startswith("ferrymq.toml:"), told
+
+
+def test_a_rule_for_an_alias_would_never_be_asked(tmp_path: Path) -> None:
+    text = "[[alias]]\nname = 'old'\nto = 'older'\n[[alias]]\nname = 'older'\nto = 'orders'\n"
+    assert complaint(tmp_path, text + rule(where="['x', 'old', '*']")) == (
+        "ferrymq.toml:10: rule.where: 'old' is an alias, and rules are about nodes; write 'orders'"
+    )
+    told = complaint(tmp_path, text + rule(where="'old::0'"))
+    assert told.endswith("write 'orders::0'")
+
+
+def test_it_is_the_same_in_a_virtual_host(tmp_path: Path) -> None:
+    text = (
+        "[[virtual-host]]\nname = 'v'\n[[virtual-host.rule]]\nwho = 'bob'\nmay = '*'\nwhere = '*'"
+    )
+    assert "4: virtual-host.rule.who: 'bob' is nobody" in complaint(tmp_path, text)
+
+
+def test_one_of_something_needs_no_brackets(tmp_path: Path) -> None:
+    config = load(
+        tmp_path,
+        rule(who="['user:ann', '*']", may="['receive', 'browse']", may_not="'send'", where="'a*'")
+        + "\n"
+        + rule(may="'*'"),
+    )
+    first, second = (said.rule() for said in config.rule)
+    assert (first.may, first.may_not) == (RECEIVE | BROWSE, SEND)
+    assert [pattern.text for pattern in first.where] == ["a*"]
+    assert len(first.who) == 2 and second.may == ALL and second.may_not == 0
+
+
+def test_names_are_taken_as_they_are() -> None:
+    subject = read_subject("claim:http://example/role=a=b:c")
+    assert (subject.name, subject.value) == ("http://example/role", "a=b:c")
+    assert read_subject("group:cn=x,ou=y").name == "cn=x,ou=y"
+    assert read_subject("user:a:b").name == "a:b"
