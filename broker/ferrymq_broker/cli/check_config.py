@@ -31,6 +31,7 @@ from ferrymq_broker.config.nodes import kind_of, policy_attributes
 from ferrymq_broker.config.places import Places
 from ferrymq_broker.config.resolution import resolve_policy
 from ferrymq_broker.config.units import format_size
+from ferrymq_broker.security.reloading import check_files
 
 _FOUND = {
     "declared": "declared on line {line}",
@@ -73,12 +74,17 @@ def check_config(
         raise typer.BadParameter("it takes --explain ADDRESS", param_hint="--as")
     try:
         config, places = load_with_places(file)
+        mistakes, warnings = check_files(config)
+        if mistakes:
+            raise BadFile.of(file, places, mistakes)
     except BadFile as error:
         if not as_json:
             raise
         problems = [{"line": line or None, "reason": reason} for line, reason in error.problems]
         _print_json({"file": str(file), "valid": False, "problems": problems})
         raise typer.Exit(1) from None
+    for warning in warnings:
+        sys.stderr.write(f"ferrymq: {warning}\n")
     if address is not None:
         found = explain(config, address, host)
         access: AccessExplanation | None = None

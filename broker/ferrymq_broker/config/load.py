@@ -46,6 +46,11 @@ class BadFile(ConfigError):
         super().__init__("\n".join(lines))
         self.problems = problems
 
+    @classmethod
+    def of(cls, path: Path, places: Places, mistakes: list[Mistake]) -> BadFile:
+        """A file that is good as a text, but not for what is elsewhere."""
+        return cls(path, sorted(_collision(places, mistake) for mistake in mistakes))
+
 
 def load_config(path: Path) -> Config:
     """The configuration in `path`. Raises `ConfigError` with one line for each mistake."""

@@ -103,8 +103,10 @@ def _transport(request: web.Request, loopback: bool) -> ClientTransport:
     if request.transport is not None:
         peername = request.transport.get_extra_info("peername")
     if isinstance(peername, tuple) and len(peername) >= 2:
-        return ClientTransport(f"{peername[0]}:{peername[1]}", str(peername[0]), loopback)
-    return ClientTransport("http", "", loopback)
+        return ClientTransport(
+            f"{peername[0]}:{peername[1]}", str(peername[0]), loopback, request.secure
+        )
+    return ClientTransport("http", "", loopback, request.secure)
 
 
 def _read(header: str) -> AuthenticationRequested | None:

@@ -8,6 +8,7 @@ Figures are for those whom the `Door` lets in.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable
 from typing import Final
 from urllib.parse import urlsplit
@@ -26,10 +27,13 @@ from ferrymq_broker.monitoring.store_metrics import StoreCollector
 
 # How long, in seconds, a request that is under way may take when the listener closes.
 _SHUTDOWN: Final = 1.0
+# How long, in seconds, a client may take to begin TLS.
+_HANDSHAKE: Final = 10.0
 
 
 class MonitoringServer:
-    """Answers on `url`, ``http://HOST:PORT``; port 0 takes a free one.
+    """Answers on `url`, ``http://HOST:PORT``, or ``https:`` with an `ssl_context`; port 0 takes a
+    free one.
 
     `readiness` is asked for every ``/readyz``. There are no metrics before `watch`, and none for
     those whom the `door` does not let in. There are `connections` at a time at most. Raises from
@@ -44,6 +48,7 @@ class MonitoringServer:
         *,
         door: Door | None = None,
         connections: int = 100,
+        ssl_context: ssl.SSLContext | None = None,
     ) -> None:
         parts = urlsplit(url)
         self._host = parts.hostname or "127.0.0.1"
@@ -54,6 +59,7 @@ class MonitoringServer:
         self._by_node = CollectorRegistry()
         self._watching = False
         self._door = door
+        self._ssl = ssl_context
         self._bounds = Bounds(connections)
         self._listener: asyncio.Server | None = None
         application = web.Application(middlewares=[self._within_bounds])
@@ -70,7 +76,7 @@ class MonitoringServer:
     def url(self) -> str:
         """Where it listens, once it has started."""
         host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"http://{host}:{self._port}"
+        return f"{'http' if self._ssl is None else 'https'}://{host}:{self._port}"
 
     def watch(self, store: StoreFigures | None = None) -> None:
         """The broker has all its virtual hosts: figures can be asked for from now on, also those of
@@ -94,7 +100,12 @@ class MonitoringServer:
         serve = self._runner.server
         assert serve is not None
         self._listener = await asyncio.get_running_loop().create_server(
-            lambda: self._bounds.wrap(serve()), self._host, self._port, backlog=128
+            lambda: self._bounds.wrap(serve()),
+            self._host,
+            self._port,
+            backlog=128,
+            ssl=self._ssl,
+            ssl_handshake_timeout=None if self._ssl is None else _HANDSHAKE,
         )
         self._port = self._listener.sockets[0].getsockname()[1]
 

@@ -88,6 +88,7 @@ class TlsRegistry:
 
     def __init__(self, config: Config) -> None:
         self._shared = config.tls
+        self._monitoring = _tls_of_monitoring(config)
         self._files: dict[Tls, TlsFiles] = {}
         for _, tls in settings_of(config):
             if tls not in self._files:
@@ -96,6 +97,11 @@ class TlsRegistry:
     def files_for(self, tls: Tls | None = None) -> TlsFiles:
         """What a listener that says `tls` of itself, or nothing, has to use."""
         return self._files[self._shared if tls is None else self._shared.refined(tls)]
+
+    @property
+    def monitoring(self) -> ssl.SSLContext | None:
+        """What monitoring has to use, if that is to be encrypted. Its clients show nothing."""
+        return None if self._monitoring is None else self._files[self._monitoring].fixed
 
     def refresh(self, force: bool = False) -> bool:
         """Look whether files have changed, or read them all again; whether all are good."""
@@ -125,6 +131,15 @@ def settings_of(config: Config) -> Iterator[tuple[Location, Tls]]:
             tls = config.tls.refined(listener.tls)
             if tls != config.tls:
                 yield ("listener", at, "tls"), tls
+    monitoring = _tls_of_monitoring(config)
+    if monitoring is not None:
+        yield ("tls",), monitoring
+
+
+def _tls_of_monitoring(config: Config) -> Tls | None:
+    if config.http.url is None or not config.http.url.startswith("https:"):
+        return None
+    return config.tls.refined(Tls(client_certificates="none", client_ca=None, client_crl=None))
 
 
 def check_files(config: Config) -> tuple[list[Mistake], list[str]]:
@@ -136,7 +151,7 @@ def check_files(config: Config) -> tuple[list[Mistake], list[str]]:
             warnings += _load(tls).warnings
         except BadTlsError as error:
             mistakes.append(Mistake((*place, kebab(error.field)), error.reason))
-    return mistakes, warnings
+    return list(dict.fromkeys(mistakes)), list(dict.fromkeys(warnings))
 
 
 def _load(tls: Tls) -> Loaded:

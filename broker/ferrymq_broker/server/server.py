@@ -125,6 +125,7 @@ class BrokerServer:
 
                 self.monitoring = make_monitoring(
                     config, self.broker, lambda: self._readiness, lambda transport: self._gate
+                    self.tls.monitoring,
                 )
                 await self.monitoring.start()
             make_hosts(config, self.broker)

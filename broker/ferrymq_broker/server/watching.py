@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
@@ -19,10 +20,12 @@ def make_monitoring(
     broker: Broker,
     readiness: Callable[[], Readiness],
     authenticator_for: Callable[[ClientTransport], Authenticator | None],
+    ssl_context: ssl.SSLContext | None,
 ) -> MonitoringServer:
     """Figures are for everybody only if the broker is, or if it is asked from this machine.
 
-    `authenticator_for` says who decides on a client, None as long as nobody can.
+    `authenticator_for` says who decides on a client, None as long as nobody can. `ssl_context` is
+    for ``https:``.
     """
     url = config.http.url or ""
     loopback = ListenAddress(urlsplit(url).hostname or "", 0).is_loopback
@@ -32,4 +35,11 @@ def make_monitoring(
         loopback=loopback,
         named=config.security.names_somebody and not loopback,
     )
-    return MonitoringServer(broker, url, readiness, door=door, connections=config.http.connections)
+    return MonitoringServer(
+        broker,
+        url,
+        readiness,
+        door=door,
+        connections=config.http.connections,
+        ssl_context=ssl_context,
+    )
