@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
+from ferrymq.engine.unfinished import Budget
 from ferrymq_broker.addresses.space import AddressSpace
 from ferrymq_broker.connections.credit import Credit
 from ferrymq_broker.connections.duplicates import SeenTagsOfLinks
@@ -78,6 +79,7 @@ class Broker:
         "transaction_limits",
         "client_limits",
         "users",
+        "unfinished",
         "alarms",
         "_high_water",
         "_low_water",
@@ -127,6 +129,8 @@ class Broker:
         self.transaction_limits = TransactionLimits()
         self.client_limits = ClientLimits()
         self.users = Users()
+        # What all connections hold of messages that are not complete.
+        self.unfinished = Budget()
         self.alarms = self.credit.alarms
         # Bytes of messages above which there is an alarm, and at which it ends.
         self._high_water: i64 = BOUNDLESS

@@ -64,6 +64,7 @@ def make_hosts(config: Config, broker: Broker) -> None:
         limits.unsettled,
         limits.unsettled_per_connection,
     )
+    broker.unfinished.limit = limits.unfinished_total_bytes()
     broker.users.limit = limits.connections_per_user
     # At least one byte: zero would leave it to the broker.
     low_water = max(1, config.alarms.low_water_bytes())

@@ -107,6 +107,11 @@ class BrokerCollector(Collector):
             "Bytes of messages held, each counted once",
             float(broker.agenda.held),
         )
+        yield _single(
+            "ferrymq_unfinished_bytes",
+            "Bytes of messages of which more is to come",
+            float(broker.unfinished.held),
+        )
         alarms = GaugeMetricFamily("ferrymq_alarm", "Alarms that are on", labels=["alarm"])
         for alarm in sorted(broker.alarms):
             alarms.add_metric([alarm], 1)

@@ -76,7 +76,7 @@ class Admission:
             # Who does not answer refusals has so many more at most.
             max_links=2 * limits.links,
             max_unfinished=limits.unfinished_bytes(),
-            unfinished=self._unfinished,
+            unfinished=self._broker.unfinished,
             keeps_partial=False,
         )
         return ConnectionHandler(

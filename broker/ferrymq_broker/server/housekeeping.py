@@ -74,7 +74,7 @@ class Housekeeping:
             gc.collect()
             after = self._clock()
             self._not_before = after + SHARE * (after - now)
-        held = int(self._broker.agenda.held)
+        held = int(self._broker.agenda.held + self._broker.unfinished.held)
         freed = self._most - held
         if freed < 0:
             self._most = held
