@@ -124,7 +124,10 @@ class BrokerServer:
                 from ferrymq_broker.server.watching import make_monitoring
 
                 self.monitoring = make_monitoring(
-                    config, self.broker, lambda: self._readiness, lambda transport: self._gate
+                    config,
+                    self.broker,
+                    lambda: self._readiness,
+                    lambda transport: self._gate,
                     self.tls.monitoring,
                 )
                 await self.monitoring.start()
