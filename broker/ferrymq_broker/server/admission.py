@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ferrymq.engine.settings import ConnectionSettings
-from ferrymq.engine.unfinished import Budget
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.config.model import Config
 from ferrymq_broker.connections.authentication import Authenticator, ClientTransport
@@ -40,8 +39,6 @@ class Admission:
             "product": "ferrymq",
             "version": importlib.metadata.version("ferrymq"),
         }
-        # Messages that are not complete, of all connections.
-        self._unfinished = Budget(config.limits.unfinished_total_bytes())
         self.gate = make_gate(config.security, changed, verifier=verifier)
 
     def authenticator_for(self, transport: ClientTransport) -> Authenticator:
