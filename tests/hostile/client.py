@@ -25,7 +25,7 @@ from tests.hostile.frames import (
 from tests.hostile.values import NULL, string, uint
 
 # Seconds an answer may take on a busy machine; nothing waits this long if all is well.
-PATIENCE: Final = 30.0
+PATIENCE: Final = 20.0
 
 
 class Verdict(NamedTuple):

@@ -59,7 +59,7 @@ from ferrymq_broker.connections.authentication import (
 )
 from ferrymq_broker.connections.incoming import IncomingEndpoint
 from ferrymq_broker.connections.lapses import Lapses
-from ferrymq_broker.connections.limits import Allowance, is_over_limit
+from ferrymq_broker.connections.limits import Allowance, forget_begin, is_over_limit
 from ferrymq_broker.connections.links import SessionLinks, attach_link, close_link, end_session
 from ferrymq_broker.connections.opening import on_open
 from ferrymq_broker.connections.outgoing import OUTPUT_LIMIT, OutgoingEndpoint
@@ -505,6 +505,7 @@ class ConnectionHandler:
             event.session.context = SessionLinks(self.broker.new_id())
             self.allowance.divide(len(self.connection.channels.by_remote))
             event.session.accept()
+            forget_begin(event.session)
         elif isinstance(event, EndReceived):
             event.session.end()
         elif isinstance(event, SessionTerminated):

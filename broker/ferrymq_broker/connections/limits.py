@@ -13,10 +13,12 @@ from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 from ferrymq.errors import AmqpError, RemoteProtocolError
+from ferrymq_broker.connections.weighing import weigh_attach
 from ferrymq_broker.errors import BrokerError
 
 if TYPE_CHECKING:
     from ferrymq.engine.link import Link
+    from ferrymq.engine.session import Session
     from ferrymq_broker.connections.handler import ConnectionHandler
     from ferrymq_broker.nodes.node import Node
 
@@ -105,6 +107,8 @@ class Allowance:
                 )
             # It is gone when the link is attached.
             size = _size_without_map(link)
+        if attach is not None:
+            size += weigh_attach(attach)
         if size > limits.attach_size:
             raise BrokerError(
                 EXCEEDED,
@@ -161,6 +165,15 @@ def forget_attach(link: Link, refused: bool) -> None:
             attach.source = None
             attach.target = None
             attach.properties = None
+
+
+def forget_begin(session: Session) -> None:
+    """The session has begun: nobody needs what the client said of it beyond its numbers."""
+    begin = session.remote_begin
+    if begin is not None:
+        begin.properties = None
+        begin.offered_capabilities = None
+        begin.desired_capabilities = None
 
 
 def is_over_limit(error: AmqpError) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ferrymq_broker import audit
 from ferrymq_broker.access.access import Access
 from ferrymq_broker.connections.lapses import watch
 from ferrymq_broker.connections.limits import EXCEEDED
+from ferrymq_broker.connections.weighing import count_elements
 from ferrymq_broker.journal import log
 from ferrymq_types.transport import Error
 
@@ -15,11 +16,17 @@ if TYPE_CHECKING:
     from ferrymq_broker.connections.handler import ConnectionHandler
     from ferrymq_types.transport import Open
 
+# So many values in the properties of an open are kept, with those that they hold.
+MAX_PROPERTIES: Final = 500
+
 
 def on_open(handler: ConnectionHandler, open: Open) -> None:
     """The client has opened the connection, to one of our virtual hosts or to none."""
     broker = handler.broker
     handler.container_id = open.container_id
+    if count_elements([open.properties]) > MAX_PROPERTIES:
+        # They are only there to be shown to who asks for the connection.
+        open.properties = None
     if handler.identity is None:
         handler.identity = handler.authenticator.silent(handler.transport)
         handler.user = handler.identity.user
