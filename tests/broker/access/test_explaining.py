@@ -164,6 +164,16 @@ def test_somebody_is_asked_about_somewhere(path: Path) -> None:
     assert result.exit_code == 2 and "it takes --explain ADDRESS" in result.output
 
 
+def test_the_page_shows_what_is_printed(tmp_path: Path) -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs/broker/access.md").read_text("utf-8")
+    path = tmp_path / "broker.toml"
+    path.write_text(page.split("```toml\n")[1].split("```")[0], "utf-8")
+    command, _, shown = page.split("```console\n$ ")[1].split("```")[0].partition("\n")
+    arguments = command.split()
+    assert arguments[:3] == ["ferrymq", "check-config", "broker.toml"]
+    assert check(path, *arguments[3:]).output == shown
+
+
 subjects = st.sampled_from(["*", "anonymous", "user:ann", "user:bob", "group:g", "key:k"])
 named = st.lists(st.sampled_from(list(RIGHTS)), max_size=3)
 places = st.sampled_from(["a", "a*", "*", "{user}", "a::p", "$*", "dynamic.*"])
