@@ -186,12 +186,14 @@ def ask(
 def provide_scram_keys(handler: ConnectionHandler, event: ScramKeysRequested) -> None:
     """The client has said who it wants to prove to be."""
     login = Login(handler, event, handler.transport)
-    handler.login = login
     authenticator = handler.authenticator
     if authenticator.is_held_off(login.transport, login.username):
+        handler.login = login
         login.decide(None, "too many failed logins", SaslCode.SYS_TEMP)
     else:
         keys = authenticator.scram_keys(event.mechanism, event.username)
+        # From now on it is about the password as it is at this moment.
+        handler.login = login
         handler.connection.provide_scram_keys(keys)
 
 

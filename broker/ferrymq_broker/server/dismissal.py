@@ -27,14 +27,15 @@ class Dismissal:
 
     def __call__(self, names: set[str]) -> None:
         """These users are gone, or have changed."""
-        if names:
-            asyncio.get_running_loop().call_soon(self._dismiss, names)
+        meant = [each for each in self._connections() if _is_meant(each.handler, names)]
+        if meant:
+            asyncio.get_running_loop().call_soon(_dismiss, meant)
 
-    def _dismiss(self, names: set[str]) -> None:
-        for connection in list(self._connections()):
-            if _is_meant(connection.handler, names):
-                log.warning("connection of a changed user closed", peer=connection.handler.peer)
-                connection.close(_ERROR)
+
+def _dismiss(connections: list[AmqpProtocol]) -> None:
+    for connection in connections:
+        log.warning("connection of a changed user closed", peer=connection.handler.peer)
+        connection.close(_ERROR)
 
 
 def _is_meant(handler: ConnectionHandler, names: set[str]) -> bool:
@@ -42,5 +43,8 @@ def _is_meant(handler: ConnectionHandler, names: set[str]) -> bool:
     if identity is not None:
         by_password = identity.mechanism == "PLAIN" or identity.mechanism.startswith("SCRAM-")
         return by_password and identity.user in names
-    # Or he is about to prove that he knows a password which is no longer the one.
-    return handler.login is not None and handler.login.username in names
+    # Or he is about to get in by a password which is no longer the one.
+    login = handler.login
+    if login is None or login.username not in names:
+        return False
+    return login.decided or login.mechanism.startswith("SCRAM-")

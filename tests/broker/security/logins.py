@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -60,6 +61,12 @@ async def log_in(
     identity, reason = await decision
     assert login.password is None
     return Verdict(identity, reason, login.code)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """When it is so, which the event loop brings about."""
+    while not condition():  # noqa: ASYNC110
+        await asyncio.sleep(0)
 
 
 class Clock:

@@ -15,7 +15,17 @@ from ferrymq_broker.security.throttle import Throttle
 from ferrymq_broker.security.users_file import edited_users
 from ferrymq_broker.security.verified import SECONDS
 from ferrymq_types.security import SaslCode
-from tests.broker.security.logins import AFAR, ALICE, BOB, SAFE, StoredUsers, Verdict, afar, log_in
+from tests.broker.security.logins import (
+    AFAR,
+    ALICE,
+    BOB,
+    SAFE,
+    StoredUsers,
+    Verdict,
+    afar,
+    log_in,
+    until,
+)
 
 
 @pytest.fixture
@@ -151,8 +161,7 @@ class Slow:
 
 async def done(logins: list[asyncio.Future[Verdict]], count: int) -> list[Verdict]:
     """Those that are decided on, when there are so many."""
-    while sum(login.done() for login in logins) < count:
-        await asyncio.sleep(0)
+    await until(lambda: sum(login.done() for login in logins) >= count)
     return [login.result() for login in logins if login.done()]
 
 
