@@ -61,11 +61,11 @@ async def main() -> None:
                 try:
                     await depot.receiver(address)
                 except LinkDetached as refused:
-                    print("the depot is told:", refused.error.description)
+                    print("the depot is told:", refused.error and refused.error.description)
             try:
                 await anywhere.send(Message(body="mine", to="secrets"))
             except DeliveryRejected as rejected:
-                print("and of a message:", rejected.error.description)
+                print("and of a message:", rejected.error and rejected.error.description)
 
 
 if __name__ == "__main__":
