@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
@@ -15,6 +15,10 @@ from ferrymq_types.transport import Error
 if TYPE_CHECKING:
     from ferrymq_broker.access.identity import Identity
     from ferrymq_broker.connections.handler import ConnectionHandler
+
+
+# Milliseconds between two looks at the clock.
+_LOOK_EVERY: Final = 60_000
 
 
 @final
@@ -59,7 +63,8 @@ class Lapses(Timed):
         if due == 0:
             broker.timers.cancel(self)
         else:
-            broker.timers.set(self, due)
+            # The clock of the day may be set meanwhile.
+            broker.timers.set(self, min(due, broker.agenda.now + _LOOK_EVERY))
 
     def cancel(self) -> None:
         """The connection is over."""
@@ -72,10 +77,12 @@ class Lapses(Timed):
         if handler.connection.finished:
             return
         access = handler.access
-        for grant in access.expire_grants(float(now) / 1000.0):
+        over = access.expire_grants(float(now) / 1000.0)
+        for grant in over:
             subject = subject_of(grant.identity)
             audit.token_lapsed(handler.peer, handler.user, grant.scope, subject)
-        if self.login_ends != 0 and self.login_ends <= now:
+        ended = self.login_ends != 0 and self.login_ends <= now
+        if ended:
             self.login_ends = 0
             user = handler.user
             audit.token_lapsed(handler.peer, user, "", subject_of(access.identity))
@@ -86,8 +93,9 @@ class Lapses(Timed):
         if self.idle_until != 0 and self.idle_until <= now and not access.gives_anything():
             self._close("no token has come that allows anything")
             return
-        review_links(handler)
-        handler.touch()
+        if ended or over:
+            review_links(handler)
+            handler.touch()
         self.arm()
 
     def _close(self, reason: str) -> None:

@@ -66,7 +66,7 @@ def test_the_example_of_the_client_libraries() -> None:
         "SharedAccessSignature sr=sb%3A%2F%2Flocalhost%3A5672%2Fq1"
         "&sig=SIGNATURE&se=1700003600&skn=RootManageSharedAccessKey"
     )
-    with pytest.raises(TokenRefusedError, match="base64|signature"):
+    with pytest.raises(TokenRefusedError, match=r"base64|signature"):
         keys.verify(token, NOW)
     good = token.replace("SIGNATURE", "ZG1o%2B46rQign311y2152Ph0feb8GG8PyepnxGbTEPTI%3D")
     assert keys.verify(good, NOW).resource == "sb://localhost:5672/q1"
