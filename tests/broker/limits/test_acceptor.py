@@ -1,0 +1,94 @@
+"""Accepting while the system refuses: a pause, a warning, and then it goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+
+import pytest
+
+from ferrymq_broker.counters import Counters
+from ferrymq_broker.server import acceptor
+from ferrymq_broker.server.acceptor import Acceptor, bind
+from ferrymq_broker.server.census import Census
+
+
+class Exhausted(socket.socket):
+    """A socket of a system that has no descriptor left, a few times."""
+
+    refusals = 0
+    asked = 0
+
+    def accept(self) -> tuple[socket.socket, object]:
+        """One more client, or none."""
+        self.asked += 1
+        if self.refusals:
+            self.refusals -= 1
+            raise OSError(errno.EMFILE, "Too many open files")
+        return super().accept()
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_no_descriptors(loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop does not ask the system again and again, and who waits gets in."""
+    monkeypatch.setattr(acceptor, "RETRY", 0.2)
+
+    async def run() -> None:
+        listening = Exhausted(socket.AF_INET, socket.SOCK_STREAM)
+        listening.setblocking(False)
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        listening.refusals = 2
+        census = Census(0, 0, Counters())
+        made = asyncio.Event()
+
+        class Made(asyncio.Protocol):
+            def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                made.set()
+                transport.close()
+
+            def connection_lost(self, exc: Exception | None) -> None:
+                census.leave(self)
+
+        taking = Acceptor([listening], Made, census)
+        began = asyncio.get_running_loop().time()
+        _, writer = await asyncio.open_connection(*listening.getsockname())
+        async with asyncio.timeout(20):
+            await made.wait()
+        assert asyncio.get_running_loop().time() - began >= 0.4
+        # Twice in vain, once for the client, and once to learn that there is no other.
+        assert listening.asked <= 4
+        writer.close()
+        taking.close()
+        await taking.wait_closed()
+
+    if loop == "uvloop":
+        uvloop = pytest.importorskip("uvloop")
+        uvloop.run(run())
+    else:
+        asyncio.run(run())
+
+
+async def test_an_address_that_is_taken() -> None:
+    (taken,) = await bind("127.0.0.1", 0, 1)
+    port = taken.getsockname()[1]
+    with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{port}: .*in use"):
+        await bind("127.0.0.1", port, 1)
+    taken.close()
+
+
+def test_a_census_counts_each_once() -> None:
+    census = Census(3, 2, Counters())
+    one, two, three, four = object(), object(), object(), object()
+    assert census.enter(one, "a") and census.enter(two, "a")
+    assert not census.enter(three, "a")
+    assert census.enter(three, "b")
+    assert not census.enter(four, "c")
+    census.leave(one)
+    census.leave(one)
+    assert len(census) == 2 and census.of("a") == 1
+    assert census.enter(four, "c")
+    # Who was refused has no place to leave.
+    census.leave(object())
+    assert len(census) == 3
