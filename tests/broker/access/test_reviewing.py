@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from ferrymq_broker.access.access import Access
 from ferrymq_broker.access.grants import Grant
 from ferrymq_broker.access.identity import Identity
 from ferrymq_broker.access.patterns import AddressPattern
@@ -171,8 +170,3 @@ def test_a_connection_with_many_sessions_is_reviewed_whole(net: Network) -> None
     links = [client.sender("q", session=client.begin()) for _ in range(3)]
     assert lapse(client) == 3
     assert [lacks(link) for link in links] == ["send at 'q'"] * 3
-
-
-def test_the_access_of_a_connection_is_the_one_its_links_have(net: Network) -> None:
-    client = bearer(net, "q")
-    assert isinstance(client.handler.access, Access) and not client.handler.access.open
