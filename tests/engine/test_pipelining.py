@@ -372,6 +372,14 @@ def test_early_transfers_are_cut_to_512_bytes(script):
     assert all(len(encoded(item)) <= 512 for item in frames)
 
 
+@pytest.mark.spec("2.6.1")
+@pytest.mark.parametrize("role", list(Role))
+def test_a_link_attached_again_before_anything_was_answered(server, role):
+    attach = on(1, peer_attach("again", 1, role))
+    server.send(THEIRS, on(1, peer_begin()), attach, on(1, Detach(handle=1, closed=True)), attach)
+    server << Open << like(Close, error=condition("amqp:not-allowed"))
+
+
 # -- what the peer may send ------------------------------------------------------------------
 
 

@@ -17,6 +17,7 @@ from ferrymq.engine.pairing import disagreement, is_paired, misfit
 from ferrymq.engine.receiver import ReceiverLink
 from ferrymq.engine.resumption import read_unsettled
 from ferrymq.engine.sender import SenderLink
+from ferrymq.engine.states import ConnectionState
 from ferrymq.errors import LocalProtocolError, RemoteProtocolError, Scope
 from ferrymq_types.transport import Role
 
@@ -190,6 +191,12 @@ def steal(link: Link) -> None:
         link.detach(closed=False, error=None if error is None else answer_to(error))
     except LocalProtocolError as local:
         # The link had no answer yet, and there is no way left to give it one.
+        if session.connection.state is ConnectionState.OPEN_RCVD:
+            # An end cannot come before our open; then the connection pays.
+            raise RemoteProtocolError(
+                "amqp:not-allowed",
+                f"link {link.name!r} was attached again before the connection was open",
+            ) from None
         session._fail(RemoteProtocolError(local.condition, local.description, Scope.SESSION))
         return
     if error is not None:
