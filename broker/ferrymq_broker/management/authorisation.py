@@ -94,6 +94,9 @@ def expect_of_node(call: Call, operation: str, space: AddressSpace, type: str) -
             right = DEAD_LETTER
         else:
             right = _OF_MESSAGES[operation]
+            if type == "stream":
+                # To receive from one is to look at what stays.
+                right |= RECEIVE
     if not access.permits(right, address):
         raise forbidden(operation, type, name)
     if operation in ("CREATE", "UPDATE"):

@@ -38,7 +38,7 @@ TABLE = [
     ("READ", "stream", "s", None, [("receive", "s")]),
     ("UPDATE", "stream", "s", {"partitions": 2}, [("manage", "s")]),
     ("PURGE", "stream", "s", None, [("manage", "s")]),
-    ("PEEK", "stream", "s", None, [("browse", "s")]),
+    ("PEEK", "stream", "s", None, [("browse", "s"), ("receive", "s")]),
     ("DELETE", "stream", "s", None, [("delete", "s")]),
     ("READ", "exchange", "e", None, [("send", "e")]),
     ("UPDATE", "exchange", "e", {"auto-delete": 5}, [("manage", "e")]),

@@ -11,9 +11,12 @@ import typer
 
 import ferrymq
 from ferrymq.engine.pairing import LINK_PAIR
+from ferrymq.url import parse_url
+from ferrymq_broker.cli.credentials import credentials_of_command
 from ferrymq_broker.cli.securing import securing_of_command
 from ferrymq_broker.errors import ConfigError
 from ferrymq_broker.management.client import ManagementClient
+from ferrymq_broker.management.errors import FORBIDDEN, ManagementError
 
 T = TypeVar("T")
 
@@ -50,6 +53,7 @@ def kind_of(word: str) -> str:
 
 def ask(url: str, virtual_host: str | None, work: Callable[[ManagementClient], Awaitable[T]]) -> T:
     """Do the work over a connection of its own."""
+    url = credentials_of_command().put_into(url)
     arguments = securing_of_command().arguments(url)
     arguments["hostname"] = None if virtual_host is None else f"vhost:{virtual_host}"
     arguments["desired_capabilities"] = [LINK_PAIR]
@@ -61,7 +65,14 @@ def ask(url: str, virtual_host: str | None, work: Callable[[ManagementClient], A
         ):
             return await work(management)
 
-    return asyncio.run(run())
+    try:
+        return asyncio.run(run())
+    except ManagementError as error:
+        if error.status != FORBIDDEN:
+            raise
+        who = parse_url(url).username
+        name = "who gives no name" if who is None else repr(who)
+        raise ManagementError(FORBIDDEN, f"403: {error.description}, {name}") from None
 
 
 def confirm(question: str, yes: bool) -> None:
