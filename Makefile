@@ -94,7 +94,7 @@ test-compiled: $(READY_DEV) build ## run the tests on the compiled modules; ARGS
 .PHONY: node-modules
 node-modules:
 	@if test -f tests/interop/rhea/package.json && command -v npm >/dev/null 2>&1; then \
-	    test -d tests/interop/rhea/node_modules \
+	    test tests/interop/rhea/node_modules/.package-lock.json -nt tests/interop/rhea/package-lock.json \
 	    || npm ci --prefix tests/interop/rhea --no-audit --no-fund --silent; fi
 
 interop: $(READY_DEV) node-modules build ## exchange messages with Proton and rhea

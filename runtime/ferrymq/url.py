@@ -1,8 +1,9 @@
 """Addresses of containers: ``amqp://user:password@host:port?option=value``.
 
 `amqp` is plain TCP and `amqps` is TLS; the ports left out are 5672 and 5671 (AMQP 1.0 §2.1, §5.2).
-User name and password may hold percent-encoded characters. Options set what `connect` can also be
-told by arguments.
+`ws` and `wss` are WebSocket without and with TLS, on 80 and 443; only these may have a path. User
+name and password may hold percent-encoded characters. Options set what `connect` can also be told
+by arguments.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ferrymq_types.transport import PORT, SECURE_PORT
 
-_PORTS: Final = {"amqp": PORT, "amqps": SECURE_PORT}
+_PORTS: Final = {"amqp": PORT, "amqps": SECURE_PORT, "ws": 80, "wss": 443}
+_WEB: Final = ("ws", "wss")
 OPTIONS: Final = ("container_id", "hostname", "idle_time_out", "max_frame_size", "timeout")
 """The options a URL may set, named like the arguments of `connect`."""
 
@@ -28,24 +30,38 @@ class Url:
     username: str | None = None
     password: str | None = field(default=None, repr=False)
     options: dict[str, str] = field(default_factory=dict)
+    path: str = ""
 
     @property
     def secure(self) -> bool:
         """Whether the transport is TLS."""
-        return self.scheme == "amqps"
+        return self.scheme in ("amqps", "wss")
+
+    @property
+    def over_web(self) -> bool:
+        """Whether the transport is WebSocket."""
+        return self.scheme in _WEB
+
+    @property
+    def web(self) -> str:
+        """What a WebSocket is asked for: the URL without user and options."""
+        return f"{self.scheme}://{self._host_and_port()}{self.path or '/'}"
 
     def __str__(self) -> str:
         """The URL without the password and the options, fit for a log."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
         user = "" if self.username is None else f"{self.username}@"
-        return f"{self.scheme}://{user}{host}:{self.port}"
+        return f"{self.scheme}://{user}{self._host_and_port()}{self.path}"
+
+    def _host_and_port(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
 
 
 def parse_url(text: str) -> Url:
     """Take a URL apart.
 
     Raises ValueError, which never quotes the password, for another scheme, a missing host, a port
-    out of range, a path, a fragment and an unknown or repeated option.
+    out of range, a path without WebSocket, a fragment and an unknown or repeated option.
     """
     try:
         parts = urlsplit(text)
@@ -56,10 +72,11 @@ def parse_url(text: str) -> Url:
     quotable = "@" not in text
     if parts.scheme not in _PORTS:
         found = f"not {parts.scheme}:" if parts.scheme else "and this one has no scheme"
-        raise ValueError(f"a URL starts with amqp:// or amqps://, {found}")
+        raise ValueError(f"a URL starts with amqp://, amqps://, ws:// or wss://, {found}")
     if not parts.hostname:
         raise ValueError("the URL names no host")
-    if parts.path not in ("", "/"):
+    of_web = parts.scheme in _WEB and "@" not in parts.path
+    if parts.path not in ("", "/") and not of_web:
         path = f", {parts.path!r}" if quotable else ""
         raise ValueError(
             f"the URL has a path{path}: the address of a node is given to sender() or receiver()"
@@ -85,4 +102,5 @@ def parse_url(text: str) -> Url:
         username=None if parts.username is None else unquote(parts.username),
         password=None if parts.password is None else unquote(parts.password),
         options=options,
+        path=parts.path if of_web and parts.path != "/" else "",
     )

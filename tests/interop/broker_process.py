@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-_LISTENING = re.compile(r"listening amqp://127\.0\.0\.1:(\d+)$")
+_LISTENING = re.compile(r"listening \w+://127\.0\.0\.1:(\d+)$")
 # Seconds. Generous, for busy machines; nothing waits this long if all is well.
 PATIENCE = 30.0
 
@@ -26,8 +26,9 @@ class BrokerProcess:
     `start` after a `stop` or `kill`, so that clients find the broker again.
     """
 
-    def __init__(self, config: str | None = None) -> None:
+    def __init__(self, config: str | None = None, scheme: str = "amqp") -> None:
         self.port = 0
+        self.scheme = scheme
         self._directory = tempfile.TemporaryDirectory(prefix="ferrymq-interop-")
         self._process: subprocess.Popen[bytes] | None = None
         self._log = Path(self._directory.name, "stderr.txt")
@@ -38,8 +39,8 @@ class BrokerProcess:
 
     @property
     def url(self) -> str:
-        """Where it listens: `amqp://127.0.0.1:PORT`."""
-        return f"amqp://127.0.0.1:{self.port}"
+        """Where it listens: `amqp://127.0.0.1:PORT`, or with the `scheme` it was given."""
+        return f"{self.scheme}://127.0.0.1:{self.port}"
 
     @property
     def host_port(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
@@ -18,16 +19,24 @@ def _check_url(url: str) -> str:
     return url
 
 
+def _check_origin(origin: str) -> str:
+    if origin != "*" and not re.fullmatch(r"https?://[^/?#@\s]+", origin):
+        raise ValueError('an origin is written https://HOST or https://HOST:PORT; "*" is all')
+    return origin
+
+
 class Listener(Section):
     """``[[listener]]``: an address clients connect to.
 
     `upgrade_tls` is for ``amqp://``: whether clients may begin TLS inside AMQP, or have to before
-    anything else (AMQP 1.0 §5.2). `tls` is what is different there from ``[tls]``.
+    anything else (AMQP 1.0 §5.2). `tls` is what is different there from ``[tls]``. `origins` is for
+    ``ws://`` and ``wss://``: of which origins pages in a browser may connect, ``*`` for all.
     """
 
     url: Annotated[str, AfterValidator(_check_url)]
     upgrade_tls: Literal["off", "offered", "required"] = "off"
     tls: Tls = Field(default_factory=Tls)
+    origins: list[Annotated[str, AfterValidator(_check_origin)]] = Field(default_factory=list)
 
     @property
     def address(self) -> ListenAddress:
@@ -46,6 +55,8 @@ def check_listener(listener: Listener, shared: Tls, place: Location) -> Iterator
         reason = "only amqp:// begins in the clear and goes on with TLS"
         yield Mistake((*place, "upgrade-tls"), reason)
         return
+    if listener.origins and not listener.address.is_websocket:
+        yield Mistake((*place, "origins"), "only ws:// and wss:// have pages for clients")
     if not listener.has_tls:
         for name in sorted(listener.tls.model_fields_set):
             reason = f"{listener.url} has no TLS; amqps:// or upgrade-tls would"

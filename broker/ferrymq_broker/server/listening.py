@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
@@ -59,10 +58,7 @@ class Listeners:
         # An HTTP server takes a while to import: who does not want it does not wait.
         from ferrymq_broker.server.websocket import start_websocket
 
-        context: ssl.SSLContext | None = None
-        if listener.address.is_secure:
-            context = self._server.tls.files_for(listener.tls).fixed
-        return await start_websocket(self._server, listener, context)
+        return await start_websocket(self._server, listener)
 
     def close(self) -> None:
         """Take no more connections; those there are stay."""

@@ -1,21 +1,169 @@
-"""AMQP over WebSocket."""
+"""AMQP over WebSocket: for clients that a firewall lets out to the web and nowhere else.
+
+aiohttp speaks HTTP and WebSocket; inside, everything is as over TCP. A client gets no more before
+it has opened its connection than it would get there: a `Doorway` counts time and bytes.
+
+A browser lets any page open a WebSocket to anywhere, a broker on the same machine included, and
+says of which origin the page is. Such clients are let in from the origins that are listed; others
+name none.
+"""
 
 from __future__ import annotations
 
-import ssl
-from typing import TYPE_CHECKING
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
+from aiohttp import web
+
+from ferrymq.aio.websocket_stream import WebSocketStream
 from ferrymq_broker.config.listeners import Listener
-from ferrymq_broker.errors import ConfigError
+from ferrymq_broker.config.url import ListenAddress
+from ferrymq_broker.journal import log
+from ferrymq_broker.server.acceptor import Acceptor, bind
+from ferrymq_broker.server.doorway import Doorway
+from ferrymq_broker.server.protocol import AmqpProtocol
+from ferrymq_broker.server.securing import mark_secured
 
 if TYPE_CHECKING:
-    from ferrymq_broker.server.listening import Running
     from ferrymq_broker.server.server import BrokerServer
 
+SUBPROTOCOL: Final = "amqp"
+# Where it is asked for; the second is the one of clients of Azure Service Bus.
+PATHS: Final = ("", "/$servicebus/websocket")
+# Connections the kernel completes before we accept them.
+BACKLOG: Final = 1024
+# What one message of a client may have, in bytes, at least: they put several frames into one.
+_MESSAGE: Final = 1024 * 1024
+# Seconds: for the client to answer a close, and for requests under way when the listener closes.
+_CLOSE: Final = 5.0
+_SHUTDOWN: Final = 1.0
 
-async def start_websocket(
-    server: BrokerServer, listener: Listener, context: ssl.SSLContext | None
-) -> Running:
-    """Listen for WebSocket, inside TLS if there is a `context`, which hands every handshake to the
-    certificate that is current. Raises `OSError` if the address cannot be had."""
-    raise ConfigError(f"{listener.url}: this build has no WebSocket")
+
+async def start_websocket(server: BrokerServer, listener: Listener) -> WebSocketListener:
+    """Listen for WebSocket. Raises `OSError` if the address cannot be had."""
+    running = WebSocketListener(server, listener)
+    await running.start()
+    return running
+
+
+class WebSocketListener:
+    """A listener for AMQP over WebSocket, with or without TLS."""
+
+    def __init__(self, server: BrokerServer, listener: Listener) -> None:
+        self._server = server
+        self._address = listener.address
+        self._origins = frozenset(origin.lower() for origin in listener.origins)
+        self._tls = server.tls.files_for(listener.tls) if self._address.is_secure else None
+        # Those that are being served, by what aiohttp knows them by.
+        self._doorways: dict[object, Doorway] = {}
+        self.addresses: list[ListenAddress] = []
+        self._acceptor: Acceptor | None = None
+        application = web.Application()
+        application.router.add_get("/{path:.*}", self._serve)
+        self._runner = web.AppRunner(
+            application, access_log=None, handle_signals=False, shutdown_timeout=_SHUTDOWN
+        )
+
+    async def start(self) -> None:
+        """Listen. Raises `OSError`."""
+        await self._runner.setup()
+        address = self._address
+        sockets = await bind(address.host, address.port, BACKLOG)
+        self._acceptor = Acceptor(sockets, self._make_doorway, self._server.census)
+        names = [sock.getsockname() for sock in sockets]
+        if len({name[1] for name in names}) == 1:
+            self.addresses = [address._replace(port=names[0][1])]
+        else:
+            self.addresses = [address._replace(host=name[0], port=name[1]) for name in names]
+
+    def close(self) -> None:
+        """Take no more connections; those there are stay."""
+        if self._acceptor is not None:
+            self._acceptor.close()
+
+    async def wait_closed(self) -> None:
+        """Until it is closed, and all its connections gone."""
+        if self._acceptor is not None:
+            await self._acceptor.wait_closed()
+        await self._runner.cleanup()
+
+    # -- inside --------------------------------------------------------------------------
+
+    def _make_doorway(self) -> Doorway:
+        serve = self._runner.server
+        assert serve is not None
+        inner = serve()
+        timeout = self._server.config.limits.handshake_timeout
+        doorway = Doorway(inner, self._tls, timeout, self._forget)
+        self._doorways[inner] = doorway
+        return doorway
+
+    def _forget(self, doorway: Doorway) -> None:
+        self._doorways.pop(doorway.inner, None)
+        self._server.census.leave(doorway)
+
+    async def _serve(self, request: web.Request) -> web.StreamResponse:
+        """A request: for a WebSocket, if it is to come to anything."""
+        refusal = self._refusal(request)
+        if refusal is not None:
+            return refusal
+        doorway = self._doorways.get(request.protocol)
+        if doorway is None:
+            # It went away in the meantime.
+            return web.Response(status=400)
+        largest = max(_MESSAGE, 2 * self._server.config.limits.max_frame_size)
+        websocket = web.WebSocketResponse(
+            protocols=(SUBPROTOCOL,), max_msg_size=largest, compress=False, timeout=_CLOSE
+        )
+        await websocket.prepare(request)
+        protocol = WebProtocol(self._server, self._address.is_loopback, doorway)
+        stream = WebSocketStream(websocket, protocol, doorway.drop, _extra_info(request.transport))
+        await stream.run()
+        return websocket
+
+    def _refusal(self, request: web.Request) -> web.Response | None:
+        """Why this is not for us; None if it is."""
+        path = request.path.rstrip("/").lower()
+        if path not in PATHS:
+            return web.Response(status=404, text="AMQP is served at /\n")
+        origin = request.headers.get("Origin")
+        if origin is not None and not self._lets_in(origin):
+            log.warning("websocket refused", peer=request.remote, origin=origin[:200])
+            return web.Response(status=403, text="pages of this origin are not let in\n")
+        if request.headers.get("Upgrade", "").lower() != "websocket":
+            headers = {"Upgrade": "websocket", "Connection": "Upgrade"}
+            return web.Response(status=426, text="AMQP over WebSocket\n", headers=headers)
+        offered = request.headers.get("Sec-WebSocket-Protocol", "")
+        if SUBPROTOCOL not in [name.strip() for name in offered.split(",")]:
+            return web.Response(status=400, text=f"the subprotocol is {SUBPROTOCOL}\n")
+        return None
+
+    def _lets_in(self, origin: str) -> bool:
+        return "*" in self._origins or origin.lower() in self._origins
+
+
+class WebProtocol(AmqpProtocol):
+    """One connection inside a WebSocket, which `doorway` has let in."""
+
+    def __init__(self, server: BrokerServer, loopback: bool, doorway: Doorway) -> None:
+        super().__init__(server, loopback)
+        self._doorway = doorway
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The WebSocket is there."""
+        super().connection_made(transport)
+        stream = self._doorway.stream
+        if stream is not None:
+            mark_secured(self.handler, stream.certificate())
+        self._doorway.is_through = self._has_opened
+
+    def _has_opened(self) -> bool:
+        return self.handler.connection.opened
+
+
+def _extra_info(transport: asyncio.BaseTransport | None) -> Callable[[str, object], object]:
+    def extra_info(name: str, default: object = None) -> object:
+        return default if transport is None else transport.get_extra_info(name, default)
+
+    return extra_info

@@ -11,8 +11,10 @@ from ferrymq.aio.connection import LOGGER, Connection
 from ferrymq.aio.opening import Opening
 from ferrymq.aio.recovery import Recovery
 from ferrymq.aio.termini import ANONYMOUS_RELAY
+from ferrymq.aio.tokens import bearer, check_token
 from ferrymq.aio.trace import FrameTrace
 from ferrymq.aio.transport import EngineTransport
+from ferrymq.aio.websocket import open_websocket
 from ferrymq.engine.sasl import Anonymous, Plain, SaslMechanism
 from ferrymq.engine.scram import password_mechanisms
 from ferrymq.engine.settings import ConnectionSettings
@@ -36,13 +38,15 @@ def connect(
     """
     parsed = parse_url(url)
     settings = _merge(parsed, options)
-    if settings.upgrade_tls and parsed.secure:
-        raise ValueError("amqps:// is TLS from the start: upgrade_tls is for amqp://")
+    if settings.upgrade_tls and parsed.scheme != "amqp":
+        raise ValueError(f"upgrade_tls is for amqp://: {parsed.scheme}:// has TLS from the start or never")
     if settings.ssl is not None and not (parsed.secure or settings.upgrade_tls):
         raise ValueError(
-            "an SSL context is given, but the URL does not start with amqps:// and upgrade_tls is "
-            "not set"
+            "an SSL context is given, but the URL does not start with amqps:// or wss:// and "
+            "upgrade_tls is not set"
         )
+
+    check_token(parsed, settings, _is_private(parsed, settings))
 
     async def open() -> Connection:
         connection = Connection(parsed, settings)
@@ -96,7 +100,7 @@ def mechanisms(url: Url, options: ConnectionOptions) -> list[SaslMechanism]:
         return list(chosen)
     if url.username is None:
         return [Anonymous()]
-    if not (url.secure or options.upgrade_tls or _is_local(url.host)):
+    if not _is_private(url, options):
         LOGGER.warning(
             "%s: a server without SCRAM gets the password unencrypted; amqps:// would protect it",
             url,
@@ -105,6 +109,11 @@ def mechanisms(url: Url, options: ConnectionOptions) -> list[SaslMechanism]:
         # There is nothing to prove.
         return [Plain(url.username, "")]
     return password_mechanisms(url.username, url.password)
+
+
+def _is_private(url: Url, options: ConnectionOptions) -> bool:
+    """Whether nobody on the way can read what is sent."""
+    return url.secure or options.upgrade_tls or _is_local(url.host)
 
 
 def _is_local(host: str) -> bool:
@@ -127,6 +136,11 @@ def _desired(capabilities: list[str] | None) -> list[str]:
 async def open_transport(connection: Connection) -> None:
     """Give the connection a transport and open it. Raises as `connect` does."""
     url, options = connection.url, connection.options
+    if options.token is None:
+        sasl = mechanisms(url, options)
+    else:
+        async with asyncio.timeout(options.timeout):
+            sasl = [await bearer(options.token, url.username)]
     settings = ConnectionSettings(
         container_id=str(options.container_id),
         initiator=True,
@@ -141,7 +155,7 @@ async def open_transport(connection: Connection) -> None:
         desired_capabilities=_desired(options.desired_capabilities),
         required_capabilities=options.required_capabilities,
         properties=options.properties,
-        sasl=mechanisms(url, options),
+        sasl=sasl,
         tls=options.upgrade_tls,
     )
     context = None
@@ -158,13 +172,16 @@ async def open_transport(connection: Connection) -> None:
     try:
         async with asyncio.timeout(options.timeout):
             try:
-                await asyncio.get_running_loop().create_connection(
-                    lambda: transport,
-                    url.host,
-                    url.port,
-                    ssl=context if url.secure else None,
-                    server_hostname=url.host if url.secure else None,
-                )
+                if url.over_web:
+                    await open_websocket(url, transport, context)
+                else:
+                    await asyncio.get_running_loop().create_connection(
+                        lambda: transport,
+                        url.host,
+                        url.port,
+                        ssl=context if url.secure else None,
+                        server_hostname=url.host if url.secure else None,
+                    )
             except OSError as error:
                 # Certificates that do not verify are among them: ssl.SSLError is an OSError.
                 if isinstance(error, TimeoutError):

@@ -2,6 +2,7 @@
 'use strict';
 
 const rhea = require('rhea');
+const WebSocket = require('ws');
 const {
     Inbox, close, condition, connect, once, open_sender, send_all, tell,
 } = require('./support.js');
@@ -23,6 +24,27 @@ async function come_in(params) {
     const container = connection.container_id;
     await close(connection);
     return { used_sasl, body, container };
+}
+
+// Connects by WebSocket and exchanges messages of these sizes.
+async function over_websocket(params) {
+    const container = rhea.create_container();
+    const details = container.websocket_connect(WebSocket)(params.url, ['amqp'], params.websocket);
+    const connection = container.connect({
+        connection_details: details, reconnect: false, ...params.options,
+    });
+    await once(connection, 'connection_open');
+    const inbox = new Inbox(connection, { source: params.address });
+    const sender = await open_sender(connection, { target: params.address });
+    const received = [];
+    for (const size of params.sizes) {
+        await send_all(sender, [{ body: rhea.message.data_section(Buffer.alloc(size, 'x')) }]);
+        const { message } = await inbox.take();
+        received.push(message.body.content.length);
+    }
+    await inbox.close();
+    await close(connection);
+    return received;
 }
 
 // Connects with `options` and says how that failed.
@@ -149,5 +171,6 @@ async function resend(params) {
 }
 
 module.exports = {
-    broker_heartbeats, client_heartbeats, come_in, forced, reconnecting, resend, stay_out,
+    broker_heartbeats, client_heartbeats, come_in, forced, over_websocket, reconnecting,
+    resend, stay_out,
 };

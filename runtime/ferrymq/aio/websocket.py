@@ -1,0 +1,83 @@
+"""AMQP over WebSocket, for networks that let nothing else through: by way of aiohttp.
+
+The subprotocol is ``amqp``, the address that of the URL, ``/`` if it has no path. Proxies are
+found in the environment (``https_proxy``, ``no_proxy``), as programs for the web do it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Final
+
+from ferrymq.aio.websocket_stream import WebSocketStream
+from ferrymq.errors import TransportError
+from ferrymq.url import Url
+
+if TYPE_CHECKING:
+    from aiohttp import ClientSession
+
+SUBPROTOCOL: Final = "amqp"
+# A server may put several frames into one message.
+_LARGEST_MESSAGE: Final = 64 * 1024 * 1024
+
+# The work of the open WebSockets: nobody else holds on to it.
+_running: set[asyncio.Future[None]] = set()
+
+
+async def open_websocket(
+    url: Url, protocol: asyncio.Protocol, context: ssl.SSLContext | None
+) -> None:
+    """Give `protocol` a WebSocket for a transport. Raises `TransportError`."""
+    try:
+        import aiohttp
+    except ImportError:
+        raise TransportError(
+            f"cannot connect to {url}: WebSocket needs aiohttp: install ferrymq[websocket]"
+        ) from None
+    session = aiohttp.ClientSession(trust_env=True, timeout=aiohttp.ClientTimeout(total=None))
+    try:
+        websocket = await session.ws_connect(
+            url.web,
+            protocols=(SUBPROTOCOL,),
+            ssl=True if context is None else context,
+            max_msg_size=_LARGEST_MESSAGE,
+            compress=0,
+        )
+        if websocket.protocol != SUBPROTOCOL:
+            await websocket.close()
+            raise TransportError(
+                f"cannot connect to {url}: the server's WebSocket does not speak {SUBPROTOCOL}"
+            )
+    except BaseException as error:
+        await session.close()
+        if isinstance(error, aiohttp.WSServerHandshakeError):
+            raise TransportError(
+                f"cannot connect to {url}: the server answered with {error.status} "
+                f"where a WebSocket was asked for"
+            ) from error
+        if isinstance(error, aiohttp.ClientError):
+            raise TransportError(f"cannot connect to {url}: {error}") from error
+        raise
+    connector = session.connector
+    assert connector is not None
+
+    def drop() -> None:
+        _start(connector.close(abort_ssl=True))
+
+    stream = WebSocketStream(websocket, protocol, drop, websocket.get_extra_info)
+    _start(_run(stream, session))
+
+
+def _start(work: Awaitable[None]) -> None:
+    task: asyncio.Future[None] = asyncio.ensure_future(work)
+    _running.add(task)
+    task.add_done_callback(_running.discard)
+
+
+async def _run(stream: WebSocketStream, session: ClientSession) -> None:
+    try:
+        await stream.run()
+    finally:
+        await session.close()
