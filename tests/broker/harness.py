@@ -47,7 +47,6 @@ from ferrymq_broker.config.model import Config
 from ferrymq_broker.connections.authentication import Authenticator, ClientTransport
 from ferrymq_broker.connections.capabilities import OFFERED
 from ferrymq_broker.connections.handler import ConnectionHandler
-from ferrymq_broker.connections.known_users import KnownUsers
 from ferrymq_broker.nodes.policy import QueuePolicy
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.recovery.recover import recover
@@ -62,6 +61,7 @@ from ferrymq_types.messaging import (
 from ferrymq_types.transport import Error, ReceiverSettleMode, SenderSettleMode
 from ferrymq_types.unions import DeliveryState, Outcome, Section, decode_section
 from tests.broker.stores import ManualStore
+from tests.support.known_users import KnownUsers
 
 _names = itertools.count()
 

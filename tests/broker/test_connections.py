@@ -8,10 +8,10 @@ from ferrymq.engine.sasl import Anonymous, Plain
 from ferrymq.engine.scram import SCRAM_MECHANISMS, Scram
 from ferrymq.errors import AuthenticationError, RemoteProtocolError, TransportError
 from ferrymq_broker.connections.authentication import ClientTransport
-from ferrymq_broker.connections.known_users import KnownUsers
 from ferrymq_types.messaging import Accepted
 from ferrymq_types.transport import Error
 from tests.broker.harness import Client, Network
+from tests.support.known_users import KnownUsers
 
 USERS = KnownUsers({"alice": "sésame", "bob": ""}, False, False)
 FORCED = Error(condition="amqp:connection:forced", description="the broker is shutting down")

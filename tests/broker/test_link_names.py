@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ferrymq.engine.sasl import Plain
-from ferrymq_broker.connections.known_users import KnownUsers
 from tests.broker.harness import Client, Network
+from tests.support.known_users import KnownUsers
 
 
 def stolen(client: Client, link: object) -> bool:

@@ -12,7 +12,6 @@ from ferrymq_broker.clock import Clock
 from ferrymq_broker.connections.authentication import ClientTransport
 from ferrymq_broker.connections.capabilities import OFFERED
 from ferrymq_broker.connections.handler import ConnectionHandler
-from ferrymq_broker.connections.known_users import KnownUsers
 from ferrymq_broker.nodes.policy import NodePolicy
 from ferrymq_broker.recovery.recover import recover
 from ferrymq_broker.server.protocol import AmqpProtocol
@@ -22,6 +21,7 @@ from tests.simulation.executor import SimulatedExecutor
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.network import SimulatedNetwork
 from tests.simulation.records import KeptRecords, SimulatedRecords
+from tests.support.known_users import KnownUsers
 
 EPOCH = 1_700_000_000.0
 SEGMENT_BYTES = 64 << 10

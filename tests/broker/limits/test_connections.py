@@ -12,9 +12,9 @@ from ferrymq.engine.sasl import Anonymous, Plain
 from ferrymq_broker.config.limits import Limits
 from ferrymq_broker.config.listeners import Listener
 from ferrymq_broker.config.model import Config
-from ferrymq_broker.connections.known_users import KnownUsers
 from ferrymq_broker.server.server import BrokerServer
 from tests.broker.harness import Client, Network
+from tests.support.known_users import KnownUsers
 
 LOCAL = Listener(url="amqp://127.0.0.1:0")
 HEADER = b"AMQP\x00\x01\x00\x00"

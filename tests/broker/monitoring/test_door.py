@@ -14,12 +14,12 @@ from ferrymq_broker.config import Config, Listener, Security
 from ferrymq_broker.config.access import AccessRule
 from ferrymq_broker.config.http import Http
 from ferrymq_broker.connections.authentication import Authenticator, ClientTransport
-from ferrymq_broker.connections.known_users import KnownUsers
 from ferrymq_broker.monitoring.door import Door
 from ferrymq_broker.monitoring.http import MonitoringServer
 from ferrymq_broker.monitoring.readiness import Readiness
 from ferrymq_broker.server import BrokerServer
 from tests.broker.harness import Network
+from tests.support.known_users import KnownUsers
 
 SECRET = "Tr0ub4dor & 3"
 METRICS = ("/metrics", "/metrics/nodes")

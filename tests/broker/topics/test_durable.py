@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from ferrymq_broker.connections.known_users import KnownUsers
 from ferrymq_broker.nodes.policy import TopicPolicy
 from ferrymq_broker.nodes.topics.topic import Topic
 from ferrymq_types.messaging import (
@@ -14,6 +13,7 @@ from ferrymq_types.messaging import (
     TerminusExpiryPolicy,
 )
 from tests.broker.harness import Client, Network, Receiver
+from tests.support.known_users import KnownUsers
 
 
 @pytest.fixture

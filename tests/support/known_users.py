@@ -1,4 +1,4 @@
-"""Users with passwords that are known as they are."""
+"""Users with passwords that are known as they are, for brokers without an event loop."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from ferrymq_broker.connections.authentication import Authenticator, ClientTrans
 class KnownUsers(Authenticator):
     """Checks names and passwords.
 
-    `users` maps names to passwords. With `anyone`, every name and password is good: the friendly
-    local broker without configured users, whose listeners are on the loopback interface only.
-    `anonymous` lets in clients that say nothing. `keys` are those of `derive_keys`, if they have
+    `users` maps names to passwords. With `anyone`, every name and password is good. `anonymous` lets in clients that say nothing. `keys` are those of `derive_keys`, if they have
     been derived before.
     """
 
