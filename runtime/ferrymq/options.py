@@ -8,7 +8,7 @@ Times are in seconds; a timeout of None waits as long as the connection lives.
 from __future__ import annotations
 
 import ssl as _ssl
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Literal, TypeAlias, TypedDict
@@ -26,6 +26,9 @@ DEFAULT_CREDIT: Final = 100
 
 Timeout: TypeAlias = float | Literal["default"] | None
 """Seconds, None for ever, or what the connection has."""
+
+Token: TypeAlias = str | Callable[[], str | Awaitable[str]]
+"""A bearer token, or a function that gives one, which may be a coroutine function."""
 
 Start: TypeAlias = Literal["first", "last", "next"] | int | datetime
 """A place in a stream."""
@@ -52,6 +55,12 @@ class ConnectionOptions:
     """How to authenticate: a mechanism, or several in order of preference, of which the first that
     the server offers is used and none but these. ``"auto"``: SCRAM, then PLAIN, with the user name
     and password of the URL; ANONYMOUS without. None: no SASL layer."""
+
+    token: Token | None = field(default=None, repr=False)
+    """A bearer token to authenticate with, by SASL OAUTHBEARER (RFC 7628), or a function that gives
+    one: it is called for each connect, so that what reconnects has a token of that time. Only where
+    nobody else can read it: with TLS, or on this machine. The user name of the URL, if there is
+    one, is whom to act as."""
 
     ssl: _ssl.SSLContext | None = None
     """For TLS; by default a context that verifies the server with the system's authorities."""
@@ -92,6 +101,7 @@ class ConnectionArguments(TypedDict, total=False):
     container_id: str
     hostname: str | None
     sasl: SaslMechanism | list[SaslMechanism] | Literal["auto"] | None
+    token: Token | None
     ssl: _ssl.SSLContext | None
     upgrade_tls: bool
     idle_time_out: float | None
