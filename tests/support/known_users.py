@@ -14,8 +14,9 @@ from ferrymq_broker.connections.authentication import Authenticator, ClientTrans
 class KnownUsers(Authenticator):
     """Checks names and passwords.
 
-    `users` maps names to passwords. With `anyone`, every name and password is good. `anonymous` lets in clients that say nothing. `keys` are those of `derive_keys`, if they have
-    been derived before.
+    `users` maps names to passwords. With `anyone`, every name and password is good. `anonymous`
+    lets in clients that say nothing. `keys` are those of `derive_keys`, if they have been derived
+    before.
     """
 
     def __init__(
