@@ -30,7 +30,7 @@ PYTEST  := $(PY) -m pytest -q -n $(JOBS) --hypothesis-profile=ci
 
 .DEFAULT_GOAL := help
 .PHONY: help install build run test test-pure test-compiled regen check-generated lint type \
-        bench interop conformance fuzz crash docs clean distclean
+        bench interop conformance fuzz fuzz-targets crash audit docs clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,8 @@ $(READY_DEV): pyproject.toml $(READY) | $(PY)
 	@$(PIP) --no-build-isolation -e ".[dev]"
 	@if $(PY) hatch_build.py can-compile; then $(PIP) --no-build-isolation -e ".[dev,interop]"; \
 	else echo "python-qpid-proton is left out: the tests against it will not run"; fi
+	@$(PIP) --no-build-isolation --only-binary atheris -e ".[dev,fuzz]" 2>/dev/null \
+	|| echo "atheris is left out: fuzzing goes by Hypothesis alone"
 	@touch $@
 
 install: $(READY) ## create .venv and install ferrymq into it, editable
@@ -104,13 +106,17 @@ conformance: $(READY_DEV) node-modules build ## run the tests of every rule of t
 	@$(BUILT) $(PY) -m tests.conformance run $(ARGS) -- -n $(JOBS) --hypothesis-profile=ci
 
 fuzz: $(READY_DEV) build ## look for new failures with fresh random input; SECONDS=60
-	@end=$$(( $$(date +%s) + $(SECONDS) )); round=1; \
+	@$(MAKE) --no-print-directory fuzz-targets SECONDS=$$(( ($(SECONDS) + 1) / 2 ))
+	@end=$$(( $$(date +%s) + $(SECONDS) / 2 )); round=1; \
 	while test $$(date +%s) -lt $$end; do \
 	    echo "== round $$round"; \
 	    $(BUILT) $(PY) -m pytest -q -n $(JOBS) -m hypothesis --hypothesis-profile=fuzz \
 	        --hypothesis-seed=$$(date +%s) --timeout=0 --until $$end -r fE $(ARGS) || exit 1; \
 	    round=$$(( round + 1 )); \
 	done
+
+fuzz-targets: $(READY_DEV) ## the same of what reads strangers' bytes, by coverage, interpreted; SECONDS=60
+	@$(PURE) $(PY) -m tests.fuzz run --seconds $(SECONDS)
 
 crash: $(READY_DEV) build ## kill the broker and cut its power, again and again; CYCLES=1000 CUTS=300
 	@$(BUILT) $(PY) -m tests.crash run --kills $(CYCLES) --cuts $(CUTS) $(ARGS)
@@ -130,6 +136,9 @@ lint: $(READY_DEV) ## ruff, black and the import contracts
 
 type: $(READY_DEV) ## mypy --strict
 	@$(PY) -m mypy
+
+audit: $(READY_DEV) ## what is imported is declared, and has no known vulnerability
+	@$(PY) .ci/audit.py
 
 docs: $(READY_DEV) ## check the links and the code of every page
 	@$(PURE) $(PY) -m pytest -q tests/house/test_docs.py
