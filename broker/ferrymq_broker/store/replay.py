@@ -155,6 +155,8 @@ class NetEffect:
                     ranges = self._ranges[prefix] = DroppedRanges()
                 first = read_i64_be(batch, position + 1 + _PREFIX_BYTES)
                 last = read_i64_be(batch, position + 1 + _KEY_BYTES)
+                if first < 0:
+                    raise _damaged(position)
                 if first <= last:
                     ranges.add(first, last, time | position)
                 position += _RANGE_BYTES

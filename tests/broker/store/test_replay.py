@@ -177,6 +177,7 @@ def test_ranges_know_when_a_number_was_last_dropped(added: list[tuple[int, int]]
         b"\x01" + bytes(17) + b"\xff\xff\xff\xff" + bytes(12),
         b"\x02" + bytes(16),
         b"\x03" + bytes(24),
+        b"\x03" + bytes(9) + b"\xff" * 8 + bytes(8),
     ],
 )
 def test_what_is_no_change_is_refused(batch: bytes) -> None:

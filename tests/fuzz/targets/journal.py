@@ -78,6 +78,7 @@ def _line(text: bytes) -> None:
 def seeds() -> list[bytes]:
     """A frame, batches of changes of every kind, a record, a line."""
     changes = Changes()
+    changes.enabled = True
     changes.put(1, 2, 3, b"value")
     changes.put(4, 2, 1, b"")
     changes.drop(1, 2, 3)
