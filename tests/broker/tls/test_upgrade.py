@@ -20,10 +20,7 @@ TLS_HEADER = b"AMQP\x02\x01\x00\x00"
 SASL_HEADER = b"AMQP\x03\x01\x00\x00"
 # A whole exchange as an attacker would like to have it taken: SASL ANONYMOUS, then an open.
 INJECTED = (
-    SASL_HEADER
-    + bytes.fromhex("0000001902010000005341c00c01a309")
-    + b"ANONYMOUS"
-    + AMQP_HEADER
+    SASL_HEADER + bytes.fromhex("0000001902010000005341c00c01a309") + b"ANONYMOUS" + AMQP_HEADER
 )
 
 
