@@ -59,9 +59,9 @@ class Unfinished:
         self.shared.held -= size
 
     def clear(self) -> None:
-        """The connection is over."""
+        """The connection is over: what it held is not counted any more, and not twice."""
         self.shared.held -= self.held
-        self.held = 0
+        self.shared = Budget()
 
 
 def is_wasteful(pieces: i64, size: i64) -> bool:
