@@ -204,8 +204,8 @@ class ConnectionHandler:
         broker.counters.bytes_received += len(data)
         connection.receive_data(data, now)
         self._process()
-        if connection.failure is not None:
-            # The client has a time to answer the close in.
+        if connection.failure is not None or connection.unread:
+            # The client has a time to answer the close in, or has given us more to do.
             self.deadline_moved = True
         if self.windowed:
             self._recheck_windows()

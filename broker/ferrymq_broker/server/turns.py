@@ -17,7 +17,7 @@ from typing import Final
 TURN: Final = 0.003
 # Bytes that a turn may have, for a client whose input costs little, and for one whose costs most.
 MOST: Final = 262144
-LEAST: Final = 4096
+LEAST: Final = 64
 # A read of so many bytes is not the last one: somebody sends faster than the broker reads.
 MORE_TO_COME: Final = 65536
 

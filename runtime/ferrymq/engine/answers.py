@@ -7,7 +7,7 @@ from typing import Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from ferrymq.errors import RemoteProtocolError, Scope
+from ferrymq.errors import LocalProtocolError, RemoteProtocolError, Scope
 from ferrymq_types.transport import Error
 
 # With its condition and the frame around it this fits the smallest maximum frame size, 512
@@ -28,6 +28,11 @@ def _cut(description: str) -> str:
 def answer_to(error: RemoteProtocolError) -> Error:
     """What the peer did wrong, its description cut to `MAX_DESCRIPTION` bytes."""
     return Error(condition=error.condition, description=_cut(error.description))
+
+
+def illegal(description: str) -> LocalProtocolError:
+    """The error for a user who asks for what the state of the connection does not allow."""
+    return LocalProtocolError("amqp:illegal-state", description, Scope.CONNECTION)
 
 
 def errant_link(name: str, what: str) -> RemoteProtocolError:

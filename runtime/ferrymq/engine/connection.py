@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final, final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from ferrymq.engine.answers import answer_to, fitting
+from ferrymq.engine.answers import answer_to, fitting, illegal
 from ferrymq.engine.channels import Channels
 from ferrymq.engine.dispatch import dispatch, empty_frame
 from ferrymq.engine.events import (
@@ -190,8 +190,15 @@ class Connection:
         self._timers.sent_since = True
         return data
 
+    @property
+    def unread(self) -> bool:
+        """Whether `handle_timeout` is to go on reading, at once: it was much to do."""
+        return self._input.unread
+
     def next_deadline(self) -> float | None:
         """When `handle_timeout` should be called, by the clock that gives `now`."""
+        if self._input.unread:
+            return self._now
         return None if self.finished else self._timers.next_deadline()
 
     def handle_timeout(self, now: float) -> None:
@@ -199,6 +206,9 @@ class Connection:
         self._now = now
         if self.finished:
             return
+        if self._input.unread:
+            self._input.go_on()
+            self._read()
         timers = self._timers
         if timers.close_late(now):
             self._terminate(self.failure)
@@ -229,7 +239,7 @@ class Connection:
         `LocalProtocolError` when called a second time.
         """
         if self._open_called:
-            raise _illegal("the connection has been opened before")
+            raise illegal("the connection has been opened before")
         self._open_called = True
         if not self.finished:
             self._open_wanted = True
@@ -242,7 +252,7 @@ class Connection:
             ConnectionState.OPEN_SENT,
             ConnectionState.OPEN_PIPE,
         ):
-            raise _illegal("the connection is not open")
+            raise illegal("the connection is not open")
         session = Session(self, True)
         limit = self._channel_limit()
         if not self.channels.allocate(session, limit):
@@ -323,7 +333,7 @@ class Connection:
         if self.finished:
             return b""
         if self._stage != _TLS:
-            raise _illegal("no TLS handshake is under way")
+            raise illegal("no TLS handshake is under way")
         return self._input.take()
 
     def tls_established(self, now: float) -> None:
@@ -338,9 +348,9 @@ class Connection:
         if self.finished:
             return
         if self._stage != _TLS:
-            raise _illegal("no TLS handshake is under way")
+            raise illegal("no TLS handshake is under way")
         if self._input.held():
-            raise _illegal("input from before the TLS handshake has not been taken")
+            raise illegal("input from before the TLS handshake has not been taken")
         self._layers.secured = True
         self._next_layer()
 
@@ -358,7 +368,6 @@ class Connection:
             self._terminate(AuthenticationError("the server ended the transport during SASL"))
         else:
             self._terminate(ConnectionClosed("the peer ended the transport without a close"))
-        # There is nothing left to read.
         self.lingering = False
 
     def receive_data(self, data: bytes, now: float) -> None:
@@ -515,8 +524,7 @@ class Connection:
         if self._stage == _SASL and not self.settings.initiator:
             self._sasl.refuse(SaslCode.SYS_PERM, error.description)
             return
-        if self.failure is None:
-            self.failure = error
+        self.failure = self.failure or error
         if self._stage == _AMQP and self.state is not ConnectionState.CLOSE_PIPE:
             self.close(answer_to(error))
         else:
@@ -547,11 +555,7 @@ class Connection:
         remote = self.remote_open
         if remote is None:
             return 0
-        limit: i64 = self.settings.channel_max
-        return limit if limit < remote.channel_max else remote.channel_max
-
-    def _release_session(self, session: Session) -> None:
-        self.channels.release(session)
+        return min(i64(self.settings.channel_max), i64(remote.channel_max))
 
     def _end_sessions(self, error: AmqpError | None) -> None:
         for session in self.channels.clear():
@@ -594,7 +598,3 @@ class Connection:
                 f"{type(performative).__name__.lower()} of {size} bytes; "
                 f"the peer takes frames of at most {self.remote_max_frame_size}",
             )
-
-
-def _illegal(description: str) -> LocalProtocolError:
-    return LocalProtocolError("amqp:illegal-state", description, Scope.CONNECTION)

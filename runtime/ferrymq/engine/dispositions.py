@@ -16,6 +16,7 @@ from ferrymq_types.messaging import Accepted, Released
 from ferrymq_types.transport import Disposition, Role
 
 if TYPE_CHECKING:
+    from ferrymq.engine.input import FrameInput
     from ferrymq.engine.session import Session
     from ferrymq_types.unions import DeliveryState
 
@@ -98,13 +99,15 @@ class DispositionQueue:
         )
 
 
-def live_ids(unsettled: dict[int, Any], first: i64, last: i64) -> list[int]:
+def live_ids(input: FrameInput, unsettled: dict[int, Any], first: i64, last: i64) -> list[int]:
     """The delivery-ids in ``first … last`` that are unsettled, in serial order.
 
-    Probes the range or walks the map, whichever is shorter.
+    Probes the range or walks the map, whichever is shorter, and adds that to the work that
+    `input` has caused.
     """
     span = serial_diff(last, first)
     found: list[int] = []
+    input.work += span if 0 <= span < len(unsettled) else len(unsettled)
     if span < len(unsettled):
         i: i64 = 0
         while i <= span:

@@ -321,10 +321,11 @@ class IncomingHalf:
         last = disposition.last
         if last is None:
             last = first
+        input = self.session.connection._input
         if self._errant:
-            for id in live_ids(self._errant, first, last):
+            for id in live_ids(input, self._errant, first, last):
                 raise errant_link(self._errant[id].name, f"disposition of delivery {id}")
-        for id in live_ids(self.unsettled, first, last):
+        for id in live_ids(input, self.unsettled, first, last):
             delivery = self.unsettled[id]
             state = disposition.state
             if state is not None and not is_outcome(delivery.remote_state):

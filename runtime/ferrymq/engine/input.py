@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import Final, final
 
 from librt.strings import read_i32_be
 from mypy_extensions import i64
@@ -12,6 +12,11 @@ from ferrymq.errors import RemoteProtocolError
 from ferrymq_codec.limits import MAX_ELEMENTS
 from ferrymq_codec.reader import Reader
 
+# So many deliveries may be looked at in one go, beside those that arrive.
+MAX_WORK: Final = 20_000
+# What has been read, if it is more bytes than this, is not kept until more comes.
+_WORTH_DROPPING: Final = 4096
+
 
 @final
 class FrameInput:
@@ -20,14 +25,21 @@ class FrameInput:
     After `next_frame` has returned true, `reader` stands at the body of the
     frame and ends with it, `data` is what the reader reads, and `channel` is the
     frame's. Pieces of a frame are joined once, when all of it is there.
+
+    Some frames of a few bytes make us look at thousands of deliveries: what that is, in
+    deliveries, is added to `work`. When it is more than `MAX_WORK` reading pauses, for others are
+    to have their turn, and `unread` is true until `go_on`, or until more input comes.
     """
 
-    __slots__ = ("data", "reader", "channel", "_pos", "_chunks", "_buffered", "_needed")
+    __slots__ = ("data", "reader", "channel", "work", "unread", "_pos", "_chunks", "_buffered",
+                 "_needed")  # fmt: skip
 
     def __init__(self) -> None:
         self.data = b""
         self.reader = Reader(b"", 0, 0)
         self.channel: i64 = 0
+        self.work: i64 = 0
+        self.unread = False
         self._pos: i64 = 0
         # What follows `data`, and how many bytes with it are needed to go on.
         self._chunks: list[bytes] = []
@@ -36,6 +48,7 @@ class FrameInput:
 
     def feed(self, data: bytes) -> bool:
         """Take in bytes; true when there may be something whole to read."""
+        self.go_on()
         if self._pos < len(self.data):
             if not self._chunks:
                 self._chunks.append(self.data[self._pos :] if self._pos else self.data)
@@ -53,6 +66,11 @@ class FrameInput:
         self.reader = Reader(data, 0, 0)
         return True
 
+    def go_on(self) -> None:
+        """Reading goes on: a new share of work."""
+        self.work = 0
+        self.unread = False
+
     def held(self) -> int:
         """How many bytes are held, unread."""
         return self._buffered if self._chunks else len(self.data) - self._pos
@@ -69,7 +87,9 @@ class FrameInput:
 
     def clear(self) -> None:
         """Forget everything that is unread."""
+        self.unread = False
         self.data = b""
+        self.reader = Reader(self.data, 0, 0)
         self._pos = 0
         self._chunks = []
 
@@ -94,6 +114,13 @@ class FrameInput:
         left = i64(len(data)) - pos
         if left < 8:
             self._needed = 8
+            if left == 0 and pos >= _WORTH_DROPPING:
+                # Whoever is silent from now on keeps no memory.
+                self.clear()
+            return False
+        if self.work > MAX_WORK:
+            self.unread = True
+            self._needed = 0
             return False
         size = i64(read_i32_be(data, pos)) & 0xFFFFFFFF
         body = 4 * i64(data[pos + 4])

@@ -267,7 +267,7 @@ class OutgoingHalf:
             if delivery is not None:
                 self._update(delivery, disposition)
             return
-        for id in live_ids(self.unsettled, first, last):
+        for id in live_ids(self.session.connection._input, self.unsettled, first, last):
             delivery = self.unsettled.get(id)
             if delivery is not None:
                 self._update(delivery, disposition)

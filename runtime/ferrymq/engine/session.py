@@ -216,7 +216,7 @@ class Session:
 
     def _terminated(self, error: AmqpError | None) -> None:
         self._lose_links()
-        self.connection._release_session(self)
+        self.connection.channels.release(self)
         self._report(error)
 
     def _abandon(self, error: AmqpError | None) -> None:
@@ -365,6 +365,8 @@ class Session:
         """The link is going; while they are `live`, dispositions reach its deliveries."""
         self._flush_dispositions()
         link._keep_unresumed()
+        # The deliveries of all links are looked at for those of this one.
+        self.connection._input.work += len(self.outgoing.unsettled) + len(self.incoming.unsettled)
         self.outgoing.suspend(link, live)
         self.incoming.suspend(link, live)
 
@@ -420,7 +422,9 @@ class Session:
 
     def _on_disposition(self, disposition: Disposition) -> None:
         if disposition.role is Role.RECEIVER:
-            self.outgoing.on_disposition(disposition)
+            # It may say nothing.
+            if disposition.settled or disposition.state is not None:
+                self.outgoing.on_disposition(disposition)
         else:
             self.incoming.on_disposition(disposition)
 
