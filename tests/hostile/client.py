@@ -21,8 +21,9 @@ from tests.hostile.frames import (
     sasl_init,
     source,
     target,
+    transfer_frame,
 )
-from tests.hostile.values import NULL, string, uint
+from tests.hostile.values import NULL, TRUE, binary, string, uint
 
 # Seconds an answer may take on a busy machine; nothing waits this long if all is well.
 PATIENCE: Final = 20.0
@@ -49,6 +50,8 @@ class Client:
         self.socket.setblocking(False)
         self._input = bytearray()
         self._ended = False
+        # How many messages link 0 may have sent in all.
+        self._allowed = 0
 
     def __enter__(self) -> Self:
         return self
@@ -191,8 +194,44 @@ class Client:
         where = target(string(address))
         self.send(attach or attach_frame(name, handle, target=where, source=source()))
         self.expect("attach")
-        self.expect("flow")
+        self._note(self.expect("flow"))
         return self
+
+    def _note(self, flow: Answer) -> None:
+        count, credit = flow.field(5), flow.field(6)
+        if isinstance(count, int) and isinstance(credit, int):
+            self._allowed = count + credit
+
+    def publish(self, payloads: list[bytes]) -> Self:
+        """Send these messages settled on link 0, which has just been attached, and as fast as
+        there is credit for them."""
+        number = 0
+        while number < len(payloads):
+            while number >= self._allowed:
+                self._note(self.expect("flow"))
+            last = min(number + 200, self._allowed, len(payloads))
+            self.send(
+                *(
+                    transfer_frame(payloads[at], 0, uint(at), binary(b"%d" % at), settled=TRUE)
+                    for at in range(number, last)
+                ),
+                flow_frame(echo=TRUE),
+            )
+            number = last
+            # It has all of them when it answers that.
+            while (flow := self.expect("flow", "empty")).field(4) is not None:
+                self._note(flow)
+        return self
+
+    def arrivals(self, count: int) -> list[Answer]:
+        """So many transfers, whatever comes in between."""
+        found: list[Answer] = []
+        while len(found) < count:
+            answer = self.read()
+            assert answer is not None, "the broker has hung up"
+            if answer.name == "transfer":
+                found.append(answer)
+        return found
 
     def receiver(
         self,
