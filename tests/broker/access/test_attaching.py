@@ -52,7 +52,7 @@ where = "*"
 
 [[rule]]
 who = "user:writer"
-may = "send"
+may = ["send", "receive"]
 where = "new.*"
 
 [[rule]]
@@ -123,6 +123,7 @@ def test_a_refused_link_makes_no_node(net: Network) -> None:
 def test_to_make_a_node_takes_create(net: Network) -> None:
     writer, maker = user(net, "writer"), user(net, "maker")
     assert lacks(writer.sender("new.one")) == "create at 'new.one'"
+    assert lacks(writer.receiver("new.one")) == "create at 'new.one'"
     assert "new.one" not in net.space.nodes
     assert is_open(maker.sender("new.one"))
     assert is_open(writer.sender("new.one"))
@@ -142,6 +143,14 @@ def test_an_alias_is_no_way_around_a_rule(net: Network) -> None:
     net.space.set_alias("again", "elsewhere")
     assert lacks(other.receiver("again")) == "receive at 'again'"
     assert is_open(maker.sender("again"))
+
+
+def test_an_alias_of_a_node_is_one_of_its_parts(net: Network) -> None:
+    net.space.set_alias("elsewhere", "clicks")
+    first, other = user(net, "first"), user(net, "other")
+    assert is_open(first.receiver("elsewhere::0"))
+    assert lacks(first.receiver("elsewhere::1")) == "receive at 'elsewhere::1'"
+    assert lacks(other.receiver("elsewhere::0")) == "receive at 'elsewhere::0'"
 
 
 def test_aliases_in_a_circle_lead_nowhere(net: Network) -> None:

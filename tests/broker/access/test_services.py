@@ -30,10 +30,18 @@ name = "yours"
 name = "alias"
 to = "yours"
 
+[[alias]]
+name = "mine.no-more"
+to = "yours"
+
+[[alias]]
+name = "other"
+to = "mine"
+
 [[rule]]
 who = "user:ann"
 may = "*"
-where = ["mine", "dynamic.*"]
+where = ["mine*", "dynamic.*"]
 
 [[rule]]
 who = ["user:root"]
@@ -85,7 +93,9 @@ def test_all_others_take_a_rule_of_their_own(net: Network) -> None:
     assert is_open(insider.sender("$own")) and is_open(insider.receiver("$own"))
 
 
-@pytest.mark.parametrize("reply_to", ["yours", "alias", "missing", "yours::x", "$own"])
+@pytest.mark.parametrize(
+    "reply_to", ["yours", "alias", "mine.no-more", "missing", "yours::x", "$own"]
+)
 def test_a_response_goes_nowhere_that_its_asker_may_not_send_to(
     net: Network, reply_to: str
 ) -> None:
@@ -99,7 +109,8 @@ def test_a_response_goes_nowhere_that_its_asker_may_not_send_to(
 def test_a_response_goes_where_he_may(net: Network) -> None:
     ann = user(net, "ann")
     assert ask(ann, "mine").remote_state == Accepted()
-    assert net.queue("mine").message_count() == 1
+    assert ask(ann, "other").remote_state == Accepted()
+    assert net.queue("mine").message_count() == 2
     private = ann.receiver(None, source=Source(dynamic=True), credit=1)
     address = private.remote_source.address
     assert address is not None
