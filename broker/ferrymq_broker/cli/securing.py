@@ -1,4 +1,4 @@
-"""How the commands that connect do so by TLS: options, and what the client library makes of them."""
+"""How commands connect by TLS: their options, and what the client library makes of them."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Securing(NamedTuple):
 
 
 # What was said before the command that is running: ``ferrymq admin --ca FILE list queues``.
-_SAID: Final[ContextVar[Securing]] = ContextVar("securing", default=Securing())
+_SAID: Final[ContextVar[Securing | None]] = ContextVar("securing", default=None)
 
 
 def take_options(
@@ -118,4 +118,4 @@ def take_options(
 
 def securing_of_command() -> Securing:
     """What was said before the command that is running."""
-    return _SAID.get()
+    return _SAID.get() or Securing()

@@ -44,6 +44,12 @@ def test_messages_of_all_sizes(
         runner.run(exchange())
 
 
+async def until(condition: Callable[[], bool]) -> None:
+    """Give the loop to others until it holds."""
+    while not condition():  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
+
+
 async def test_a_client_that_does_not_read_is_waited_for(pki: Pki) -> None:
     async with serving(pki.tls()) as server:
         url = f"amqps://localhost:{server.port}"
@@ -57,8 +63,7 @@ async def test_a_client_that_does_not_read_is_waited_for(pki: Pki) -> None:
             client.pause_reading()
             receiver.add_credit(40)
             async with asyncio.timeout(20):
-                while not transport.handler.paused:
-                    await asyncio.sleep(0)
+                await until(lambda: transport.handler.paused)
             assert transport._transport.get_write_buffer_size() < 8 * 1024 * 1024
             client.resume_reading()
             for _ in range(40):
@@ -110,7 +115,7 @@ async def test_tls_on_a_port_without_gets_an_amqp_header_and_the_end(pki: Pki) -
             writer.write(client_hello())
             assert await reader.read() == b"AMQP\x00\x01\x00\x00"
             writer.close()
-            with pytest.raises(ferrymq.TransportError, match="WRONG_VERSION_NUMBER|wrong version"):
+            with pytest.raises(ferrymq.TransportError, match="WRONG_VERSION_NUMBER"):
                 await ferrymq.connect(f"amqps://localhost:{server.port}", ssl=pki.trusting())
 
 
@@ -130,8 +135,7 @@ async def test_a_handshake_that_stalls_has_its_time(pki: Pki, begin: bytes) -> N
         writer.write(begin)
         async with asyncio.timeout(20):
             assert await reader.read() == b""
-            while server.connections:
-                await asyncio.sleep(0.01)
+            await until(lambda: not server.connections)
         writer.close()
 
 

@@ -145,7 +145,7 @@ async def test_who_is_revoked_is_refused(pki: Pki) -> None:
 async def test_sessions_are_not_resumed_without_looking_at_the_certificate(pki: Pki) -> None:
     async with serving(pki.asking(), security=BY_NAME) as server:
         context = pki.trusting("alice")
-        reader, writer = await asyncio.open_connection(
+        _, writer = await asyncio.open_connection(
             "127.0.0.1", server.port, ssl=context, server_hostname="localhost"
         )
         session = writer.get_extra_info("ssl_object").session

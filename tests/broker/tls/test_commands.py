@@ -63,7 +63,7 @@ def test_nothing_is_replaced_unless_that_is_meant(tmp_path: Path) -> None:
 
 def test_further_clients_are_certified_by_the_same_authority(tmp_path: Path) -> None:
     assert cert("--out", str(tmp_path))[0] == 0
-    status, text = cert("--out", str(tmp_path), "--client", "bob", "--json")
+    _, text = cert("--out", str(tmp_path), "--client", "bob", "--json")
     assert json.loads(text)["files"] == ["client-bob.pem", "client-bob-key.pem"]
     read(tmp_path / "client-bob.pem").verify_directly_issued_by(read(tmp_path / "ca.pem"))
 

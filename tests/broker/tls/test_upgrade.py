@@ -61,11 +61,13 @@ async def talk(port: int, data: bytes) -> bytes:
 
 @pytest.mark.spec("5.2")
 async def test_where_it_is_offered_the_clear_is_good_too(pki: Pki) -> None:
-    async with serving(pki.tls(), PLAIN, upgrade_tls="offered") as server:
-        async with ferrymq.connect(f"amqp://localhost:{server.port}") as connection:
-            await connection.sender("orders")
-            (protocol,) = server.connections
-            assert not protocol.handler.transport.encrypted
+    async with (
+        serving(pki.tls(), PLAIN, upgrade_tls="offered") as server,
+        ferrymq.connect(f"amqp://localhost:{server.port}") as connection,
+    ):
+        await connection.sender("orders")
+        (protocol,) = server.connections
+        assert not protocol.handler.transport.encrypted
 
 
 @pytest.mark.spec("5.2")
