@@ -88,3 +88,18 @@ def test_packets_are_refused_with_a_way_to_get_at_their_streams() -> None:
 @pytest.mark.parametrize("arguments", [(), ("x", "--listen", "amqp://h:1"), ("--to", "amqp://h")])
 def test_either_files_or_a_proxy(arguments: tuple[str, ...]) -> None:
     assert trace(*arguments)[1] == 2
+
+
+@pytest.mark.parametrize(
+    ("listen", "to", "reason"),
+    [
+        ("amqps://127.0.0.1:0", "amqp://h", "in the clear"),
+        ("amqp://127.0.0.1:0", "wss://h", "amqp"),
+        ("amqp://127.0.0.1:0", "amqps://h", "no-such-file: No such file"),
+    ],
+)
+def test_what_a_proxy_cannot_do(listen: str, to: str, reason: str) -> None:
+    options = ["trace", "--listen", listen, "--to", to, "--ca", "no-such-file"]
+    done = CliRunner().invoke(app, options)
+    assert isinstance(done.exception, ValueError)
+    assert reason in str(done.exception)

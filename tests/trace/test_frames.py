@@ -150,7 +150,7 @@ def test_where_the_bytes_were_cut_makes_no_difference(cuts: list[int]) -> None:
 
 
 def test_memory_is_bounded_whatever_a_frame_says_its_size_is() -> None:
-    size = 64 << 20
+    size = 16 << 20
     start = stream(on(1, transfer(), b""))
     trace = Trace()
     tracemalloc.start()

@@ -39,6 +39,8 @@ class Proxy:
     ) -> None:
         if listen.scheme != "amqp":
             raise ValueError(f"{listen.url}: a trace listens in the clear, at amqp://HOST:PORT")
+        if to.scheme not in ("amqp", "amqps"):
+            raise ValueError(f"{to}: a trace passes on to amqp://HOST:PORT or amqps://HOST:PORT")
         self._listen = listen
         self._to = to
         self._full = full
@@ -47,7 +49,7 @@ class Proxy:
         self._done = asyncio.Event()
         self._connections = 0
         self._write: Callable[[str], None] = print
-        self._tls = ssl.create_default_context(cafile=ca) if to.secure else None
+        self._tls = _context(ca) if to.secure else None
 
     async def run(self, write: Callable[[str], None]) -> None:
         """Pass on and `write` lines until there have been enough."""
@@ -135,3 +137,10 @@ class Proxy:
                 self._left -= 1
                 if self._left == 0:
                     self._done.set()
+
+
+def _context(ca: Path | None) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=ca)
+    except OSError as error:
+        raise ValueError(f"{ca}: {error.strerror or error}") from None
