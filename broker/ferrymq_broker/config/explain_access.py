@@ -9,8 +9,8 @@ from ferrymq_broker.access.access import DYNAMIC, FENCE
 from ferrymq_broker.access.identity import Identity
 from ferrymq_broker.access.patterns import node_of
 from ferrymq_broker.access.rights import RIGHTS
-from ferrymq_broker.access.rules import ANONYMOUS, ANYBODY, CLAIM, GROUP, KEY, USER
-from ferrymq_broker.config.access import AccessRule, read_subject
+from ferrymq_broker.access.rules import ANONYMOUS, ANYBODY, CLAIM, GROUP, KEY, USER, Rule
+from ferrymq_broker.config.access import read_subject
 from ferrymq_broker.config.declarations import Tables
 from ferrymq_broker.config.explain import Explanation, explain, tables_of
 from ferrymq_broker.config.mistakes import Location
@@ -78,6 +78,18 @@ def read_identity(text: str, config: Config) -> Identity:
     return Identity(user, frozenset(groups), claims, key)
 
 
+def _given_by_key(
+    config: Config, identity: Identity, address: str, host: str, right: int
+) -> Location:
+    """The key of somebody that gives a right by itself, where no rule speaks of it."""
+    for at, key in enumerate(config.security.shared_access_key):
+        if key.name == identity.key and key.virtual_host == host:
+            rule = key.rule()
+            if rule is not None and rule.may & right and _is_about(rule, identity, address):
+                return ("security", "shared-access-key", at)
+    return ()
+
+
 def explain_access(
     config: Config, address: str, identity: Identity, host: str = DEFAULT_HOST
 ) -> AccessExplanation:
@@ -94,18 +106,21 @@ def explain_access(
         given = open
         for at, rule in enumerate(() if open else tables.rule):
             asked = rule.rule()
-            if (asked.may | asked.may_not) & bit == 0 or not _is_about(rule, identity, meant):
+            if (asked.may | asked.may_not) & bit == 0 or not _is_about(asked, identity, meant):
                 continue
             given = asked.may & bit != 0
             location = (*place, "rule", at)
             break
+        if not open and not location:
+            location = _given_by_key(config, identity, meant, host, bit)
+            given = bool(location)
         verdicts.append(Verdict(name, given, location))
     notes = [] if open else _notes(config, tables, found, meant)
     return AccessExplanation(meant, open, sorted(identity.groups), verdicts, notes)
 
 
-def _is_about(rule: AccessRule, identity: Identity, address: str) -> bool:
-    bound = rule.rule().bind(identity)
+def _is_about(rule: Rule, identity: Identity, address: str) -> bool:
+    bound = rule.bind(identity)
     return bound is not None and bound.matches(address, node_of(address))
 
 

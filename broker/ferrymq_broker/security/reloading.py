@@ -16,6 +16,7 @@ from ferrymq_broker.config.model import Config
 from ferrymq_broker.config.section import kebab
 from ferrymq_broker.config.tls import BadTlsError, Tls
 from ferrymq_broker.journal import log
+from ferrymq_broker.security.taking import check_tokens
 
 if TYPE_CHECKING:
     from ferrymq_broker.security.tls import Loaded
@@ -144,8 +145,7 @@ def _tls_of_monitoring(config: Config) -> Tls | None:
 
 def check_files(config: Config) -> tuple[list[Mistake], list[str]]:
     """What is wrong with the files that a configuration names, and what is odd about them."""
-    mistakes: list[Mistake] = []
-    warnings: list[str] = []
+    mistakes, warnings = check_tokens(config)
     for place, tls in settings_of(config):
         try:
             warnings += _load(tls).warnings

@@ -6,7 +6,11 @@ from typing import TYPE_CHECKING
 
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.clock import Clock
+from ferrymq_broker.config.mistakes import Mistake
+from ferrymq_broker.config.model import Config
 from ferrymq_broker.config.security import Security
+from ferrymq_broker.config.tokens import is_url
+from ferrymq_broker.errors import ConfigError
 
 if TYPE_CHECKING:
     from ferrymq_broker.security.tokens import TokenVerifier
@@ -27,3 +31,26 @@ def take_tokens(security: Security, broker: Broker, clock: Clock) -> TokenVerifi
     verifier = make_verifier(security, clock)
     install_tokens(security, broker, verifier)
     return verifier
+
+
+def check_tokens(config: Config) -> tuple[list[Mistake], list[str]]:
+    """What is wrong with the files of keys, and what is odd about the tokens that are taken."""
+    security = config.security
+    mistakes: list[Mistake] = []
+    for at, issuer in enumerate(security.jwt):
+        if is_url(issuer.keys):
+            continue
+        from ferrymq_broker.security.tokens import keys_of
+
+        try:
+            keys_of(issuer, lambda: 0.0)
+        except ConfigError as error:
+            mistakes.append(Mistake(("security", "jwt", at, "keys"), str(error)))
+    warnings = []
+    if (
+        security.takes_tokens
+        and not any(each.rule for each in (config, *config.virtual_host))
+        and not any(key.may for key in security.shared_access_key)
+    ):
+        warnings.append("tokens are taken, so what no rule allows is refused; and there is no rule")
+    return mistakes, warnings

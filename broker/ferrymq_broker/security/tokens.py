@@ -98,11 +98,12 @@ def make_verifier(security: Security, clock: Clock | None = None) -> TokenVerifi
     if not security.takes_tokens:
         return None
     clock = Clock() if clock is None else clock
-    issuers = [JwtVerifier(each, _keys_of(each, clock.now)) for each in security.jwt]
+    issuers = [JwtVerifier(each, keys_of(each, clock.now)) for each in security.jwt]
     return TokenVerifier(issuers, SharedAccessKeys(security.shared_access_key), clock)
 
 
-def _keys_of(settings: Jwt, now: Callable[[], float]) -> KeySource:
+def keys_of(settings: Jwt, now: Callable[[], float]) -> KeySource:
+    """Where the keys of an issuer are. Raises `ConfigError` for a file that has none."""
     if is_url(settings.keys):
         return KeyUrl(settings.keys, settings.refresh, now)
     return KeyFile(Path(settings.keys), now, settings.algorithms[0] in SYMMETRIC)
