@@ -16,8 +16,10 @@ from ferrymq_broker.access.rights import RIGHTS
 from ferrymq_broker.cli.app import app
 from ferrymq_broker.config.access import AccessRule
 from ferrymq_broker.config.explain_access import explain_access, read_identity
+from ferrymq_broker.config.load import load_config
 from ferrymq_broker.config.model import Config
 from ferrymq_broker.errors import ConfigError
+from tests.broker.harness import Network
 
 FILE = """\
 [[queue]]
@@ -124,6 +126,15 @@ def test_for_programs(path: Path) -> None:
 )
 def test_what_is_to_be_known_beyond_the_rules(path: Path, address: str, note: str) -> None:
     assert note in check(path, "--explain", address, "--as", "user:alice").output
+
+
+def test_names_that_nobody_has_to_prove(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    anybody = "may give any name"
+    assert anybody not in check(path, "--explain", "x", "--as", "user:alice").output
+    path.write_text("[[rule]]\nwho = 'user:alice'\nmay = '*'\nwhere = '*'\n", "utf-8")
+    assert anybody in check(path, "--explain", "x", "--as", "user:alice").output
+    Network().restart(load_config(path))
+    assert anybody in caplog.text
 
 
 def test_where_there_are_no_rules(tmp_path: Path) -> None:
