@@ -61,13 +61,14 @@ class Housekeeping:
         self._trim = trim
         self._clock = clock
         self._unmap = unmap
-        self._begun = broker.begun()
+        self._begun = broker.begun() - len(broker.handlers)
         self._not_before = clock()
         self._most = 0
 
     def look(self) -> None:
         """Do what there is reason for."""
-        begun = self._broker.begun()
+        # Connections are garbage when they end, and may all end long after they began.
+        begun = self._broker.begun() - len(self._broker.handlers)
         now = self._clock()
         if begun - self._begun >= ENOUGH and now >= self._not_before:
             self._begun = begun
