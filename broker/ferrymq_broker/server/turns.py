@@ -115,7 +115,8 @@ class Turns:
         spent = self._clock() - began
         if spent > TURN:
             self._share = max(LEAST, int(min(size, share) * TURN / spent))
-        elif share < MOST:
+        elif cut and share < MOST:
+            # What is smaller than a turn says nothing of what a whole one takes.
             self._share = min(MOST, 2 * share)
         if cut or spent > TURN or size >= MORE_TO_COME:
             if not self._full:
