@@ -27,6 +27,7 @@ class Brokers(EntityType):
         "alarms",
         "connections-opened",
         "logins-refused",
+        "logins-put-off",
         "links-refused",
         "settled-messages-dropped",
         "bytes-received",
