@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from librt.strings import BytesWriter
 
 from ferrymq.engine.connection import Connection
 from ferrymq.engine.delivery import IncomingDelivery
@@ -19,7 +20,6 @@ from ferrymq.engine.unfinished import Budget, Unfinished
 from ferrymq.errors import RemoteProtocolError
 from ferrymq_types.messaging import Target
 from ferrymq_types.transport import Attach, Begin, Detach, End, Open, Role, Transfer
-from librt.strings import BytesWriter
 
 
 def frame(channel: int, body: object, payload: bytes = b"") -> bytes:
@@ -35,9 +35,13 @@ class Server:
     def __init__(self, budget: Budget, limit: int = 0, **settings: int) -> None:
         self.engine = Connection(
             ConnectionSettings(
-                container_id="s", initiator=False, max_unfinished=limit, unfinished=budget,
-                keeps_partial=False, **settings,
-            ),  # fmt: skip
+                container_id="s",
+                initiator=False,
+                max_unfinished=limit,
+                unfinished=budget,
+                keeps_partial=False,
+                **settings,
+            ),
             0.0,
         )
         self.failures: list[LinkFailed] = []
@@ -66,9 +70,12 @@ class Server:
             frame(
                 0,
                 Attach(
-                    name=f"l{handle}", handle=handle, role=Role.SENDER, initial_delivery_count=0,
+                    name=f"l{handle}",
+                    handle=handle,
+                    role=Role.SENDER,
+                    initial_delivery_count=0,
                     target=Target(address="t"),
-                ),  # fmt: skip
+                ),
             )
         )
 

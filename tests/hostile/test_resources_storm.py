@@ -19,7 +19,7 @@ def test_a_thousand_come_back(site: Site) -> None:
                 one = connect(site.port)
                 one.sendall(greeting())
                 crowd.append(one)
-            assert all([is_let_in(one) for one in crowd])
+            assert all(is_let_in(one) for one in crowd)
             return time.monotonic() - began
 
     storm()

@@ -10,8 +10,8 @@ from ferrymq.engine.receiver import ReceiverLink
 from ferrymq.engine.sender import SenderLink
 from ferrymq.errors import LocalProtocolError
 from ferrymq_broker.connections.lifetimes import end_creation
-from ferrymq_broker.connections.permissions import put_on_record
 from ferrymq_broker.connections.limits import EXCEEDED, forget_attach
+from ferrymq_broker.connections.permissions import put_on_record
 from ferrymq_broker.connections.remembered.terminus import Terminus
 from ferrymq_broker.connections.termini import attach_incoming, attach_outgoing
 from ferrymq_broker.errors import BrokerError

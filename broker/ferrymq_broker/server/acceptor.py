@@ -45,7 +45,9 @@ async def bind(host: str, port: int, backlog: int) -> list[socket.socket]:
                 listening.bind(where)
             except OSError as error:
                 reason = error.strerror or str(error)
-                raise OSError(error.errno, f"cannot listen on {where[0]}:{port}: {reason}") from None
+                raise OSError(
+                    error.errno, f"cannot listen on {where[0]}:{port}: {reason}"
+                ) from None
             listening.listen(backlog)
     except BaseException:
         for listening in sockets:

@@ -1,4 +1,4 @@
-"""How many connections there may be: of all, of an address, of a user; and that none is forgotten."""
+"""How many connections there may be: of all, of an address, of a user; none is forgotten."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def _is_let_in(reader: asyncio.StreamReader) -> bool:
 
 async def _until_empty(server: BrokerServer) -> None:
     async with asyncio.timeout(20):
-        while len(server.census) or server.connections:
+        while len(server.census) or server.connections:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
