@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ferrymq_broker import audit
 from ferrymq_broker.config.mistakes import Location, Mistake
 from ferrymq_broker.config.model import Config
 from ferrymq_broker.config.section import kebab
@@ -67,12 +68,14 @@ class TlsFiles:
             self._loaded = _load(self._tls)
         except BadTlsError as error:
             log.error("TLS files refused; the old ones stay in use", reason=str(error))
+            audit.reloaded("certificates", str(error))
             return False
         log.info(
             "TLS files read",
             certificate=str(self._tls.certificate),
             expires=self._loaded.expires.isoformat(),
         )
+        audit.reloaded("certificates")
         self._tell_warnings()
         return True
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import ssl
@@ -45,12 +46,15 @@ async def test_new_connections_get_the_new_certificate_and_old_ones_stay(pki: Pk
             await sender.send(Message(body="still here"))
 
 
-async def test_changed_files_are_noticed(pki: Pki) -> None:
+async def test_changed_files_are_noticed(pki: Pki, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
     files = TlsFiles(pki.tls())
     before = files.context
     assert files.refresh() and files.context is before
     pki.write("server", pki.authority.server(["localhost"], 30))
     assert files.refresh() and files.context is not before
+    on_record = [each for each in caplog.records if each.name == "ferrymq.audit"]
+    assert len(on_record) == 1 and "certificates" in on_record[0].getMessage()
 
 
 @pytest.mark.parametrize("damage", ["key", "certificate", "empty", "gone"])
