@@ -166,3 +166,9 @@ def test_memory_is_bounded_whatever_a_frame_says_its_size_is() -> None:
     assert peak < 8 * MOST_HELD
     assert f"+ {size - len(start)} bytes" in lines[0]
     assert lines[1:] == ["-> [0] close()"]
+
+
+def test_thousands_of_millions_of_elements_without_bytes_are_counted_and_not_listed() -> None:
+    body = b"\0\x53\x77\xf0\0\0\0\x05\xff\xff\xff\xff\x41"
+    (line,) = told(stream(on(1, transfer(), body)), full=True)
+    assert "amqp-value(value=array-of-boolean(count=4294967295, each=[true]))" in line

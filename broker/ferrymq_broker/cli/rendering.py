@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import math
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from typing import Final
 from uuid import UUID
 
 from ferrymq import Message
-from ferrymq_codec.containers import PairMap
+from ferrymq_codec.containers import Array, PairMap, Repeated
 from ferrymq_codec.scalars import Described, Timestamp
 from ferrymq_types.messaging import AmqpSequence, Data
 
@@ -103,6 +104,10 @@ def plain(value: object) -> object:
         return [[plain(key), plain(item)] for key, item in value.items()]
     if isinstance(value, Mapping):
         return {_key(key): plain(item) for key, item in value.items()}
+    if isinstance(value, Array) and isinstance(value.items, Repeated):
+        # Elements that take no bytes: there may be thousands of millions of them.
+        one = [plain(item) for item in itertools.islice(value.items, 1)]
+        return {"count": len(value), "element": one[0] if one else None}
     try:
         return [plain(item) for item in value]  # type: ignore[attr-defined]
     except TypeError:

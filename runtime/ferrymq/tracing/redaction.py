@@ -6,10 +6,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from ferrymq_codec.composite import Composite
-from ferrymq_codec.containers import Array, PairMap
+from ferrymq_codec.containers import Array, PairMap, Repeated
 from ferrymq_codec.errors import CodecError
 from ferrymq_codec.limits import MAX_U32
 from ferrymq_codec.scalars import Described
@@ -107,6 +108,10 @@ def clean(value: object) -> object:
         return Pairs([(_key(key), _named(key, item)) for key, item in value.items()])
     if isinstance(value, Mapping):
         return Pairs([(_key(key), _named(key, item)) for key, item in value.items()])
+    if isinstance(value, Array) and isinstance(value.items, Repeated):
+        # Elements that take no bytes: there may be thousands of millions of them.
+        one = [clean(item) for item in islice(value.items, 1)]
+        return Shown(f"array-of-{value.element_type}", {"count": len(value), "each": one})
     if isinstance(value, list | tuple | Array):
         return [clean(item) for item in value]
     return value
