@@ -15,6 +15,7 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
+from ferrymq_broker import audit
 from ferrymq_broker.journal import log
 from ferrymq_broker.server.census import Census
 
@@ -141,7 +142,7 @@ class Acceptor:
     def _hand_over(self, accepted: socket.socket, host: str) -> None:
         protocol = self._factory()
         if not self._census.enter(protocol, host):
-            log.debug("connection refused: too many", peer=host)
+            audit.connection_refused(host, "too many connections")
             accepted.close()
             return
         accepted.setblocking(False)
