@@ -78,11 +78,13 @@ class Door:
         if event is None or mechanism not in offered:
             why = "malformed credentials" if event is None else "not taken here, in the clear"
             user = None if event is None else event.username
-            audit.login_refused(transport.peer, user, mechanism or "HTTP", False, why)
+            audit.login_refused(transport.peer, user, mechanism or "HTTP", transport.encrypted, why)
             return _unauthorised(offered)
         identity, why = await _decide(authenticator, event, transport)
         if identity is None:
-            audit.login_refused(transport.peer, event.username, event.mechanism, False, why)
+            audit.login_refused(
+                transport.peer, event.username, event.mechanism, transport.encrypted, why
+            )
             return _unauthorised(offered)
         if not self._may_see(identity):
             what = f"manage at {METRICS!r} is not allowed to you"
