@@ -19,7 +19,7 @@ from ferrymq_broker.access.identity import Identity
 from ferrymq_broker.config.security import Security
 from ferrymq_broker.config.tokens import ASYMMETRIC
 from ferrymq_broker.security.jwt_verifier import TokenRefusedError
-from ferrymq_broker.security.tokens import TokenVerifier
+from ferrymq_broker.security.tokens import TokenVerifier, make_verifier
 from tests.broker.tokens.makers import (
     AUDIENCE,
     ISSUER,
@@ -289,8 +289,6 @@ def test_groups_and_claims(tmp_path: Path) -> None:
 
 
 def test_several_issuers_have_their_own_keys(tmp_path: Path) -> None:
-    from ferrymq_broker.security.tokens import make_verifier
-
     tables = []
     for name, key in (("one", ec_key()), ("two", ed_key())):
         path = tmp_path / f"{name}.json"
@@ -303,6 +301,20 @@ def test_several_issuers_have_their_own_keys(tmp_path: Path) -> None:
     # Whoever has the key of the one does not speak for the other.
     refused(verifier, make_jwt(iss="two"))
     refused(verifier, make_jwt(header={"kid": "ed"}, iss="two"))
+
+
+async def test_only_the_tokens_of_some_issuers_are_passwords(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    path.write_text(jwks(ec_key()))
+    table = {"audience": AUDIENCE, "keys": str(path)}
+    issuers = [{"issuer": "one", "as-password": True, **table}, {"issuer": "two", **table}]
+    verifier = make_verifier(Security.model_validate({"jwt": issuers}), TestClock())
+    assert verifier is not None and verifier.takes_passwords
+    one, two = make_jwt(iss="one"), make_jwt(iss="two")
+    assert (await verifier.identify_token(one, "PLAIN", as_password=True)).user == "alice"
+    with pytest.raises(TokenRefusedError, match="issuer"):
+        await verifier.identify_token(two, "PLAIN", as_password=True)
+    assert (await verifier.identify_token(two)).user == "alice"
 
 
 # -- what is no token --------------------------------------------------------------------------
@@ -375,7 +387,7 @@ def test_small_keys_are_refused() -> None:
         small = RSAKey.generate_key(1024, {"kid": "small"})
         with pytest.raises(ValueError, match="2048"):
             read_keys(jwks(small).encode())
-    assert len(read_keys(jwks(small, ec_key()).encode(), lenient=True)) == 1
+        assert len(read_keys(jwks(small, ec_key()).encode(), lenient=True)) == 1
     short = {"keys": [OctKey.import_key(b"short secret 1234", {"kid": "s"}).as_dict()]}
     with pytest.raises(ValueError, match="32 bytes"):
         read_keys(json.dumps(short).encode(), symmetric=True)

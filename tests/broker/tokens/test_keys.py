@@ -119,10 +119,13 @@ class Publisher:
         self.location: str | None = None
         self.hold: asyncio.Event | None = None
 
-    async def handle(self, request: web.Request) -> web.Response:
+    async def handle(self, request: web.Request) -> web.StreamResponse:
         self.asked += 1
         if self.hold is not None:
             await self.hold.wait()
+        return await self.respond(request)
+
+    async def respond(self, request: web.Request) -> web.StreamResponse:
         headers = {} if self.location is None else {"Location": self.location}
         return web.Response(body=self.body.encode(), status=self.status, headers=headers)
 
@@ -235,6 +238,28 @@ async def test_a_server_that_does_not_answer(
     server.hold = asyncio.Event()
     verifier = verifier_at(url, TestClock())
     assert not await is_good(verifier, make_jwt())
+
+
+async def test_an_answer_without_end(
+    publisher: tuple[Publisher, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No more of it is taken than the keys may be."""
+    monkeypatch.setattr("ferrymq_broker.security.jwks.FETCH_TIMEOUT", 60.0)
+    server, url = publisher
+    sent = 0
+
+    async def endless(request: web.Request) -> web.StreamResponse:
+        nonlocal sent
+        answer = web.StreamResponse()
+        await answer.prepare(request)
+        while sent < 100 * MAX_BYTES:
+            await answer.write(b" " * 65536)
+            sent += 65536
+        return answer
+
+    monkeypatch.setattr(server, "respond", endless)
+    assert not await is_good(verifier_at(url, TestClock()), make_jwt())
+    assert sent < 100 * MAX_BYTES
 
 
 async def test_secrets_are_not_taken_from_a_url(publisher: tuple[Publisher, str]) -> None:
