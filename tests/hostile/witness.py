@@ -26,7 +26,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
-from tests.conftest import running_variant
 from tests.hostile.answers import Answer
 from tests.hostile.client import Client
 from tests.hostile.frames import (
@@ -45,8 +44,9 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 # Seconds between two messages. Two hundred a second: a block of 20 ms is seen by some, one of
 # 200 ms by more than one in a hundred of ten seconds' worth.
 PACE: Final = 0.005
-# Seconds that are no harm, whatever it was before: a frame of each attacker's, which the broker works
-# through in one go, on a slow machine; interpreted, a frame of 64 KiB may take twenty milliseconds.
+# Seconds that are no harm, whatever it was before: a frame of each attacker's, which the broker
+# works through in one go, on a slow machine; interpreted, one of 64 KiB may take twenty
+# milliseconds.
 FLOORS: Final = {"compiled": 0.060, "pure": 0.120}
 # Seconds of watching at least, and when that looked bad, for the second look.
 GLANCE: Final = 0.25
@@ -121,6 +121,9 @@ class Witness:
 
     def allows(self, seen: Measured) -> bool:
         """Whether that is no worse than it may be."""
+        # The process that watches has no use for all that this imports.
+        from tests.conftest import running_variant
+
         return seen.p99 <= max(2 * self.baseline.p99, FLOORS[running_variant()])
 
     def during(self, attack: Callable[[], object], seconds: float) -> Measured:
