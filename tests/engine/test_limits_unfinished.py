@@ -176,9 +176,15 @@ def test_links_have_a_number() -> None:
     assert server.engine.opened
 
 
+def _delivery() -> IncomingDelivery:
+    link = Server(Budget()).session.links["l0", False]
+    assert isinstance(link, ReceiverLink)
+    return IncomingDelivery(link, 0, b"t", 0)
+
+
 @given(st.lists(st.binary(max_size=3), max_size=2000))
 def test_pieces_are_joined_and_nothing_is_lost(pieces: list[bytes]) -> None:
-    delivery = IncomingDelivery(None, 0, b"t", 0)  # type: ignore[arg-type]
+    delivery = _delivery()
     for piece in pieces:
         delivery._received += len(piece)
         delivery._add(piece)
@@ -206,7 +212,7 @@ def test_a_frame_in_tiny_pieces() -> None:
 def test_a_count_that_is_over_counts_no_more() -> None:
     budget = Budget()
     unfinished = Unfinished(0, budget)
-    delivery = IncomingDelivery(None, 0, b"t", 0)  # type: ignore[arg-type]
+    delivery = _delivery()
     assert unfinished.add(delivery, 10)
     unfinished.clear()
     unfinished.end(delivery)

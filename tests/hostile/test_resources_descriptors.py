@@ -39,3 +39,5 @@ def test_accepting_pauses_and_goes_on(broker: Broker) -> None:
     broker.memory_is_back(before)
     broker.check()
     assert broker.log.count("accepting no connections for now") == 1
+    # The store and the configuration had theirs all the time.
+    assert "all file descriptors for connections are in use" in broker.log

@@ -114,7 +114,8 @@ class IncomingHalf:
                         Scope.LINK,
                     )
             return
-        link._end_partial()
+        if not first:
+            link._end_partial()
         if not partial.complete:
             if partial._chunks is None:
                 partial.payload = payload
