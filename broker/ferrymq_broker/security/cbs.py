@@ -19,6 +19,7 @@ from ferrymq_broker.access.grants import Grant
 from ferrymq_broker.access.identity import Identity
 from ferrymq_broker.access.rules import Rule, bind_rules
 from ferrymq_broker.connections.lapses import subject_of
+from ferrymq_broker.floods import Floods
 from ferrymq_broker.journal import log
 from ferrymq_broker.nodes.request import Request, Response
 from ferrymq_broker.nodes.service import Service
@@ -48,6 +49,9 @@ FAILED: Final = 500
 
 # Requests of one connection that may wait for the keys of an issuer.
 _WAITING: Final = 100
+# Tokens that one connection may have checked in a second, when it has had checked twice as many as
+# it may have: to check a signature takes longer than to make one up.
+_RATE: Final = 5.0
 _SHOWN: Final = 200
 
 
@@ -80,6 +84,7 @@ class Cbs:
         self._verifier = verifier
         self._own = own
         self._limit = limit
+        self._floods = Floods(2 * limit, _RATE, verifier.now)
         self.service = Service(ADDRESS, space, self.answer)
         # Connections with a token that waits for keys: what has come after it waits as well.
         self._waiting: dict[int, deque[Request]] = {}
@@ -87,6 +92,8 @@ class Cbs:
 
     def answer(self, request: Request) -> Response | None:
         """Put the token, or say why not; None if keys have to be fetched before."""
+        if self._floods.let(request.party.peer) is None:
+            return _response(TOO_MANY, "too many tokens, too fast")
         connection = int(request.party.connection)
         line = self._waiting.get(connection)
         if line is not None:

@@ -189,6 +189,21 @@ def test_a_connection_has_so_many_tokens() -> None:
     assert bearer.may_send("q1") and not bearer.may_send("q3")
 
 
+def test_who_puts_too_many_waits() -> None:
+    """To check a signature costs the broker more than to make one up costs a client."""
+    table = {"name": "shop", "primary": KEY, "may": ["send"]}
+    net = taking({"security": {"shared-access-key": [table], "tokens": {"limit": 10}}})
+    bearer = Bearer(net)
+    bearer.put_for("q1")
+    bad = make_sas("q1", "a wrong secret")
+    assert [bearer.put(bad, "q1") for _ in range(22)] == [401] * 19 + [429] * 3
+    # Not even a good one, for now; what there was before counts.
+    assert bearer.put(make_sas("q2", KEY), "q2") == 429
+    assert bearer.may_send("q1")
+    net.advance(2)
+    assert bearer.put(make_sas("q2", KEY), "q2") == 202
+
+
 def test_tokens_are_never_logged(
     net: Network,
     bearer: Bearer,
