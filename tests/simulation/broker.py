@@ -87,7 +87,6 @@ class SimulatedServer:
 
     def new_handler(
         self,
-        *,
         transport: ClientTransport,
         write: Callable[[bytes], object],
         hang_up: Callable[[], object],
