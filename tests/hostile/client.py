@@ -207,8 +207,7 @@ class Client:
         there is credit for them."""
         number = 0
         while number < len(payloads):
-            while number >= self._allowed:
-                self._note(self.expect("flow"))
+            self.wait_for_credit(number)
             last = min(number + 200, self._allowed, len(payloads))
             self.send(
                 *(
@@ -222,6 +221,11 @@ class Client:
             while (flow := self.expect("flow", "empty")).field(4) is not None:
                 self._note(flow)
         return self
+
+    def wait_for_credit(self, number: int) -> None:
+        """Wait until link 0 may send so many deliveries and one more."""
+        while number >= self._allowed:
+            self._note(self.expect("flow", "empty"))
 
     def arrivals(self, count: int) -> list[Answer]:
         """So many transfers, whatever comes in between."""

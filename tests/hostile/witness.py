@@ -49,7 +49,7 @@ PACE: Final = 0.005
 # milliseconds.
 FLOORS: Final = {"compiled": 0.060, "pure": 0.120}
 # Seconds of watching at least, and when that looked bad, for the second look.
-GLANCE: Final = 0.25
+GLANCE: Final = 0.15
 LOOK: Final = 1.5
 
 

@@ -203,6 +203,9 @@ class IncomingEndpoint(Producer):
         """The sender has given up a delivery, which settles it (AMQP 1.0 §2.7.5)."""
         if self._tags is not None:
             self._tags.forget(delivery.tag)
+        # It has used up credit as others do.
+        if self.link.credit <= self.low:
+            self.supply()
 
     def is_resent(self, delivery: IncomingDelivery) -> bool:
         """Whether the delivery was accepted on an earlier attachment of the link."""
