@@ -14,14 +14,14 @@ or the connection closed, with the condition and a description - and told by an
 event. What the user does wrong raises `LocalProtocolError` and changes nothing.
 
 A transport carries *layers*, each opened by an 8-byte header: TLS and SASL if
-they are used, then AMQP (`layers`). `_stage` says which is being read. Output is
-collected in one buffer; dispositions and window updates are held back until it
-is taken, so that neighbours share a frame.
+they are used, then AMQP: `layers` says which is being read. Output is collected in
+one buffer; dispositions and window updates are held back until it is taken, so that
+neighbours share a frame.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, final
 
 from librt.strings import BytesWriter
 from mypy_extensions import i64
@@ -29,33 +29,24 @@ from mypy_extensions import i64
 from ferrymq.engine.answers import answer_to, fitting, illegal
 from ferrymq.engine.channels import Channels
 from ferrymq.engine.dispatch import dispatch, empty_frame
-from ferrymq.engine.events import (
-    Authenticated,
-    CloseReceived,
-    Event,
-    OpenReceived,
-    Terminated,
-    TlsAgreed,
-)
-from ferrymq.engine.frames import (
-    AMQP_FRAME,
-    EMPTY_FRAME,
-    SASL_FRAME,
-    begin_frame,
-    end_frame,
-)
+from ferrymq.engine.events import CloseReceived, Event, OpenReceived, Terminated
+from ferrymq.engine.frames import AMQP_FRAME, EMPTY_FRAME, begin_frame, end_frame
 from ferrymq.engine.input import FrameInput
-from ferrymq.engine.layers import Layers
+from ferrymq.engine.layers import AMQP, DONE, MAX_EARLY_FRAME, MAX_EARLY_INPUT, SASL, Layers
 from ferrymq.engine.opening import check_open
-from ferrymq.engine.sasl_exchange import SaslExchange
 from ferrymq.engine.session import Session
 from ferrymq.engine.settings import ConnectionSettings
-from ferrymq.engine.states import CONNECTION_TABLE, ConnectionInput, ConnectionState
+from ferrymq.engine.states import (
+    CLOSE_SEEN,
+    CLOSING,
+    CONNECTION_TABLE,
+    ConnectionInput,
+    ConnectionState,
+)
 from ferrymq.engine.timers import Timers
 from ferrymq.engine.unfinished import Unfinished
 from ferrymq.errors import (
     AmqpError,
-    AuthenticationError,
     ConnectionClosed,
     DecodeError,
     EncodeError,
@@ -70,32 +61,6 @@ from ferrymq_types.transport import MIN_MAX_FRAME_SIZE, Begin, Close, Error, Ope
 if TYPE_CHECKING:
     from ferrymq.engine.scram import ScramKeys
     from ferrymq_codec.composite import Composite
-
-# What is being read: the header of a layer, SASL frames, AMQP frames, nothing more, or what
-# belongs to TLS and is not ours.
-_HEADER: Final = 0
-_SASL: Final = 1
-_AMQP: Final = 2
-_DONE: Final = 3
-_TLS: Final = 4
-
-# One side has closed in due form, so the end of the transport is no surprise.
-_CLOSE_SEEN: Final = (
-    ConnectionState.CLOSE_SENT,
-    ConnectionState.DISCARDING,
-    ConnectionState.CLOSE_RCVD,
-)
-# We have sent a close: nothing more may follow it.
-_CLOSING: Final = (
-    ConnectionState.OC_PIPE,
-    ConnectionState.CLOSE_PIPE,
-    ConnectionState.CLOSE_SENT,
-    ConnectionState.DISCARDING,
-)
-
-# Before the opens are exchanged nobody is known; nothing large is expected or kept.
-MAX_EARLY_FRAME: Final = 8192
-MAX_EARLY_INPUT: Final = 65536
 
 
 @final
@@ -119,9 +84,7 @@ class Connection:
         "_now",
         "_events",
         "_touched",
-        "_stage",
         "_layers",
-        "_sasl",
         "_open_called",
         "_open_wanted",
         "_closed_early",
@@ -152,15 +115,13 @@ class Connection:
         self._now = now
         self._events: list[Event] = []
         self._touched: list[Session] = []
-        self._stage: i64 = _HEADER
         self._layers = Layers(self)
-        self._sasl = SaslExchange(self)
         self._open_called = False
         self._open_wanted = False
         # The peer's close followed its open before we had answered that.
         self._closed_early = False
         self._input = FrameInput()
-        self._layers.proceed()
+        self._layers.begin()
 
     # -- what the user calls ---------------------------------------------------
 
@@ -274,7 +235,7 @@ class Connection:
         if now is not None:
             self._now = now
         event = ConnectionInput.SEND_CLOSE if error is None else ConnectionInput.SEND_CLOSE_ERROR
-        if self.state in _CLOSING:
+        if self.state in CLOSING:
             return
         if self.state in (ConnectionState.HDR_EXCH, ConnectionState.OPEN_RCVD):
             # A close must follow an open (AMQP 1.0 §2.4.3).
@@ -300,7 +261,7 @@ class Connection:
         there is nothing to answer.
         """
         if not self.finished:
-            self._sasl.accept()
+            self._layers.sasl.accept()
             self._read()
 
     def reject_authentication(self, code: SaslCode = SaslCode.AUTH) -> None:
@@ -309,7 +270,7 @@ class Connection:
         As `accept_authentication` otherwise.
         """
         if not self.finished:
-            self._sasl.reject(code)
+            self._layers.sasl.reject(code)
 
     def provide_scram_keys(self, keys: ScramKeys | None) -> None:
         """Answer `ScramKeysRequested`: the stored keys of the user, None if there is none.
@@ -319,7 +280,7 @@ class Connection:
         """
         if not self.finished:
             try:
-                self._sasl.provide_keys(keys)
+                self._layers.sasl.provide_keys(keys)
             except RemoteProtocolError as error:
                 self._violated(error)
             self._read()
@@ -330,11 +291,7 @@ class Connection:
         For use at `TlsAgreed` and until `tls_established`. Raises
         `LocalProtocolError` at any other time, except when the connection is over.
         """
-        if self.finished:
-            return b""
-        if self._stage != _TLS:
-            raise illegal("no TLS handshake is under way")
-        return self._input.take()
+        return b"" if self.finished else self._layers.take_tls_data(self._input)
 
     def tls_established(self, now: float) -> None:
         """The TLS handshake that `TlsAgreed` asked for has succeeded: the next layer begins.
@@ -345,14 +302,8 @@ class Connection:
         they had come through TLS, they would be an attacker's way in.
         """
         self._now = now
-        if self.finished:
-            return
-        if self._stage != _TLS:
-            raise illegal("no TLS handshake is under way")
-        if self._input.held():
-            raise illegal("input from before the TLS handshake has not been taken")
-        self._layers.secured = True
-        self._next_layer()
+        if not self.finished:
+            self._layers.secure(self._input)
 
     def receive_eof(self, now: float) -> None:
         """The transport has ended; nothing more will arrive."""
@@ -360,23 +311,20 @@ class Connection:
         if self.finished:
             self.lingering = False
             return
-        if self.failure is not None or self.state in _CLOSE_SEEN:
+        if self.failure is not None or self.state in CLOSE_SEEN:
             self._terminate(self.failure)
-        elif self._stage == _TLS:
-            self._terminate(TransportError("the transport ended during the TLS handshake"))
-        elif self._stage == _SASL and self.settings.initiator:
-            self._terminate(AuthenticationError("the server ended the transport during SASL"))
         else:
-            self._terminate(ConnectionClosed("the peer ended the transport without a close"))
+            self._terminate(self._layers.broken_off())
         self.lingering = False
 
     def receive_data(self, data: bytes, now: float) -> None:
         """Bytes arrived. Never raises for their content."""
         self._now = now
         self._timers.last_received = now
-        if self._stage == _DONE or not self._input.feed(data):
+        layers = self._layers
+        if layers.stage == DONE or not self._input.feed(data):
             return
-        if self._stage != _TLS and not self._sasl.waiting:
+        if layers.stage == AMQP or not layers.waiting:
             self._read()
         elif self._input.held() > MAX_EARLY_INPUT:
             self._terminate(TransportError("too much input before a security layer was through"))
@@ -405,9 +353,9 @@ class Connection:
 
     def _read_frames(self) -> None:
         input = self._input
+        layers = self._layers
         while True:
-            stage = self._stage
-            if stage == _AMQP:
+            if layers.stage == AMQP:
                 limit: i64 = self.settings.max_frame_size
                 if self.remote_open is None and limit > MAX_EARLY_FRAME:
                     limit = MAX_EARLY_FRAME
@@ -417,45 +365,8 @@ class Connection:
                     dispatch(self, input.reader, input.channel)
                 else:
                     empty_frame(self, input.channel)
-            elif stage == _HEADER:
-                header = input.next_header()
-                if header is None:
-                    return
-                self._layers.on_header(header)
-            elif stage == _SASL:
-                if self._sasl.waiting:
-                    input.hold()
-                    return
-                if not input.next_frame(MAX_EARLY_FRAME, SASL_FRAME):
-                    return
-                self._sasl.on_frame(input.reader)
-            else:
-                # What follows is kept: for TLS, if anything follows at all.
-                input.hold()
+            elif not layers.read(input):
                 return
-
-    # -- layers ------------------------------------------------------------------
-
-    def _next_layer(self) -> None:
-        """A security layer is through."""
-        self._stage = _HEADER
-        self._layers.proceed()
-
-    def _tls_agreed(self) -> None:
-        self._stage = _TLS
-        self._emit(TlsAgreed())
-
-    def _sasl_agreed(self) -> None:
-        self._stage = _SASL
-        self._sasl.start()
-
-    def _amqp_agreed(self) -> None:
-        self._stage = _AMQP
-        self._try_open()
-
-    def _authenticated(self, mechanism: str, username: str | None) -> None:
-        self._emit(Authenticated(mechanism, username))
-        self._next_layer()
 
     # -- open and close ------------------------------------------------------------
 
@@ -521,11 +432,12 @@ class Connection:
 
     def _violated(self, error: RemoteProtocolError) -> None:
         """The peer broke a rule that costs it the connection."""
-        if self._stage == _SASL and not self.settings.initiator:
-            self._sasl.refuse(SaslCode.SYS_PERM, error.description)
+        layers = self._layers
+        if layers.stage == SASL and not self.settings.initiator:
+            layers.sasl.refuse(SaslCode.SYS_PERM, error.description)
             return
         self.failure = self.failure or error
-        if self._stage == _AMQP and self.state is not ConnectionState.CLOSE_PIPE:
+        if layers.stage == AMQP and self.state is not ConnectionState.CLOSE_PIPE:
             self.close(answer_to(error))
         else:
             self._terminate(self.failure)
@@ -534,8 +446,8 @@ class Connection:
         if self.finished:
             return
         self._flush_sessions()
-        self.lingering = self._stage != _AMQP
-        self._stage = _DONE
+        self.lingering = self._layers.stage != AMQP
+        self._layers.stage = DONE
         self.state = ConnectionState.END
         self.opened = False
         self._receiving = False

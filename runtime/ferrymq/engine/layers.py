@@ -3,51 +3,129 @@
 TLS, then SASL, then AMQP; the first two only where the settings ask for them. The
 initiator names the next layer it wants and takes no other. The other side answers
 with the same header, or with the one of the layer it would speak, and ends.
+Headers and SASL frames are read here, AMQP frames by the connection.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
-from ferrymq.engine.events import HeaderReceived
-from ferrymq.engine.frames import protocol_header
+from mypy_extensions import i64
+
+from ferrymq.engine.answers import illegal
+from ferrymq.engine.events import Authenticated, HeaderReceived, TlsAgreed
+from ferrymq.engine.frames import SASL_FRAME, protocol_header
+from ferrymq.engine.sasl_exchange import SaslExchange
 from ferrymq.engine.states import ConnectionInput
-from ferrymq.errors import TransportError
+from ferrymq.errors import AmqpError, AuthenticationError, ConnectionClosed, TransportError
 
 if TYPE_CHECKING:
     from ferrymq.engine.connection import Connection
+    from ferrymq.engine.input import FrameInput
 
 AMQP_PROTOCOL: Final = 0
 TLS_PROTOCOL: Final = 2
 SASL_PROTOCOL: Final = 3
 
+# What is being read: the header of a layer, SASL frames, AMQP frames, nothing more, or what
+# belongs to TLS and is not ours.
+HEADER: Final = 0
+SASL: Final = 1
+AMQP: Final = 2
+DONE: Final = 3
+TLS: Final = 4
+
+# Before the opens are exchanged nobody is known; nothing large is expected or kept.
+MAX_EARLY_FRAME: Final = 8192
+MAX_EARLY_INPUT: Final = 65536
+
 
 @final
 class Layers:
-    """Which layer comes next. `secured` is true once TLS was established inside AMQP."""
+    """Which layer is being read (`stage`), and which comes next.
 
-    __slots__ = ("connection", "secured", "_sent")
+    `secured` is true once TLS was established inside AMQP.
+    """
+
+    __slots__ = ("connection", "stage", "sasl", "secured", "_sent")
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
+        self.stage: i64 = HEADER
+        self.sasl = SaslExchange(connection)
         self.secured = False
         # The protocol id of the last header of the initiator.
         self._sent: int = AMQP_PROTOCOL
 
-    def proceed(self) -> None:
+    @property
+    def waiting(self) -> bool:
+        """Whether input is kept: for TLS, or until the user has looked at the credentials."""
+        return self.stage == TLS or self.sasl.waiting
+
+    def begin(self) -> None:
         """The transport is there or a layer is through: the initiator begins the next."""
+        self.stage = HEADER
         settings = self.connection.settings
         if not settings.initiator:
             return
         if settings.tls and not self.secured:
             self._sent = TLS_PROTOCOL
-        elif settings.sasl and not self.connection._sasl.done:
+        elif settings.sasl and not self.sasl.done:
             self._sent = SASL_PROTOCOL
         else:
             self._sent = AMQP_PROTOCOL
         self._send(self._sent)
 
-    def on_header(self, header: bytes) -> None:
+    def read(self, input: FrameInput) -> bool:
+        """Read one header or SASL frame; false if there is none that is whole and can be read."""
+        if self.stage == HEADER:
+            header = input.next_header()
+            if header is None:
+                return False
+            self._on_header(header)
+            return True
+        if self.stage == SASL and not self.sasl.waiting:
+            if not input.next_frame(MAX_EARLY_FRAME, SASL_FRAME):
+                return False
+            self.sasl.on_frame(input.reader)
+            return True
+        # What follows is kept: for the verdict or for TLS, if anything follows at all.
+        input.hold()
+        return False
+
+    def take_tls_data(self, input: FrameInput) -> bytes:
+        """The input that is for TLS. Raises `LocalProtocolError` if no handshake is under way."""
+        self._expect_handshake()
+        return input.take()
+
+    def secure(self, input: FrameInput) -> None:
+        """The TLS handshake has succeeded. Raises `LocalProtocolError` if none was under way, or
+        if there is input from before it."""
+        self._expect_handshake()
+        if input.held():
+            raise illegal("input from before the TLS handshake has not been taken")
+        self.secured = True
+        self.begin()
+
+    def authenticated(self) -> None:
+        """The SASL exchange has succeeded."""
+        sasl = self.sasl
+        self.connection._emit(Authenticated(sasl.mechanism, sasl.username))
+        self.begin()
+
+    def broken_off(self) -> AmqpError:
+        """What it means that the transport ends now."""
+        if self.stage == TLS:
+            return TransportError("the transport ended during the TLS handshake")
+        if self.stage == SASL and self.connection.settings.initiator:
+            return AuthenticationError("the server ended the transport during SASL")
+        return ConnectionClosed("the peer ended the transport without a close")
+
+    def _expect_handshake(self) -> None:
+        if self.stage != TLS:
+            raise illegal("no TLS handshake is under way")
+
+    def _on_header(self, header: bytes) -> None:
         """The peer's header has come."""
         connection = self.connection
         initiator = connection.settings.initiator
@@ -73,16 +151,19 @@ class Layers:
             self._send(expected)
         connection._emit(HeaderReceived(expected))
         if expected == TLS_PROTOCOL:
-            connection._tls_agreed()
+            self.stage = TLS
+            connection._emit(TlsAgreed())
         elif expected == SASL_PROTOCOL:
-            connection._sasl_agreed()
+            self.stage = SASL
+            self.sasl.start()
         else:
-            connection._amqp_agreed()
+            self.stage = AMQP
+            connection._try_open()
 
     def _answer(self, header: bytes) -> int:
         """The protocol id that a client's header is answered with; another one refuses it."""
         settings = self.connection.settings
-        authenticated = self.connection._sasl.done
+        authenticated = self.sasl.done
         if settings.tls_required and not self.secured:
             return TLS_PROTOCOL
         if (

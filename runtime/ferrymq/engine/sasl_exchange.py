@@ -162,7 +162,7 @@ class SaslExchange:
         self._expect_waiting()
         self._send(SaslOutcome(code=SaslCode.OK, additional_data=self._final))
         self.done = True
-        self.connection._authenticated(self.mechanism, self.username)
+        self.connection._layers.authenticated()
 
     def reject(self, code: SaslCode) -> None:
         """The user finds the credentials bad, or does not want to know of them."""
@@ -244,7 +244,8 @@ class SaslExchange:
             self.connection._terminate(error)
             return
         self.done = True
-        self.connection._authenticated(mechanism.name, mechanism.username)
+        self.username = mechanism.username
+        self.connection._layers.authenticated()
 
     def _send(self, frame: Composite) -> None:
         output = self.connection.output

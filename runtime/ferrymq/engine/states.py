@@ -82,6 +82,20 @@ CONNECTION_TABLE: Final[dict[tuple[ConnectionState, ConnectionInput], Connection
     (ConnectionState.DISCARDING, ConnectionInput.RECV_CLOSE): ConnectionState.END,
 }
 
+# One side has closed in due form, so the end of the transport is no surprise.
+CLOSE_SEEN: Final = (
+    ConnectionState.CLOSE_SENT,
+    ConnectionState.DISCARDING,
+    ConnectionState.CLOSE_RCVD,
+)
+# We have sent a close: nothing more may follow it.
+CLOSING: Final = (
+    ConnectionState.OC_PIPE,
+    ConnectionState.CLOSE_PIPE,
+    ConnectionState.CLOSE_SENT,
+    ConnectionState.DISCARDING,
+)
+
 
 class SessionState(Enum):
     """AMQP 1.0 §2.5.5."""
