@@ -51,7 +51,8 @@ class Browser:
                     if filter is not None or out:
                         if patience <= 0:
                             return False
-                        patience -= _READING if out else 1
+                        patience -= _READING if out else 0
+                        patience -= 0 if filter is None else filter.cost
                     message = peek(queue, entry) if out else entry.message
                     if message is not None and (filter is None or filter.matches(message)):
                         # It is shown, and stays where it is.

@@ -123,12 +123,13 @@ class View:
                 cursor.next = entry
                 return None
             if entry.state == AVAILABLE:
-                if self.filter is None or self._match is entry:
+                filter = self.filter
+                if filter is None or self._match is entry:
                     break
                 if self.patience <= 0:
                     cursor.next = entry
                     return None
-                self.patience -= 1
+                self.patience -= filter.cost
                 if self.passes(entry):
                     break
             entry = entry.next
