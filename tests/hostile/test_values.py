@@ -23,6 +23,7 @@ from tests.hostile.frames import (
     transfer_frame,
 )
 from tests.hostile.poison import HEAVY, MALFORMED
+from tests.hostile.process import MIB
 from tests.hostile.site import Site
 from tests.hostile.values import (
     FALSE,
@@ -230,4 +231,4 @@ def test_a_value_of_many_elements_costs_no_more_than_its_bytes(site: Site, place
                     verdict = client.verdict()
                 assert verdict.condition == "", name
 
-    site.endures(attack)
+    site.endures(attack, bound=16 * MIB)
