@@ -295,7 +295,7 @@ class Broker:
             held = self.held
             self.held = []
             for handler in held:
-                handler.held = False
+                handler.outbox.held = False
                 handler.touch()
         finally:
             self.finish_pass()

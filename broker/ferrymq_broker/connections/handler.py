@@ -18,29 +18,7 @@ from typing import final
 from mypy_extensions import i64
 
 from ferrymq.engine.connection import Connection
-from ferrymq.engine.delivery import IncomingDelivery
-from ferrymq.engine.events import (
-    AttachReceived,
-    AuthenticationRequested,
-    BeginReceived,
-    CloseReceived,
-    CreditReceived,
-    DeliveryAborted,
-    DeliveryReceived,
-    DetachReceived,
-    EndReceived,
-    Event,
-    LinkFailed,
-    OpenReceived,
-    OutcomeReceived,
-    ScramKeysRequested,
-    SessionTerminated,
-    SettlementReceived,
-    Terminated,
-    TlsAgreed,
-    TransactionalStateReceived,
-    TransferIgnored,
-)
+from ferrymq.engine.events import CreditReceived, DeliveryReceived, Event, OutcomeReceived
 from ferrymq.engine.frames import EMPTY_FRAME
 from ferrymq.engine.link import Link
 from ferrymq.engine.session import Session
@@ -52,24 +30,19 @@ from ferrymq_broker.connections.authentication import (
     Authenticator,
     ClientTransport,
     Login,
-    authenticate,
-    end_login,
-    provide_scram_keys,
     settle,
 )
 from ferrymq_broker.connections.incoming import IncomingEndpoint
 from ferrymq_broker.connections.lapses import Lapses
-from ferrymq_broker.connections.limits import Allowance, forget_begin, is_over_limit
-from ferrymq_broker.connections.links import SessionLinks, attach_link, close_link, end_session
-from ferrymq_broker.connections.opening import on_open
+from ferrymq_broker.connections.limits import Allowance
+from ferrymq_broker.connections.links import SessionLinks, close_link
+from ferrymq_broker.connections.outbox import Outbox
 from ferrymq_broker.connections.outgoing import OUTPUT_LIMIT, OutgoingEndpoint
+from ferrymq_broker.connections.rare_events import on_control, on_rare_event
 from ferrymq_broker.connections.remembered.source import SourceTerminus
-from ferrymq_broker.connections.remembered.target import TargetTerminus
 from ferrymq_broker.journal import log
 from ferrymq_broker.nodes.node import Node, Producer
-from ferrymq_broker.transactions.coordinator import Coordinator
 from ferrymq_broker.transactions.table import Transactions
-from ferrymq_types.transactions import TransactionalState
 from ferrymq_types.transport import Error
 
 
@@ -105,9 +78,7 @@ class ConnectionHandler:
         "dirty",
         "changes",
         "need",
-        "held",
-        "_kept",
-        "_kept_bytes",
+        "outbox",
         "_begun",
         "stalled",
         "windowed",
@@ -165,12 +136,9 @@ class ConnectionHandler:
         # True while the handler waits for its flush at the end of the pass.
         self.dirty = False
         self.changes = broker.agenda.changes
-        # What the client is told next says that this batch is on disk; whether output waits for it.
+        # What the client is told next says that this batch is on disk.
         self.need: i64 = 0
-        self.held = False
-        # The output that waits, each piece with the batch it waits for.
-        self._kept: list[tuple[int, bytes]] = []
-        self._kept_bytes: i64 = 0
+        self.outbox = Outbox()
         # Whether the client has been sent our open.
         self._begun = False
         # Each of them once, however often the client sends a flow meanwhile.
@@ -235,7 +203,7 @@ class ConnectionHandler:
         self.connection.handle_timeout(now)
         self._process()
         self.touch()
-        if self.held and self._begun and not self.paused:
+        if self.outbox.held and self._begun and not self.paused:
             # A slow disk is no reason to be taken for dead: this may overtake what waits.
             self._write(EMPTY_FRAME)
         self.broker.finish_pass()
@@ -325,57 +293,39 @@ class ConnectionHandler:
             self.broker.dirty_handlers.append(self)
 
     def flush(self) -> None:
-        """Write what has gathered."""
+        """Write what has gathered and may be told by now."""
         self.dirty = False
         connection = self.connection
-        if self._kept or self.need > self.changes.stable:
-            if not self._let_go():
-                return
+        outbox = self.outbox
+        data = b""
+        if outbox.pieces or self.need > self.changes.stable:
+            data = outbox.take(connection, self.need, self.changes.stable)
         elif connection.has_output:
-            self._begun = connection.opened
             data = connection.data_to_send()
+        if data:
+            self._begun = connection.opened
             self.broker.counters.bytes_sent += len(data)
             self._write(data)
+        if outbox.pieces:
+            self._hold()
+            return
         if self.congested:
             self.broker.continue_later(self)
         if connection.finished and not self.over:
             self.over = True
             self._hang_up()
 
-    def _let_go(self) -> bool:
-        """Write what may be told by now, and keep the rest; whether that was all.
-
-        A client that causes changes all the time is told of the first while the next are on their
-        way to the disk.
-        """
-        connection = self.connection
-        kept = self._kept
-        if connection.has_output:
-            data = connection.data_to_send()
-            kept.append((int(self.need), data))
-            self._kept_bytes += len(data)
-        stable = self.changes.stable
-        count: i64 = 0
-        while count < len(kept) and kept[count][0] <= stable:
-            count += 1
-        if count > 0:
-            data = b"".join([piece for _, piece in kept[:count]])
-            del kept[:count]
-            self._kept_bytes -= len(data)
-            self._begun = connection.opened
-            self.broker.counters.bytes_sent += len(data)
-            self._write(data)
-        if not kept:
-            return True
-        if not self.held:
-            self.held = True
+    def _hold(self) -> None:
+        """Some output waits for the disk; too much of it is a reason to send no more."""
+        outbox = self.outbox
+        if not outbox.held:
+            outbox.held = True
             self.broker.held.append(self)
-        if self._kept_bytes > OUTPUT_LIMIT:
+        if outbox.bytes > OUTPUT_LIMIT:
             self.congested = True
             self.blocked = True
         elif self.congested:
             self.broker.continue_later(self)
-        return False
 
     def decongest(self) -> None:
         """A new pass, a new share."""
@@ -470,89 +420,10 @@ class ConnectionHandler:
                     if isinstance(producer, IncomingEndpoint):
                         producer.on_delivery(event.delivery)
                     else:
-                        _on_control(producer, event.delivery)
+                        on_control(producer, event.delivery)
                 elif isinstance(event, CreditReceived):
                     consumer = event.link.context
                     if isinstance(consumer, OutgoingEndpoint):
                         consumer.on_credit(event.properties)
                 else:
-                    self._on_rare(event)
-
-    def _on_rare(self, event: Event) -> None:
-        """Everything that does not happen once for every message."""
-        if isinstance(event, TransactionalStateReceived):
-            consumer = event.delivery.link.context
-            if isinstance(consumer, OutgoingEndpoint) and not consumer.closed:
-                self.transactions.state(consumer, event.delivery, event.state, event.settled)
-        elif isinstance(event, SettlementReceived):
-            producer = event.delivery.link.context
-            if isinstance(producer, IncomingEndpoint | TargetTerminus):
-                producer.on_settlement(event.delivery)
-        elif isinstance(event, AttachReceived):
-            attach_link(self, event.link)
-        elif isinstance(event, DetachReceived):
-            # What is to be gone with the link is gone before the client hears of it.
-            close_link(self, event.link, False, event.closed)
-            event.link.detach(closed=event.closed)
-        elif isinstance(event, LinkFailed):
-            log.warning(
-                "link failed", peer=self.peer, link=event.link.name, reason=str(event.error)
-            )
-            if is_over_limit(event.error):
-                self.broker.counters.links_over_limit += 1
-            close_link(self, event.link, False, False)
-        elif isinstance(event, BeginReceived):
-            event.session.context = SessionLinks(self.broker.new_id())
-            self.allowance.divide(len(self.connection.channels.by_remote))
-            event.session.accept()
-            forget_begin(event.session)
-        elif isinstance(event, EndReceived):
-            event.session.end()
-        elif isinstance(event, SessionTerminated):
-            end_session(self, event.session, event.error is not None)
-            self.allowance.divide(len(self.connection.channels.by_remote))
-        elif isinstance(event, AuthenticationRequested):
-            authenticate(self, event)
-        elif isinstance(event, ScramKeysRequested):
-            provide_scram_keys(self, event)
-        elif isinstance(event, TlsAgreed):
-            if self.on_tls is not None:
-                self.on_tls()
-        elif isinstance(event, OpenReceived):
-            on_open(self, event.open)
-        elif isinstance(event, CloseReceived):
-            self.connection.close()
-        elif isinstance(event, TransferIgnored):
-            if isinstance(event.state, TransactionalState):
-                self.transactions.miss(event.state)
-        elif isinstance(event, DeliveryAborted):
-            producer = event.link.context
-            if isinstance(producer, IncomingEndpoint):
-                producer.on_abort(event.delivery)
-        elif isinstance(event, Terminated):
-            self._on_terminated(event)
-
-    def _on_terminated(self, event: Terminated) -> None:
-        error = event.error
-        if error is None:
-            log.info("connection closed", peer=self.peer)
-        else:
-            log.info("connection lost", peer=self.peer, reason=str(error))
-        end_login(self, error)
-        self.broker.handlers.pop(self, None)
-        self.broker.users.leave(self)
-        if self.lapses is not None:
-            self.lapses.cancel()
-        self.space.party_gone(self.id)
-        self.broker.termini.party_gone(self.id)
-        self.stalled = {}
-        self.windowed = {}
-        self.crowded = {}
-        self.unsupplied = []
-        self.touch()
-
-
-def _on_control(context: object, delivery: IncomingDelivery) -> None:
-    """A message has come on a link that is to no node: a control link."""
-    if isinstance(context, Coordinator):
-        context.on_delivery(delivery)
+                    on_rare_event(self, event)

@@ -1,0 +1,121 @@
+"""Events of a connection that do not come once for every message: its life and that of its links.
+
+Messages, outcomes and credit are for the handler itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ferrymq.engine.delivery import IncomingDelivery
+from ferrymq.engine.events import (
+    AttachReceived,
+    AuthenticationRequested,
+    BeginReceived,
+    CloseReceived,
+    DeliveryAborted,
+    DetachReceived,
+    EndReceived,
+    Event,
+    LinkFailed,
+    OpenReceived,
+    ScramKeysRequested,
+    SessionTerminated,
+    SettlementReceived,
+    Terminated,
+    TlsAgreed,
+    TransactionalStateReceived,
+    TransferIgnored,
+)
+from ferrymq_broker.connections.authentication import authenticate, end_login, provide_scram_keys
+from ferrymq_broker.connections.incoming import IncomingEndpoint
+from ferrymq_broker.connections.limits import forget_begin, is_over_limit
+from ferrymq_broker.connections.links import SessionLinks, attach_link, close_link, end_session
+from ferrymq_broker.connections.opening import on_open
+from ferrymq_broker.connections.outgoing import OutgoingEndpoint
+from ferrymq_broker.connections.remembered.target import TargetTerminus
+from ferrymq_broker.journal import log
+from ferrymq_broker.transactions.coordinator import Coordinator
+from ferrymq_types.transactions import TransactionalState
+
+if TYPE_CHECKING:
+    from ferrymq_broker.connections.handler import ConnectionHandler
+
+
+def on_rare_event(handler: ConnectionHandler, event: Event) -> None:
+    """Everything that does not happen once for every message."""
+    if isinstance(event, TransactionalStateReceived):
+        consumer = event.delivery.link.context
+        if isinstance(consumer, OutgoingEndpoint) and not consumer.closed:
+            handler.transactions.state(consumer, event.delivery, event.state, event.settled)
+    elif isinstance(event, SettlementReceived):
+        producer = event.delivery.link.context
+        if isinstance(producer, IncomingEndpoint | TargetTerminus):
+            producer.on_settlement(event.delivery)
+    elif isinstance(event, AttachReceived):
+        attach_link(handler, event.link)
+    elif isinstance(event, DetachReceived):
+        # What is to be gone with the link is gone before the client hears of it.
+        close_link(handler, event.link, False, event.closed)
+        event.link.detach(closed=event.closed)
+    elif isinstance(event, LinkFailed):
+        log.warning("link failed", peer=handler.peer, link=event.link.name, reason=str(event.error))
+        if is_over_limit(event.error):
+            handler.broker.counters.links_over_limit += 1
+        close_link(handler, event.link, False, False)
+    elif isinstance(event, BeginReceived):
+        event.session.context = SessionLinks(handler.broker.new_id())
+        handler.allowance.divide(len(handler.connection.channels.by_remote))
+        event.session.accept()
+        forget_begin(event.session)
+    elif isinstance(event, EndReceived):
+        event.session.end()
+    elif isinstance(event, SessionTerminated):
+        end_session(handler, event.session, event.error is not None)
+        handler.allowance.divide(len(handler.connection.channels.by_remote))
+    elif isinstance(event, AuthenticationRequested):
+        authenticate(handler, event)
+    elif isinstance(event, ScramKeysRequested):
+        provide_scram_keys(handler, event)
+    elif isinstance(event, TlsAgreed):
+        if handler.on_tls is not None:
+            handler.on_tls()
+    elif isinstance(event, OpenReceived):
+        on_open(handler, event.open)
+    elif isinstance(event, CloseReceived):
+        handler.connection.close()
+    elif isinstance(event, TransferIgnored):
+        if isinstance(event.state, TransactionalState):
+            handler.transactions.miss(event.state)
+    elif isinstance(event, DeliveryAborted):
+        producer = event.link.context
+        if isinstance(producer, IncomingEndpoint):
+            producer.on_abort(event.delivery)
+    elif isinstance(event, Terminated):
+        _on_terminated(handler, event)
+
+
+def _on_terminated(handler: ConnectionHandler, event: Terminated) -> None:
+    error = event.error
+    if error is None:
+        log.info("connection closed", peer=handler.peer)
+    else:
+        log.info("connection lost", peer=handler.peer, reason=str(error))
+    end_login(handler, error)
+    handler.broker.handlers.pop(handler, None)
+    handler.broker.users.leave(handler)
+    if handler.lapses is not None:
+        handler.lapses.cancel()
+    handler.space.party_gone(handler.id)
+    handler.broker.termini.party_gone(handler.id)
+    handler.stalled = {}
+    handler.windowed = {}
+    handler.crowded = {}
+    handler.unsupplied = []
+    handler.touch()
+
+
+def on_control(context: object, delivery: IncomingDelivery) -> None:
+    """A message has come on a link that is to no node: a control link."""
+    if isinstance(context, Coordinator):
+        context.on_delivery(delivery)
