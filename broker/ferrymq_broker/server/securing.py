@@ -13,6 +13,8 @@ import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from ferrymq_broker.server.handshakes import Handshakes
+
 if TYPE_CHECKING:
     from ferrymq_broker.connections.handler import ConnectionHandler
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 _RECORD: Final = 16384
 # How long, in seconds, a client may take to read why it is refused.
 _LINGER: Final = 1.0
+# Bytes of a client that has yet to prove anything: a chain of certificates, and more.
+_MOST_EARLY: Final = 256 * 1024
 
 
 class TlsStream(asyncio.Protocol, asyncio.Transport):
@@ -41,7 +45,10 @@ class TlsStream(asyncio.Protocol, asyncio.Transport):
         super().__init__()
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._tls: ssl.SSLObject | None = context.wrap_bio(
+            self._incoming, self._outgoing, server_side=True
+        )
+        self._handshakes = Handshakes.of_this_loop()
         self._plain = transport
         self._protocol = protocol
         self._on_secured = on_secured
@@ -60,7 +67,8 @@ class TlsStream(asyncio.Protocol, asyncio.Transport):
 
     def certificate(self) -> dict[str, object] | None:
         """The verified certificate of the client, as `ssl.SSLSocket.getpeercert` has it."""
-        return dict(self._tls.getpeercert() or {}) or None
+        tls = self._tls
+        return None if tls is None else dict(tls.getpeercert() or {}) or None
 
     # -- from the network ----------------------------------------------------------------------
 
@@ -69,8 +77,13 @@ class TlsStream(asyncio.Protocol, asyncio.Transport):
         if self._deaf:
             return
         self._incoming.write(data)
-        if self._secured or self._shake_hands():
+        if self._secured:
             self._read()
+        elif self._incoming.pending > _MOST_EARLY:
+            self.abort()
+        else:
+            # Others are served in between: who comes with a thousand handshakes waits himself.
+            self._handshakes.ask(self._go_on)
 
     def eof_received(self) -> bool | None:
         """The client sends no more, whether it has said so in TLS or not: AMQP has its own end."""
@@ -89,6 +102,8 @@ class TlsStream(asyncio.Protocol, asyncio.Transport):
         self._deaf = self._mute = True
         if self._timer is not None:
             self._timer.cancel()
+        # A hundred kilobytes, which are not to wait until somebody collects what is left of us.
+        self._tls = None
         self._protocol.connection_lost(exc)
 
     def pause_writing(self) -> None:
@@ -103,14 +118,15 @@ class TlsStream(asyncio.Protocol, asyncio.Transport):
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Encrypt and write. What the client is no longer to get is dropped."""
-        if self._mute or self._plain.is_closing():
+        tls = self._tls
+        if self._mute or tls is None or self._plain.is_closing():
             return
         try:
-            sent = self._tls.write(data)
+            sent = tls.write(data)
             if sent < len(data):
                 rest = memoryview(data)
                 while sent < len(rest):
-                    sent += self._tls.write(rest[sent:])
+                    sent += tls.write(rest[sent:])
         except ssl.SSLError as error:
             self._fail(error)
         else:
@@ -178,19 +194,27 @@ class TlsStream(asyncio.Protocol, asyncio.Transport):
         if name == "ssl_object":
             return self._tls
         if name == "sslcontext":
-            return self._tls.context
+            return None if self._tls is None else self._tls.context
         if name == "peercert":
             return self.certificate()
         if name == "cipher":
-            return self._tls.cipher()
+            return None if self._tls is None else self._tls.cipher()
         return self._plain.get_extra_info(name, default)
 
     # -- inside --------------------------------------------------------------------------------
 
-    def _shake_hands(self) -> bool:
+    def _go_on(self) -> None:
+        """It is our turn."""
+        if self._deaf or self._secured:
+            return
+        tls = self._tls
+        if tls is not None and self._shake_hands(tls):
+            self._read()
+
+    def _shake_hands(self, tls: ssl.SSLObject) -> bool:
         """Go on with the handshake; whether it is done."""
         try:
-            self._tls.do_handshake()
+            tls.do_handshake()
         except ssl.SSLWantReadError:
             self._flush()
             return False
@@ -206,6 +230,8 @@ class TlsStream(asyncio.Protocol, asyncio.Transport):
     def _read(self) -> None:
         """Everything that is whole, as one read."""
         tls = self._tls
+        if tls is None:
+            return
         incoming = self._incoming
         pieces: list[bytes] = []
         ended = False
@@ -258,11 +284,12 @@ class TlsStream(asyncio.Protocol, asyncio.Transport):
 
     def _say_goodbye(self) -> None:
         """Say that nothing more follows, so that nobody else could have cut it short."""
-        if self._mute:
+        tls = self._tls
+        if self._mute or tls is None:
             return
         self._mute = True
         try:
-            self._tls.unwrap()
+            tls.unwrap()
         except ssl.SSLError:
             # It would go on when the client has answered, which nobody waits for.
             pass
