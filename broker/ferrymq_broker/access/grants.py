@@ -29,7 +29,10 @@ class Grant:
         scope = self.scope
         if not scope or address == scope:
             return True
-        return address.startswith((f"{scope}/", f"{scope}{PART}"))
+        if address.startswith(f"{scope}/"):
+            return True
+        # Of more than two colons the first belong to the node's name, which is another one then.
+        return address.startswith(f"{scope}{PART}") and not address.startswith(f"{scope}{PART}:")
 
 
 @final

@@ -90,6 +90,14 @@ class AddressPattern:
 
 
 def node_of(address: str) -> str:
-    """The address without a part: what is before the first ``::``."""
+    """The address without a part: what is before the first ``::``.
+
+    Of more colons than two in a row the first ones are the node's, as they are where nodes are
+    looked up: ``a:::b`` is a part of ``a:``, for which a rule for ``a`` says nothing.
+    """
     cut = address.find(PART)
-    return address[:cut] if cut > 0 else address
+    if cut <= 0:
+        return address
+    while address.startswith(PART, cut + 1):
+        cut += 1
+    return address[:cut]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
-from ferrymq_broker.connections.names import Key, key_of
+from ferrymq_broker.connections.names import Key, tags_key_of
 from ferrymq_broker.connections.remembered.tags import Tags
 from ferrymq_types.messaging import Accepted
 
@@ -106,10 +106,14 @@ class SeenTagsOfLinks:
         return len(self._attached) + len(self._absent)
 
     def open(
-        self, handler: ConnectionHandler, link: Link, unsettled: dict[object, object] | None
+        self,
+        handler: ConnectionHandler,
+        link: Link,
+        unsettled: dict[object, object] | None,
+        address: str = "",
     ) -> SeenTags:
-        """The tags of a link that is being attached."""
-        key = key_of(handler, link)
+        """The tags of a link to `address` that is being attached."""
+        key = tags_key_of(handler, link, address)
         seen = self._absent.pop(key, None)
         if seen is None:
             seen = SeenTags(self, key)

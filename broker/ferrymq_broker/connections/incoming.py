@@ -17,7 +17,7 @@ from ferrymq_broker.connections.outcomes import (
     RELEASED_SYMBOL,
     is_terminal,
 )
-from ferrymq_broker.connections.permissions import put_on_record
+from ferrymq_broker.connections.permissions import meant_by, put_on_record
 from ferrymq_broker.connections.remembered.tags import Tags
 from ferrymq_broker.connections.remembered.target import RememberedTags, TargetTerminus
 from ferrymq_broker.errors import BrokerError
@@ -232,7 +232,7 @@ class IncomingEndpoint(Producer):
         if access.open:
             return handler.space.target(to)
         try:
-            address = handler.space.canonical(to)
+            address = meant_by(handler, to)
             access.require_send(address, to)
             return handler.space.target(address, access)
         except BrokerError as error:

@@ -15,17 +15,35 @@ from mypy_extensions import i64
 from ferrymq_broker import audit
 from ferrymq_broker.access.access import DYNAMIC, NEW_DYNAMIC, UNAUTHORIZED, refusal
 from ferrymq_broker.access.patterns import PART
-from ferrymq_broker.access.rights import BROWSE, CREATE, DEAD_LETTER, MANAGE, RECEIVE
+from ferrymq_broker.access.rights import BROWSE, CREATE, DEAD_LETTER, MANAGE, RECEIVE, SEND
+from ferrymq_broker.connections.names import is_nameless
+from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.policy import QueuePolicy, TopicPolicy
-from ferrymq_broker.nodes.topics.identity import is_open_to
+from ferrymq_broker.nodes.topics.identity import Identity, is_open_to
+from ferrymq_types.messaging import Source
 
 if TYPE_CHECKING:
     from ferrymq_broker.addresses.space import AddressSpace
     from ferrymq_broker.connections.handler import ConnectionHandler
-    from ferrymq_broker.errors import BrokerError
+    from ferrymq_broker.connections.remembered.terminus import Terminus
+    from ferrymq_broker.nodes.node import Node
+    from ferrymq_broker.nodes.terms import SourceTerms
+    from ferrymq_types.messaging import Target
 
 # Services that ask for rights themselves, at every request: whoever got in may speak to them.
 _SERVICES: Final = ("$management", "$cbs")
+_READING: Final = RECEIVE | BROWSE | DEAD_LETTER
+
+
+def meant_by(handler: ConnectionHandler, named: str) -> str:
+    """The address that rights are asked for at: aliases are followed. Raises `BrokerError` if they
+    lead in a circle, which only those are told who may do everything."""
+    try:
+        return handler.space.canonical(named)
+    except BrokerError:
+        if handler.access.open:
+            raise
+        return named
 
 
 def require_source(
@@ -48,7 +66,7 @@ def require_source(
         if node is not None and node.owner == handler.id:
             return
     rights = access.rights(address)
-    if (rights & (RECEIVE | BROWSE | DEAD_LETTER)) == 0:
+    if (rights & _READING) == 0:
         raise refusal(BROWSE if copy else RECEIVE, named)
     right = reading_right(space, address, copy, capabilities)
     if (rights & right) == 0:
@@ -62,6 +80,60 @@ def require_target(handler: ConnectionHandler, address: str, named: str) -> None
     access = handler.access
     if not access.open and address not in _SERVICES:
         access.require_send(address, named)
+
+
+def require_subscription(handler: ConnectionHandler, node: Node, terms: SourceTerms) -> None:
+    """Raise `BrokerError` if a link may not have the subscription that its own name stands for.
+
+    There may be rules for that subscription alone; and a durable one of the same name, to another
+    topic, would have to give way.
+    """
+    access = handler.access
+    if access.open or node.kind != "topic" or terms.part:
+        return
+    identity = Identity(terms)
+    if not identity.kept and not identity.shared:
+        return
+    space = handler.space
+    name = identity.name(terms, 0)
+    address = f"{node.address}{PART}{name}"
+    right = reading_right(space, address, False)
+    if not access.permits(right, address):
+        raise refusal(right, name)
+    other = space.durables.get(identity.key) if identity.kept else None
+    if other is not None and other is not node and not access.permits(_READING, other.address):
+        raise refusal(RECEIVE, name)
+
+
+def may_recall(handler: ConnectionHandler, told: Source | Target) -> bool:
+    """Whether a link that does not say where it is from, or to, may be told that it was this.
+
+    What is one's own one may know, even if one may use it no more; but not everybody's.
+    """
+    access = handler.access
+    address = told.address
+    if access.open or address is None:
+        return True
+    if handler.user is not None and "global" not in (told.capabilities or []):
+        return True
+    address = meant_by(handler, address)
+    right = _READING if isinstance(told, Source) else SEND
+    return access.permits(right, address) or address.startswith(DYNAMIC)
+
+
+def require_terminus(handler: ConnectionHandler, terminus: Terminus | None) -> None:
+    """Raise `BrokerError` if a link may not take the place of those that had this terminus.
+
+    It is that of the link's own user. Of those who have no name everybody may be the one who has
+    it; so it takes a right at its address.
+    """
+    if terminus is None or not is_nameless(handler):
+        return
+    reads = terminus.key[4]
+    address = meant_by(handler, terminus.told.address or "")
+    right = reading_right(handler.space, address, False) if reads else SEND
+    if not handler.access.permits(right, address) and (reads or not address.startswith(DYNAMIC)):
+        raise refusal(right, f"the terminus of {terminus.key[3][:100]}")
 
 
 def require_dynamic(handler: ConnectionHandler) -> None:

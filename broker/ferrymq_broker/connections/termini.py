@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mypy_extensions import i64
+
 from ferrymq.engine.pairing import PAIRED, is_paired
 from ferrymq.engine.receiver import ReceiverLink
 from ferrymq.engine.sender import SenderLink
+from ferrymq_broker.access.rights import SEND
 from ferrymq_broker.connections.capabilities import offered_by_source, offered_by_target
 from ferrymq_broker.connections.checks import check_source, check_target
 from ferrymq_broker.connections.delivery_mode import EXACTLY_ONCE, agree
@@ -25,8 +28,12 @@ from ferrymq_broker.connections.lifetimes import (
 from ferrymq_broker.connections.outcomes import ACCEPTED_SYMBOL, SUPPORTED_OUTCOMES, is_terminal
 from ferrymq_broker.connections.outgoing import OutgoingEndpoint
 from ferrymq_broker.connections.permissions import (
+    may_recall,
+    meant_by,
+    reading_right,
     require_dynamic,
     require_source,
+    require_subscription,
     require_target,
 )
 from ferrymq_broker.connections.remembered.granting import (
@@ -49,6 +56,7 @@ from ferrymq_broker.connections.wishes import (
 )
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.filters.parse import parse_filters
+from ferrymq_broker.nodes.node import PART
 from ferrymq_broker.nodes.terms import Party, SourceTerms, TargetTerms
 from ferrymq_broker.nodes.topics.recall import recall
 from ferrymq_types.messaging import (
@@ -75,8 +83,10 @@ def attach_outgoing(handler: ConnectionHandler, link: SenderLink) -> OutgoingEnd
     asked = None if attach is None else attach.source
     if asked is None:
         asked = recall(handler.space, handler.user, handler.container_id, link.name)
-    if asked is None:
-        asked = find_source(handler, link)
+        if asked is None:
+            asked = find_source(handler, link)
+        if asked is not None and not may_recall(handler, asked):
+            asked = None
     if attach is None or asked is None:
         raise BrokerError("amqp:not-found", "the source is missing, and the link has had none")
     check_source(asked)
@@ -84,10 +94,14 @@ def attach_outgoing(handler: ConnectionHandler, link: SenderLink) -> OutgoingEnd
     try:
         terms = _source_terms(handler, link, attach, asked, part)
         fitting = check_kind(node, terms.capabilities)
+        require_subscription(handler, node, terms)
         outcome = asked.default_outcome if is_terminal(asked.default_outcome) else None
         lasting = holds(node, asked) and lasts(asked)
         agree(link, terms.properties, outcome, terms.granted_properties, lasting)
-        _take_over(handler, link, node)
+        address = f"{node.address}{PART}{part}" if part else node.address
+        copies = terms.distribution_mode == "copy"
+        right = reading_right(handler.space, address, copies)
+        _take_over(handler, link, node, address, right)
         source_node = node.open_source(terms)
     except BrokerError:
         withdraw_creation(handler, link)
@@ -126,7 +140,7 @@ def _source_node(handler: ConnectionHandler, link: SenderLink, asked: Source) ->
     named = asked.address
     if named is None:
         raise BrokerError("amqp:invalid-field", "the source has no address and is not dynamic")
-    address = handler.space.canonical(named)
+    address = meant_by(handler, named)
     require_source(handler, address, named, asked.distribution_mode == "copy", capabilities)
     return handler.space.resolve(address, capabilities, handler.access)
 
@@ -233,6 +247,8 @@ def attach_incoming(handler: ConnectionHandler, link: ReceiverLink) -> IncomingE
     asked = None if attach is None else attach.target
     if asked is None:
         asked = find_target(handler, link)
+        if asked is not None and not may_recall(handler, asked):
+            asked = None
     if attach is None or asked is None:
         raise BrokerError("amqp:invalid-field", "attach of a sender without a target")
     if not isinstance(asked, Target):
@@ -249,7 +265,7 @@ def attach_incoming(handler: ConnectionHandler, link: ReceiverLink) -> IncomingE
     try:
         fitting = [] if node is None else check_kind(node, terms.capabilities)
         mode = agree(link, properties, None, terms.granted_properties, True)
-        _take_over(handler, link, node)
+        _take_over(handler, link, node, address, SEND if address else 0)
         target_node = None if node is None else node.open_target(terms)
         _expect_pair(node, terms.paired, terms.granted_properties)
         add_missing(terms.granted_capabilities, fitting)
@@ -267,7 +283,8 @@ def attach_incoming(handler: ConnectionHandler, link: ReceiverLink) -> IncomingE
         memory.keep()
         endpoint.remember(memory, terms.party.session)
     elif mode == EXACTLY_ONCE:
-        endpoint.remember_tags(handler.broker.seen_tags.open(handler, link, attach.unsettled))
+        seen = handler.broker.seen_tags.open(handler, link, attach.unsettled, address)
+        endpoint.remember_tags(seen)
     if target_node is not None:
         target_node.producers.append(endpoint)
         target_node.link_opened()
@@ -288,7 +305,7 @@ def _target_node(
     if named is None:
         # Each message names its own (Anonymous Terminus for Message Routing 1.0).
         return None, "", ""
-    address = handler.space.canonical(named)
+    address = meant_by(handler, named)
     require_target(handler, address, named)
     node, part = handler.space.resolve(address, capabilities, handler.access)
     return node, part, address
@@ -358,10 +375,13 @@ def party_of(handler: ConnectionHandler, link: Link) -> Party:
     )
 
 
-def _take_over(handler: ConnectionHandler, link: Link, node: Node | None) -> None:
-    """End the link that has had the name (AMQP 1.0 §2.6.1): what this one is to have, it must have
-    let go of. Raises `BrokerError` if the node was there for that link only."""
-    handler.broker.link_names.take(handler, link)
+def _take_over(
+    handler: ConnectionHandler, link: Link, node: Node | None, address: str, right: i64
+) -> None:
+    """End the link that has had the name (AMQP 1.0 §2.6.1): what this one is to have, for which it
+    takes `right` at `address`, it must have let go of. Raises `BrokerError` if the node was there
+    for that link only."""
+    handler.broker.link_names.take(handler, link, address, right)
     if node is not None and node.deleted:
         raise BrokerError("amqp:not-found", f"{node.address[:200]!r} has gone with its link")
 

@@ -7,7 +7,8 @@ client's own the deliveries are kept (durability unsettled-state); those of subs
 shared go to somebody else, and of streams and browsers nothing is held.
 
 What is granted is what is kept: without a store, or of what is not stored itself, no durability,
-but expiry policy and time-out all the same. What is dynamic ends with its link.
+but expiry policy and time-out all the same. What is dynamic ends with its link, and so does the
+anonymous terminus of those who have no name where there are rules: nothing would tell them apart.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
 
-from ferrymq_broker.connections.names import key_of
+from ferrymq_broker.connections.names import is_nameless, key_of
+from ferrymq_broker.connections.permissions import require_terminus
 from ferrymq_broker.connections.remembered.source import SourceTerminus
 from ferrymq_broker.connections.remembered.target import TargetTerminus
 from ferrymq_broker.connections.remembered.terminus import Terminus
@@ -82,7 +84,8 @@ def remember_target(
     termini = handler.broker.termini
     key = key_of(handler, link)
     known = termini.find(key)
-    if asked.dynamic or not outlives(asked):
+    require_terminus(handler, known)
+    if asked.dynamic or not outlives(asked) or (asked.address is None and is_nameless(handler)):
         if known is not None:
             known.end()
         return None
@@ -133,6 +136,7 @@ def remember_source(
     termini = handler.broker.termini
     key = key_of(handler, link)
     known = termini.find(key)
+    require_terminus(handler, known)
     shared = "shared" in terms.capabilities
     plain = asked.dynamic or asked.durable.value == 0 or terms.browses or queue.kind != "queue"
     if plain or shared:
