@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from librt.strings import BytesWriter
+from mypy_extensions import i64
 
 from ferrymq_broker.nodes.message import Message
 from ferrymq_codec.reader import Reader
@@ -30,17 +31,19 @@ if TYPE_CHECKING:
 class Request:
     """What a party asks: the sections of its message, in whatever order they came.
 
-    `body` is the value, the list of a sequence, the bytes of data sections, or None. The response
-    is for the address `reply_to`, by `way` of a node; None where nobody asked for one.
+    `body` is the value, the list of a sequence, the bytes of data sections, or None; `size` is that
+    of the message, in bytes. The response is for the address `reply_to`, by `way` of a node; None
+    where nobody asked for one.
     """
 
-    __slots__ = ("party", "properties", "application_properties", "body", "way", "reply_to")
+    __slots__ = ("party", "properties", "application_properties", "body", "size", "way", "reply_to")
 
     def __init__(self, party: Party) -> None:
         self.party = party
         self.properties = Properties()
         self.application_properties: dict[str, object] = {}
         self.body: object = None
+        self.size: i64 = 0
         self.way: Node | None = None
         self.reply_to: str | None = None
 
@@ -68,6 +71,7 @@ def read_request(message: Message, party: Party) -> Request:
     if message.opaque:
         return request
     payload = message.payload
+    request.size = len(payload)
     reader = Reader(payload, message.header_end, len(payload))
     while reader.remaining():
         section = decode_section(reader, "message")

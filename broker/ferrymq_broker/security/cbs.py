@@ -47,8 +47,11 @@ FORBIDDEN: Final = 403
 TOO_MANY: Final = 429
 FAILED: Final = 500
 
-# Requests of one connection that may wait for the keys of an issuer.
+# Requests that may wait for the keys of an issuer: of one connection, and of all of a virtual host.
 _WAITING: Final = 100
+_ALL_WAITING: Final = 1000
+# What one of them has at most, in bytes: a token, and what is said about it.
+_LARGEST: Final = 16 * 1024
 # Tokens that one connection may have checked in a second, when it has had checked twice as many as
 # it may have: to check a signature takes longer than to make one up.
 _RATE: Final = 5.0
@@ -95,15 +98,19 @@ class Cbs:
         if self._floods.let(request.party.peer) is None:
             return _response(TOO_MANY, "too many tokens, too fast")
         connection = int(request.party.connection)
+        if request.size > _LARGEST:
+            return _response(BAD_REQUEST, f"a request has {_LARGEST} bytes at most")
         line = self._waiting.get(connection)
         if line is not None:
-            if len(line) >= _WAITING:
+            if len(line) >= _WAITING or self._all_waiting() >= _ALL_WAITING:
                 return _response(TOO_MANY, "too many tokens are being checked")
             line.append(request)
             return None
         try:
             return self._put(request)
         except KeysNeededError as needed:
+            if self._all_waiting() >= _ALL_WAITING:
+                return _response(TOO_MANY, "too many tokens are being checked")
             self._waiting[connection] = deque([request])
             task = asyncio.ensure_future(self._work_off(connection, needed))
             self._tasks.add(task)
@@ -111,6 +118,9 @@ class Cbs:
             return None
 
     # -- tokens that wait for keys -----------------------------------------------------------
+
+    def _all_waiting(self) -> int:
+        return sum(len(line) for line in self._waiting.values())
 
     async def _work_off(self, connection: int, needed: KeysNeededError | None) -> None:
         """Answer what one connection has asked, in its order."""
@@ -178,6 +188,10 @@ class Cbs:
             hosts = (host_of(signed.resource), host_of(name))
             if None not in hosts and hosts[0] != hosts[1]:
                 raise TokenRefusedError("the token is for another host")
+            space = None if hosts[0] is None else self._broker.hosts.get(hosts[0])
+            if space is not None and space is not self._space:
+                # Whatever else it was put for: one tenant's token says nothing about another.
+                raise TokenRefusedError("the token is for another virtual host")
             if not covers(scope_of(signed.resource), scope):
                 raise TokenRefusedError("the token is for something else than it was put for")
         elif kind == _SIGNATURE_TYPE:

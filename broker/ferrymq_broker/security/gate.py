@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from ferrymq.engine.scram import DEFAULT_ITERATIONS, ScramKeys
+from ferrymq.engine.scram import DEFAULT_ITERATIONS, SCRAM_MECHANISMS, ScramKeys
 from ferrymq_broker.access.identity import Identity
 from ferrymq_broker.connections.authentication import Authenticator, ClientTransport, Login
 from ferrymq_broker.journal import log
@@ -134,7 +134,12 @@ class Gate(Authenticator):
             login.decide(Identity(None, mechanism=login.mechanism))
             return
         if self.throttle.holds_off(transport, login.username):
-            login.decide(None, "too many failed logins", SaslCode.SYS_TEMP)
+            # A proof of SCRAM has been checked already, and a wrong one is refused for good. If the
+            # right one were not, a thousand exchanges that were begun in time would try a thousand
+            # passwords.
+            proved = login.mechanism in SCRAM_MECHANISMS
+            code = SaslCode.AUTH if proved else SaslCode.SYS_TEMP
+            login.decide(None, "too many failed logins", code)
             return
         methods = [each for each in self._methods if login.mechanism in each.mechanisms(transport)]
         if not methods:

@@ -44,6 +44,9 @@ _END_OF_TIME: Final = 253_402_300_799
 
 _CURVES: Final = {"ES256": "P-256", "ES384": "P-384", "ES512": "P-521", "Ed25519": "Ed25519"}
 _EDWARDS: Final = ("EdDSA", "Ed25519")
+# Claims whose words are values (RFC 8693 §4.2). In others they are not: people choose the words of
+# their names themselves.
+_SCOPES: Final = ("scope", "scp")
 _CHECKED: Final = ("iss", "aud", "exp", "nbf", "iat")
 
 
@@ -154,8 +157,10 @@ class JwtVerifier:
             raise TokenRefusedError(f"the claim {settings.user_claim} names no user")
         groups: set[str] = set()
         for name in settings.groups_claim:
-            groups.update(_values(_find(claims, name)))
-        values = {name: frozenset(_values(value)) for name, value in claims.items()}
+            groups.update(_values(_find(claims, name), True))
+        values = {
+            name: frozenset(_values(value, name in _SCOPES)) for name, value in claims.items()
+        }
         if len(groups) + sum(len(each) for each in values.values()) > _MAX_VALUES:
             raise TokenRefusedError(f"the claims have more than {_MAX_VALUES} values")
         # As long as it is accepted, it lasts.
@@ -194,14 +199,16 @@ def _find(claims: dict[str, object], name: str) -> object:
     return found
 
 
-def _values(value: object) -> Iterable[str]:
-    """The values of a claim as text: of a list each, of a text each word and the whole of it.
+def _values(value: object, words: bool) -> Iterable[str]:
+    """The values of a claim as text: of a list each, of a text the whole of it and, if that is
+    asked for, each word.
 
     Tables have none, nor has what is in them.
     """
     if isinstance(value, str):
         yield value
-        yield from value.split()
+        if words:
+            yield from value.split()
     elif isinstance(value, bool):
         yield "true" if value else "false"
     elif isinstance(value, int):

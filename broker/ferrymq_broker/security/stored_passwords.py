@@ -19,7 +19,7 @@ from ferrymq_broker.security.gate import LoginRefusedError
 from ferrymq_broker.security.hashing import hash_of_nobody, verify
 from ferrymq_broker.security.line import Line, LineFullError
 from ferrymq_broker.security.passwords import WRONG, may_say_passwords
-from ferrymq_broker.security.throttle import Throttle
+from ferrymq_broker.security.throttle import Throttle, network_of
 from ferrymq_broker.security.users import ITERATIONS, StoredUser, derive_keys, usual_iterations
 from ferrymq_broker.security.users_on_disk import UsersOnDisk
 from ferrymq_broker.security.verified import PasswordDigest, Verified
@@ -170,7 +170,7 @@ class StoredPasswords:
         def work() -> bool:
             return self._verify(hashed, password)
 
-        origin = "" if transport.loopback else transport.host
+        origin = "" if transport.loopback else network_of(transport.host)
         try:
             async with self._line.turn(origin):
                 if login.abandoned:

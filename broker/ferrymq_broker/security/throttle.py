@@ -103,7 +103,7 @@ class Throttle:
     def _keys(self, transport: ClientTransport, username: str | None) -> list[_Key]:
         keys: list[_Key] = []
         if transport.host and not transport.loopback:
-            keys.append(("address", _network(transport.host)))
+            keys.append(("address", network_of(transport.host)))
         if username:
             together = _together(transport.host, username)
             keys.append(together if together in self._at_home else ("user", username[:256]))
@@ -114,7 +114,7 @@ def _together(host: str, username: str) -> _Key:
     return "user at home", f"{host} {username[:256]}"
 
 
-def _network(host: str) -> str:
+def network_of(host: str) -> str:
     """What one client has: an address, or with IPv6 a whole network of them."""
     if ":" not in host:
         return host

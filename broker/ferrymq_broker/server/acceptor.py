@@ -17,6 +17,7 @@ from typing import Final
 
 from ferrymq_broker import audit
 from ferrymq_broker.journal import log
+from ferrymq_broker.security.throttle import network_of
 from ferrymq_broker.server.census import Census
 
 # Connections accepted in a row, before those there are have their turn.
@@ -166,4 +167,5 @@ class Acceptor:
 
 
 def _host(peer: object) -> str:
-    return str(peer[0]) if isinstance(peer, tuple) and peer else ""
+    """Whose place it takes: an IPv6 client has as many addresses as it likes in its network."""
+    return network_of(str(peer[0])) if isinstance(peer, tuple) and peer else ""

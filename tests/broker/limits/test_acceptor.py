@@ -92,3 +92,18 @@ def test_a_census_counts_each_once() -> None:
     # Who was refused has no place to leave.
     census.leave(object())
     assert len(census) == 3
+
+
+@pytest.mark.parametrize(
+    ("peer", "counted"),
+    [
+        (("192.0.2.7", 1), "192.0.2.7"),
+        (("2001:db8:0:1:aaaa::7", 1, 0, 0), "2001:db8:0:1::/64"),
+        (("2001:db8:0:1:bbbb::8", 2, 0, 0), "2001:db8:0:1::/64"),
+        (("fe80::1%eth0", 2, 0, 2), "fe80::/64"),
+        ("", ""),
+    ],
+)
+def test_whose_place_a_client_takes(peer: object, counted: str) -> None:
+    """A network of IPv6 has more addresses than there are limits for."""
+    assert acceptor._host(peer) == counted

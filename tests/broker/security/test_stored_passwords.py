@@ -192,6 +192,20 @@ async def test_one_address_does_not_take_all_the_room(users: StoredUsers) -> Non
     await asyncio.gather(*greedy)
 
 
+async def test_a_network_of_ipv6_is_one_address(users: StoredUsers) -> None:
+    """Who has one has more addresses than anybody can count."""
+    slow = Slow(users)
+    greedy = [
+        asyncio.ensure_future(log_in(users.gate, "alice", f"{n}", afar(f"2001:db8::{n:x}")))
+        for n in range(100)
+    ]
+    await slow.begun.wait()
+    refused = await done(greedy, 36)
+    assert {verdict.code for verdict in refused} == {SaslCode.SYS_TEMP}
+    slow.go_on.set()
+    await asyncio.gather(*greedy)
+
+
 async def test_when_too_many_wait_others_may_try_later(users: StoredUsers) -> None:
     slow = Slow(users)
     logins = [

@@ -278,6 +278,38 @@ def test_what_a_key_gives_counts_in_its_virtual_host() -> None:
         assert bearer.may_send("q1") is gets
 
 
+def test_a_token_for_one_tenant_is_none_for_another() -> None:
+    """Whatever the rules there give to the key, and whatever the token is put for."""
+    table = {"name": "shop", "primary": KEY, "may": "send"}
+    rule = {"who": "key:shop", "may": "send", "where": "*"}
+    net = taking(
+        {
+            "security": {"shared-access-key": [table]},
+            "virtual-host": [
+                {"name": "one", "hostnames": ["one.example"], "rule": [rule]},
+                {"name": "two", "hostnames": ["two.example"], "rule": [rule]},
+            ],
+        }
+    )
+    token = make_sas("sb://ONE.example/q1", KEY)
+    for hostname, gets in (("one.example", 202), ("two.example", 401), ("elsewhere", 401)):
+        bearer = Bearer(net, client=net.connect(hostname=hostname))
+        for name in ("q1", "sb://one.example/q1"):
+            assert bearer.put(token, name) == gets
+    # A host that is no tenant's is a name for the broker that it does not know of.
+    assert bearer.put(make_sas("sb://broker.example/q1", KEY), "q1") == 202
+
+
+def test_a_request_has_its_size() -> None:
+    """Requests wait for keys: nobody keeps his luggage here meanwhile."""
+    bearer = Bearer(shop())
+    answer = bearer.ask(
+        AmqpValue(Q1), operation="put-token", type=SAS, name="q1", more="x" * 20_000
+    )
+    assert answer.status == 400 and "bytes" in answer.description
+    assert bearer.put(Q1) == 202
+
+
 def test_an_alias_means_its_node() -> None:
     net = taking(
         {

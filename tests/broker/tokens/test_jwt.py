@@ -288,6 +288,14 @@ def test_groups_and_claims(tmp_path: Path) -> None:
     assert "realm_access" not in identity.claims
 
 
+@pytest.mark.parametrize("name", ["name", "department", "sub"])
+def test_the_words_of_a_name_are_no_values(tmp_path: Path, name: str) -> None:
+    """Nobody becomes an admin by calling himself one."""
+    verifier = make_verifier_for(tmp_path)
+    identity = verifier.check_jwt(make_jwt(**{name: "Mallory admin"}))
+    assert identity.claims[name] == {"Mallory admin"}
+
+
 def test_several_issuers_have_their_own_keys(tmp_path: Path) -> None:
     tables = []
     for name, key in (("one", ec_key()), ("two", ed_key())):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import os
+import time
+import tracemalloc
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -114,7 +117,8 @@ class Publisher:
 
     def __init__(self) -> None:
         self.asked = 0
-        self.body = jwks(ec_key())
+        self.body: str | bytes = jwks(ec_key())
+        self.encoding = ""
         self.status = 200
         self.location: str | None = None
         self.hold: asyncio.Event | None = None
@@ -127,7 +131,10 @@ class Publisher:
 
     async def respond(self, request: web.Request) -> web.StreamResponse:
         headers = {} if self.location is None else {"Location": self.location}
-        return web.Response(body=self.body.encode(), status=self.status, headers=headers)
+        if self.encoding:
+            headers["Content-Encoding"] = self.encoding
+        body = self.body.encode() if isinstance(self.body, str) else self.body
+        return web.Response(body=body, status=self.status, headers=headers)
 
 
 @pytest.fixture
@@ -284,3 +291,27 @@ def test_urls_that_are_not_asked(url: str, reason: str) -> None:
     with pytest.raises(ValidationError, match=reason) as raised:
         Security.model_validate({"jwt": {"issuer": "i", "audience": "a", "keys": url}})
     assert "secret" not in str(raised.value)
+
+
+def test_a_file_of_beginnings_takes_no_time() -> None:
+    data = b"-----BEGIN PUBLIC KEY-----" * (MAX_BYTES // 26)
+    began = time.process_time()
+    with pytest.raises(ValueError, match="no key"):
+        read_keys(data)
+    assert time.process_time() - began < 1
+
+
+async def test_what_is_compressed_is_not_taken(publisher: tuple[Publisher, str]) -> None:
+    """A quarter of a megabyte could be gigabytes."""
+    server, url = publisher
+    server.body = gzip.compress(b" " * 100_000_000 + jwks(ec_key()).encode())
+    server.encoding = "gzip"
+    assert len(server.body) < MAX_BYTES
+    verifier = verifier_at(url, TestClock())
+    tracemalloc.start()
+    try:
+        assert not await is_good(verifier, make_jwt())
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
+    assert server.asked == 1
