@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Final
 
 from ferrymq_broker.access.rights import CREATE, DELETE, MANAGE
 from ferrymq_broker.addresses.space import DYNAMIC, MAX_ADDRESS_LENGTH
-from ferrymq_broker.management.authorisation import ANY, expect_send, forbidden, may
+from ferrymq_broker.management.authorisation import (
+    ANY,
+    canonical,
+    expect_send,
+    forbidden,
+    may,
+)
 from ferrymq_broker.management.entity import EntityType, deleted
 from ferrymq_broker.management.errors import (
     BAD_REQUEST,
@@ -21,8 +27,9 @@ if TYPE_CHECKING:
     from ferrymq_broker.addresses.space import AddressSpace
     from ferrymq_broker.nodes.terms import Party
 
-# What it takes at the name of the alias.
-_RIGHTS: Final = {"READ": ANY, "CREATE": CREATE, "UPDATE": MANAGE, "DELETE": DELETE}
+# What it takes at the name of the alias. Other rights there mean nothing: rules are about nodes.
+_SEEN: Final = CREATE | MANAGE | DELETE
+_RIGHTS: Final = {"READ": _SEEN, "CREATE": CREATE, "UPDATE": MANAGE, "DELETE": DELETE}
 
 
 class Aliases(EntityType):
@@ -45,29 +52,34 @@ class Aliases(EntityType):
 
     def authorise(self, operation: str, call: Call) -> None:
         """By the rights at its name, whatever it leads to; and who lets it lead somewhere may
-        send there. Who may use either end may see it."""
+        send there. Who may use what it leads to may see it. One that dead letters go to decides
+        what is a place for them, which takes the right to manage that."""
         access = call.party.access
         if access.open:
             return
         name = call.meant()
         right = _RIGHTS.get(operation, MANAGE)
         if not access.permits(right, name) and not (
-            operation == "READ" and may(call.party, ANY, self.space, name)
+            operation == "READ"
+            and name in self.space.aliases
+            and may(call.party, ANY, self.space, name)
         ):
             raise forbidden(operation, self.short, name)
         address = call.arguments.get("address")
         if operation in ("CREATE", "UPDATE") and isinstance(address, str):
             expect_send(call.party, self.space, address)
+            if self.space.letter_boxes.names(name):
+                access.require(MANAGE, canonical(self.space, address), address)
 
     def visible(self, party: Party) -> list[str]:
-        """Those of which the party may use either end."""
+        """Those that the party may change, or of which it may use what they lead to."""
         access = party.access
         if access.open:
             return self.identities()
         return [
             name
             for name in self.identities()
-            if access.permits(ANY, name) or may(party, ANY, self.space, name)
+            if access.permits(_SEEN, name) or may(party, ANY, self.space, name)
         ]
 
     def identities(self) -> list[str]:

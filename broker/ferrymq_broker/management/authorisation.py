@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 # What is asked for where any right will do: who may use it may see it.
 ANY: Final = ALL
 
-# Settings that name where messages go.
+# Settings that name where messages go; those of them that take messages out of a queue.
 _WAYS: Final = ("dead-letter", "expired", "alternate")
+_LETTERS: Final = ("dead-letter", "expired")
 # Settings that have settings in them.
 _INNER: Final = "subscription"
 
@@ -68,14 +69,35 @@ def expect_send(party: Party, space: AddressSpace, address: str) -> None:
 
 
 def expect_ways(party: Party, space: AddressSpace, settings: Mapping[str, object]) -> None:
-    """As `expect_send`, for every address that settings of a node lead messages to."""
+    """As `expect_send`, for every address that settings of a node lead messages to.
+
+    What is named for dead or expired messages has another right for its readers from then on: that
+    is for who manages it to say.
+    """
+    if party.access.open:
+        return
     for key in _WAYS:
         address = settings.get(key)
         if isinstance(address, str) and address:
             expect_send(party, space, address)
+            if key in _LETTERS:
+                party.access.require(MANAGE, canonical(space, address), address)
     inner = settings.get(_INNER)
     if isinstance(inner, Mapping):
         expect_ways(party, space, inner)
+
+
+def drains(settings: Mapping[str, object]) -> bool:
+    """Whether settings have a queue give its messages to another address."""
+    inner = settings.get(_INNER)
+    return any(settings.get(key) for key in _LETTERS) or (
+        isinstance(inner, Mapping) and drains(inner)
+    )
+
+
+def reading(space: AddressSpace, address: str) -> int:
+    """The right to take messages out of what is at an address."""
+    return DEAD_LETTER if space.letter_boxes.has(address) else RECEIVE
 
 
 def expect_of_node(call: Call, operation: str, space: AddressSpace, type: str) -> None:
@@ -101,6 +123,9 @@ def expect_of_node(call: Call, operation: str, space: AddressSpace, type: str) -
         raise forbidden(operation, type, name)
     if operation in ("CREATE", "UPDATE"):
         expect_ways(call.party, space, call.arguments)
+    if operation == "UPDATE" and drains(call.arguments):
+        # It is a way to read what is there, and all that is to come.
+        access.require(reading(space, address), address, name)
     if operation == "MOVE":
         target = call.arguments.get("target")
         if isinstance(target, str):

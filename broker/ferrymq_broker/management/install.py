@@ -44,7 +44,7 @@ def install(space: AddressSpace, broker: Broker, keeper: StoreKeeper | None = No
         connections,
         Sessions(connections),
         Links(connections),
-        Brokers(broker),
+        Brokers(broker, space),
         VirtualHosts(broker, space),
     ]
     if keeper is not None:

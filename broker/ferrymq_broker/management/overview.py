@@ -13,7 +13,11 @@ if TYPE_CHECKING:
 
 
 class Brokers(EntityType):
-    """The broker; there is one, called ``broker``."""
+    """The broker; there is one, called ``broker``.
+
+    Its figures are those of all virtual hosts. What these are called is told in the default one,
+    and everywhere where nothing is guarded.
+    """
 
     short = "broker"
     attributes = (
@@ -34,12 +38,19 @@ class Brokers(EntityType):
         "bytes-sent",
     )
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, space: AddressSpace) -> None:
         self._broker = broker
+        self._space = space
 
     def identities(self) -> list[str]:
         """Itself."""
         return ["broker"]
+
+    def _hosts(self) -> list[str]:
+        broker = self._broker
+        if broker.guarded and self._space is not broker.default:
+            return [self._space.name]
+        return sorted(broker.spaces)
 
     def show(self, identity: str) -> dict[str, object] | None:
         """Its figures."""
@@ -51,7 +62,7 @@ class Brokers(EntityType):
             "name": "broker",
             "product": "ferrymq",
             "version": importlib.metadata.version("ferrymq"),
-            "virtual-hosts": sorted(broker.spaces),
+            "virtual-hosts": self._hosts(),
             "connections": len(broker.handlers),
             "links": len(broker.link_names),
             "held-bytes": int(broker.agenda.held),

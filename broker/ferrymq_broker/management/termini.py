@@ -11,6 +11,7 @@ from ferrymq_broker.management.authorisation import forbidden
 from ferrymq_broker.management.entity import IndexedType, deleted
 from ferrymq_broker.management.errors import CONFLICT, ManagementError
 from ferrymq_broker.management.operation import Call, Operation, Result
+from ferrymq_broker.nodes.topics.identity import escape
 
 if TYPE_CHECKING:
     from ferrymq_broker.addresses.space import AddressSpace
@@ -68,7 +69,8 @@ class Termini(IndexedType[Terminus]):
         found: dict[str, Terminus] = {}
         for terminus in self.broker.termini.of(self.space.name):
             _, user, container, name, sends = terminus.key
-            owner = container if user is None else f"{user}@{container}"
+            # No two owners come out the same.
+            owner = escape(container) if user is None else f"{escape(user)}@{escape(container)}"
             found[f"{owner}/{'out' if sends else 'in'}/{name}"] = terminus
         return found
 

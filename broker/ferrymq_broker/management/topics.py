@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from ferrymq_broker.access.rights import CREATE, MANAGE, RECEIVE
+from ferrymq_broker.access.rights import CREATE, MANAGE
 from ferrymq_broker.addresses.space import AddressSpace
 from ferrymq_broker.config.nodes import QueueSettings, TopicSettings, node_policy, policy_attributes
 from ferrymq_broker.filters.selector import selector
 from ferrymq_broker.management.authorisation import (
     canonical,
+    drains,
     expect_send,
     expect_ways,
     forbidden,
+    reading,
 )
 from ferrymq_broker.management.entity import IndexedType, deleted
 from ferrymq_broker.management.errors import BAD_REQUEST, CONFLICT, CREATED, ManagementError
@@ -70,7 +72,8 @@ class Subscriptions(IndexedType[tuple[Topic, Subscription]]):
 
     def authorise(self, operation: str, call: Call) -> None:
         """What is one's own takes the right to receive at the topic, anything else that to manage
-        it, or to create it for a new one. Whose a subscription is that is not there nobody says."""
+        it, or to create it for a new one. Whose a subscription is that is not there nobody says.
+        To have one give its messages to another address is to receive them."""
         party = call.party
         access = party.access
         if access.open:
@@ -82,8 +85,10 @@ class Subscriptions(IndexedType[tuple[Topic, Subscription]]):
             found = None if operation == "CREATE" else self._find(name)
             if found is None or not _is_own(found[1], party):
                 raise forbidden(operation, self.short, name)
-            if not access.permits(RECEIVE, address):
+            if not access.permits(reading(self._space, address), address):
                 raise forbidden(operation, self.short, name)
+        if operation in ("CREATE", "UPDATE") and drains(call.arguments):
+            access.require(reading(self._space, address), address, name)
         expect_ways(party, self._space, call.arguments)
         target = call.arguments.get("target")
         if operation == "MOVE" and isinstance(target, str):
@@ -96,7 +101,10 @@ class Subscriptions(IndexedType[tuple[Topic, Subscription]]):
             address
             for address, (_, subscription) in self.entries().items()
             if access.permits(MANAGE, address)
-            or (_is_own(subscription, party) and access.permits(RECEIVE, address))
+            or (
+                _is_own(subscription, party)
+                and access.permits(reading(self._space, address), address)
+            )
         ]
 
     def entries(self) -> dict[str, tuple[Topic, Subscription]]:
@@ -142,7 +150,7 @@ class Subscriptions(IndexedType[tuple[Topic, Subscription]]):
         cut = address.rfind(PART)
         if cut <= 0 or not address[cut + len(PART) :]:
             raise ManagementError(BAD_REQUEST, f"{address[:200]!r} is not TOPIC::NAME")
-        topic, part = self._space.resolve(address)
+        topic, part = self._space.resolve(address, (), call.party.access)
         if not isinstance(topic, Topic):
             raise ManagementError(CONFLICT, f"{topic.address[:200]!r} is a {topic.kind}")
         words = call.text("selector", "")

@@ -50,6 +50,11 @@ class LetterBoxes:
         """An alias leads elsewhere."""
         self._aligned = False
 
+    def names(self, name: str) -> bool:
+        """Whether letters go to what has this name, or to a part of that: an alias of the name is
+        one of them."""
+        return any(named == name or node_of(named) == name for named in self._named)
+
     def has(self, address: str) -> bool:
         """Whether an address, of a node or of a part of one, with aliases followed, is one."""
         if not self._named:

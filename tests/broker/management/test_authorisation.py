@@ -52,7 +52,7 @@ TABLE = [
     ("DELETE", "subscription", "t::s", None, [("manage", "t")]),
     ("PURGE", "subscription", "t::s", None, [("manage", "t")]),
     ("PEEK", "subscription", "t::s", None, [("manage", "t")]),
-    ("READ", "alias", "q-alias", None, [("send", "q-alias"), ("send", "q")]),
+    ("READ", "alias", "q-alias", None, [("manage", "q-alias"), ("send", "q")]),
     ("DELETE", "alias", "q-alias", None, [("delete", "q-alias")]),
     ("READ", "fence", None, {"group": "g", "member": "m"}, [("send", "$fence/g")]),
     ("DELETE", "fence", "g\nm", None, [("send", "$fence/g")]),
@@ -211,7 +211,7 @@ def test_nothing_flows_where_one_may_not_send(
         net,
         rule("user:eve", "*", "mine mine.*"),
         rule("user:bob", "*", "mine mine.*"),
-        rule("user:bob", "send", "secret"),
+        rule("user:bob", "send manage", "secret"),
     )
     refused = user(net, "eve").ask(operation, type, name, arguments)
     assert refused.status == 403
