@@ -11,6 +11,7 @@ import typer
 from ferrymq_broker.cli.admin.app import admin
 from ferrymq_broker.cli.cert import cert
 from ferrymq_broker.cli.check_config import check_config
+from ferrymq_broker.cli.failures import reason_of
 from ferrymq_broker.cli.receive import receive
 from ferrymq_broker.cli.send import send
 from ferrymq_broker.cli.serve import serve
@@ -68,5 +69,5 @@ def run() -> None:
         sys.stderr.close()
         sys.exit(1)
     except (AmqpError, ConfigError, StoreError, OSError, TimeoutError, ValueError) as error:
-        sys.stderr.write(f"ferrymq: {str(error) or type(error).__name__}\n")
+        sys.stderr.write(f"ferrymq: {reason_of(error)}\n")
         sys.exit(1)

@@ -1,4 +1,4 @@
-"""Who a command is that connects: a user name, and a password that nobody else sees.
+"""Who a command is that connects: a user name and a password, or a token, that nobody else sees.
 
 A password in a URL on the command line is in the list of processes, where everybody on the machine
 can read it. So there are other ways: a file, the environment, a question.
@@ -9,19 +9,21 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated, Final, NamedTuple
 from urllib.parse import quote, urlsplit, urlunsplit
 
 import typer
 
-from ferrymq.url import parse_url
+from ferrymq.url import Url, parse_url
 from ferrymq_broker.errors import ConfigError
 
 PASSWORD: Final = "FERRYMQ_PASSWORD"
+TOKEN: Final = "FERRYMQ_TOKEN"
 # Characters of a password.
 _MOST: Final = 1024
+# Of a token: it goes into one frame, of which a server takes 8 KiB as long as nobody is known.
+_MOST_OF_TOKEN: Final = 8000
 
 User = Annotated[
     str | None,
@@ -43,6 +45,16 @@ PasswordFile = Annotated[
         show_default=False,
     ),
 ]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--token-file",
+        envvar="FERRYMQ_TOKEN_FILE",
+        metavar="FILE",
+        help=f"A file whose first line is a token, used in place of a password, as {TOKEN} is.",
+        show_default=False,
+    ),
+]
 
 
 class Credentials(NamedTuple):
@@ -50,6 +62,31 @@ class Credentials(NamedTuple):
 
     user: str | None = None
     password_file: Path | None = None
+    token_file: Path | None = None
+
+    def token(self, url: str) -> str | None:
+        """The bearer token to log in with, None for none. What is said on the command line counts
+        more than what is in the environment.
+
+        Raises `ConfigError` for one that cannot be, or if there is a password as well.
+        """
+        if not self._has_token(parse_url(url)):
+            return None
+        if self.token_file is None:
+            return _checked(os.environ[TOKEN].strip(), "token", _MOST_OF_TOKEN)
+        token = _first_line(self.token_file, "token", _MOST_OF_TOKEN)
+        return _checked(token.strip(), "token", _MOST_OF_TOKEN)
+
+    def _has_token(self, url: Url) -> bool:
+        if self.token_file is not None:
+            if self.password_file is not None or url.password:
+                raise ConfigError("--token-file says who we are, and a password does: one of them")
+            return True
+        if TOKEN not in os.environ or self.password_file is not None or url.password:
+            return False
+        if PASSWORD in os.environ:
+            raise ConfigError(f"{TOKEN} and {PASSWORD} are both set: which of them is meant?")
+        return True
 
     def put_into(self, url: str) -> str:
         """The URL with user and password in it, for the client library and nobody else.
@@ -69,18 +106,22 @@ class Credentials(NamedTuple):
             if self.password_file is not None:
                 raise ConfigError("--password-file is the password of whom? say --user as well")
             return url
-        given = self.password_file is not None or PASSWORD in os.environ
-        if not given and (parsed.password is not None or self.user is None):
-            # A name in a URL may do without.
-            return url
+        if self._has_token(parsed):
+            # Whom to act as.
+            named = quote(user, safe="")
+        else:
+            given = self.password_file is not None or PASSWORD in os.environ
+            if not given and (parsed.password is not None or self.user is None):
+                # A name in a URL may do without.
+                return url
+            named = f"{quote(user, safe='')}:{quote(self._password(user), safe='')}"
         parts = urlsplit(url)
         host = parts.netloc.rpartition("@")[2]
-        named = f"{quote(user, safe='')}:{quote(self._password(user), safe='')}@{host}"
-        return urlunsplit(parts._replace(netloc=named))
+        return urlunsplit(parts._replace(netloc=f"{named}@{host}"))
 
     def _password(self, user: str) -> str:
         if self.password_file is not None:
-            password = _first_line(self.password_file)
+            password = _first_line(self.password_file, "password", _MOST)
         elif PASSWORD in os.environ:
             password = os.environ[PASSWORD]
         elif sys.stdin.isatty():
@@ -90,15 +131,21 @@ class Credentials(NamedTuple):
                 f"there is no terminal to ask for the password of {user!r}:"
                 f" use --password-file or {PASSWORD}"
             )
-        if not password or len(password) > _MOST or "\0" in password:
-            raise ConfigError(f"a password has 1 to {_MOST} characters, and no NUL")
-        return password
+        return _checked(password, "password", _MOST)
 
 
-def _first_line(path: Path) -> str:
-    """The password in a file, which others should not be able to read."""
+def _checked(secret: str, what: str, most: int) -> str:
+    if not secret or len(secret) > most or "\0" in secret:
+        raise ConfigError(f"a {what} has 1 to {most} characters, and no NUL")
+    return secret
+
+
+def _first_line(path: Path, what: str, most: int) -> str:
+    """The secret in a file, which others should not be able to read."""
+    # In UTF-8, and one too many is to be seen.
+    most = 4 * (most + 1)
     if str(path) == "-":
-        data = sys.stdin.buffer.readline(4 * _MOST)
+        data = sys.stdin.buffer.readline(most)
     else:
         with open(path, "rb") as file:
             mode = os.fstat(file.fileno()).st_mode
@@ -106,28 +153,13 @@ def _first_line(path: Path) -> str:
                 sys.stderr.write(
                     f"ferrymq: WARNING: others can read {path}; chmod 600 would help\n"
                 )
-            data = file.readline(4 * _MOST)
+            data = file.readline(most)
     try:
         return data.decode().rstrip("\r\n")
     except UnicodeDecodeError:
-        raise ConfigError(f"{path}: the password is not UTF-8") from None
+        raise ConfigError(f"{path}: the {what} is not UTF-8") from None
 
 
 def _is_typed(url: str) -> bool:
     """Whether the URL is on the command line, and not in the environment."""
     return any(word.endswith(url) for word in sys.argv[1:])
-
-
-# What was said before the command that is running: ``ferrymq admin --user NAME list queues``.
-_NOTHING: Final = Credentials()
-_SAID: Final[ContextVar[Credentials]] = ContextVar("credentials", default=_NOTHING)
-
-
-def take_credentials(user: str | None, password_file: Path | None) -> None:
-    """The options of a group of commands, before the command's own."""
-    _SAID.set(Credentials(user, password_file))
-
-
-def credentials_of_command() -> Credentials:
-    """What was said before the command that is running."""
-    return _SAID.get()

@@ -14,7 +14,7 @@ Url = Annotated[
         "--url",
         envvar="FERRYMQ_URL",
         metavar="URL",
-        help="The broker: amqp://[USER:PASSWORD@]HOST[:PORT].",
+        help="The broker: amqp://[USER@]HOST[:PORT], or amqps://, ws://, wss://.",
     ),
 ]
 

@@ -11,6 +11,8 @@ import typer
 
 import ferrymq
 from ferrymq.options import ConnectionArguments, ReceiverArguments, Start
+from ferrymq_broker.cli.connecting import Connecting
+from ferrymq_broker.cli.credentials import Credentials, PasswordFile, TokenFile, User
 from ferrymq_broker.cli.options import DEFAULT_URL, Json, Url
 from ferrymq_broker.cli.progress import RunProgress
 from ferrymq_broker.cli.rendering import as_json as render_json
@@ -48,6 +50,9 @@ def receive(
         ),
     ] = None,
     url: Url = DEFAULT_URL,
+    user: User = None,
+    password_file: PasswordFile = None,
+    token_file: TokenFile = None,
     ca: Ca = None,
     cert: Cert = None,
     key: Key = None,
@@ -60,7 +65,9 @@ def receive(
     there have been --count, or none for --timeout, or Ctrl-C. Exits with status 1 if fewer than
     --count have come.
     """
-    arguments = Securing(ca, cert, key, no_verify).arguments(url)
+    credentials = Credentials(user, password_file, token_file)
+    connecting = Connecting(credentials, Securing(ca, cert, key, no_verify))
+    url, arguments = connecting.arguments(url)
     options: ReceiverArguments = {"credit": 0, "selector": selector}
     if browse:
         options["mode"] = "copy"

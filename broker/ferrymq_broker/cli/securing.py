@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ssl
 import sys
-from contextvars import ContextVar
 from pathlib import Path
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -30,7 +29,7 @@ Cert = Annotated[
         "--cert",
         envvar="FERRYMQ_CERT",
         metavar="FILE",
-        help="The certificate to show (PEM). Without a user in the URL it says who we are.",
+        help="The certificate to show (PEM). Without a user or a token it says who we are.",
         show_default=False,
     ),
 ]
@@ -64,19 +63,22 @@ class Securing(NamedTuple):
         arguments: ConnectionArguments = {}
         if not any(self):
             return arguments
-        if self.key is not None and self.cert is None:
-            raise ValueError("--key is the key of a certificate: say --cert as well")
-        if self.no_verify and self.ca is not None:
-            raise ValueError("--ca and --no-verify exclude each other")
         parsed = parse_url(url)
         if not parsed.secure:
-            raise ValueError(f"--ca, --cert and --no-verify are for amqps://, not for {parsed}")
-        arguments["ssl"] = self._context()
+            raise ValueError(
+                f"--ca, --cert and --no-verify are for amqps:// and wss://, not for {parsed}"
+            )
+        arguments["ssl"] = self.context()
         if self.cert is not None and parsed.username is None:
             arguments["sasl"] = [External(), Anonymous()]
         return arguments
 
-    def _context(self) -> ssl.SSLContext:
+    def context(self) -> ssl.SSLContext:
+        """What TLS is done with. Raises as `arguments` does."""
+        if self.key is not None and self.cert is None:
+            raise ValueError("--key is the key of a certificate: say --cert as well")
+        if self.no_verify and self.ca is not None:
+            raise ValueError("--ca and --no-verify exclude each other")
         context = ssl.create_default_context()
         if self.no_verify:
             sys.stderr.write(
@@ -103,19 +105,3 @@ class Securing(NamedTuple):
         if b"-----BEGIN " not in path.read_bytes():
             raise ValueError(f"{path}: there is nothing in PEM")
         return path
-
-
-# What was said before the command that is running: ``ferrymq admin --ca FILE list queues``.
-_SAID: Final[ContextVar[Securing | None]] = ContextVar("securing", default=None)
-
-
-def take_options(
-    ca: Ca = None, cert: Cert = None, key: Key = None, no_verify: NoVerify = False
-) -> None:
-    """The options of a group of commands, before the command's own."""
-    _SAID.set(Securing(ca, cert, key, no_verify))
-
-
-def securing_of_command() -> Securing:
-    """What was said before the command that is running."""
-    return _SAID.get() or Securing()

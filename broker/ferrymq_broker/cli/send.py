@@ -14,6 +14,8 @@ import typer
 import ferrymq
 from ferrymq import DeliveryError, Message
 from ferrymq.options import ConnectionArguments
+from ferrymq_broker.cli.connecting import Connecting
+from ferrymq_broker.cli.credentials import Credentials, PasswordFile, TokenFile, User
 from ferrymq_broker.cli.options import DEFAULT_URL, Json, Url
 from ferrymq_broker.cli.progress import RunProgress
 from ferrymq_broker.cli.securing import Ca, Cert, Key, NoVerify, Securing
@@ -69,6 +71,9 @@ def send(
     as_bytes: Annotated[
         bool, typer.Option("--bytes", help="Send bodies as bytes, not as strings.")
     ] = False,
+    user: User = None,
+    password_file: PasswordFile = None,
+    token_file: TokenFile = None,
     ca: Ca = None,
     cert: Cert = None,
     key: Key = None,
@@ -79,7 +84,9 @@ def send(
 
     Exits with status 1 if a message was not.
     """
-    arguments = Securing(ca, cert, key, no_verify).arguments(url)
+    credentials = Credentials(user, password_file, token_file)
+    connecting = Connecting(credentials, Securing(ca, cert, key, no_verify))
+    url, arguments = connecting.arguments(url)
     application_properties = _pairs(properties, "--property")
     message_annotations: dict[str | int, object] = {}
     message_annotations.update(_pairs(annotations, "--annotation"))

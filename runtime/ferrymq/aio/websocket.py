@@ -58,7 +58,9 @@ async def open_websocket(
                 f"where a WebSocket was asked for"
             ) from error
         if isinstance(error, aiohttp.ClientError):
-            raise TransportError(f"cannot connect to {url}: {error}") from error
+            # What the network said, without what aiohttp was asked for.
+            reason = error.__cause__ if isinstance(error.__cause__, OSError) else error
+            raise TransportError(f"cannot connect to {url}: {reason}") from error
         raise
     connector = session.connector
     assert connector is not None

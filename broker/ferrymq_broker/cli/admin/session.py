@@ -12,8 +12,7 @@ import typer
 import ferrymq
 from ferrymq.engine.pairing import LINK_PAIR
 from ferrymq.url import parse_url
-from ferrymq_broker.cli.credentials import credentials_of_command
-from ferrymq_broker.cli.securing import securing_of_command
+from ferrymq_broker.cli.connecting import connecting_of_command
 from ferrymq_broker.errors import ConfigError
 from ferrymq_broker.management.client import ManagementClient
 from ferrymq_broker.management.errors import FORBIDDEN, ManagementError
@@ -53,8 +52,7 @@ def kind_of(word: str) -> str:
 
 def ask(url: str, virtual_host: str | None, work: Callable[[ManagementClient], Awaitable[T]]) -> T:
     """Do the work over a connection of its own."""
-    url = credentials_of_command().put_into(url)
-    arguments = securing_of_command().arguments(url)
+    url, arguments = connecting_of_command().arguments(url)
     arguments["hostname"] = None if virtual_host is None else f"vhost:{virtual_host}"
     arguments["desired_capabilities"] = [LINK_PAIR]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from ferrymq_broker.cli.securing import take_options
+from ferrymq_broker.cli.connecting import take_options
 from ferrymq_broker.cli.store.copying import backup, compact
 from ferrymq_broker.cli.store.exporting import export
 from ferrymq_broker.cli.store.importing import import_

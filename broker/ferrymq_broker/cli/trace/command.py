@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import io
 import itertools
+import ssl
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,6 +16,7 @@ from ferrymq.tracing.rendering import safe
 from ferrymq.tracing.trace import Trace
 from ferrymq.url import parse_url
 from ferrymq_broker.cli.options import Json
+from ferrymq_broker.cli.securing import Ca, Cert, Key, NoVerify, Securing
 from ferrymq_broker.cli.trace.dumps import NotReadableError, read
 from ferrymq_broker.cli.trace.proxy import Proxy
 from ferrymq_broker.config.url import parse_listen_url
@@ -36,12 +37,14 @@ def trace(
     ] = None,
     to: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="The broker: amqp://HOST[:PORT] or amqps://HOST[:PORT]."),
+        typer.Option(
+            metavar="URL", help="The broker: amqp://HOST[:PORT], or amqps://, ws://, wss://."
+        ),
     ] = None,
-    ca: Annotated[
-        Path | None,
-        typer.Option("--ca", metavar="FILE", help="Certificates to check an amqps broker by."),
-    ] = None,
+    ca: Ca = None,
+    cert: Cert = None,
+    key: Key = None,
+    no_verify: NoVerify = False,
     count: Annotated[
         int | None,
         typer.Option("--count", "-n", min=1, metavar="N", help="Stop after N lines."),
@@ -65,7 +68,11 @@ def trace(
         if bad:
             raise typer.Exit(1)
         return
-    proxy = Proxy(parse_listen_url(listen), parse_url(to), ca, count, full, as_json)
+    parsed = parse_url(to)
+    tls = Securing(ca, cert, key, no_verify).arguments(to).get("ssl")
+    if parsed.secure and tls is None:
+        tls = ssl.create_default_context()
+    proxy = Proxy(parse_listen_url(listen), parsed, tls, count, full, as_json)
     try:
         asyncio.run(proxy.run(_write))
     except KeyboardInterrupt:

@@ -9,20 +9,20 @@ import ssl
 import sys
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
-from typing import Final
 
+from ferrymq.errors import TransportError
 from ferrymq.tracing.rendering import safe
 from ferrymq.tracing.trace import Trace
 from ferrymq.url import Url
+from ferrymq_broker.cli.failures import reason_of
 from ferrymq_broker.cli.trace.dumps import BACK, OUT
+from ferrymq_broker.cli.trace.reaching import PIECE, reach
 from ferrymq_broker.config.url import ListenAddress
-
-_PIECE: Final = 1 << 16
 
 
 class Proxy:
-    """Takes plain connections at `listen` and passes them on to `to`, which may want TLS.
+    """Takes plain connections at `listen` and passes them on to `to`, inside `tls` if that
+    is given.
 
     `run` ends after `count` lines, or never. Raises `OSError` where nothing can listen, and
     ValueError for a scheme that is not spoken here.
@@ -32,15 +32,15 @@ class Proxy:
         self,
         listen: ListenAddress,
         to: Url,
-        ca: Path | None,
+        tls: ssl.SSLContext | None,
         count: int | None,
         full: bool,
         as_json: bool,
     ) -> None:
         if listen.scheme != "amqp":
             raise ValueError(f"{listen.url}: a trace listens in the clear, at amqp://HOST:PORT")
-        if to.scheme not in ("amqp", "amqps"):
-            raise ValueError(f"{to}: a trace passes on to amqp://HOST:PORT or amqps://HOST:PORT")
+        if to.username is not None:
+            raise ValueError(f"{to}: a trace logs in nowhere; clients say themselves who they are")
         self._listen = listen
         self._to = to
         self._full = full
@@ -49,7 +49,7 @@ class Proxy:
         self._done = asyncio.Event()
         self._connections = 0
         self._write: Callable[[str], None] = print
-        self._tls = _context(ca) if to.secure else None
+        self._tls = tls
 
     async def run(self, write: Callable[[str], None]) -> None:
         """Pass on and `write` lines until there have been enough."""
@@ -66,12 +66,11 @@ class Proxy:
                 tasks.discard(task)
 
         server = await asyncio.start_server(
-            serve, self._listen.host, self._listen.port, limit=_PIECE
+            serve, self._listen.host, self._listen.port, limit=PIECE
         )
         host, port = server.sockets[0].getsockname()[:2]
         at = ListenAddress(host, port).url
-        sys.stderr.write(f"ferrymq: {at} is passed on to {self._to.scheme}://{self._to.host}")
-        sys.stderr.write(f":{self._to.port}\n")
+        sys.stderr.write(f"ferrymq: {at} is passed on to {self._to}\n")
         sys.stderr.flush()
         async with server:
             await self._done.wait()
@@ -86,15 +85,10 @@ class Proxy:
         label = str(self._connections)
         told = Trace(label, self._full, self._as_json)
         try:
-            broker, to_broker = await asyncio.open_connection(
-                self._to.host,
-                self._to.port,
-                limit=_PIECE,
-                ssl=self._tls,
-                server_hostname=self._to.host if self._tls else None,
-            )
-        except OSError as error:
-            self._say([self._failure(label, f"the broker cannot be reached: {error}")])
+            broker, to_broker = await reach(self._to, self._tls)
+        except (OSError, TransportError) as error:
+            reason = f"the broker cannot be reached: {reason_of(error)}"
+            self._say([self._failure(label, reason)])
             to_client.close()
             return
         try:
@@ -112,7 +106,7 @@ class Proxy:
     ) -> None:
         # That one side is gone is told by the end of its stream, however it came.
         with contextlib.suppress(OSError):
-            while data := await source.read(_PIECE):
+            while data := await source.read(PIECE):
                 self._say(told.feed(arrow, data, time.time()))
                 sink.write(data)
                 await sink.drain()
@@ -137,10 +131,3 @@ class Proxy:
                 self._left -= 1
                 if self._left == 0:
                     self._done.set()
-
-
-def _context(ca: Path | None) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cafile=ca)
-    except OSError as error:
-        raise ValueError(f"{ca}: {error.strerror or error}") from None
