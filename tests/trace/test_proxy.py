@@ -16,6 +16,7 @@ import ferrymq
 from ferrymq_broker.config.listeners import Listener
 from ferrymq_broker.config.model import Config
 from ferrymq_broker.server.server import BrokerServer
+from tests.broker.tls.pki import Pki
 
 PEM = Path(__file__).resolve().parents[1] / "client" / "tls" / "localhost.pem"
 CONFIG = Config(listener=[Listener(url="amqp://127.0.0.1:0")])
@@ -92,6 +93,37 @@ async def test_a_broker_that_is_not_there_is_named() -> None:
         writer.close()
         assert process.stdout is not None
         assert b"! the broker cannot be reached" in await process.stdout.readline()
+
+
+async def test_websocket_to_the_broker_with_a_certificate(tmp_path: Path) -> None:
+    pki = Pki(tmp_path)
+    listener = Listener(url="wss://127.0.0.1:0")
+    tls = pki.asking("required")
+    shown = ["--ca", pki.path("ca"), "--cert", pki.path("alice"), "--key", pki.path("alice-key")]
+    async with (
+        BrokerServer(Config(listener=[listener], tls=tls)) as server,
+        tracing("--to", server.url, *map(str, shown)) as (process, url),
+    ):
+        async with (
+            ferrymq.connect(url) as connection,
+            connection.sender("queue") as sender,
+        ):
+            await sender.send(ferrymq.Message(b"x" * 300_000))
+        process.send_signal(signal.SIGINT)
+        output, said = await process.communicate()
+    assert process.returncode == 0, said
+    assert b"-> header AMQP" in output and b"<- [0] close" in output, output[-2000:]
+    assert output.count(b"transfer") > 1
+
+
+async def test_it_logs_in_nowhere() -> None:
+    command = [sys.executable, "-m", "ferrymq_broker", "trace", "--listen", "amqp://127.0.0.1:0"]
+    process = await asyncio.create_subprocess_exec(
+        *command, "--to", "amqp://ann:swordfish@127.0.0.1:1", stderr=subprocess.PIPE
+    )
+    _, said = await process.communicate()
+    assert process.returncode == 1
+    assert b"logs in nowhere" in said and b"swordfish" not in said
 
 
 async def test_tls_to_the_broker() -> None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import io
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-from ferrymq_broker.cli.app import run
+from tests.broker.commands import Commands, Done
 from tests.broker.test_process import port_in, serve
 
 PASSWORD = "pass:word/with @ signs"
@@ -42,38 +39,21 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         yield port_in(lines[0])
 
 
-class Done(NamedTuple):
-    returncode: int
-    stderr: str
+class Admin(Commands):
+    """`ferrymq admin` at the broker."""
 
+    port = 0
 
-class Admin:
-    """The command, in this process."""
-
-    def __init__(
-        self, port: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        self._port = port
-        self._patch = monkeypatch
-        self._capsys = capsys
-
-    def __call__(self, *arguments: str, stdin: str = "", user: str = "", **variables: str) -> Done:
-        url = f"amqp://{user}127.0.0.1:{self._port}"
-        with self._patch.context() as patch:
-            patch.setattr(sys, "argv", ["ferrymq", "admin", *arguments, "--url", url])
-            patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
-            for name, value in variables.items():
-                patch.setenv(name, value)
-            self._capsys.readouterr()
-            with pytest.raises(SystemExit) as ended:
-                run()
-        code = ended.value.code
-        return Done(code if isinstance(code, int) else 0, self._capsys.readouterr().err)
+    def __call__(self, *words: str, stdin: str = "", user: str = "", **variables: str) -> Done:
+        url = f"amqp://{user}127.0.0.1:{self.port}"
+        return super().__call__("admin", *words, "--url", url, stdin=stdin, **variables)
 
 
 @pytest.fixture
 def admin(port: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Admin:
-    return Admin(port, monkeypatch, capsys)
+    admin = Admin(monkeypatch, capsys)
+    admin.port = port
+    return admin
 
 
 def test_the_password_comes_from_a_file(admin: Admin, tmp_path: Path) -> None:
