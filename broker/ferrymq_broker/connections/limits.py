@@ -13,7 +13,7 @@ from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 from ferrymq.errors import AmqpError, RemoteProtocolError
-from ferrymq_broker.connections.weighing import weigh_attach
+from ferrymq_broker.connections.weighing import weigh_attach, weigh_filters
 from ferrymq_broker.errors import BrokerError
 
 if TYPE_CHECKING:
@@ -114,6 +114,9 @@ class Allowance:
                 EXCEEDED,
                 f"the attach has {size} bytes; at most {limits.attach_size} are allowed",
             )
+        if attach is not None:
+            # Small ones with large conditions are for those who have few of them.
+            size += weigh_filters(attach)
         if self._size + size > limits.attach_total:
             raise BrokerError(
                 EXCEEDED,
@@ -161,6 +164,8 @@ def forget_attach(link: Link, refused: bool) -> None:
     attach = link.remote_attach
     if attach is not None:
         attach.unsettled = None
+        attach.offered_capabilities = None
+        attach.desired_capabilities = None
         if refused:
             attach.source = None
             attach.target = None

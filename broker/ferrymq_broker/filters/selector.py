@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 # Selectors by their dialect and text. Workers that share a queue all come with the same one.
 _known: Final[dict[tuple[bool, str], Selector]] = {}
 _KNOWN: Final = 512
+# Longer ones are not kept: each character may be a hundred bytes of what it was made into.
+_CHARACTERS: Final = 512
 
 
 @final
@@ -43,6 +45,8 @@ def selector(text: str, sql: bool = False) -> Selector:
         from ferrymq_broker.filters.selector_parser import parse
 
         known = Selector(parse(text, sql))
+        if len(text) > _CHARACTERS:
+            return known
         if len(_known) >= _KNOWN:
             _known.clear()
         _known[(sql, text)] = known
