@@ -65,6 +65,15 @@ def test_symbolic_delivery_annotations_end_too() -> None:
     assert admit(payload, 0).payload == encode(HEADER, *BARE)
 
 
+@pytest.mark.spec("3.2")
+@pytest.mark.parametrize("before", [[], [HEADER]])
+def test_delivery_annotations_twice_are_no_message(before: list[Section]) -> None:
+    """The second ones would be taken for the broker's own by whoever gets the message."""
+    annotations = DeliveryAnnotations(value={"x-opt-hop": 1})
+    with pytest.raises(DecodeError, match="second time"):
+        admit(encode(*before, annotations, annotations, *BARE), 0)
+
+
 @pytest.mark.parametrize("with_header", [True, False])
 def test_a_redelivery_changes_the_header_only(with_header: bool) -> None:
     sections: list[Section] = [ANNOTATIONS, *BARE]

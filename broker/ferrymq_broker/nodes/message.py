@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, final
 from librt.strings import BytesWriter
 from mypy_extensions import i32, i64, u8
 
+from ferrymq_codec.errors import DecodeError
 from ferrymq_codec.reader import Reader
 from ferrymq_types.messaging import (
     Header,
@@ -188,7 +189,8 @@ def admit(payload: bytes, format: i64) -> Message:
     """Take in what a sender transferred.
 
     Its delivery-annotations were meant for us and end here (AMQP 1.0 §3.2.2). Raises `DecodeError`
-    if the header or any annotations are malformed.
+    if the header or any annotations are malformed, or if it has delivery-annotations twice: what
+    is left would be taken for ours.
     """
     if (format >> 8) != 0:
         return Message(payload, format, 0)
@@ -200,6 +202,8 @@ def admit(payload: bytes, format: i64) -> Message:
     if code == DELIVERY_ANNOTATIONS:
         payload = payload[:header_end] + payload[section_end(payload, header_end) :]
         code = section_at(payload, header_end)
+        if code == DELIVERY_ANNOTATIONS:
+            raise DecodeError(header_end, "message", "delivery-annotations for the second time")
     message = Message(payload, format, header_end)
     if header_end != 0:
         _read_header(message)
