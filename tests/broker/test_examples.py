@@ -119,7 +119,7 @@ def test_the_documented_configuration_has_every_key(tmp_path: Path) -> None:
         for name in set(model.model_fields) - names
     }
     # A virtual host has the tables of the top.
-    inherited = ("topic", "stream", "exchange", "alias", "redirect")
+    inherited = ("topic", "stream", "exchange", "alias", "redirect", "rule")
     assert missing == {f"VirtualHost.{kind}" for kind in inherited}
     assert {"Queue", "Topic", "Stream", "Exchange", "Http"} <= {each.__name__ for each in said}
 
@@ -134,7 +134,7 @@ def test_the_documented_values_are_the_defaults_where_nothing_else_is_said(
         for line in lines
         if "default:" in line
         or not re.match(r"[a-z-]+ = ", line)
-        or line.startswith(("alice", "url"))
+        or line.startswith(("alice", "staff", "url"))
     ]
     assert len(needed) < len(lines) - 40
     everything = loaded(tmp_path, documented()).model_dump()

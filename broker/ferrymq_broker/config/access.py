@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from typing import Annotated, Final, Self
+from typing import TYPE_CHECKING, Annotated, Final, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -13,12 +13,18 @@ from ferrymq_broker.access.rights import ALL, RIGHTS
 from ferrymq_broker.access.rules import ANONYMOUS, ANYBODY, CLAIM, GROUP, KEY, Rule, Subject
 from ferrymq_broker.access.rules import USER as USER_NAMED
 from ferrymq_broker.addresses.space import MAX_ADDRESS_LENGTH
+from ferrymq_broker.config.mistakes import Location, Mistake
 from ferrymq_broker.config.section import StrictSection
+
+if TYPE_CHECKING:
+    from ferrymq_broker.config.security import Security
 
 # What stands for everybody, and for all rights.
 EVERY: Final = "*"
 NOBODY: Final = "anonymous"
 _KINDS: Final = {"user": USER_NAMED, "group": GROUP, "claim": CLAIM, "key": KEY}
+# Those of whom there are none where nobody is named.
+_PROVED: Final = (USER_NAMED, GROUP, CLAIM)
 _MOST: Final = 1000
 _BRACES: Final = re.compile(r"\{[^{}]*\}")
 
@@ -113,6 +119,15 @@ class AccessRule(StrictSection):
             raise ValueError(f"it is about nobody: who is anonymous has no name for {USER}")
         return self
 
+    def needs_names(self) -> bool:
+        """Whether it tells users apart, which means something only where they have to prove who
+        they are."""
+        kinds = [read_subject(who).kind for who in self.who]
+        if any(kind in _PROVED for kind in kinds) or any(USER in text for text in self.where):
+            return True
+        # Who is refused something for his having no name gives one.
+        return ANONYMOUS in kinds and bool(self.may_not)
+
     def rule(self) -> Rule:
         """What the broker asks."""
         return Rule(
@@ -121,6 +136,23 @@ class AccessRule(StrictSection):
             rights_of(self.may_not),
             [AddressPattern(text) for text in self.where],
         )
+
+
+def check_named(security: Security, rules: list[AccessRule], place: Location) -> list[Mistake]:
+    """What is wrong with the rules of one virtual host, whose table is at `place`: they tell users
+    apart, but every name is believed."""
+    if security.names_somebody:
+        return []
+    return [
+        Mistake(
+            (*place, "rule", at),
+            "it tells users apart, but [security] names nobody, so that clients on this machine "
+            "may give any name; say there who may connect: users, users-file, certificate-rule "
+            "or jwt. What '*', 'anonymous' and 'key:NAME' may do needs none",
+        )
+        for at, rule in enumerate(rules)
+        if rule.needs_names()
+    ]
 
 
 def rights_of(names: list[str]) -> int:

@@ -76,11 +76,6 @@ def make_hosts(config: Config, broker: Broker) -> None:
     broker.default.rules = [rule.rule() for rule in config.rule]
     if any(space.rules for space in broker.spaces.values()):
         broker.guarded = True
-        if not config.security.names_somebody:
-            log.warning(
-                "there are rules, but clients on this machine may give any name;"
-                " say in [security] who may connect"
-            )
 
 
 def declare(config: Config, broker: Broker) -> None:

@@ -137,8 +137,6 @@ def _notes(config: Config, tables: Tables, found: Explanation, address: str) -> 
         notes.append("a link that names it when it is not there takes create as well")
     if node_of(address) in _letter_boxes(config, tables):
         notes.append("dead letters go there: to receive and to browse take dead-letter instead")
-    if not config.security.names_somebody:
-        notes.append("clients on this machine may give any name: [security] names nobody")
     if config.security.takes_tokens:
         notes.append("tokens may give more, except for what a rule refuses")
     return notes

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from ferrymq_broker.broker import DEFAULT_SPACE, VHOST
+from ferrymq_broker.config.access import check_named
 from ferrymq_broker.config.checks import check_tables
 from ferrymq_broker.config.declarations import (
     Alias,
@@ -102,9 +103,12 @@ class Config(Tables):
     @model_validator(mode="after")
     def _check(self) -> Config:
         mistakes = self._access() + self._alarms() + self._store() + self._hosts() + self._tls()
+        mistakes += check_named(self.security, self.rule, ())
         mistakes += check_tables(self, self.nodes, self.policies, ())
         for at, host in enumerate(self.virtual_host):
-            mistakes += check_tables(host, self.nodes_of(host), self.policies, ("virtual-host", at))
+            place = ("virtual-host", at)
+            mistakes += check_named(self.security, host.rule, place)
+            mistakes += check_tables(host, self.nodes_of(host), self.policies, place)
         if mistakes:
             raise Mistakes(mistakes)
         return self

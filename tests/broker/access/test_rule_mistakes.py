@@ -67,10 +67,11 @@ def test_mistakes(tmp_path: Path, keys: dict[str, str], said: str) -> None:
 
 def test_a_rule_for_an_alias_would_never_be_asked(tmp_path: Path) -> None:
     text = "[[alias]]\nname = 'old'\nto = 'older'\n[[alias]]\nname = 'older'\nto = 'orders'\n"
-    assert complaint(tmp_path, text + rule(where="['x', 'old', '*']")) == (
+    users = "\n[security.users]\nann = 'secret'\n"
+    assert complaint(tmp_path, text + rule(where="['x', 'old', '*']") + users) == (
         "ferrymq.toml:10: rule.where: 'old' is an alias, and rules are about nodes; write 'orders'"
     )
-    told = complaint(tmp_path, text + rule(where="'old::0'"))
+    told = complaint(tmp_path, text + rule(where="'old::0'") + users)
     assert told.endswith("write 'orders::0'")
 
 
@@ -86,7 +87,8 @@ def test_one_of_something_needs_no_brackets(tmp_path: Path) -> None:
         tmp_path,
         rule(who="['user:ann', '*']", may="['receive', 'browse']", may_not="'send'", where="'a*'")
         + "\n"
-        + rule(may="'*'"),
+        + rule(may="'*'")
+        + "\n[security.users]\nann = 'secret'\n",
     )
     first, second = (said.rule() for said in config.rule)
     assert (first.may, first.may_not) == (RECEIVE | BROWSE, SEND)
@@ -99,3 +101,33 @@ def test_names_are_taken_as_they_are() -> None:
     assert (subject.name, subject.value) == ("http://example/role", "a=b:c")
     assert read_subject("group:cn=x,ou=y").name == "cn=x,ou=y"
     assert read_subject("user:a:b").name == "a:b"
+
+
+NAMED = [
+    {"who": "'user:ann'"},
+    {"who": "['*', 'group:staff']"},
+    {"who": "'claim:scope'"},
+    {"who": "'*'", "where": "'inbox.{user}'"},
+    # Who is refused something for having no name gives one.
+    {"who": "'anonymous'", "may": "", "may_not": "'send'"},
+]
+
+
+@pytest.mark.parametrize("keys", NAMED, ids=repr)
+def test_users_are_not_told_apart_where_every_name_is_believed(
+    tmp_path: Path, keys: dict[str, str]
+) -> None:
+    key = "\n[[security.shared-access-key]]\nname = 'k'\nprimary = 'a long secret'\n"
+    for more in ("", "\n[security]\nanonymous = true\n", key):
+        told = complaint(tmp_path, rule(**keys) + more)
+        assert told.startswith("ferrymq.toml:1: rule: it tells users apart, but [security] names")
+        assert "users-file" in told and "any name" in told
+    host = "[[virtual-host]]\nname = 'v'\n" + rule(**keys).replace("rule", "virtual-host.rule")
+    assert complaint(tmp_path, host).startswith("ferrymq.toml:3: virtual-host.rule: it tells")
+    assert load(tmp_path, rule(**keys) + "\n[security.users]\nann = 'secret'\n").rule
+
+
+@pytest.mark.parametrize("who", ["'*'", "'anonymous'", "['key:k', '*']"])
+def test_rules_for_everybody_need_no_users(tmp_path: Path, who: str) -> None:
+    assert load(tmp_path, rule(who=who)).rule
+    assert load(tmp_path, rule(who="'*'", may="", may_not="'send'")).rule

@@ -3,6 +3,8 @@ character."""
 
 from __future__ import annotations
 
+import re
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -40,8 +42,10 @@ def is_meant(pattern: str, user: str | None, address: str) -> bool:
     """The model of a pattern. A name is taken literally: its letters stand for themselves."""
     if address.startswith(RESERVED) and not pattern.startswith(RESERVED):
         return False
-    if "::" not in pattern and address.find("::") > 0:
-        address = address[: address.find("::")]
+    # The node is as little as it can be, but has all colons of the first row save two.
+    cut = re.match("(.+?)::(?!:)", address, re.DOTALL)
+    if "::" not in pattern and cut is not None:
+        address = cut[1]
     pieces = pattern.split("{user}")
     if len(pieces) == 1:
         return fits(pattern, address)
