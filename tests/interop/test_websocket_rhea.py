@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.websocket.certificates import make_certificates
+from tests.broker.tls.pki import Pki
 from tests.interop.broker_process import BrokerProcess
 from tests.interop.rhea_client import needs_rhea, run
 
@@ -27,8 +27,8 @@ def test_without_tls(address: str) -> None:
 
 
 def test_inside_tls_with_a_password(address: str, tmp_path: Path) -> None:
-    files = make_certificates(tmp_path)
-    tls = f'[tls]\ncertificate = "{files.certificate}"\nkey = "{files.key}"\n'
+    pki = Pki(tmp_path)
+    tls = f'[tls]\ncertificate = "{pki.path("server")}"\nkey = "{pki.path("server-key")}"\n'
     with BrokerProcess(tls + ALICE, "wss") as broker:
         received = run(
             broker,
@@ -37,6 +37,6 @@ def test_inside_tls_with_a_password(address: str, tmp_path: Path) -> None:
             address=address,
             sizes=SIZES,
             options={"username": "alice", "password": "open sesame"},
-            websocket={"ca": files.authority.read_text()},
+            websocket={"ca": pki.path("ca").read_text()},
         )
     assert received == SIZES

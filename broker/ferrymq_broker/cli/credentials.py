@@ -16,6 +16,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 import typer
 
 from ferrymq.url import Url, parse_url
+from ferrymq_broker.cli.options import of_file
 from ferrymq_broker.errors import ConfigError
 
 PASSWORD: Final = "FERRYMQ_PASSWORD"
@@ -37,22 +38,18 @@ User = Annotated[
 ]
 PasswordFile = Annotated[
     Path | None,
-    typer.Option(
+    of_file(
         "--password-file",
-        envvar="FERRYMQ_PASSWORD_FILE",
-        metavar="FILE",
-        help="A file whose first line is the password; - is standard input.",
-        show_default=False,
+        "FERRYMQ_PASSWORD_FILE",
+        "A file whose first line is the password; - is standard input.",
     ),
 ]
 TokenFile = Annotated[
     Path | None,
-    typer.Option(
+    of_file(
         "--token-file",
-        envvar="FERRYMQ_TOKEN_FILE",
-        metavar="FILE",
-        help=f"A file whose first line is a token, used in place of a password, as {TOKEN} is.",
-        show_default=False,
+        "FERRYMQ_TOKEN_FILE",
+        f"A file whose first line is a token, used in place of a password, as {TOKEN} is.",
     ),
 ]
 

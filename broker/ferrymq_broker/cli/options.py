@@ -19,3 +19,8 @@ Url = Annotated[
 ]
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+
+def of_file(name: str, variable: str, help: str) -> object:
+    """An option that names a file, as the environment `variable` does where it is not given."""
+    return typer.Option(name, envvar=variable, metavar="FILE", help=help, show_default=False)

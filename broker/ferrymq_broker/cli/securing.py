@@ -12,35 +12,30 @@ import typer
 from ferrymq.engine.sasl import Anonymous, External
 from ferrymq.options import ConnectionArguments
 from ferrymq.url import parse_url
+from ferrymq_broker.cli.options import of_file
 
 Ca = Annotated[
     Path | None,
-    typer.Option(
+    of_file(
         "--ca",
-        envvar="FERRYMQ_CA",
-        metavar="FILE",
-        help="Who certifies the broker (PEM); without it, whom the system trusts.",
-        show_default=False,
+        "FERRYMQ_CA",
+        "Who certifies the broker (PEM); without it, whom the system trusts.",
     ),
 ]
 Cert = Annotated[
     Path | None,
-    typer.Option(
+    of_file(
         "--cert",
-        envvar="FERRYMQ_CERT",
-        metavar="FILE",
-        help="The certificate to show (PEM). Without a user or a token it says who we are.",
-        show_default=False,
+        "FERRYMQ_CERT",
+        "The certificate to show (PEM). Without a user or a token it says who we are.",
     ),
 ]
 Key = Annotated[
     Path | None,
-    typer.Option(
+    of_file(
         "--key",
-        envvar="FERRYMQ_KEY",
-        metavar="FILE",
-        help="Its key, unless that is in the same file.",
-        show_default=False,
+        "FERRYMQ_KEY",
+        "Its key, unless that is in the same file.",
     ),
 ]
 NoVerify = Annotated[

@@ -8,8 +8,9 @@ has been idle longest makes room.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Final
+
+from ferrymq_broker.passing import Passing
 
 # Seconds: to the end of the first request; to the answer; from one answer to the next request.
 FIRST: Final = 10.0
@@ -62,66 +63,41 @@ class Bounds:
         self._idle.pop(connection, None)
 
 
-class BoundedConnection(asyncio.Protocol):
+class BoundedConnection(Passing):
     """Hands everything on to `inner`, as long as it keeps within the bounds."""
 
     def __init__(self, bounds: Bounds, inner: asyncio.Protocol) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self._bounds = bounds
-        self._transport: asyncio.BaseTransport | None = None
-        self._timer: asyncio.TimerHandle | None = None
         self._bytes = 0
-        self._served = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client has connected."""
-        self._transport = transport
+        self.transport = transport
         if not self._bounds.admit(self):
             self.drop()
             return
-        self._served = True
         self.expect(FIRST)
-        self.inner.connection_made(transport)
+        self.serve(transport)
 
     def data_received(self, data: bytes) -> None:
         """Bytes of a request."""
         self._bytes += len(data)
         if self._bytes > MOST_BYTES:
             self.drop()
-        elif self._served:
-            self.inner.data_received(data)
-
-    def eof_received(self) -> bool | None:
-        """The client sends no more."""
-        return self.inner.eof_received() if self._served else None
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """The client is gone."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self._bounds.forget(self)
-        if self._served:
-            self.inner.connection_lost(exc)
-
-    def pause_writing(self) -> None:
-        """The client does not read as fast as we write."""
-        self.inner.pause_writing()
-
-    def resume_writing(self) -> None:
-        """The client has caught up."""
-        self.inner.resume_writing()
+        else:
+            self.receive(data)
 
     def expect(self, seconds: float) -> None:
-        """The next thing is to have happened by then."""
+        """The next thing is to have happened by then, and takes bytes of its own."""
         self._bytes = 0
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(seconds, self.drop)
+        super().expect(seconds)
 
     def drop(self) -> None:
-        """Let the client go, without a word."""
+        """Let the client go; somebody else may have its place at once."""
         self._bounds.forget(self)
-        # Those of other event loops are no `asyncio.Transport`, and abort all the same.
-        abort: Callable[[], None] | None = getattr(self._transport, "abort", None)
-        if abort is not None:
-            abort()
+        super().drop()
+
+    def gone(self) -> None:
+        """Its place is free."""
+        self._bounds.forget(self)

@@ -16,9 +16,10 @@ from collections.abc import Callable
 from typing import Final
 
 from ferrymq_broker import audit
+from ferrymq_broker.config.url import ListenAddress
 from ferrymq_broker.journal import log
-from ferrymq_broker.security.throttle import network_of
 from ferrymq_broker.server.census import Census
+from ferrymq_broker.server.peers import place_of
 
 # Connections accepted in a row, before those there are have their turn.
 BATCH: Final = 64
@@ -82,6 +83,14 @@ class Acceptor:
         self._pending: set[asyncio.Task[None]] = set()
         self._resume()
 
+    def addresses(self, asked: ListenAddress) -> list[ListenAddress]:
+        """What is really listened on, where it was `asked` for."""
+        names = [listening.getsockname() for listening in self.sockets]
+        if len({name[1] for name in names}) == 1:
+            return [asked._replace(port=names[0][1])]
+        # A host with several addresses got a free port for each of them.
+        return [asked._replace(host=name[0], port=name[1]) for name in names]
+
     def close(self) -> None:
         """Take no more connections; those there are stay."""
         if self._closed:
@@ -132,7 +141,7 @@ class Acceptor:
                 self._warn(str(error))
                 self._retry = self._loop.call_later(RETRY, self._resume)
                 return
-            self._hand_over(accepted, _host(peer))
+            self._hand_over(accepted, place_of(peer))
 
     def _warn(self, reason: str) -> None:
         now = self._loop.time()
@@ -164,8 +173,3 @@ class Acceptor:
         if self._closed:
             # There was no other moment to say so.
             transport.abort()
-
-
-def _host(peer: object) -> str:
-    """Whose place it takes: an IPv6 client has as many addresses as it likes in its network."""
-    return network_of(str(peer[0])) if isinstance(peer, tuple) and peer else ""

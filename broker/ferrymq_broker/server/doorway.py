@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
 from ferrymq_broker.journal import log
+from ferrymq_broker.passing import Passing
+from ferrymq_broker.server.peers import name_of
 from ferrymq_broker.server.securing import TlsStream
 
 if TYPE_CHECKING:
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 MOST_EARLY_BYTES: Final = 2 * 65536
 
 
-class Doorway(asyncio.Protocol):
+class Doorway(Passing):
     """Hands everything on to `inner`, inside TLS if there are files for it.
 
     `timeout` is in seconds, for everything until `is_through` says that the client has opened its
@@ -30,27 +32,25 @@ class Doorway(asyncio.Protocol):
         timeout: float,
         on_gone: Callable[[Doorway], object],
     ) -> None:
-        self.inner = inner
+        super().__init__(inner)
         # The TLS that the client is served in, if it is.
         self.stream: TlsStream | None = None
         self.is_through: Callable[[], bool] = _never
         self._tls = tls
         self._timeout = timeout
         self._on_gone = on_gone
-        self._transport: asyncio.Transport | None = None
-        self._timer: asyncio.TimerHandle | None = None
         # Bytes that have come early; negative when they count no more.
         self._bytes = 0
-        self._served = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client has connected."""
-        # uvloop's transports are not asyncio's, but do the same.
-        self._transport = plain = cast(asyncio.Transport, transport)
-        self._timer = asyncio.get_running_loop().call_later(self._timeout, self._look)
+        self.transport = transport
+        self.expect(self._timeout)
         if self._tls is None:
-            self._serve(transport)
+            self.serve(transport)
             return
+        # uvloop's transports are not asyncio's, but do the same.
+        plain = cast(asyncio.Transport, transport)
         self.stream = TlsStream(
             self._tls.context, plain, self, self._on_secured, self._on_tls_failed
         )
@@ -65,58 +65,28 @@ class Doorway(asyncio.Protocol):
             elif self._bytes > MOST_EARLY_BYTES:
                 self.drop()
                 return
-        self.inner.data_received(data)
+        self.receive(data)
 
-    def eof_received(self) -> bool | None:
-        """The client sends no more."""
-        return self.inner.eof_received() if self._served else None
+    def on_time(self) -> None:
+        """It may have taken no longer to open the connection."""
+        if not self.is_through():
+            self.drop()
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        """The client is gone."""
-        if self._timer is not None:
-            self._timer.cancel()
+    def gone(self) -> None:
+        """Its place is free."""
         self._on_gone(self)
-        if self._served:
-            self.inner.connection_lost(exc)
-
-    def pause_writing(self) -> None:
-        """The client does not read as fast as we write."""
-        if self._served:
-            self.inner.pause_writing()
-
-    def resume_writing(self) -> None:
-        """The client has caught up."""
-        if self._served:
-            self.inner.resume_writing()
-
-    def drop(self) -> None:
-        """Let the client go, without a word."""
-        if self._transport is not None:
-            self._transport.abort()
 
     # -- inside --------------------------------------------------------------------------
 
-    def _serve(self, transport: asyncio.BaseTransport) -> None:
-        self._served = True
-        self.inner.connection_made(transport)
-
     def _on_secured(self) -> None:
         assert self.stream is not None
-        self._serve(self.stream)
+        self.serve(self.stream)
 
     def _on_tls_failed(self, reason: str) -> None:
-        log.warning("TLS failed", peer=_peer(self._transport), reason=reason)
-
-    def _look(self) -> None:
-        """The time is over."""
-        if not self.is_through():
-            self.drop()
+        transport = self.transport
+        peer = None if transport is None else transport.get_extra_info("peername")
+        log.warning("TLS failed", peer=name_of(peer), reason=reason)
 
 
 def _never() -> bool:
     return False
-
-
-def _peer(transport: asyncio.BaseTransport | None) -> str:
-    name = None if transport is None else transport.get_extra_info("peername")
-    return f"{name[0]}:{name[1]}" if isinstance(name, tuple) and len(name) >= 2 else str(name)

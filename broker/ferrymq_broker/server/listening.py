@@ -76,12 +76,7 @@ class AmqpListener:
 
     def __init__(self, server: Acceptor, address: ListenAddress) -> None:
         self._server = server
-        names = [sock.getsockname() for sock in server.sockets]
-        if len({name[1] for name in names}) == 1:
-            self.addresses = [address._replace(port=names[0][1])]
-        else:
-            # A host with several addresses got a free port for each of them.
-            self.addresses = [address._replace(host=name[0], port=name[1]) for name in names]
+        self.addresses = server.addresses(address)
 
     def close(self) -> None:
         """Take no more connections; those there are stay."""

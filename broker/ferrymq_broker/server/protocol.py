@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from ferrymq_broker.connections.authentication import ClientTransport
 from ferrymq_broker.connections.handler import ConnectionHandler
 from ferrymq_broker.journal import log
+from ferrymq_broker.server.peers import host_of, name_of
 from ferrymq_broker.server.securing import TlsStream, mark_secured
 from ferrymq_broker.server.turns import Turns
 from ferrymq_types.transport import Error
@@ -54,7 +55,7 @@ class AmqpProtocol(asyncio.Protocol):
             # In addition to AMQP's own idle time-out (AMQP 1.0 §2.4.5).
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         peername = transport.get_extra_info("peername")
-        client = ClientTransport(_name(peername), _host(peername), self._loopback)
+        client = ClientTransport(name_of(peername), host_of(peername), self._loopback)
         self.handler: ConnectionHandler = self._server.new_handler(
             client, self._write, self._hang_up
         )
@@ -264,14 +265,3 @@ class UpgradableProtocol(AmqpProtocol):
     def _on_secured(self) -> None:
         super()._on_secured()
         self.handler.connection.tls_established(self._clock.now())
-
-
-def _name(peername: object) -> str:
-    if isinstance(peername, tuple) and len(peername) >= 2:
-        return f"{peername[0]}:{peername[1]}"
-    return str(peername)
-
-
-def _host(peername: object) -> str:
-    """The IP address of a client, empty for one that has none."""
-    return str(peername[0]) if isinstance(peername, tuple) and peername else ""

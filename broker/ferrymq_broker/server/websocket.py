@@ -71,11 +71,7 @@ class WebSocketListener:
         address = self._address
         sockets = await bind(address.host, address.port, BACKLOG)
         self._acceptor = Acceptor(sockets, self._make_doorway, self._server.census)
-        names = [sock.getsockname() for sock in sockets]
-        if len({name[1] for name in names}) == 1:
-            self.addresses = [address._replace(port=names[0][1])]
-        else:
-            self.addresses = [address._replace(host=name[0], port=name[1]) for name in names]
+        self.addresses = self._acceptor.addresses(address)
 
     def close(self) -> None:
         """Take no more connections; those there are stay."""

@@ -12,6 +12,7 @@ from ferrymq_broker.counters import Counters
 from ferrymq_broker.server import acceptor
 from ferrymq_broker.server.acceptor import Acceptor, bind
 from ferrymq_broker.server.census import Census
+from ferrymq_broker.server.peers import place_of
 
 
 class Exhausted(socket.socket):
@@ -106,4 +107,4 @@ def test_a_census_counts_each_once() -> None:
 )
 def test_whose_place_a_client_takes(peer: object, counted: str) -> None:
     """A network of IPv6 has more addresses than there are limits for."""
-    assert acceptor._host(peer) == counted
+    assert place_of(peer) == counted

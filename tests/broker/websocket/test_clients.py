@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from pathlib import Path
 
 import pytest
@@ -14,9 +13,8 @@ from ferrymq import ConnectionClosed, Message, TransportError
 from ferrymq_broker.config import Config
 from ferrymq_broker.config.limits import Limits
 from ferrymq_broker.config.listeners import Listener
-from ferrymq_broker.config.tls import Tls
 from ferrymq_broker.server import BrokerServer
-from tests.broker.websocket.certificates import make_certificates
+from tests.broker.tls.pki import Pki, serving
 from tests.broker.websocket.waiting import empty
 
 SIZES = [0, 1, 65_535, 65_536, 65_537, 3_000_000]
@@ -82,15 +80,10 @@ async def test_a_reader_that_does_not_read_stops_the_sender_and_nobody_else() ->
 
 
 async def test_tls(tmp_path: Path) -> None:
-    files = make_certificates(tmp_path)
-    settings = Config(
-        listener=[Listener(url="wss://127.0.0.1:0")],
-        tls=Tls(certificate=files.certificate, key=files.key),
-    )
-    async with BrokerServer(settings) as server:
+    pki = Pki(tmp_path)
+    async with serving(pki.tls(), "wss://127.0.0.1:0") as server:
         assert server.url.startswith("wss://")
-        context = ssl.create_default_context(cafile=str(files.authority))
-        async with ferrymq.connect(server.url, ssl=context) as connection:
+        async with ferrymq.connect(server.url, ssl=pki.trusting()) as connection:
             await exchange(connection, SIZES)
             (handler,) = server.broker.handlers
             assert handler.transport.encrypted
