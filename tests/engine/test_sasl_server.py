@@ -181,6 +181,12 @@ def test_too_much_input_before_the_verdict(server):
     assert isinstance(server.event(Terminated).error, TransportError)
 
 
+def test_too_much_input_in_one_flight_with_the_init(server):
+    server >> encoded(PLAIN) + b"x" * 65537
+    server.event(AuthenticationRequested)
+    assert isinstance(server.find(Terminated).error, TransportError)
+
+
 def test_too_much_input_in_pieces_before_the_verdict(server):
     server >> encoded(PLAIN) + b"x"
     for _ in range(64):

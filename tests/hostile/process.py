@@ -28,15 +28,24 @@ _LISTENING: Final = re.compile(r"^listening \w+://127\.0\.0\.1:(\d+)$", re.MULTI
 # What the log has of mistakes of the broker's own.
 MISTAKES: Final = ("Traceback", "internal error", "[error", '"level": "error"', "never retrieved")
 
+_LIMITED: Final = (
+    "import os, resource, sys; limit = int(sys.argv[1]); "
+    "resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit)); "
+    "os.execv(sys.argv[2], sys.argv[2:])"
+)
+
 
 class Broker:
     """`ferrymq serve` with a configuration, on loopback. ``with Broker(config) as broker``.
 
     `config` is the text of a file; without listeners in it, there is one for AMQP. `ports` are
-    those of the listeners, in their order, `port` is the first.
+    those of the listeners, in their order, `port` is the first. `descriptors` is how many files
+    it may have open from its start on; 0 for as many as we may.
     """
 
-    def __init__(self, config: str = "", environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, config: str = "", environment: dict[str, str] | None = None, descriptors: int = 0
+    ) -> None:
         if "[[listener]]" not in config:
             config += '\n[[listener]]\nurl = "amqp://127.0.0.1:0"\n'
         self.ports: list[int] = []
@@ -45,6 +54,10 @@ class Broker:
         self._config.write_text(config, "utf-8")
         self._log = Path(self._directory.name, "stderr.txt")
         self._environment = environment or {}
+        # Sets the limit, and becomes the command that follows.
+        self._before = (
+            [sys.executable, "-c", _LIMITED, str(descriptors)] if descriptors else list[str]()
+        )
         self._process: subprocess.Popen[bytes] | None = None
         # How much of the log has been looked at.
         self._seen = 0
@@ -83,9 +96,10 @@ class Broker:
             for path in os.environ.get("PYTHONPATH", "").split(os.pathsep)
             if path
         ]
+        command = [sys.executable, "-m", "ferrymq_broker", "serve", "--config", str(self._config)]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "ferrymq_broker", "serve", "--config", str(self._config)],
+                [*self._before, *command],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import resource
 import time
+from pathlib import Path
 from typing import Final
 
+from tests.hostile.client import Client
 from tests.hostile.crowd import answered, connect, greeting, is_let_in, processor_time, sockets
+from tests.hostile.frames import transfer_frame
 from tests.hostile.process import Broker
+from tests.hostile.values import TRUE, binary, composite, data_section, uint
 
 LIMIT: Final = 64
+# A message to be stored.
+LARGE: Final = composite(0x70, [TRUE]) + data_section(bytes(50_000))
 
 
 def test_accepting_pauses_and_goes_on(broker: Broker) -> None:
@@ -41,3 +47,44 @@ def test_accepting_pauses_and_goes_on(broker: Broker) -> None:
     assert broker.log.count("accepting no connections for now") == 1
     # The store and the configuration had theirs all the time.
     assert "all file descriptors for connections are in use" in broker.log
+
+
+def test_few_from_the_start(tmp_path: Path) -> None:
+    """A process that was given no more by the system, and has a store: that has its own."""
+    config = f'[store]\npath = "{tmp_path / "store"}"\n'
+    with Broker(config, descriptors=LIMIT) as broker, Client(broker.port) as client:
+        client.begin().sender("kept")
+        with sockets() as crowd:
+            for _ in range(LIMIT + 16):
+                one = connect(broker.port)
+                one.sendall(greeting())
+                crowd.append(one)
+            assert is_let_in(crowd[0])
+            assert not answered(crowd[-1], 0.3), "it was let in or refused"
+            # What is durable becomes so while all descriptors for connections are in use.
+            for number in range(20):
+                client.send(
+                    transfer_frame(
+                        DURABLE + data_section(bytes(50_000)),
+                        0,
+                        uint(number),
+                        binary(b"%d" % number),
+                    )
+                )
+            settled = 0
+            while settled < 20:
+                answer = client.expect("disposition", "flow", "empty")
+                first, last = answer.field(1), answer.field(2)
+                assert isinstance(first, int)
+                settled += (last if isinstance(last, int) else first) - first + 1
+            spent = processor_time(broker.pid)
+            time.sleep(1.0)
+            assert processor_time(broker.pid) - spent < 0.3, "the broker spins"
+            for one in crowd[:-1]:
+                one.close()
+            assert is_let_in(crowd[-1])
+        assert "all file descriptors for connections are in use" in broker.log
+        client.close()
+    with Broker(config, descriptors=LIMIT) as broker, Client(broker.port) as client:
+        client.begin().receiver("kept")
+        assert len([a for a in client.arrivals(20) if a.field(5) is not True]) == 20

@@ -324,9 +324,12 @@ class Connection:
         layers = self._layers
         if layers.stage == DONE or not self._input.feed(data):
             return
-        if layers.stage == AMQP or not layers.waiting:
+        if layers.stage == AMQP:
             self._read()
-        elif self._input.held() > MAX_EARLY_INPUT:
+            return
+        if not layers.waiting:
+            self._read()
+        if layers.waiting and self._input.held() > MAX_EARLY_INPUT:
             self._terminate(TransportError("too much input before a security layer was through"))
 
     # -- input -----------------------------------------------------------------
