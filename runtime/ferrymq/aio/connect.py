@@ -39,7 +39,9 @@ def connect(
     parsed = parse_url(url)
     settings = _merge(parsed, options)
     if settings.upgrade_tls and parsed.scheme != "amqp":
-        raise ValueError(f"upgrade_tls is for amqp://: {parsed.scheme}:// has TLS from the start or never")
+        raise ValueError(
+            f"upgrade_tls is for amqp://: {parsed.scheme}:// has TLS from the start or never"
+        )
     if settings.ssl is not None and not (parsed.secure or settings.upgrade_tls):
         raise ValueError(
             "an SSL context is given, but the URL does not start with amqps:// or wss:// and "
