@@ -63,14 +63,7 @@ def test_few_from_the_start(tmp_path: Path) -> None:
             assert not answered(crowd[-1], 0.3), "it was let in or refused"
             # What is durable becomes so while all descriptors for connections are in use.
             for number in range(20):
-                client.send(
-                    transfer_frame(
-                        DURABLE + data_section(bytes(50_000)),
-                        0,
-                        uint(number),
-                        binary(b"%d" % number),
-                    )
-                )
+                client.send(transfer_frame(LARGE, 0, uint(number), binary(b"%d" % number)))
             settled = 0
             while settled < 20:
                 answer = client.expect("disposition", "flow", "empty")
