@@ -149,7 +149,8 @@ class StoredPasswords:
         """Whether the password is that of the hash. Who says the same at the same time gets the
         same answer: a client with a thousand connections waits for one hash."""
         key = (username, digest)
-        while (pending := self._pending.get(key)) is not None:
+        # One that is done is about to be taken out: to wait for it would be no wait, for ever.
+        while (pending := self._pending.get(key)) is not None and not pending.done():
             try:
                 return await asyncio.shield(pending)
             except _AbandonedError:
@@ -162,7 +163,8 @@ class StoredPasswords:
         except _AbandonedError:
             raise LoginRefusedError("nobody waits for the answer", SaslCode.SYS_TEMP) from None
         finally:
-            del self._pending[key]
+            if self._pending.get(key) is work:
+                del self._pending[key]
 
     async def _verify_slowly(self, login: Login, username: str, password: str, hashed: str) -> bool:
         transport = login.transport

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ferrymq_broker.connections.authentication import ClientTransport
+from ferrymq_broker.security import stored_passwords
 from ferrymq_broker.security.hashing import make_user
 from ferrymq_broker.security.stored_passwords import StoredPasswords
 from ferrymq_broker.security.throttle import Throttle
@@ -163,6 +164,17 @@ async def done(logins: list[asyncio.Future[Verdict]], count: int) -> list[Verdic
     """Those that are decided on, when there are so many."""
     await until(lambda: sum(login.done() for login in logins) >= count)
     return [login.result() for login in logins if login.done()]
+
+
+async def test_who_asks_when_others_have_just_given_up_gets_his_answer(users: StoredUsers) -> None:
+    """Not even when nobody has tidied up behind them yet."""
+    stored = users.passwords
+    gone: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+    gone.set_exception(stored_passwords._AbandonedError())
+    stored._pending["alice", stored._digest.of("alice", "sésame")] = gone
+    verdict = await asyncio.wait_for(log_in(users.gate, "alice", "sésame"), 20)
+    assert verdict.user == "alice"
+    assert not stored._pending
 
 
 async def test_the_event_loop_does_not_wait_and_hashes_go_one_by_one(users: StoredUsers) -> None:
