@@ -189,8 +189,8 @@ def admit(payload: bytes, format: i64) -> Message:
     """Take in what a sender transferred.
 
     Its delivery-annotations were meant for us and end here (AMQP 1.0 §3.2.2). Raises `DecodeError`
-    if the header or any annotations are malformed, or if it has delivery-annotations twice: what
-    is left would be taken for ours.
+    if the header or any annotations are malformed, or if a header or delivery-annotations follow
+    the delivery-annotations: what is left would be taken for ours, and nobody has looked at it.
     """
     if (format >> 8) != 0:
         return Message(payload, format, 0)
@@ -202,8 +202,9 @@ def admit(payload: bytes, format: i64) -> Message:
     if code == DELIVERY_ANNOTATIONS:
         payload = payload[:header_end] + payload[section_end(payload, header_end) :]
         code = section_at(payload, header_end)
-        if code == DELIVERY_ANNOTATIONS:
-            raise DecodeError(header_end, "message", "delivery-annotations for the second time")
+        if code == DELIVERY_ANNOTATIONS or code == HEADER:
+            again = "header" if code == HEADER else "delivery-annotations"
+            raise DecodeError(header_end, "message", f"{again} behind the delivery-annotations")
     message = Message(payload, format, header_end)
     if header_end != 0:
         _read_header(message)
