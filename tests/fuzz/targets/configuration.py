@@ -25,7 +25,9 @@ def one(data: bytes) -> None:
         assert text
         assert all(line.startswith(str(_FILE)) for line in text.split("\n")), text
         return
-    assert _SECRET not in repr(config)
+    if not any(_SECRET in name for name in config.security.users):
+        # The name of a user is no secret.
+        assert _SECRET not in repr(config)
 
 
 def _chunks(text: str) -> list[bytes]:
