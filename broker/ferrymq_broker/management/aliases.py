@@ -22,6 +22,7 @@ from ferrymq_broker.management.errors import (
     ManagementError,
 )
 from ferrymq_broker.management.operation import Call, Operation, Result
+from ferrymq_broker.management.slicing import Steps, finish, sift
 
 if TYPE_CHECKING:
     from ferrymq_broker.addresses.space import AddressSpace
@@ -72,15 +73,20 @@ class Aliases(EntityType):
                 access.require(MANAGE, canonical(self.space, address), address)
 
     def visible(self, party: Party) -> list[str]:
+        """As `sight`."""
+        return finish(self.sight(party))
+
+    def sight(self, party: Party) -> Steps[list[str]]:
         """Those that the party may change, or of which it may use what they lead to."""
         access = party.access
         if access.open:
             return self.identities()
-        return [
-            name
-            for name in self.identities()
-            if access.permits(_SEEN, name) or may(party, ANY, self.space, name)
-        ]
+        return (
+            yield from sift(
+                self.identities(),
+                lambda name: access.permits(_SEEN, name) or may(party, ANY, self.space, name),
+            )
+        )
 
     def identities(self) -> list[str]:
         """The names, sorted."""

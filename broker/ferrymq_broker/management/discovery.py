@@ -8,6 +8,7 @@ from typing import Final
 from ferrymq_broker.management.entity import EntityType
 from ferrymq_broker.management.errors import BAD_REQUEST, ManagementError
 from ferrymq_broker.management.operation import Call, Operation, Result
+from ferrymq_broker.management.slicing import Steps
 from ferrymq_codec.scalars import Int
 
 # Entities in one answer to a QUERY. Who wants more asks again, from an offset.
@@ -32,7 +33,7 @@ class Discovery:
             "GET-MGMT-NODES": Operation(self.get_nodes),
         }
 
-    def query(self, call: Call) -> Result:
+    def query(self, call: Call) -> Steps[Result]:
         """QUERY: attributes of many entities, as a table.
 
         Results are sorted by type and identity, so that pages fit together. The property `count`
@@ -46,7 +47,7 @@ class Discovery:
         total = 0
         found: list[dict[str, object]] = []
         for type in types:
-            identities = type.visible(call.party)
+            identities = yield from type.sight(call.party)
             before = total
             total += len(identities)
             start = max(0, offset - before)

@@ -9,6 +9,7 @@ from ferrymq_broker.management import ADDRESS
 from ferrymq_broker.management.authorisation import forbidden
 from ferrymq_broker.management.errors import NO_CONTENT, NOT_FOUND, ManagementError
 from ferrymq_broker.management.operation import Call, Operation, Result
+from ferrymq_broker.management.slicing import Steps
 from ferrymq_broker.nodes.terms import Party
 
 T = TypeVar("T")
@@ -47,6 +48,12 @@ class EntityType:
     def visible(self, party: Party) -> list[str]:
         """Those of `identities` that the party may READ."""
         return self.identities() if party.access.permits(MANAGE, ADDRESS) else []
+
+    def sight(self, party: Party) -> Steps[list[str]]:
+        """`visible` step by step, for types of which there may be many."""
+        found = self.visible(party)
+        yield
+        return found
 
     def identities(self) -> list[str]:
         """Those there are, in an order that stays."""

@@ -18,6 +18,7 @@ from ferrymq_broker.management.errors import (
 )
 from ferrymq_broker.management.nodes import DeclaredNodes
 from ferrymq_broker.management.operation import Call, Operation, Result
+from ferrymq_broker.management.slicing import Steps, finish, sift
 from ferrymq_broker.nodes.exchanges.binding import Binding, identity_of
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.nodes.node import Node
@@ -88,14 +89,17 @@ class Bindings(IndexedType[tuple[Exchange, Binding]]):
             expect_send(party, self._space, destination)
 
     def visible(self, party: Party) -> list[str]:
+        """As `sight`."""
+        return finish(self.sight(party))
+
+    def sight(self, party: Party) -> Steps[list[str]]:
         """Those of exchanges that the party may bind something to, or manage: who only publishes
         there is not to know who listens."""
         access = party.access
-        return [
-            name
-            for name, (exchange, _) in self.entries().items()
-            if access.permits(_READ, exchange.address)
-        ]
+        entries = self.entries()
+        return (
+            yield from sift(entries, lambda name: access.permits(_READ, entries[name][0].address))
+        )
 
     def entries(self) -> dict[str, tuple[Exchange, Binding]]:
         """Sorted by name."""

@@ -10,6 +10,7 @@ from ferrymq_broker.management.authorisation import forbidden
 from ferrymq_broker.management.entity import EntityType, deleted
 from ferrymq_broker.management.errors import BAD_REQUEST, NOT_FOUND, ManagementError
 from ferrymq_broker.management.operation import Call, Operation, Result
+from ferrymq_broker.management.slicing import Steps, finish, sift
 
 if TYPE_CHECKING:
     from ferrymq_broker.addresses.space import AddressSpace
@@ -43,13 +44,20 @@ class Fences(EntityType):
             raise forbidden(operation, self.short, asked)
 
     def visible(self, party: Party) -> list[str]:
+        """As `sight`."""
+        return finish(self.sight(party))
+
+    def sight(self, party: Party) -> Steps[list[str]]:
         """Those of groups that the party may commit as."""
         access = party.access
-        return [
-            identity
-            for identity in self.identities()
-            if access.permits(SEND, fence_address(identity.partition(_BETWEEN)[0]))
-        ]
+        return (
+            yield from sift(
+                self.identities(),
+                lambda identity: access.permits(
+                    SEND, fence_address(identity.partition(_BETWEEN)[0])
+                ),
+            )
+        )
 
     def identities(self) -> list[str]:
         """By group and member."""

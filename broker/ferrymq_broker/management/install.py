@@ -49,7 +49,9 @@ def install(space: AddressSpace, broker: Broker, keeper: StoreKeeper | None = No
     ]
     if keeper is not None:
         types.append(Stores(keeper))
-    service = Service(ADDRESS, space, Manager(types, space.name).answer)
+    manager = Manager(types, space.name)
+    service = Service(ADDRESS, space, manager.answer)
+    manager.take_time(broker, service)
     # It takes no room from the nodes of users.
     space.max_nodes += 1
     space.add(service)

@@ -7,7 +7,8 @@ description in the application-properties of the response.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Final
 
 from ferrymq_broker import audit
 from ferrymq_broker.errors import BrokerError
@@ -18,13 +19,22 @@ from ferrymq_broker.management.errors import (
     BAD_REQUEST,
     FAILED,
     FORBIDDEN,
+    NO_ROOM,
     NOT_IMPLEMENTED,
+    TOO_MANY,
     ManagementError,
     status_of,
 )
 from ferrymq_broker.management.operation import Call, Operation, Result
+from ferrymq_broker.management.slicing import WAITING, Job, Line, Steps, finish
+from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.nodes.request import Request, Response
+from ferrymq_broker.nodes.service import PENDING_BYTES
 from ferrymq_codec.scalars import Int, Symbol
+
+if TYPE_CHECKING:
+    from ferrymq_broker.broker import Broker
+    from ferrymq_broker.nodes.service import Service
 
 MANAGEMENT_TYPE: Final = "org.amqp.management"
 # Application-properties that are not arguments.
@@ -44,22 +54,55 @@ class Manager:
         self.types = {type.name: type for type in types}
         self._short = {type.short: type for type in types}
         self._node = Discovery(self.types, self.find).operations()
+        self._line: Line | None = None
+        self._service: Service | None = None
 
-    def answer(self, request: Request) -> Response:
-        """Do what the request asks, or say why not."""
+    def take_time(self, broker: Broker, service: Service) -> None:
+        """What looks at much may be answered later, by the `service`, in passes of its own."""
+        self._line = Line(broker, self._go_on)
+        self._service = service
+
+    def answer(self, request: Request) -> Response | None:
+        """Do what the request asks, or say why not; None if that takes its time."""
+        line = self._line
         try:
             result = self._do(request)
-        except ManagementError as error:
-            result = Result(None, error.status, error.description)
-        except BrokerError as error:
-            result = Result(None, status_of(error.condition), error.description)
-        except Exception:
-            log.exception(
-                "management failed",
-                peer=request.party.peer,
-                operation=request.application_properties.get("operation"),
-            )
-            result = Result(None, FAILED, "the broker failed at this; its log says how")
+            if isinstance(result, Generator):
+                if line is None:
+                    result = finish(result)
+                elif line.waiting(int(request.party.connection)) >= WAITING:
+                    raise ManagementError(TOO_MANY, "too many requests wait for an answer")
+                else:
+                    # It is answered there, now or later.
+                    line.add(Job(request, result))
+                    return None
+        except Exception as error:
+            result = _failure(request, error)
+        return self._response(request, result)
+
+    def _go_on(self, job: Job, until: float) -> bool:
+        """Work on a request until a time; whether it has been answered."""
+        request = job.request
+        way = request.way
+        service = self._service
+        result: Result | None
+        if isinstance(way, Queue) and way.bytes >= PENDING_BYTES:
+            result = Result(None, NO_ROOM, "too many responses wait already")
+        else:
+            try:
+                if not job.go_on(until):
+                    return False
+                result = job.result
+            except Exception as error:
+                result = _failure(request, error)
+        if service is not None and result is not None:
+            refusal = service.respond(request, self._response(request, result))
+            if refusal is not None:
+                result = Result(None, FAILED, refusal.description)
+                service.respond(request, self._response(request, result))
+        return True
+
+    def _response(self, request: Request, result: Result) -> Response:
         self._record(request, result)
         if result.status == FORBIDDEN:
             result.properties["errorCondition"] = Symbol("amqp:unauthorized-access")
@@ -102,7 +145,7 @@ class Manager:
             )
         return found
 
-    def _do(self, request: Request) -> Result:
+    def _do(self, request: Request) -> Result | Steps[Result]:
         properties = request.application_properties
         name = _string(properties, "operation")
         if not name:
@@ -133,6 +176,21 @@ class Manager:
         if operation is None:
             raise ManagementError(NOT_IMPLEMENTED, f"{type_name} knows no operation {name[:200]!r}")
         return operation, type
+
+
+def _failure(request: Request, error: Exception) -> Result:
+    """What is answered instead."""
+    if isinstance(error, ManagementError):
+        return Result(None, error.status, error.description)
+    if isinstance(error, BrokerError):
+        return Result(None, status_of(error.condition), error.description)
+    log.error(
+        "management failed",
+        peer=request.party.peer,
+        operation=request.application_properties.get("operation"),
+        exc_info=error,
+    )
+    return Result(None, FAILED, "the broker failed at this; its log says how")
 
 
 def _name_in(body: object) -> str:

@@ -17,6 +17,7 @@ from ferrymq_broker.management.errors import (
     ManagementError,
 )
 from ferrymq_broker.management.operation import Call, Operation, Result
+from ferrymq_broker.management.slicing import Steps, finish, sift
 from ferrymq_broker.nodes.node import Agenda, Node
 from ferrymq_broker.nodes.policy import NodePolicy
 from ferrymq_broker.nodes.terms import Party
@@ -34,6 +35,9 @@ class DeclaredNodes(EntityType):
 
     def __init__(self, space: AddressSpace) -> None:
         self.space = space
+        # What there is, as long as nobody comes or goes.
+        self._sorted: list[str] | None = None
+        space.on_change.append(self._on_change)
         # What nodes describe is theirs to say: a new one, that nobody can find, is asked for it.
         scratch = AddressSpace("", Agenda(), Timers(), 1)
         fresh = scratch.create("fresh", node_policy(self.short, {}))
@@ -53,23 +57,39 @@ class DeclaredNodes(EntityType):
         expect_of_node(call, operation, self.space, self.short)
 
     def visible(self, party: Party) -> list[str]:
+        """As `sight`."""
+        return finish(self.sight(party))
+
+    def sight(self, party: Party) -> Steps[list[str]]:
         """Those at which the party may do anything.
 
         Dynamic ones take the right to manage them: whoever knows the address of one may send
         there, and a right to make some is no right to know others'.
         """
         access = party.access
-        return [
-            name
-            for name in self.identities()
-            if access.permits(MANAGE if name.startswith(DYNAMIC) else ANY, name)
-        ]
+        names = self.identities()
+        if access.open:
+            return names
+        if not access.gives_anything():
+            return []
+        return (
+            yield from sift(
+                names,
+                lambda name: access.permits(MANAGE if name.startswith(DYNAMIC) else ANY, name),
+            )
+        )
 
     def identities(self) -> list[str]:
         """Their addresses, sorted."""
-        return sorted(
-            address for address, node in self.space.nodes.items() if node.kind == self.short
-        )
+        if self._sorted is None:
+            self._sorted = sorted(
+                address for address, node in self.space.nodes.items() if node.kind == self.short
+            )
+        return self._sorted
+
+    def _on_change(self, node: Node, there: bool) -> None:
+        """Others are there than when they were sorted."""
+        self._sorted = None
 
     def find(self, address: str) -> Node:
         """The node of that address or alias. Raises `ManagementError`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -91,7 +91,8 @@ class Result:
     properties: dict[str, object] = field(default_factory=dict)
 
 
-Handler = Callable[[Call], Result]
+# What looks at much does so step by step.
+Handler = Callable[[Call], Result | Generator[None, None, Result]]
 
 
 @dataclass(frozen=True, slots=True)

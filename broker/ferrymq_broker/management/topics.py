@@ -21,6 +21,7 @@ from ferrymq_broker.management.errors import BAD_REQUEST, CONFLICT, CREATED, Man
 from ferrymq_broker.management.messages import QueueMessages
 from ferrymq_broker.management.nodes import DeclaredNodes
 from ferrymq_broker.management.operation import Call, Operation, Result
+from ferrymq_broker.management.slicing import Steps, finish, sift
 from ferrymq_broker.nodes.node import PART, Agenda, Node
 from ferrymq_broker.nodes.policy import NodePolicy, QueuePolicy, TopicPolicy
 from ferrymq_broker.nodes.terms import Party
@@ -95,17 +96,21 @@ class Subscriptions(IndexedType[tuple[Topic, Subscription]]):
             expect_send(party, self._space, target)
 
     def visible(self, party: Party) -> list[str]:
+        """As `sight`."""
+        return finish(self.sight(party))
+
+    def sight(self, party: Party) -> Steps[list[str]]:
         """The party's own at topics where it may receive, all of topics that it may manage."""
         access = party.access
-        return [
-            address
-            for address, (_, subscription) in self.entries().items()
-            if access.permits(MANAGE, address)
-            or (
-                _is_own(subscription, party)
+        entries = self.entries()
+
+        def is_seen(address: str) -> bool:
+            return access.permits(MANAGE, address) or (
+                _is_own(entries[address][1], party)
                 and access.permits(reading(self._space, address), address)
             )
-        ]
+
+        return (yield from sift(entries, is_seen))
 
     def entries(self) -> dict[str, tuple[Topic, Subscription]]:
         """Sorted by address."""

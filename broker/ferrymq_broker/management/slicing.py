@@ -1,0 +1,116 @@
+"""Work that looks at much, a little at a time: whoever asks for it, nobody else waits for long."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from typing import Final, TypeVar
+
+from ferrymq_broker.broker import Broker
+from ferrymq_broker.management.operation import Result
+from ferrymq_broker.nodes.request import Request
+
+T = TypeVar("T")
+
+# Does a little between two yields, and has a result in the end.
+Steps = Generator[None, None, T]
+
+# Names that are looked at in one step.
+_STEP: Final = 250
+# Seconds of work in one pass of the broker.
+_SLICE: Final = 0.004
+# Requests of one connection that may wait.
+WAITING: Final = 1000
+
+
+def sift(names: Iterable[str], keep: Callable[[str], bool]) -> Steps[list[str]]:
+    """Those of the names that are to be kept."""
+    found: list[str] = []
+    for at, name in enumerate(names, 1):
+        if keep(name):
+            found.append(name)
+        if at % _STEP == 0:
+            yield
+    return found
+
+
+def finish(steps: Steps[T]) -> T:
+    """All of it at once."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
+class Job:
+    """A request that is being worked on."""
+
+    def __init__(self, request: Request, steps: Steps[Result]) -> None:
+        self.request = request
+        self.steps = steps
+        self.result: Result | None = None
+
+    def go_on(self, until: float) -> bool:
+        """Work until a time, or until there is a result; whether there is. One step at least."""
+        while True:
+            try:
+                next(self.steps)
+            except StopIteration as end:
+                self.result = end.value
+                return True
+            if time.perf_counter() >= until:
+                return False
+
+
+class Line:
+    """The jobs of one management node. Connections take turns, each has its own in their order.
+
+    `step(job, until)` goes on with a job: whether that is over, and answered. Each turn is a pass
+    of the broker's own.
+    """
+
+    def __init__(self, broker: Broker, step: Callable[[Job, float], bool]) -> None:
+        self._broker = broker
+        self._step = step
+        self._jobs: dict[int, deque[Job]] = {}
+        # Seconds of work since the event loop was last given a chance.
+        self._spent = 0.0
+
+    def waiting(self, connection: int) -> int:
+        """How many requests of a connection wait."""
+        return len(self._jobs.get(connection, ()))
+
+    def add(self, job: Job) -> bool:
+        """Begin a job, if there is time; whether it is over already."""
+        connection = int(job.request.party.connection)
+        if not self._jobs and self._spent < _SLICE:
+            begun = time.perf_counter()
+            over = self._step(job, begun + _SLICE - self._spent)
+            self._spent += time.perf_counter() - begun
+            if over:
+                return True
+        if not self._jobs:
+            self._broker.soon(self._turn)
+        self._jobs.setdefault(connection, deque()).append(job)
+        return False
+
+    def _turn(self) -> None:
+        begun = time.perf_counter()
+        self._spent = 0.0
+        while self._jobs:
+            connection = next(iter(self._jobs))
+            line = self._jobs.pop(connection)
+            way = line[0].request.way
+            # Nobody waits for it any more, or it is over.
+            if way is None or way.deleted or self._step(line[0], begun + _SLICE):
+                line.popleft()
+            if line:
+                self._jobs[connection] = line
+            if time.perf_counter() - begun >= _SLICE:
+                break
+        if self._jobs:
+            self._broker.soon(self._turn)
+        self._broker.finish_pass()

@@ -1,0 +1,129 @@
+"""A QUERY of a broker with many nodes is answered little by little: nobody waits for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from ferrymq_broker.config.nodes import node_policy
+from ferrymq_broker.management import manager, slicing
+from tests.broker.harness import Network, encode
+from tests.broker.management.asker import Asker, read_answer, request_sections
+from tests.broker.management.rules import guard, rule, user
+
+NODES = 300
+
+
+@pytest.fixture
+def crowded(net: Network, monkeypatch: pytest.MonkeyPatch) -> Network:
+    """A broker in which ten nodes are as much as is looked at before others have their turn."""
+    monkeypatch.setattr(slicing, "_STEP", 10)
+    monkeypatch.setattr(slicing, "_SLICE", 0.0)
+    for number in range(NODES):
+        net.space.create(f"q{number:03}", node_policy("queue", {}))
+    guard(net, rule("user:eve", "send", "q00*"), rule("user:bob", "send", "q001"))
+    return net
+
+
+def post(asker: Asker, count: int, type: str = "queue") -> None:
+    """Ask, and do not wait."""
+    for number in range(count):
+        sections = request_sections(
+            "QUERY",
+            "org.amqp.management",
+            "self",
+            {"entityType": type},
+            reply_to=asker.reply_to,
+            message_id=number,
+        )
+        asker.sender.link.send(encode(*sections))
+
+
+def turn(net: Network, *askers: Asker) -> None:
+    """One turn of the event loop."""
+    calls = net.later.copy()
+    net.later.clear()
+    for call in calls:
+        call()
+    for asker in askers:
+        while asker.client.step():
+            pass
+
+
+def test_others_are_served_in_the_meantime(crowded: Network) -> None:
+    net = crowded
+    eve, bob = user(net, "eve"), user(net, "bob")
+    net.run()
+    post(eve, 5)
+    turn(net, eve)
+    post(bob, 1)
+    turns = 0
+    while not bob.receiver.deliveries:
+        turn(net, eve, bob)
+        turns += 1
+        assert turns < 10 * NODES
+    # Five of hers take as long as five of his; by turns he waits for one at most.
+    assert turns >= NODES // 10
+    assert len(eve.receiver.deliveries) <= 1
+    net.run()
+    answers = [read_answer(delivery.payload) for delivery in eve.receiver.take()]
+    assert [answer.about.correlation_id for answer in answers] == list(range(5))
+    assert {answer.properties["total"] for answer in answers} == {10}
+    (answer,) = (read_answer(delivery.payload) for delivery in bob.receiver.take())
+    assert answer.properties["total"] == 1
+
+
+def test_who_goes_away_costs_nothing_more(crowded: Network) -> None:
+    net = crowded
+    eve = user(net, "eve")
+    post(eve, 50)
+    turn(net, eve)
+    eve.client.lose()
+    turns = 0
+    while net.later:
+        turn(net)
+        turns += 1
+    assert turns <= 60
+
+
+def test_only_so_many_wait(crowded: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    net = crowded
+    monkeypatch.setattr(manager, "WAITING", 3)
+    eve = user(net, "eve")
+    post(eve, 6)
+    net.run()
+    statuses = [read_answer(delivery.payload).status for delivery in eve.receiver.take()]
+    assert sorted(statuses) == [200, 200, 200, 429, 429, 429]
+    assert len(eve.query("queue")) == 10
+
+
+def test_answers_that_nobody_takes_are_not_piled_up(
+    crowded: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net = crowded
+    monkeypatch.setattr(manager, "PENDING_BYTES", 1)
+    eve = user(net, "eve")
+    eve.receiver.credit(0)
+    post(eve, 4)
+    net.run()
+    eve.receiver.credit(10)
+    statuses = [read_answer(delivery.payload).status for delivery in eve.receiver.take()]
+    assert statuses == [200, 507, 507, 507]
+
+
+def test_nodes_that_come_and_go_meanwhile(crowded: Network) -> None:
+    net = crowded
+    eve = user(net, "eve")
+    post(eve, 1)
+    turn(net, eve)
+    turn(net, eve)
+    net.space.remove(net.space.nodes["q001"])
+    net.space.create("q00x", node_policy("queue", {}))
+    net.run()
+    (delivery,) = eve.receiver.take()
+    table = read_answer(delivery.payload).map()
+    rows = table["results"]
+    assert isinstance(rows, list) and len(rows) == 9
+    assert [row["name"] for row in eve.query("queue")] == [
+        *(f"q00{n}" for n in (0, *range(2, 10))),
+        "q00x",
+    ]
