@@ -212,8 +212,8 @@ def test_a_frame_in_tiny_pieces() -> None:
 def test_a_count_that_is_over_counts_no_more() -> None:
     budget = Budget()
     unfinished = Unfinished(0, budget)
-    delivery = _delivery()
-    assert unfinished.add(delivery, 10)
+    link = _delivery().link
+    assert unfinished.add(link, 10)
     unfinished.clear()
-    unfinished.end(delivery)
+    unfinished.end(link)
     assert budget.held == 0

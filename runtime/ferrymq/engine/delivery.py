@@ -90,7 +90,6 @@ class IncomingDelivery:
         "resumed",
         "_chunks",
         "_received",
-        "_counted",
     )
 
     def __init__(self, link: ReceiverLink, id: i64, tag: bytes, message_format: i64) -> None:
@@ -114,8 +113,6 @@ class IncomingDelivery:
         self.resumed = False
         self._chunks: list[bytes] | None = None
         self._received: i64 = 0
-        # Bytes of it that count as unfinished.
-        self._counted: i64 = 0
 
     def data(self) -> bytes:
         """The bytes of the message that have arrived so far."""

@@ -105,7 +105,7 @@ class IncomingHalf:
                     self.unsettled[partial.id] = partial
             if not partial.complete:
                 partial._add(payload)
-                if not self.session.connection.channels.unfinished.add(partial, len(payload)):
+                if not self.session.connection.channels.unfinished.add(link, len(payload)):
                     self._drop_partial(link, partial)
                     raise RemoteProtocolError(
                         "amqp:resource-limit-exceeded",

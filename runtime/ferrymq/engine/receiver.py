@@ -26,6 +26,7 @@ class ReceiverLink(Link):
     __slots__ = (
         "available",
         "partial",
+        "_counted",
         "allowance",
         "unsettled",
         "resumption",
@@ -41,6 +42,8 @@ class ReceiverLink(Link):
         # What the sender said it holds beyond the credit, as of its latest flow.
         self.available: i64 = 0
         self.partial: IncomingDelivery | None = None
+        # Bytes of it that count as unfinished: most deliveries never have any.
+        self._counted: i64 = 0
         # Deliveries the sender may take for allowed: it learns late of credit taken back.
         self.allowance: i64 = 0
         # What was unsettled when the link was suspended or lost, by tag: for `resume_from`.
@@ -121,11 +124,9 @@ class ReceiverLink(Link):
 
     def _end_partial(self) -> None:
         """No more of the delivery is expected that has begun, if one has."""
-        partial = self.partial
-        if partial is not None:
-            self.partial = None
-            if partial._counted > 0:
-                self.session.connection.channels.unfinished.end(partial)
+        self.partial = None
+        if self._counted > 0:
+            self.session.connection.channels.unfinished.end(self)
 
     def _clear_unsettled(self) -> None:
         self.unsettled.clear()

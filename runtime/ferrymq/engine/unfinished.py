@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 if TYPE_CHECKING:
-    from ferrymq.engine.delivery import IncomingDelivery
+    from ferrymq.engine.receiver import ReceiverLink
 
 # A piece in memory takes so many bytes more than it has.
 PIECE_OVERHEAD: Final = 64
@@ -41,9 +41,9 @@ class Unfinished:
         self.held: i64 = 0
         self.shared = shared
 
-    def add(self, delivery: IncomingDelivery, size: i64) -> bool:
-        """The delivery has grown; false if that was too much."""
-        delivery._counted += size
+    def add(self, link: ReceiverLink, size: i64) -> bool:
+        """What has begun to come on the link has grown; false if that was too much."""
+        link._counted += size
         self.held += size
         shared = self.shared
         shared.held += size
@@ -51,10 +51,10 @@ class Unfinished:
             shared.limit == 0 or shared.held <= shared.limit
         )
 
-    def end(self, delivery: IncomingDelivery) -> None:
-        """The delivery is complete, or will never be."""
-        size = delivery._counted
-        delivery._counted = 0
+    def end(self, link: ReceiverLink) -> None:
+        """What has begun to come on the link is complete, or will never be."""
+        size = link._counted
+        link._counted = 0
         self.held -= size
         self.shared.held -= size
 
