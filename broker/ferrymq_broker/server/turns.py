@@ -18,8 +18,9 @@ TURN: Final = 0.003
 # Bytes that a turn may have, for a client whose input costs little, and for one whose costs most.
 MOST: Final = 262144
 LEAST: Final = 64
-# A read of so many bytes is not the last one: somebody sends faster than the broker reads.
-MORE_TO_COME: Final = 65536
+# A read of so many bytes is not the last one: event loops read 250 KiB at a time, and one of them
+# goes on at once when it got as many. What TLS leaves of that is less.
+MORE_TO_COME: Final = 196608
 
 
 class Turns:
@@ -67,8 +68,18 @@ class Turns:
         if self._waits or self._full:
             # Whatever is between us and the socket had them already.
             self._rest += data
-        else:
+            return
+        size = len(data)
+        if size > self._share or size >= MORE_TO_COME:
             self._turn(data)
+            return
+        # This is nearly always all there is to it.
+        clock = self._clock
+        began = clock()
+        self._take(data)
+        spent = clock() - began
+        if spent > TURN:
+            self._end_turn(size, spent, False)
 
     def hold(self) -> None:
         """The client does not read what it causes: nothing more until `go_on`."""
@@ -112,7 +123,10 @@ class Turns:
             self._take(data[:share])
         else:
             self._take(data)
-        spent = self._clock() - began
+        self._end_turn(size, self._clock() - began, cut)
+
+    def _end_turn(self, size: int, spent: float, cut: bool) -> None:
+        share = self._share
         if spent > TURN:
             self._share = max(LEAST, int(min(size, share) * TURN / spent))
         elif cut and share < MOST:
