@@ -25,12 +25,13 @@ from bench.parts.features import CONFIGURATION, FeatureBench
 from bench.parts.memory import CASES as CASES_OF_MEMORY
 from bench.parts.memory import PAGE_OUT
 from bench.parts.recovery import COUNT, recover
+from bench.parts.security import SCHEMES, SecurityBench, make_certificates
 from bench.process import Server, broker, echo, paging_broker, proton_broker
 from bench.results import Report
 from bench.tables import show
 from bench.tree import ROOT, Trees, command, environment, variant_on
 
-PARTS: Final = ("codec", "broker", "features", "latency", "durable", "memory")
+PARTS: Final = ("codec", "broker", "features", "security", "latency", "durable", "memory")
 FORMAT: Final = 1
 # Columns of the tables when they go to a file.
 FILE_WIDTH: Final = 132
@@ -161,6 +162,8 @@ def measure(arguments: argparse.Namespace, console: Console) -> dict[str, Any]:
             reports.append(brokers(trees, extent, arguments))
         elif part == "features":
             reports.append(features(trees, extent))
+        elif part == "security":
+            reports.append(security(trees, extent))
         elif part == "latency":
             reports.append(latency(trees, extent))
         elif part == "durable":
@@ -195,6 +198,30 @@ def features(trees: Trees, extent: Extent) -> Report:
         with broker(trees, config) as server:
             report = FeatureBench(
                 trees, server, rounds=extent.broker_rounds, seconds=extent.broker_seconds
+            ).measure()
+    report.build = {
+        "broker": trees.broker_variant(),
+        "client": variant_on(trees.loops, "bench.loops.load"),
+        **versions(),
+    }
+    return report
+
+
+def security(trees: Trees, extent: Extent) -> Report:
+    """The part `security`: a broker that everybody may use, and one with rules."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        make_certificates(trees, folder)
+        with (
+            broker(trees, folder / "open.toml", SCHEMES) as everybodys,
+            broker(trees, folder / "guarded.toml", SCHEMES) as guarded,
+        ):
+            report = SecurityBench(
+                trees,
+                (everybodys, guarded),
+                folder,
+                rounds=extent.broker_rounds,
+                seconds=extent.broker_seconds,
             ).measure()
     report.build = {
         "broker": trees.broker_variant(),

@@ -16,6 +16,7 @@ import json
 import os
 import select
 import socket
+import ssl
 import sys
 import time
 from collections.abc import Callable
@@ -35,12 +36,14 @@ LINGER: Final = 1.0
 
 
 class Pipe:
-    """One end with its socket."""
+    """One end with its socket, inside TLS if there is a context for it."""
 
-    def __init__(self, end: End, host: str, port: int) -> None:
+    def __init__(self, end: End, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
         self.end = end
         self.socket = socket.create_connection((host, port), timeout=10)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_hostname=host)
         self.socket.setblocking(False)
         self.unwritten = b""
         self.eof = False
@@ -49,7 +52,11 @@ class Pipe:
         """Take in what has arrived."""
         try:
             data = self.socket.recv(READ_SIZE)
-        except BlockingIOError:
+            if isinstance(self.socket, ssl.SSLSocket):
+                # A record is all that a call brings, and nobody would say that there are more.
+                while self.socket.pending():
+                    data += self.socket.recv(READ_SIZE)
+        except (BlockingIOError, ssl.SSLWantReadError):
             return
         except OSError:
             data = b""
@@ -68,7 +75,7 @@ class Pipe:
         if self.unwritten:
             try:
                 sent = self.socket.send(self.unwritten)
-            except BlockingIOError:
+            except (BlockingIOError, ssl.SSLWantWriteError):
                 return
             except OSError:
                 self.unwritten = b""
@@ -85,6 +92,7 @@ class Load:
     def __init__(
         self, plan: Plan, host: str, port: int, idle: float, *,
         receivers: int = 1, ordered: bool = True, sends: bool = True,
+        tls: ssl.SSLContext | None = None,
     ) -> None:  # fmt: skip
         self.plan = plan
         self.idle = idle
@@ -97,7 +105,7 @@ class Load:
         if self.sender is not None:
             ends.append(self.sender)
         self.pipes = {
-            pipe.socket.fileno(): pipe for pipe in (Pipe(end, host, port) for end in ends)
+            pipe.socket.fileno(): pipe for pipe in (Pipe(end, host, port, tls) for end in ends)
         }
         for fd in self.pipes:
             self.poll.register(fd, select.POLLIN)
@@ -212,6 +220,7 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     made = argparse.ArgumentParser(prog="python -m bench.load", description=__doc__)
     made.add_argument("--url", default="amqp://127.0.0.1:5672", help="the broker")
+    made.add_argument("--ca", metavar="FILE", help="who certifies the broker, of an amqps URL")
     made.add_argument("--address", default="bench", help="the queue")
     made.add_argument("--source", default="", help="what to receive from, if not the address")
     made.add_argument("--capability", default="", help="what the receivers expect of the node")
@@ -260,6 +269,7 @@ def main(argv: list[str] | None = None) -> int:
         receivers=0 if arguments.only == "send" else arguments.receivers,
         sends=arguments.only != "receive",
         ordered=not arguments.unordered,
+        tls=ssl.create_default_context(cafile=arguments.ca) if url.scheme == "amqps" else None,
     )
     result = load.run()
     json.dump(result, sys.stdout)

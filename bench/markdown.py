@@ -23,6 +23,7 @@ TITLES: Final = {
     "codec": "Codec",
     "broker": "Broker",
     "features": "Features",
+    "security": "Security",
     "latency": "Latency",
     "durable": "Durable messages",
     "memory": "Memory",

@@ -31,6 +31,8 @@ class Server:
         self.arguments = list(arguments)
         self.environment = environment(path)
         self.port = 0
+        # The port of each scheme, if it has several.
+        self.ports: dict[str, int] = {}
         # Where it answers those who watch; empty if nowhere.
         self.monitoring = ""
         # Seconds from the start of the process to its being ready.
@@ -66,6 +68,7 @@ class Server:
             word, _, url = line.strip().partition(" ")
             if word == "listening":
                 self.port = urlsplit(url).port or 0
+                self.ports[urlsplit(url).scheme] = self.port
             elif word == "monitoring":
                 self.monitoring = url
             elif word == "ready":
@@ -143,9 +146,10 @@ class Server:
         return memory_of(self.pid, PEAK)
 
 
-def broker(trees: Trees, config: Path | None = None) -> Server:
-    """The broker, as a user starts it, on a free port."""
-    arguments = ["serve", "--listen", "amqp://127.0.0.1:0", "--memory", "--log-level", "warning"]
+def broker(trees: Trees, config: Path | None = None, schemes: Sequence[str] = ("amqp",)) -> Server:
+    """The broker, as a user starts it, on a free port for each of the schemes."""
+    arguments = ["serve", "--memory", "--log-level", "warning"]
+    arguments += [f"--listen={scheme}://127.0.0.1:0" for scheme in schemes]
     if config is not None:
         arguments.append(f"--config={config}")
     return Server("ferrymq", command("ferrymq_broker", *arguments), trees.broker)

@@ -1,0 +1,88 @@
+"""`python -m bench.logins`: connects to a broker again and again, one connection at a time.
+
+A connection is a socket, TLS if the URL says so, SASL, the opens, the closes. Prints one JSON
+object with the `seconds` that all of them took, and this process's own, `client_cpu_seconds`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import socket
+import ssl
+import sys
+import time
+from typing import Final
+from urllib.parse import urlsplit
+
+from ferrymq.engine.connection import Connection
+from ferrymq.engine.sasl import Anonymous, Plain, SaslMechanism
+from ferrymq.engine.scram import Scram
+from ferrymq.engine.settings import ConnectionSettings
+
+USER: Final = "bench"
+PASSWORD: Final = "only measured"
+MECHANISMS: Final = ("ANONYMOUS", "PLAIN", "SCRAM-SHA-256")
+PATIENCE: Final = 10.0
+
+
+def mechanism(name: str) -> SaslMechanism:
+    """A mechanism with what it needs to know."""
+    if name == "ANONYMOUS":
+        return Anonymous()
+    return Plain(USER, PASSWORD) if name == "PLAIN" else Scram(name, USER, PASSWORD)
+
+
+def connect(host: str, port: int, name: str, tls: ssl.SSLContext | None) -> None:
+    """One connection, from its beginning to its end. Raises `OSError` if it comes to nothing."""
+    with _socket(host, port, tls) as transport:
+        settings = ConnectionSettings(
+            container_id="bench", initiator=True, hostname=host, sasl=mechanism(name)
+        )
+        engine = Connection(settings, time.monotonic())
+        engine.open()
+        closing = False
+        while not engine.finished:
+            if engine.opened and not closing:
+                closing = True
+                engine.close()
+            data = engine.data_to_send()
+            if data:
+                transport.sendall(data)
+            data = transport.recv(65536)
+            if data:
+                engine.receive_data(data, time.monotonic())
+            else:
+                engine.receive_eof(time.monotonic())
+        if not closing or engine.failure is not None:
+            raise ConnectionError(f"no connection with {name}: {engine.failure}")
+
+
+def _socket(host: str, port: int, tls: ssl.SSLContext | None) -> socket.socket:
+    plain = socket.create_connection((host, port), timeout=PATIENCE)
+    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return plain if tls is None else tls.wrap_socket(plain, server_hostname=host)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command; returns the exit status."""
+    made = argparse.ArgumentParser(prog="python -m bench.logins", description=__doc__)
+    made.add_argument("--url", required=True, help="the broker")
+    made.add_argument("--ca", metavar="FILE", help="who certifies the broker, of an amqps URL")
+    made.add_argument("--mechanism", choices=MECHANISMS, default="ANONYMOUS")
+    made.add_argument("--count", type=int, default=100, help="connections")
+    arguments = made.parse_args(argv)
+    url = urlsplit(arguments.url)
+    tls = ssl.create_default_context(cafile=arguments.ca) if url.scheme == "amqps" else None
+    host, port = url.hostname or "127.0.0.1", url.port or 5672
+    began, cpu = time.perf_counter(), time.process_time()
+    for _ in range(arguments.count):
+        connect(host, port, arguments.mechanism, tls)
+    took, cpu = time.perf_counter() - began, time.process_time() - cpu
+    json.dump({"seconds": took, "client_cpu_seconds": cpu}, sys.stdout)
+    print()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
