@@ -93,9 +93,7 @@ class Scram:
             challenge = answer.field(0)
             assert isinstance(challenge, bytes)
             self.server_first = challenge.decode()
-            self.attributes = dict(
-                part.split("=", 1) for part in self.server_first.split(",")  # type: ignore[misc]
-            )
+            self.attributes = dict(part.split("=", 1) for part in self.server_first.split(","))
         return answer
 
     def proof(self, password: str) -> bytes:
