@@ -14,6 +14,7 @@ from ferrymq_broker.config import Config
 from ferrymq_broker.config.security import Security
 from ferrymq_broker.connections.authentication import ClientTransport
 from ferrymq_broker.server import BrokerServer
+from tests.broker.security.logins import until
 from tests.broker.tls.pki import Pki
 from tests.hostile.client import PATIENCE, Client
 from tests.hostile.crowd import connect, sockets
