@@ -204,10 +204,10 @@ class Server:
         for handler in self.handlers.values():
             own = 0
             for link in handler.connection.channels.links.values():
-                if isinstance(link, ReceiverLink) and link.partial is not None:
-                    own += link.partial._counted
-                    chunks = link.partial._chunks or ()
-                    assert link.partial._counted == sum(len(chunk) for chunk in chunks)
+                if isinstance(link, ReceiverLink):
+                    chunks = None if link.partial is None else link.partial._chunks
+                    assert link._counted == sum(len(chunk) for chunk in chunks or ())
+                    own += link._counted
             if not handler.connection.finished:
                 assert handler.connection.channels.unfinished.held == own <= UNFINISHED
             held += own
