@@ -46,3 +46,22 @@ def test_who_comes_and_goes_leaves_nothing(site: Site) -> None:
     for _ in range(5):
         come_and_go()
     site.broker.memory_is_back(before)
+
+
+def test_thousands_come_and_go(site: Site) -> None:
+    """More of them than may be there at a time, one after the other: a place that is not given
+    back, or a connection that is kept, would show."""
+
+    def some() -> None:
+        with sockets() as crowd:
+            for _ in range(100):
+                one = connect(site.port)
+                one.sendall(greeting())
+                crowd.append(one)
+            assert all(is_let_in(one) for one in crowd)
+
+    some()
+    before = site.broker.memory()
+    for _ in range(30):
+        some()
+    site.broker.memory_is_back(before, 12 * MIB)
