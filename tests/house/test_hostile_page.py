@@ -11,11 +11,11 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "hostile-input.md"
 FOLDER = ROOT / "tests" / "hostile"
-# They are about the tools, and about logins, which docs/security.md has.
+# They are about the tools, and about logins.
 ELSEWHERE = re.compile(r"test_(harness|authentication_\w+)\.py")
 
 
-def tests_in(path: Path) -> set[str]:
+def functions_in(path: Path) -> set[str]:
     """The tests of a module."""
     tree = ast.parse(path.read_text("utf-8"))
     return {
@@ -33,11 +33,11 @@ def named() -> set[str]:
 def test_every_test_that_is_named_is_there() -> None:
     there: set[str] = set()
     for path in FOLDER.glob("test_*.py"):
-        there |= tests_in(path)
+        there |= functions_in(path)
     assert named() - there == set()
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("test_*.py")), ids=lambda path: path.name)
 def test_every_test_is_named(path: Path) -> None:
     if not ELSEWHERE.fullmatch(path.name):
-        assert tests_in(path) - named() == set()
+        assert functions_in(path) - named() == set()
