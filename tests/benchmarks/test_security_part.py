@@ -30,7 +30,7 @@ def test_every_way_to_a_broker_is_measured(tmp_path: Path, monkeypatch: pytest.M
     rates = {figure.case: figure for figure in report.figures
              if figure.unit in (MESSAGES, CONNECTIONS)}  # fmt: skip
     assert set(rates) == {case.name for case in (*RELAYS, *LOGINS)}
-    assert all(figure.median > 0 for figure in rates.values())
+    assert all(figure.median > 1 for figure in rates.values())
 
 
 @pytest.mark.slow
