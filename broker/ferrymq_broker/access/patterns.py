@@ -95,8 +95,8 @@ def node_of(address: str) -> str:
     Of more colons than two in a row the first ones are the node's, as they are where nodes are
     looked up: ``a:::b`` is a part of ``a:``, for which a rule for ``a`` says nothing.
     """
-    cut = address.find(PART)
-    if cut <= 0:
+    cut = address.find(PART, 1)
+    if cut < 0:
         return address
     while address.startswith(PART, cut + 1):
         cut += 1

@@ -41,7 +41,26 @@ class _OfConnections(IndexedType[T]):
         """The party's own, or all."""
         if party.access.permits(MANAGE, ADDRESS):
             return self.identities()
-        return [identity for identity in self.identities() if _is_own(identity, party)]
+        return list(self.entries_of(str(party.connection)))
+
+    def entries(self) -> dict[str, T]:
+        """Those of all connections of the virtual host, in the order these came."""
+        return self.entries_of("")
+
+    def entries_of(self, connection: str) -> dict[str, T]:
+        """Those of one connection, by its number, or of all if there is none: who asks for what is
+        his own is not to have all others' gone through."""
+        return {}
+
+    def show_all(self, identities: list[str]) -> list[dict[str, object] | None]:
+        """The attributes of each of these."""
+        numbers = {identity.partition("/")[0] for identity in identities}
+        entries = self.entries_of(numbers.pop() if len(numbers) == 1 else "")
+        found: list[dict[str, object] | None] = []
+        for identity in identities:
+            entry = entries.get(identity)
+            found.append(None if entry is None else self.describe(entry))
+        return found
 
 
 def _is_own(identity: str, party: Party) -> bool:
@@ -76,8 +95,13 @@ class Connections(_OfConnections[ConnectionHandler]):
         """READ and DELETE."""
         return {"READ": Operation(self.read), "DELETE": Operation(self.delete, ("reason",))}
 
-    def entries(self) -> dict[str, ConnectionHandler]:
-        """Those of this virtual host, in the order they came."""
+    def entries_of(self, connection: str) -> dict[str, ConnectionHandler]:
+        """Those of this virtual host, in the order they came, or one of them."""
+        if connection:
+            for handler in self.broker.handlers:
+                if str(handler.id) == connection and handler.space is self.space:
+                    return {connection: handler}
+            return {}
         return {
             str(handler.id): handler
             for handler in self.broker.handlers
@@ -111,7 +135,7 @@ class Connections(_OfConnections[ConnectionHandler]):
         call.expect_only("reason")
         identity = call.required_name()
         reason = call.text("reason", "closed by management")
-        handler = self.entries().get(identity)
+        handler = self.entries_of(identity).get(identity)
         if handler is None:
             raise self.missing(identity)
         self.broker.soon(_Closing(self.broker, handler, reason).run)
@@ -151,11 +175,11 @@ class Sessions(_OfConnections[tuple[ConnectionHandler, Session]]):
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
 
-    def entries(self) -> dict[str, tuple[ConnectionHandler, Session]]:
+    def entries_of(self, connection: str) -> dict[str, tuple[ConnectionHandler, Session]]:
         """By connection and channel."""
         return {
             f"{handler.id}/{session.channel}": (handler, session)
-            for handler in self._connections.entries().values()
+            for handler in self._connections.entries_of(connection).values()
             for session in sessions_of(handler)
         }
 
@@ -198,10 +222,10 @@ class Links(_OfConnections[tuple[ConnectionHandler, Link]]):
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
 
-    def entries(self) -> dict[str, tuple[ConnectionHandler, Link]]:
+    def entries_of(self, connection: str) -> dict[str, tuple[ConnectionHandler, Link]]:
         """By connection, channel, role and name."""
         found: dict[str, tuple[ConnectionHandler, Link]] = {}
-        for handler in self._connections.entries().values():
+        for handler in self._connections.entries_of(connection).values():
             for session in sessions_of(handler):
                 named = {_link_identity(handler, link): link for link in session.links.values()}
                 for identity in sorted(named):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from ferrymq_broker.access.rights import MANAGE
 from ferrymq_broker.connections.remembered.terminus import Terminus
@@ -53,26 +54,48 @@ class Termini(IndexedType[Terminus]):
         if access.permits(MANAGE, ADDRESS):
             return
         name = call.meant()
-        entry = self.entries().get(name)
+        entry = self._find(name)
         if entry is None or not _is_own(entry, call.party):
             raise forbidden(operation, self.short, name)
 
     def visible(self, party: Party) -> list[str]:
         """The party's own, or all."""
-        everything = party.access.permits(MANAGE, ADDRESS)
+        if party.access.permits(MANAGE, ADDRESS):
+            return self.identities()
         return [
-            name for name, entry in self.entries().items() if everything or _is_own(entry, party)
+            _name_of(terminus)
+            for terminus in self.broker.termini.of(self.space.name)
+            if _is_own(terminus, party)
         ]
+
+    def _find(self, identity: str) -> Terminus | None:
+        """One of them, without going through all: anybody may ask."""
+        owner, _, rest = identity.partition("/")
+        direction, slash, link = rest.partition("/")
+        if not slash or direction not in ("in", "out"):
+            return None
+        user, at, container = owner.partition("@")
+        key = (
+            self.space.name,
+            unquote(user) if at else None,
+            unquote(container if at else user),
+            link,
+            direction == "out",
+        )
+        terminus = self.broker.termini.find(key)
+        # There is more than one way to write a name, and one that counts.
+        return terminus if terminus is not None and _name_of(terminus) == identity else None
+
+    def show(self, identity: str) -> dict[str, object] | None:
+        """The attributes of one; None if there is none of that identity."""
+        terminus = self._find(identity)
+        return None if terminus is None else terminus.describe()
 
     def entries(self) -> dict[str, Terminus]:
         """By whose link it is, in the order they were made."""
-        found: dict[str, Terminus] = {}
-        for terminus in self.broker.termini.of(self.space.name):
-            _, user, container, name, sends = terminus.key
-            # No two owners come out the same.
-            owner = escape(container) if user is None else f"{escape(user)}@{escape(container)}"
-            found[f"{owner}/{'out' if sends else 'in'}/{name}"] = terminus
-        return found
+        return {
+            _name_of(terminus): terminus for terminus in self.broker.termini.of(self.space.name)
+        }
 
     def describe(self, entry: Terminus) -> dict[str, object]:
         """Whose it is, how it is kept, how much it has."""
@@ -82,13 +105,20 @@ class Termini(IndexedType[Terminus]):
         """DELETE: as if its time were over."""
         call.expect_only()
         identity = call.required_name()
-        terminus = self.entries().get(identity)
+        terminus = self._find(identity)
         if terminus is None:
             raise self.missing(identity)
         if terminus.attached:
             raise ManagementError(CONFLICT, f"a link has the terminus {identity[:200]!r}")
         terminus.end()
         return deleted()
+
+
+def _name_of(terminus: Terminus) -> str:
+    """By whose link it is: no two owners come out the same."""
+    _, user, container, link, sends = terminus.key
+    owner = escape(container) if user is None else f"{escape(user)}@{escape(container)}"
+    return f"{owner}/{'out' if sends else 'in'}/{link}"
 
 
 def _is_own(terminus: Terminus, party: Party) -> bool:
