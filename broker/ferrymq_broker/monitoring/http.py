@@ -21,6 +21,7 @@ from ferrymq_broker.broker import Broker
 from ferrymq_broker.monitoring.bounds import Bounds
 from ferrymq_broker.monitoring.door import Door
 from ferrymq_broker.monitoring.metrics import BrokerCollector, Retired
+from ferrymq_broker.monitoring.nonsense import LOGGER
 from ferrymq_broker.monitoring.readiness import Readiness
 from ferrymq_broker.monitoring.store_figures import StoreFigures
 from ferrymq_broker.monitoring.store_metrics import StoreCollector
@@ -69,7 +70,11 @@ class MonitoringServer:
         application.router.add_get("/metrics", self._metrics)
         application.router.add_get("/metrics/nodes", self._metrics_by_node)
         self._runner = web.AppRunner(
-            application, access_log=None, handle_signals=False, shutdown_timeout=_SHUTDOWN
+            application,
+            access_log=None,
+            handle_signals=False,
+            shutdown_timeout=_SHUTDOWN,
+            logger=LOGGER,
         )
 
     @property

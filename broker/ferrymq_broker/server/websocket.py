@@ -20,6 +20,7 @@ from ferrymq.aio.websocket_stream import WebSocketStream
 from ferrymq_broker.config.listeners import Listener
 from ferrymq_broker.config.url import ListenAddress
 from ferrymq_broker.journal import log
+from ferrymq_broker.monitoring.nonsense import LOGGER
 from ferrymq_broker.server.acceptor import Acceptor, bind
 from ferrymq_broker.server.doorway import Doorway
 from ferrymq_broker.server.protocol import AmqpProtocol
@@ -62,7 +63,11 @@ class WebSocketListener:
         application = web.Application()
         application.router.add_get("/{path:.*}", self._serve)
         self._runner = web.AppRunner(
-            application, access_log=None, handle_signals=False, shutdown_timeout=_SHUTDOWN
+            application,
+            access_log=None,
+            handle_signals=False,
+            shutdown_timeout=_SHUTDOWN,
+            logger=LOGGER,
         )
 
     async def start(self) -> None:
