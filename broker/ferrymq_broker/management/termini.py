@@ -91,6 +91,10 @@ class Termini(IndexedType[Terminus]):
         terminus = self._find(identity)
         return None if terminus is None else terminus.describe()
 
+    def show_all(self, identities: list[str]) -> list[dict[str, object] | None]:
+        """The attributes of each of these."""
+        return [self.show(identity) for identity in identities]
+
     def entries(self) -> dict[str, Terminus]:
         """By whose link it is, in the order they were made."""
         return {

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from ferrymq.engine.session import Session
 from ferrymq_broker.config.nodes import node_policy
-from ferrymq_broker.management import manager, slicing
+from ferrymq_broker.connections.handler import ConnectionHandler
+from ferrymq_broker.management import connections, manager, slicing
+from ferrymq_broker.management.connections import sessions_of
+from ferrymq_broker.management.termini import Termini
 from tests.broker.harness import Network, encode
 from tests.broker.management.asker import Asker, read_answer, request_sections
 from tests.broker.management.rules import guard, rule, user
@@ -127,3 +131,38 @@ def test_nodes_that_come_and_go_meanwhile(crowded: Network) -> None:
         *(f"q00{n}" for n in (0, *range(2, 10))),
         "q00x",
     ]
+
+
+@pytest.mark.parametrize("ask", ["READ", "QUERY"])
+def test_who_asks_for_his_own_has_not_all_others_gone_through(
+    crowded: Network, monkeypatch: pytest.MonkeyPatch, ask: str
+) -> None:
+    net = crowded
+    eve, bob = user(net, "eve"), user(net, "bob")
+    seen: list[object] = []
+
+    def watched(handler: ConnectionHandler) -> list[Session]:
+        seen.append(handler)
+        return sessions_of(handler)
+
+    monkeypatch.setattr(connections, "sessions_of", watched)
+    number = eve.client.handler.id
+    if ask == "READ":
+        name = f"{number}/0/sender/{eve.sender.link.name}"
+        assert eve.ask("READ", "link", name).status == 200
+        assert eve.ask("READ", "link", f"{number}/0/sender/none").status == 404
+        assert eve.ask("READ", "session", f"{number}/0").status == 200
+    else:
+        assert {row["connection"] for row in eve.query("link")} == {str(number)}
+        assert len(eve.query("session")) == 1
+    assert eve.client.handler in seen and bob.client.handler not in seen
+
+
+def test_nor_all_termini(crowded: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    net = crowded
+    eve = user(net, "eve")
+    monkeypatch.setattr(Termini, "entries", lambda self: pytest.fail("gone through"))
+    for name in ("eve@box-eve/in/x", "bob@box/out/x", "nonsense", "%65ve@box/in/x", "/in/", "@//"):
+        assert eve.ask("READ", "terminus", name).status == 403
+        assert eve.ask("DELETE", "terminus", name).status == 403
+    assert eve.query("terminus") == []
