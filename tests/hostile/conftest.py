@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Generator, Iterator
 
 import pytest
@@ -10,8 +9,7 @@ import pytest
 from tests.hostile.process import Broker
 from tests.hostile.site import Site
 from tests.hostile.witness import Witness
-
-_numbers = itertools.count(1)
+from tests.support.processes import own_address, show_logs
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +42,7 @@ def site(broker: Broker, witness: Witness) -> Iterator[Site]:
 @pytest.fixture
 def address(request: pytest.FixtureRequest) -> str:
     """An address no other test uses."""
-    return f"{request.node.originalname}-{next(_numbers)}"
+    return own_address(request)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -52,8 +50,5 @@ def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    if report.failed:
-        for name, value in getattr(item, "funcargs", {}).items():
-            if isinstance(value, Broker):
-                report.sections.append((f"stderr of {name}", value.log[-8000:]))
+    show_logs(item, report, Broker)
     return report

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Generator, Iterator
 
 import pytest
 
 from tests.interop.broker_process import BrokerProcess
-
-_numbers = itertools.count(1)
+from tests.support.processes import own_address, show_logs
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +20,7 @@ def broker() -> Iterator[BrokerProcess]:
 @pytest.fixture
 def address(request: pytest.FixtureRequest) -> str:
     """An address no other test uses."""
-    return f"{request.node.originalname}-{next(_numbers)}"
+    return own_address(request)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -30,8 +28,5 @@ def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    if report.failed:
-        for name, value in getattr(item, "funcargs", {}).items():
-            if isinstance(value, BrokerProcess):
-                report.sections.append((f"stderr of {name}", value.log[-8000:]))
+    show_logs(item, report, BrokerProcess)
     return report

@@ -9,16 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
-from typer.testing import CliRunner, Result
 
 from ferrymq_broker.access.access import Access
 from ferrymq_broker.access.identity import Identity
 from ferrymq_broker.access.rights import RIGHTS
-from ferrymq_broker.cli.app import app
 from ferrymq_broker.config.access import AccessRule
 from ferrymq_broker.config.explain_access import explain_access, read_identity
 from ferrymq_broker.config.model import Config, Security
 from ferrymq_broker.errors import ConfigError
+from tests.broker.config.checking import check
 
 FILE = """\
 [[queue]]
@@ -69,12 +68,6 @@ def path(tmp_path: Path) -> Path:
     path = tmp_path / "broker.toml"
     path.write_text(FILE, "utf-8")
     return path
-
-
-def check(path: Path, *arguments: str) -> Result:
-    result = CliRunner(env={"COLUMNS": "120"}).invoke(app, ["check-config", str(path), *arguments])
-    assert "secret of alice" not in result.output
-    return result
 
 
 def rights(path: Path, address: str, who: str, *more: str) -> dict[str, int | None]:

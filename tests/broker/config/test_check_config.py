@@ -6,12 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from ferrymq_broker.cli.app import app
 from ferrymq_broker.config.nodes import policy_attributes
 from ferrymq_broker.errors import ConfigError
 from ferrymq_broker.nodes.policy import QueuePolicy
+from tests.broker.config.checking import check
 from tests.broker.test_process import run
 
 FILE = """\
@@ -84,13 +83,6 @@ def path(tmp_path: Path) -> Path:
     path = tmp_path / "broker.toml"
     path.write_text(FILE, "utf-8")
     return path
-
-
-def check(path: Path, *arguments: str) -> Result:
-    """Run the command in this process, with a wide terminal."""
-    result = CliRunner(env={"COLUMNS": "120"}).invoke(app, ["check-config", str(path), *arguments])
-    assert "secret of alice" not in result.output
-    return result
 
 
 def test_a_summary_for_people(path: Path) -> None:
