@@ -118,7 +118,11 @@ def may_recall(handler: ConnectionHandler, told: Source | Target) -> bool:
         return True
     address = meant_by(handler, address)
     right = _READING if isinstance(told, Source) else SEND
-    return access.permits(right, address) or address.startswith(DYNAMIC)
+    if access.permits(right, address) or address.startswith(DYNAMIC):
+        return True
+    # He is told that there was none; the record has what it was.
+    put_on_record(handler, refusal(right, address), "link")
+    return False
 
 
 def require_terminus(handler: ConnectionHandler, terminus: Terminus | None) -> None:

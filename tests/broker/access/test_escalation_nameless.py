@@ -182,7 +182,9 @@ def test_a_subscription_does_not_give_way_to_one_of_somebody_elses(net: Network)
     assert taken.bodies() == [b"one"]
 
 
-def test_a_topic_is_not_told_to_who_knows_the_name_of_a_subscription(net: Network) -> None:
+def test_a_topic_is_not_told_to_who_knows_the_name_of_a_subscription(
+    net: Network, caplog: pytest.LogCaptureFixture
+) -> None:
     owner = device(net, "news")
     source = kept("news", "shared", "global")
     assert is_open(owner.receiver(None, name="everybodys", source=source))
@@ -192,5 +194,6 @@ def test_a_topic_is_not_told_to_who_knows_the_name_of_a_subscription(net: Networ
     assert condition(refused) == condition(none) == "amqp:not-found"
     assert refused.error is not None and none.error is not None
     assert refused.error.description == none.error.description
+    assert "at 'news' is not allowed" in caplog.text
     found = recall(device(net, "news"), "everybodys|1")
     assert is_open(found) and found.remote_source.address == "news"
