@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA384
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from ferrymq_broker.config import Config
 from ferrymq_broker.config.security import Security
@@ -171,6 +175,55 @@ def test_a_flood_of_upgrades_and_rubbish(site: Site, upgrading: int) -> None:
                     assert one.recv(8) == TLS_HEADER
 
     site.endures(attack, 64 * MIB)
+
+
+class KeyUpdates:
+    """Asks for new keys in TLS 1.3 (RFC 8446 §4.6.3), in records made by hand from the secret of a
+    connection that a library has made."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+
+    def _expand(self, label: bytes, size: int) -> bytes:
+        info = struct.pack(">HB", size, 6 + len(label)) + b"tls13 " + label + b"\0"
+        return HKDFExpand(SHA384(), size, info).derive(self._secret)
+
+    def record(self) -> bytes:
+        """The next one: the first with these keys, and the last."""
+        aad = b"\x17\x03\x03" + struct.pack(">H", 5 + 1 + 16)
+        # A key update that asks for one; it is a handshake.
+        content = b"\x18\0\0\1\1" + b"\x16"
+        sealed = AESGCM(self._expand(b"key", 32)).encrypt(self._expand(b"iv", 12), content, aad)
+        self._secret = self._expand(b"traffic upd", 48)
+        return aad + sealed
+
+
+def test_new_keys_again_and_again(site: Site, secure: int, pki: Pki, tmp_path: Path) -> None:
+    """Each is answered; a client that reads none of the answers does not have them kept for it."""
+    context = pki.trusting()
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.keylog_filename = str(tmp_path / "keys.txt")
+    with socket.create_connection(("127.0.0.1", secure), PATIENCE) as raw:
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
+        while True:
+            try:
+                tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                raw.sendall(outgoing.read())
+                incoming.write(raw.recv(65536))
+        raw.sendall(outgoing.read())
+        cipher = tls.cipher()
+        assert cipher is not None and cipher[0] == "TLS_AES_256_GCM_SHA384"
+        lines = (tmp_path / "keys.txt").read_text().splitlines()
+        (secret,) = [line for line in lines if line.startswith("CLIENT_TRAFFIC_SECRET_0 ")]
+        updates = KeyUpdates(bytes.fromhex(secret.split()[2]))
+        before = site.broker.memory()
+        with pytest.raises(ConnectionError):
+            for _ in range(400):
+                raw.sendall(b"".join(updates.record() for _ in range(50)))
+    site.broker.memory_is_back(before)
 
 
 @pytest.fixture

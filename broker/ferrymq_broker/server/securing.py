@@ -24,6 +24,8 @@ _RECORD: Final = 16384
 _LINGER: Final = 1.0
 # Bytes of a client that has yet to prove anything: a chain of certificates, and more.
 _MOST_EARLY: Final = 256 * 1024
+# Bytes that TLS answers by itself, to a client that says nothing else: new keys, again and again.
+_MOST_CHATTER: Final = 256 * 1024
 
 
 class TlsStream(asyncio.Protocol, asyncio.Transport):
@@ -54,6 +56,7 @@ class TlsStream(asyncio.Protocol, asyncio.Transport):
         self._on_secured = on_secured
         self._on_failed = on_failed
         self._timer: asyncio.TimerHandle | None = None
+        self._chatter = 0
         self._secured = False
         # What comes is read no more, and what is to be written is not written.
         self._deaf = False
@@ -249,8 +252,15 @@ class TlsStream(asyncio.Protocol, asyncio.Transport):
             ended = True
         except ssl.SSLError as error:
             failure = error
+        if pieces:
+            self._chatter = 0
         if self._outgoing.pending:
+            self._chatter += self._outgoing.pending
             self._flush()
+            if self._chatter > _MOST_CHATTER:
+                # It would not even have to read what we keep for it.
+                self.abort()
+                return
         if pieces and not self._deaf:
             self._protocol.data_received(pieces[0] if len(pieces) == 1 else b"".join(pieces))
         if failure is not None:
