@@ -29,12 +29,13 @@ class Site:
         """A new client, connected."""
         return Client(self.port)
 
-    def endures(self, attack: Callable[[], object], bound: int = BOUND) -> None:
-        """Attack again and again: the broker lives and makes no mistake, the witness is served
-        as before, and memory is back where it was, by `bound` bytes."""
+    def endures(self, attack: Callable[[], object], bound: int = BOUND, attackers: int = 1) -> None:
+        """Attack again and again, by so many connections at a time: the broker lives and makes no
+        mistake, the witness is served as before, and memory is back where it was, by `bound`
+        bytes."""
         # The first time is for what is loaded and cached for good.
         attack()
         before = self.broker.memory()
-        self.witness.is_served(attack)
+        self.witness.is_served(attack, attackers)
         self.broker.check()
         self.broker.memory_is_back(before, bound)

@@ -24,7 +24,7 @@ def test_frames_full_of_values(site: Site, name: str, count: int) -> None:
     data = flow_frame(properties=mapping(symbol("x"), HEAVY[name])) * 8
     clients = [site.client().begin() for _ in range(count)]
     try:
-        site.endures(lambda: flood(clients, data))
+        site.endures(lambda: flood(clients, data), attackers=count)
     finally:
         for client in clients:
             client.socket.close()
@@ -34,7 +34,7 @@ def test_frames_full_of_values(site: Site, name: str, count: int) -> None:
 def test_many_small_frames(site: Site, count: int) -> None:
     clients = [site.client().begin() for _ in range(count)]
     try:
-        site.endures(lambda: flood(clients, flow_frame() * 5_000))
+        site.endures(lambda: flood(clients, flow_frame() * 5_000), attackers=count)
     finally:
         for client in clients:
             client.socket.close()
