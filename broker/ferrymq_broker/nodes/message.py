@@ -202,7 +202,7 @@ def admit(payload: bytes, format: i64) -> Message:
     if code == DELIVERY_ANNOTATIONS:
         payload = payload[:header_end] + payload[section_end(payload, header_end) :]
         code = section_at(payload, header_end)
-        if code == DELIVERY_ANNOTATIONS or code == HEADER:
+        if code in (DELIVERY_ANNOTATIONS, HEADER):
             again = "header" if code == HEADER else "delivery-annotations"
             raise DecodeError(header_end, "message", f"{again} behind the delivery-annotations")
     message = Message(payload, format, header_end)
