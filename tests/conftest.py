@@ -6,6 +6,7 @@ import importlib.util
 import os
 import random
 import re
+import signal
 import time
 from pathlib import Path
 
@@ -22,6 +23,10 @@ settings.register_profile(
     "fuzz", deadline=None, suppress_health_check=_QUIET, max_examples=1000, print_blob=True
 )
 settings.load_profile("dev")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # So a shell starts what is to run in the background; some tests interrupt what they start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _IMPORTS_PROTON = re.compile(r"^(?:from|import) c?proton\b", re.MULTILINE)
 _LEFT_OUT = pytest.StashKey[list[str]]()

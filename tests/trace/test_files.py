@@ -91,15 +91,15 @@ def test_either_files_or_a_proxy(arguments: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("listen", "to", "reason"),
+    ("listen", "to", "ca", "reason"),
     [
-        ("amqps://127.0.0.1:0", "amqp://h", "in the clear"),
-        ("amqp://127.0.0.1:0", "wss://h", "amqp"),
-        ("amqp://127.0.0.1:0", "amqps://h", "no-such-file: No such file"),
+        ("amqps://127.0.0.1:0", "amqp://h", (), "in the clear"),
+        ("amqp://127.0.0.1:0", "amqp://me@h", (), "logs in nowhere"),
+        ("amqp://127.0.0.1:0", "amqp://h", ("--ca", "x"), "for amqps:// and wss://"),
+        ("amqp://127.0.0.1:0", "amqps://h", ("--ca", "no-such-file"), "no-such-file: No such file"),
     ],
 )
-def test_what_a_proxy_cannot_do(listen: str, to: str, reason: str) -> None:
-    options = ["trace", "--listen", listen, "--to", to, "--ca", "no-such-file"]
-    done = CliRunner().invoke(app, options)
+def test_what_a_proxy_cannot_do(listen: str, to: str, ca: tuple[str, ...], reason: str) -> None:
+    done = CliRunner().invoke(app, ["trace", "--listen", listen, "--to", to, *ca])
     assert isinstance(done.exception, ValueError)
     assert reason in str(done.exception)

@@ -53,8 +53,8 @@ class Securing(NamedTuple):
     no_verify: bool = False
 
     def arguments(self, url: str) -> ConnectionArguments:
-        """The arguments of `ferrymq.connect` for it. Raises ValueError if they make no sense,
-        and `OSError` if a file cannot be used."""
+        """The arguments of `ferrymq.connect` for it. Raises ValueError if they make no sense, or
+        a file cannot be used."""
         arguments: ConnectionArguments = {}
         if not any(self):
             return arguments
@@ -97,6 +97,10 @@ class Securing(NamedTuple):
     @staticmethod
     def _read(path: Path) -> Path:
         """The path of a file that can be read and has PEM in it."""
-        if b"-----BEGIN " not in path.read_bytes():
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise ValueError(f"{path}: {error.strerror}") from None
+        if b"-----BEGIN " not in content:
             raise ValueError(f"{path}: there is nothing in PEM")
         return path
