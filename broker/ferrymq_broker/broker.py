@@ -85,6 +85,7 @@ class Broker:
         "_low_water",
         "_look_above",
         "_paging",
+        "_gathering",
         "_short_of_memory",
         "_congested",
         "_schedule",
@@ -138,6 +139,7 @@ class Broker:
         # Bytes of messages above which there is anything to do.
         self._look_above: i64 = BOUNDLESS
         self._paging = False
+        self._gathering = False
         self._short_of_memory = False
         self._congested: list[ConnectionHandler] = []
         self._schedule = schedule
@@ -247,6 +249,11 @@ class Broker:
             self._short_of_memory = short
             self.set_alarm(MEMORY, short)
 
+    def _gather_more(self) -> None:
+        self._gathering = False
+        self.agenda.gathering.go_on()
+        self.finish_pass()
+
     def _page_more(self) -> None:
         self._paging = False
         self.finish_pass()
@@ -270,6 +277,10 @@ class Broker:
                     break
                 self._flush()
         finally:
+            agenda.gathering.taken = 0
+            if agenda.gathering.waiting and not self._gathering:
+                self._gathering = True
+                self._schedule(self._gather_more)
             if self.timers.moved:
                 self._arm()
             if agenda.changes.count > 0 and self.store is not None:

@@ -43,6 +43,7 @@ from ferrymq.errors import (
 if TYPE_CHECKING:
     from ferrymq import aio, blocking
     from ferrymq.aio import (
+        ChunkReader,
         Connection,
         Delivery,
         Receiver,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
         Transaction,
         connect,
     )
+    from ferrymq.chunks import Chunk
     from ferrymq.fence import Fence
     from ferrymq.message import Message
     from ferrymq.reconnect import ReconnectPolicy
@@ -65,6 +67,8 @@ __all__ = [
     "Session",
     "Sender",
     "Receiver",
+    "ChunkReader",
+    "Chunk",
     "Delivery",
     "Transaction",
     "Message",
@@ -98,6 +102,8 @@ __all__ = [
 ]
 
 _HOMES: Final = {
+    "Chunk": "ferrymq.chunks",
+    "ChunkReader": "ferrymq.aio",
     "connect": "ferrymq.aio",
     "Connection": "ferrymq.aio",
     "Session": "ferrymq.aio",

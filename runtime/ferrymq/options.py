@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Final, Literal, TypeAlias, TypedDict
 from uuid import uuid4
 
+from ferrymq.chunks import MAX_CHUNK_RECORDS
 from ferrymq.engine.sasl import SaslMechanism
 from ferrymq.engine.settings import DEFAULT_INCOMING_WINDOW, DEFAULT_MAX_FRAME_SIZE
 from ferrymq.reconnect import ReconnectPolicy
@@ -23,6 +24,8 @@ from ferrymq_types.transport import ReceiverSettleMode, SenderSettleMode
 from ferrymq_types.unions import Outcome
 
 DEFAULT_CREDIT: Final = 100
+DEFAULT_CHUNK_BYTES: Final = 256 * 1024
+DEFAULT_CHUNK_CREDIT: Final = 8
 
 Timeout: TypeAlias = float | Literal["default"] | None
 """Seconds, None for ever, or what the connection has."""
@@ -270,4 +273,72 @@ class ReceiverArguments(TypedDict, total=False):
     max_message_size: int
     properties: dict[str, object] | None
     desired_capabilities: list[str] | None
+    timeout: Timeout
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkReaderOptions:
+    """The keyword arguments of `chunk_reader`."""
+
+    name: str = field(default_factory=lambda: MadeUp(f"chunks-{uuid4()}"))
+    """Name of the link, unique between the two containers (AMQP 1.0 §2.6.1)."""
+
+    start: Start = "first"
+    """Where to begin; see `ReceiverOptions`."""
+
+    until: int | None = None
+    """End before the record with this offset; None: read for ever."""
+
+    chunk_bytes: int = DEFAULT_CHUNK_BYTES
+    """How many bytes a chunk may have; one with a single record may have more. The broker grants 16
+    MiB at most."""
+
+    chunk_records: int = MAX_CHUNK_RECORDS
+    """How many records a chunk may have. The broker grants 65 536 at most."""
+
+    credit: int = DEFAULT_CHUNK_CREDIT
+    """How many chunks may be on their way or waiting to be taken."""
+
+    filters: dict[str, object] | None = None
+    selector: str | None = None
+    """What records have to pass; see `ReceiverOptions`."""
+
+    on_trim: Literal["detach", "continue"] = "detach"
+    """What to do when records are gone before they could be read: fail, or go on behind them and
+    count them in `ChunkReader.skipped`."""
+
+    max_message_size: int = 0
+    """The largest chunk we take, in bytes, whatever the records; 0 means any."""
+
+    properties: dict[str, object] | None = None
+    """More properties for our attach (AMQP 1.0 §2.7.3)."""
+
+    timeout: Timeout = "default"
+    """For the attach; by default the connection's."""
+
+    def __post_init__(self) -> None:
+        for name in ("chunk_bytes", "chunk_records", "credit"):
+            value = getattr(self, name)
+            if value < 1:
+                raise ValueError(f"{name} {value} is below 1")
+        if self.until is not None and self.until < 0:
+            raise ValueError(f"until {self.until} is negative, and no offset")
+        if self.on_trim not in ("detach", "continue"):
+            raise ValueError(f"on_trim {self.on_trim!r} is neither 'detach' nor 'continue'")
+
+
+class ChunkReaderArguments(TypedDict, total=False):
+    """Keyword arguments of `chunk_reader`; `ChunkReaderOptions` explains them."""
+
+    name: str
+    start: Start
+    until: int | None
+    chunk_bytes: int
+    chunk_records: int
+    credit: int
+    filters: dict[str, object] | None
+    selector: str | None
+    on_trim: Literal["detach", "continue"]
+    max_message_size: int
+    properties: dict[str, object] | None
     timeout: Timeout

@@ -103,22 +103,10 @@ class OutgoingEndpoint(Consumer):
 
     def deliver(self, entry: Entry) -> i64:
         """Send the message, if the link and the connection take one now."""
+        if not self._is_free():
+            return IDLE
         link = self.link
-        if link.credit <= 0 or not link.usable:
-            return IDLE
         handler = self.handler
-        if handler.blocked:
-            handler.stalled[self] = None
-            return IDLE
-        if link.parked > 0:
-            handler.windowed[self] = None
-            return IDLE
-        if (
-            self.held >= self._most
-            or len(link.session.outgoing.unsettled) >= handler.allowance.share
-        ):
-            handler.windowed[self] = None
-            return IDLE
         message = entry.message
         if entry.attempts == 0 and entry.expires == 0:
             payload = message.payload
@@ -149,6 +137,46 @@ class OutgoingEndpoint(Consumer):
         if not self.copies:
             delivery.context = entry
         return TAKEN
+
+    def _is_free(self) -> bool:
+        """Whether link and connection take a message now; if not, it is noted what to wait for."""
+        link = self.link
+        if link.credit <= 0 or not link.usable:
+            return False
+        handler = self.handler
+        if handler.blocked:
+            handler.stalled[self] = None
+            return False
+        if (
+            link.parked > 0
+            or self.held >= self._most
+            or len(link.session.outgoing.unsettled) >= handler.allowance.share
+        ):
+            handler.windowed[self] = None
+            return False
+        return True
+
+    def takes_more(self) -> bool:
+        """Whether a message would go out at once."""
+        if not self._is_free():
+            return False
+        if self.link.session.outgoing.remote_window <= 0:
+            self.handler.windowed[self] = None
+            return False
+        if self._special:
+            # As in delivering: it is woken when that is over.
+            if self._resuming is not None:
+                return False
+            transaction = self.acquiring
+            if transaction is not None:
+                return not transaction.is_full()
+            memory = self.memory
+            return memory is not None and not memory.is_full()
+        return True
+
+    def is_behind(self) -> bool:
+        """Whether the session's window or the connection keeps something it was sent."""
+        return self.link.parked > 0 or self.handler.blocked
 
     def _deliver_acquired(self, entry: Entry, payload: bytes) -> i64:
         """Send the message as part of a transaction, which may take no more (AMQP 1.0 §4.4.3).

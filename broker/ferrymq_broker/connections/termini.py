@@ -160,6 +160,7 @@ def _source_terms(
     terms.priority = priority_of(properties)
     terms.exclusive = is_exclusive(properties, terms.capabilities)
     terms.paired = is_paired(properties)
+    terms.max_message_size = attach.max_message_size or 0
     target = attach.target
     if isinstance(target, Target):
         terms.target_address = target.address

@@ -63,6 +63,14 @@ class Consumer:
         """Send the message if possible; the answer is one of the four above."""
         return IDLE
 
+    def takes_more(self) -> bool:
+        """Whether a message would be sent at once. If not, the queue is woken when one may be."""
+        return True
+
+    def is_behind(self) -> bool:
+        """Whether something it was sent has not gone out yet."""
+        return False
+
     def nothing_left(self) -> bool:
         """The queue has no more for this consumer, which asked to be told: answer a drain.
 

@@ -8,6 +8,7 @@ from mypy_extensions import i64
 
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.fences import Fences
+from ferrymq_broker.nodes.gathering import Gathering
 from ferrymq_broker.nodes.letter_boxes import LetterBoxes
 from ferrymq_broker.store.changes import Changes, Stored
 from ferrymq_broker.store.tables import NODE
@@ -383,9 +384,20 @@ class Agenda:
     where nodes write what is to be on disk, `store` what reads it again; None without one. `bodies`
     are the ids of the messages that are stored apart from their entries. `pager` takes messages out
     of memory, None if nobody does; `emptied` of those that it took out belong to several entries.
+    `gathering` bounds what is made into chunks.
     """
 
-    __slots__ = ("nodes", "now", "held", "changes", "store", "bodies", "pager", "emptied")
+    __slots__ = (
+        "nodes",
+        "now",
+        "held",
+        "changes",
+        "store",
+        "bodies",
+        "pager",
+        "emptied",
+        "gathering",
+    )
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
@@ -396,6 +408,7 @@ class Agenda:
         self.bodies: dict[Message, int] = {}
         self.pager: Pager | None = None
         self.emptied: i64 = 0
+        self.gathering = Gathering()
 
     def run(self) -> None:
         """Give every node on the agenda its turn; those it puts on meanwhile too."""

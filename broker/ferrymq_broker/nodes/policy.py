@@ -74,7 +74,8 @@ class StreamPolicy:
     """How a stream behaves.
 
     `max_bytes`, `max_age` and `max_records` say what each partition keeps at least the newest of;
-    what is older goes by whole segments of `segment_bytes`.
+    what is older goes by whole segments of `segment_bytes`. With `capture` it is also written to
+    files, where the broker is told of a directory for them, and goes no earlier.
     """
 
     partitions: int = 1
@@ -83,6 +84,7 @@ class StreamPolicy:
     max_records: int = 0
     segment_bytes: int = 1024 * 1024
     durable: bool = True
+    capture: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,8 @@ class SourceTerms:
     Asked: `part` (``ADDRESS::PART``), the `distribution_mode` (None leaves it to the node), what
     passes the `filters`, `durable` and `timeout` (seconds) and `expiry_policy` of the terminus,
     `priority` among the consumers of a queue (higher first), `exclusive` use, the capabilities and
-    properties as they came, and `target_address` and `paired` of the attach.
+    properties as they came, and `target_address`, `paired` and `max_message_size` (0: any) of the
+    attach.
 
     Granted: the fields of the same names with `granted_` before them. They start as the least
     there is; `granted_mode` as move. The node sets `browses` where the link takes nothing out of
@@ -69,6 +70,7 @@ class SourceTerms:
         "properties",
         "target_address",
         "paired",
+        "max_message_size",
         "browses",
         "granted_mode",
         "granted_durable",
@@ -95,6 +97,7 @@ class SourceTerms:
         self.properties: dict[str, object] = {}
         self.target_address: str | None = None
         self.paired = False
+        self.max_message_size = 0
         self.browses = False
         self.granted_mode = "move"
         self.granted_durable: i64 = 0

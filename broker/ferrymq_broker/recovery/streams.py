@@ -8,6 +8,7 @@ from ferrymq_broker.nodes.streams.partition import Partition
 from ferrymq_broker.nodes.streams.stored import decode_partition
 from ferrymq_broker.nodes.streams.stream import Stream
 from ferrymq_broker.recovery.found import Found
+from ferrymq_broker.recovery.holds import recover_holds
 from ferrymq_broker.store.changes import LAST
 from ferrymq_broker.store.store import Store
 from ferrymq_broker.store.tables import PARTITION, RECORD
@@ -30,6 +31,7 @@ def recover_streams(broker: Broker, store: Store, found: Found) -> None:
             log.warning("records of a stream that is gone are dropped", partition=record.id)
             changes.drop(PARTITION, record.id, 0)
             changes.drop_range(RECORD, record.id, 0, LAST)
+    recover_holds(broker, store, found)
     partition: Partition | None = None
     last = -1
     for record in store.scan(RECORD):

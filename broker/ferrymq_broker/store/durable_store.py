@@ -181,6 +181,10 @@ class DurableStore(Store):
         """The value of a record; None if there is none, or none yet. Raises `StoreDamaged`."""
         return self._records.get(table, id, number)
 
+    def run(self, table: int, id: int, first: int, end: int, most: int) -> list[bytes]:
+        """See `Records.run`."""
+        return self._records.run(table, id, first, end, most)
+
     def count(self) -> int:
         """How many records there are in all tables, or 0 if nobody knows."""
         return self._records.count()

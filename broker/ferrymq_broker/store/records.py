@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
+
+from ferrymq_broker.store.errors import StoreDamaged
 
 
 class Record(NamedTuple):
@@ -12,6 +14,30 @@ class Record(NamedTuple):
     id: int
     number: int
     value: bytes
+
+
+def run_of(
+    get: Callable[[int, int, int], bytes | None],
+    table: int,
+    id: int,
+    first: int,
+    end: int,
+    most: int,
+) -> list[bytes]:
+    """What `Records.run` answers, where records can only be had one by one."""
+    values: list[bytes] = []
+    size = 0
+    while first < end and size < most:
+        try:
+            value = get(table, id, first)
+        except StoreDamaged:
+            break
+        if value is None:
+            break
+        values.append(value)
+        size += len(value)
+        first += 1
+    return values
 
 
 class RecordsGrow(Exception):
@@ -33,6 +59,13 @@ class Records:
     def get(self, table: int, id: int, number: int) -> bytes | None:
         """The value of a record, None if there is none. Raises `StoreDamaged`."""
         raise NotImplementedError
+
+    def run(self, table: int, id: int, first: int, end: int, most: int) -> list[bytes]:
+        """The values of the records from the number `first` to before `end`, without gaps.
+
+        They end before the first that is missing or damaged, and when they have `most` bytes.
+        """
+        return run_of(self.get, table, id, first, end, most)
 
     def scan(self, table: int) -> Iterator[Record]:
         """All records of a table by id and number. Raises `StoreDamaged`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 import google_crc32c
@@ -39,3 +40,35 @@ def take_records(
             return key
         records.append(_new(Record, (read_i64_be(key, 1), read_i64_be(key, 9), value)))
     return None
+
+
+def take_values(
+    items: Iterator[tuple[bytes, bytes]], key: bytes, end: i64, most: i64
+) -> list[bytes]:
+    """The values of the records from the one of `key` on, with numbers without gaps before `end`.
+
+    They end before one that is damaged, and when they have `most` bytes together.
+    """
+    values: list[bytes] = []
+    if len(key) != _KEY_BYTES:
+        return values
+    prefix = key[:9]
+    number = read_i64_be(key, 9)
+    size: i64 = 0
+    while number < end and size < most:
+        item = next(items, None)
+        if item is None:
+            break
+        found, stored = item
+        if len(found) != _KEY_BYTES or len(stored) < _CRC_BYTES:
+            break
+        if read_i64_be(found, 9) != number or not found.startswith(prefix):
+            break
+        value = stored[_CRC_BYTES:]
+        crc: int = _extend_crc(_crc(found), value)
+        if i64(crc) != i64(read_i32_be(stored, 0)) & 0xFFFF_FFFF:
+            break
+        values.append(value)
+        size += len(value)
+        number += 1
+    return values

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ferrymq_broker.store.changes import Changes
-from ferrymq_broker.store.records import Record
+from ferrymq_broker.store.records import Record, run_of
 
 
 class Store:
@@ -28,6 +28,13 @@ class Store:
     def get(self, table: int, id: int, number: int) -> bytes | None:
         """The value of a record; None if there is none, or none yet. Raises `StoreDamaged`."""
         raise NotImplementedError
+
+    def run(self, table: int, id: int, first: int, end: int, most: int) -> list[bytes]:
+        """The values of the records from the number `first` to before `end`, without gaps.
+
+        They end before the first that is missing or damaged, and when they have `most` bytes.
+        """
+        return run_of(self.get, table, id, first, end, most)
 
     def count(self) -> int:
         """How many records there are in all tables, or 0 if nobody knows."""

@@ -19,6 +19,8 @@ that. Ids come from `Changes.new_id` and are never used again while anything has
 | `TERMINUS` | the terminus | 0 | what it is: a map |
 | `DELIVERY` | the terminus | number | tag, state, and what it is a delivery of: a map |
 | `FENCE` | any, unique | 0 | group, member, sequence: a map |
+| `HOLD` | any, unique | 0 | stream, holder: a map |
+| `HELD` | the hold | partition | from which offset on: a map |
 """
 
 from __future__ import annotations
@@ -39,6 +41,8 @@ RECORD: Final = 11
 TERMINUS: Final = 12
 DELIVERY: Final = 13
 FENCE: Final = 14
+HOLD: Final = 15
+HELD: Final = 16
 
 NAMES: Final[dict[int, str]] = {
     NODE: "node",
@@ -55,4 +59,6 @@ NAMES: Final[dict[int, str]] = {
     TERMINUS: "terminus",
     DELIVERY: "delivery",
     FENCE: "fence",
+    HOLD: "hold",
+    HELD: "held",
 }

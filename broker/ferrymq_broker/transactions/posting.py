@@ -144,7 +144,7 @@ def post(
     size: i64 = len(delivery.payload)
     excess = transaction.excess(size)
     if excess:
-        transaction.doom(ROLLBACK, excess)
+        transaction.doom(ROLLBACK, excess, {"limit": excess})
         turn_away(endpoint, delivery, transaction)
         return None
     posting = Posting(endpoint, delivery, endpoint.node)
@@ -172,7 +172,13 @@ def post(
     transaction.add(posting, size)
     outcome: Outcome = ACCEPTED
     if refusal is not None:
-        transaction.doom(ROLLBACK, _refused(refusal))
+        # Which one it was: who sends settled messages hears of it only by the transaction.
+        number: i64 = len(transaction) - 1
+        transaction.doom(
+            ROLLBACK,
+            _refused(refusal),
+            {"message": int(number), "condition": refusal.condition},
+        )
         if refusal.released:
             outcome = RELEASED
         else:
@@ -194,7 +200,7 @@ def turn_away(
     """A message has come for a transaction that is doomed: nothing is remembered of it."""
     error = transaction.error
     if error is not None and not delivery.remote_settled:
-        endpoint.reject(delivery, error.condition, str(error.description), None)
+        endpoint.reject(delivery, error.condition, str(error.description), error.info)
 
 
 def _refused(refusal: Refusal) -> str:

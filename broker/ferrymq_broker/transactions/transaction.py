@@ -129,12 +129,14 @@ class Transaction(Timed):
         seconds = self._limits.timeout // 1000
         self.doom(TIMEOUT, f"it was not discharged within {seconds} s")
 
-    def doom(self, condition: str, reason: str) -> None:
+    def doom(self, condition: str, reason: str, info: dict[str, object] | None = None) -> None:
         """It cannot be committed any more: undo it now, and say so when it is discharged."""
         if self.doomed:
             return
         self.error = Error(
-            condition=condition, description=f"the transaction was rolled back: {reason}"
+            condition=condition,
+            description=f"the transaction was rolled back: {reason}",
+            info=info,
         )
         self._undo(False)
         # The nodes may have work now, and the client may be told of deliveries that returned.

@@ -7,6 +7,7 @@ those objects. `connect` opens the transport; `recovery` opens it again.
 
 from __future__ import annotations
 
+from ferrymq.aio.chunks import ChunkReader
 from ferrymq.aio.connect import connect
 from ferrymq.aio.connection import Connection
 from ferrymq.aio.delivery import Delivery
@@ -17,6 +18,7 @@ from ferrymq.aio.session import Session
 from ferrymq.aio.transaction import Transaction
 
 __all__ = [
+    "ChunkReader",
     "Connection",
     "Delivery",
     "Pair",

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final, Unpack
 
+from ferrymq.aio.chunks import ChunkReader, OpeningChunkReader
 from ferrymq.aio.dispatch import dispatch, session_error
 from ferrymq.aio.fencing import read_fence
 from ferrymq.aio.opening import Opening
@@ -18,6 +19,8 @@ from ferrymq.aio.waiting import Signal, fresh, resolve
 from ferrymq.errors import AmqpError, ConnectionClosed
 from ferrymq.fence import Fence
 from ferrymq.options import (
+    ChunkReaderArguments,
+    ChunkReaderOptions,
     ConnectionOptions,
     ReceiverArguments,
     ReceiverOptions,
@@ -119,6 +122,21 @@ class Connection:
             return await (await self._shared_session()).open_receiver(address, settings)
 
         return OpeningReceiver(open)
+
+    def chunk_reader(
+        self, address: str, **options: Unpack[ChunkReaderArguments]
+    ) -> OpeningChunkReader:
+        """Read a partition of a stream in chunks, in the session that the connection keeps:
+        `Session.chunk_reader`.
+
+        async for chunk in connection.chunk_reader("orders::2", start=1000, until=2000): ...
+        """
+        settings = ChunkReaderOptions(**options)
+
+        async def open() -> ChunkReader:
+            return await (await self._shared_session()).open_chunk_reader(address, settings)
+
+        return OpeningChunkReader(open)
 
     def pair(self, address: str, *, name: str | None = None, credit: int = 10) -> Opening[Pair]:
         """Attach a pair of links in the session that the connection keeps: `Session.pair`."""

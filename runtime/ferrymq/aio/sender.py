@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ferrymq.aio.link import Link
@@ -240,7 +240,76 @@ class Sender(Link[SenderLink]):
         if errors:
             raise ExceptionGroup(f"{len(errors)} of {len(futures)} were not accepted", errors)
 
+    async def send_encoded(
+        self,
+        payloads: Sequence[bytes],
+        *,
+        settled: bool = False,
+        timeout: float | None = None,
+        transaction: Transaction | None = None,
+    ) -> dict[int, DeliveryError]:
+        """Send many encoded messages, and wait for the outcomes.
+
+        Those that were not accepted are returned, by their number in `payloads`. With `settled`
+        only the last has an outcome; where that is accepted in a `transaction`, the peer has taken
+        all that went before it. Of a transaction that cannot be committed any more it is rejected,
+        and the broker of ferrymq says in the info of the error which ``message`` of the transaction
+        was the first that it refused, counted from 0.
+
+        Raises as `send` does, but for outcomes.
+        """
+        if not payloads:
+            return {}
+        last = len(payloads) - 1
+        errors: dict[int, DeliveryError] = {}
+        futures: list[asyncio.Future[None]] = []
+        sent = 0
+        try:
+            async with asyncio.timeout(timeout):
+                while sent <= last:
+                    if self._waiting or not self._can_send():
+                        await self._wait()
+                    if settled and sent < last and not self._never_settled():
+                        sent = self._send_settled(payloads, sent, last, transaction)
+                    else:
+                        futures.append(self._send(payloads[sent], False, transaction, None, False))
+                        sent += 1
+                for number, future in enumerate(futures, sent - len(futures)):
+                    try:
+                        await future
+                    except DeliveryError as error:
+                        errors[number] = error
+        finally:
+            for future in futures:
+                if not future.cancel() and not future.cancelled():
+                    # Looked at, so that asyncio does not report it as overlooked.
+                    future.exception()
+        return errors
+
     # ── For the client ─────────────────────────────────────────────────────────────────────────
+
+    def _never_settled(self) -> bool:
+        return self._engine is not None and self._engine.never_settled
+
+    def _send_settled(
+        self, payloads: Sequence[bytes], first: int, end: int, transaction: Transaction | None
+    ) -> int:
+        """Send from `first` on, before `end`, as far as credit and the transport allow; where
+        that was."""
+        engine = self._engine
+        if engine is None:
+            raise AssertionError("a sender is attached before it is handed out")
+        state = None if transaction is None else transaction.state_for(self)
+        transport = self._connection.transport
+        end = min(end, first + engine.credit)
+        number = first
+        while number < end and engine.parked == 0 and not transport.paused:
+            engine.send(payloads[number], settled=True, state=state)
+            number += 1
+            if len(transport.engine.output) >= _WRITE_SIZE:
+                transport.flush()
+        transport.soon()
+        return number
 
     def _create(self, session: EngineSession) -> SenderLink:
         options = self._options

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Unpack
 
+from ferrymq.aio.chunks import ChunkLink, ChunkReader, OpeningChunkReader
 from ferrymq.aio.control import Control
 from ferrymq.aio.opening import Opening
 from ferrymq.aio.pair import Pair
@@ -16,6 +17,8 @@ from ferrymq.engine.session import Session as EngineSession
 from ferrymq.errors import PeerError, SessionEnded
 from ferrymq.fence import Fence
 from ferrymq.options import (
+    ChunkReaderArguments,
+    ChunkReaderOptions,
     ReceiverArguments,
     ReceiverOptions,
     SenderArguments,
@@ -68,6 +71,17 @@ class Session:
         """
         settings = ReceiverOptions(**options)
         return OpeningReceiver(lambda: self.open_receiver(address, settings))
+
+    def chunk_reader(
+        self, address: str, **options: Unpack[ChunkReaderArguments]
+    ) -> OpeningChunkReader:
+        """Read a partition of a stream (``STREAM::N``) in chunks; see `ChunkReaderOptions`.
+
+        Raises `LinkDetached` when the peer refuses or sends no chunks, `TimeoutError` when it does
+        not answer.
+        """
+        settings = ChunkReaderOptions(**options)
+        return OpeningChunkReader(lambda: self.open_chunk_reader(address, settings))
 
     def pair(self, address: str, *, name: str | None = None, credit: int = 10) -> Opening[Pair]:
         """Attach a pair of links that carries requests to `address` and the responses back.
@@ -130,6 +144,12 @@ class Session:
         receiver = Receiver(self, address, options)
         await self.open_link(receiver)
         return receiver
+
+    async def open_chunk_reader(self, address: str, options: ChunkReaderOptions) -> ChunkReader:
+        """Attach a reader of chunks."""
+        link = ChunkLink(self, address, options)
+        await self.open_link(link)
+        return ChunkReader(link, options)
 
     async def open_link(self, link: Sender | Receiver) -> None:
         """Attach a link of this session."""

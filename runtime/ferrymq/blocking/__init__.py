@@ -12,11 +12,13 @@ while the program computes. Calls may come from any thread.
 
 from __future__ import annotations
 
+from ferrymq.blocking.chunks import ChunkReader
 from ferrymq.blocking.connection import Connection, Session, connect
 from ferrymq.blocking.links import Delivery, Receiver, Sender
 from ferrymq.blocking.transaction import Transaction
 
 __all__ = [
+    "ChunkReader",
     "Connection",
     "Delivery",
     "Receiver",

@@ -7,11 +7,18 @@ from types import TracebackType
 from typing import Final, Self, Unpack
 
 from ferrymq import aio
+from ferrymq.blocking.chunks import ChunkReader
 from ferrymq.blocking.links import Receiver, Sender
 from ferrymq.blocking.portal import Portal
 from ferrymq.blocking.transaction import Transaction
 from ferrymq.fence import Fence
-from ferrymq.options import ConnectionArguments, ReceiverArguments, SenderArguments, Timeout
+from ferrymq.options import (
+    ChunkReaderArguments,
+    ConnectionArguments,
+    ReceiverArguments,
+    SenderArguments,
+    Timeout,
+)
 from ferrymq_types.transport import Error
 
 _numbers: Final = itertools.count(1)
@@ -54,6 +61,11 @@ class Session:
         """Attach a link that receives from `address`; see `aio.Session.receiver`."""
         opening = self._session.receiver(address, **options)
         return Receiver(self._portal, self._portal.run(opening.open))
+
+    def chunk_reader(self, address: str, **options: Unpack[ChunkReaderArguments]) -> ChunkReader:
+        """Read a partition of a stream in chunks; see `aio.Session.chunk_reader`."""
+        opening = self._session.chunk_reader(address, **options)
+        return ChunkReader(self._portal, self._portal.run(opening.open))
 
     def transaction(self, *, fence: Fence | None = None) -> Transaction:
         """Declare a transaction; see `aio.Session.transaction`."""
@@ -124,6 +136,11 @@ class Connection:
         """Attach a link that receives from `address`; see `aio.Connection.receiver`."""
         opening = self._connection.receiver(address, **options)
         return Receiver(self._portal, self._portal.run(opening.open))
+
+    def chunk_reader(self, address: str, **options: Unpack[ChunkReaderArguments]) -> ChunkReader:
+        """Read a partition of a stream in chunks; see `aio.Session.chunk_reader`."""
+        opening = self._connection.chunk_reader(address, **options)
+        return ChunkReader(self._portal, self._portal.run(opening.open))
 
     def transaction(self, *, fence: Fence | None = None) -> Transaction:
         """Declare a transaction; see `aio.Connection.transaction`."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Self
 
 from ferrymq import aio
 from ferrymq.blocking.portal import Portal
 from ferrymq.blocking.transaction import Transaction, unwrap
-from ferrymq.errors import AmqpError, LinkDetached
+from ferrymq.errors import AmqpError, DeliveryError, LinkDetached
 from ferrymq.message import Message
 from ferrymq.options import Timeout
 from ferrymq.unsettled import Unsettled
@@ -38,6 +38,11 @@ class Sender:
     def target(self) -> Target | None:
         """The target as the peer has it (AMQP 1.0 §3.5.4)."""
         return self._sender.target
+
+    @property
+    def max_message_size(self) -> int | None:
+        """The largest message the peer takes, in bytes; None means any (AMQP 1.0 §2.7.3)."""
+        return self._sender.max_message_size
 
     @property
     def closed(self) -> bool:
@@ -96,6 +101,22 @@ class Sender:
         self._portal.run(
             lambda: self._sender.send_many(
                 ready, settled=settled, timeout=timeout, transaction=within
+            )
+        )
+
+    def send_encoded(
+        self,
+        payloads: Sequence[bytes],
+        *,
+        settled: bool = False,
+        timeout: float | None = None,
+        transaction: Transaction | None = None,
+    ) -> dict[int, DeliveryError]:
+        """Send many encoded messages, and wait for the outcomes; see `aio.Sender.send_encoded`."""
+        within = unwrap(transaction)
+        return self._portal.run(
+            lambda: self._sender.send_encoded(
+                payloads, settled=settled, timeout=timeout, transaction=within
             )
         )
 

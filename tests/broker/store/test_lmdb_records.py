@@ -124,6 +124,19 @@ def test_the_map_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     records.close()
 
 
+def test_what_the_library_cannot_read_is_damage(tmp_path: Path) -> None:
+    """Whatever it says: it must not look like a mistake of whoever reads."""
+    records = LmdbRecords(tmp_path)
+    records.begin()
+    put(records, 1, 2, 3, b"value")
+    records.commit(1)
+    assert (records.get(1, 2, 3), records.run(1, 2, 3, 9, 100)) == (b"value", [b"value"])
+    records.close()
+    with pytest.raises(StoreDamaged, match="cannot be read"):
+        records.get(1, 2, 3)
+    assert records.run(1, 2, 3, 9, 100) == []
+
+
 def test_room_is_used_again(records: LmdbRecords) -> None:
     for batch in range(60):
         records.begin()
@@ -158,3 +171,50 @@ def test_a_file_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
         LmdbRecords(tmp_path)
     with lmdb.open(str(tmp_path)) as environment, environment.begin() as txn:
         assert txn.get(b"theirs") == b"value"
+
+
+@given(
+    numbers=st.sets(NUMBERS),
+    damaged=st.sets(NUMBERS, max_size=2),
+    first=NUMBERS,
+    end=NUMBERS,
+    most=st.integers(1, 30),
+)
+@settings(deadline=None, max_examples=60)
+def test_a_run_is_what_one_gets_one_by_one(
+    numbers: set[int], damaged: set[int], first: int, end: int, most: int
+) -> None:
+    with TemporaryDirectory() as folder:
+        both: list[Records] = [LmdbRecords(Path(folder)), MemoryRecords(MemoryDisk())]
+        for records in both:
+            records.begin()
+            for number in numbers:
+                key = encode_key(5, 1, number)
+                # The neighbours in other tables, and of other ids, have the same numbers.
+                for other in (encode_key(4, 1, number), encode_key(5, 2, number)):
+                    records.put(other, seal(other, b"another"))
+                sealed = bytearray(seal(key, b"%02d" % number * 2))
+                sealed[-1] ^= number in damaged
+                records.put(key, bytes(sealed))
+            records.commit(1)
+        runs = [records.run(5, 1, first, end, most) for records in both]
+        assert runs[0] == runs[1]
+        expected = []
+        for number in range(first, end):
+            if number not in numbers - damaged or len(expected) * 4 >= most:
+                break
+            expected.append(b"%02d" % number * 2)
+        assert runs[0] == expected
+        both[0].close()
+
+
+def test_a_run_ends_before_a_value_of_another_record(records: LmdbRecords) -> None:
+    records.begin()
+    for number in (1, 2, 3):
+        put(records, 5, 1, number, b"value")
+    records.put(encode_key(5, 1, 2), seal(encode_key(5, 1, 1), b"value"))
+    records.commit(1)
+    assert records.run(5, 1, 1, 9, 1000) == [b"value"]
+    assert records.run(5, 1, 2, 9, 1000) == []
+    assert records.run(5, 1, 3, 9, 1000) == [b"value"]
+    assert records.run(5, 1, 4, 9, 1000) == []

@@ -25,6 +25,8 @@ NAMES = (
     "journal",
     "url",
     "trace",
+    "chunks",
+    "arrow",
 )
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64
 
+from ferrymq_broker.nodes.streams.measure import Measure
 from ferrymq_broker.nodes.streams.segments import Division, Extent, Row, Segment
 
 if TYPE_CHECKING:
@@ -52,6 +53,14 @@ class Log:
         """The offset of the first record appended at `time` or later; `next` if there is none."""
         return self.next
 
+    def reach(self, offset: i64, size: i64) -> i64:
+        """The offset up to which records from `offset` on have `size` bytes and no more: one record
+        at least, and `next` at most. `offset` is between `first` and `next`, both included.
+
+        Records that are not in memory count by what their extent has on the average.
+        """
+        return offset
+
     def began(self) -> i64:
         """When the first record was appended; there has to be one."""
         return 0
@@ -63,6 +72,10 @@ class Log:
     def oldest(self) -> Extent | None:
         """The records that would go next, together; None if there are none."""
         return None
+
+    def overdue(self, offset: i64, max_bytes: i64, max_records: i64, before: i64) -> i64:
+        """Bytes of records from about an offset on that limits let go: see `Row.overdue`."""
+        return 0
 
     def trim(self) -> i64:
         """Drop what `oldest` has; how many bytes of memory that frees."""
@@ -127,6 +140,15 @@ class MemoryLog(Log):
         segment = self._row.find_time(time)
         return self.next if segment is None else segment.first + segment.index_at(time)
 
+    def reach(self, offset: i64, size: i64) -> i64:
+        """Where so many bytes from an offset on end, to the record."""
+        segments = self._row.extents
+        i = self._row.index_of(offset)
+        measure = Measure(offset, size)
+        while i < len(segments) and measure.go_through(segments[i], segments[i]):
+            i += 1
+        return measure.between(offset, self.next)
+
     def began(self) -> i64:
         """When the first record was appended."""
         return self._row.front().began
@@ -139,6 +161,10 @@ class MemoryLog(Log):
         """The segment at the front."""
         segment = self._row.front()
         return None if segment.count == 0 else segment
+
+    def overdue(self, offset: i64, max_bytes: i64, max_records: i64, before: i64) -> i64:
+        """Bytes of segments from that with an offset on that limits let go."""
+        return self._row.overdue(self.bytes, self.next, offset, max_bytes, max_records, before)
 
     def trim(self) -> i64:
         """Drop the segment at the front."""

@@ -67,17 +67,26 @@ class Pages:
     def _load(self, offset: i64, end: i64) -> Segment:
         """Records from an offset on, one at least, up to one that cannot be read."""
         page = Segment(offset)
-        while offset < end and page.bytes < _PAGE_BYTES:
+        store = self._partition.agenda.store
+        values: list[bytes] = []
+        if store is not None:
+            values = store.run(RECORD, self._id, offset, end, _PAGE_BYTES)
+        if not values:
             value = self.value_of(offset)
             if value is None:
-                if page.count > 0:
-                    break
                 raise StoreDamaged(f"the record {offset} cannot be read")
-            payload = value[HEAD:]
+            values.append(value)
+        for value in values:
+            if len(value) < HEAD:
+                if page.count == 0:
+                    # It is told what is wrong with it.
+                    self.value_of(offset)
+                    raise StoreDamaged(f"the record {offset} cannot be read")
+                break
             origin: i64 = 0
             if offset >= self.recovered:
                 origin = origin_of(value)
-            page.add(page.count, payload, time_of(value), origin, format_of(value))
+            page.add(page.count, value[HEAD:], time_of(value), origin, format_of(value))
             page.count += 1
             offset += 1
         return page

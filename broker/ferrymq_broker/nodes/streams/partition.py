@@ -8,10 +8,11 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.journal import log as journal
 from ferrymq_broker.nodes.message import HEADER, Message, section_at, section_end
 from ferrymq_broker.nodes.node import PART, Node, Refusal
 from ferrymq_broker.nodes.streams.log import Log, MemoryLog
-from ferrymq_broker.nodes.streams.segments import ENDLESS, Segment
+from ferrymq_broker.nodes.streams.segments import ENDLESS, Extent, Segment
 from ferrymq_broker.nodes.streams.stamp import partition_entry, stamped
 from ferrymq_broker.nodes.streams.stored_log import StoredLog
 from ferrymq_broker.store.changes import LAST
@@ -59,7 +60,7 @@ class Partition(Node):
     """A log of messages, the node that links to ``STREAM::N`` publish to.
 
     `waiting` has the readers that have read everything. `readers` is how many there are, and
-    `shared` whether these are several.
+    `shared` whether these are several. Records from the offset `held` on stay, whatever limits say.
     """
 
     __slots__ = (
@@ -69,6 +70,8 @@ class Partition(Node):
         "waiting",
         "readers",
         "shared",
+        "held",
+        "_warned",
         "_entry",
         "_max_age",
         "_max_bytes",
@@ -86,6 +89,9 @@ class Partition(Node):
         self.waiting: list[Cursor] = []
         self.readers: i64 = 0
         self.shared = False
+        self.held: i64 = ENDLESS
+        # Whether it was told that holds keep a lot.
+        self._warned = False
         self._entry = partition_entry(number)
         self._expiry = _Expiry(self)
         self._max_age: i64 = ENDLESS
@@ -227,7 +233,7 @@ class Partition(Node):
         )
 
     def _trim(self) -> None:
-        """Drop segments while enough remains without them."""
+        """Drop segments that nobody holds while enough remains without them."""
         log = self.log
         first = log.first
         while True:
@@ -237,17 +243,23 @@ class Partition(Node):
             remaining = log.next - oldest.first - oldest.count
             if log.bytes - oldest.bytes < self._max_bytes and remaining < self._max_records:
                 break
+            if oldest.first + oldest.count > self.held:
+                self._hold_back(oldest, self.agenda.now)
+                break
             self._drop()
         if log.first != first:
             log.trimmed()
 
     def expire(self, now: i64) -> None:
-        """Drop the segments of which the last record is too old."""
+        """Drop the segments that nobody holds of which the last record is too old."""
         log = self.log
         before = now - self._max_age
         first = log.first
         oldest = log.oldest()
         while oldest is not None and oldest.ended <= before:
+            if oldest.first + oldest.count > self.held:
+                self._hold_back(oldest, now)
+                break
             self._drop()
             oldest = log.oldest()
         if log.first != first:
@@ -257,8 +269,85 @@ class Partition(Node):
 
     def _set_expiry(self) -> None:
         oldest = self.log.oldest()
-        if oldest is not None:
-            self.space.timers.set(self._expiry, oldest.ended + self._max_age)
+        if oldest is None:
+            return
+        due = oldest.ended + self._max_age
+        if oldest.first + oldest.count > self.held:
+            # It goes when the hold moves. Until then somebody may have to be told.
+            due += self._max_age
+            if due <= self.agenda.now:
+                return
+        self.space.timers.set(self._expiry, due)
+
+    # -- holds -----------------------------------------------------------------------------
+
+    def held_at(self, offset: i64) -> i64:
+        """The offset that a hold gets which asks for this one: it is behind what is being dropped.
+
+        Raises `BrokerError` if there is no record of this offset, and none comes next.
+        """
+        log = self.log
+        if offset < log.first or offset > log.next:
+            raise BrokerError(
+                "amqp:precondition-failed",
+                f"{self.address!r} has the records from {log.first} to before {log.next};"
+                f" none can be held from {offset} on",
+                {
+                    "partition": int(self.number),
+                    "expected": int(offset),
+                    "first": int(log.first),
+                    "next": int(log.next),
+                },
+            )
+        if isinstance(log, StoredLog) and offset < log.doomed:
+            return log.doomed
+        return offset
+
+    def hold_from(self, offset: i64) -> None:
+        """Records from this offset on are held, from now on; others go if limits say so."""
+        forward = offset > self.held
+        self.held = offset
+        if not forward:
+            return
+        self._trim()
+        log = self.log
+        if self._max_age != ENDLESS and log.next > log.first:
+            self.expire(self.agenda.now)
+        oldest = log.oldest()
+        if oldest is None or not self._is_too_much(oldest, self.agenda.now):
+            self._warned = False
+
+    def beyond(self, offset: i64) -> i64:
+        """Bytes of records from the segment of this offset on that are there for holds alone."""
+        before: i64 = -ENDLESS
+        if self._max_age != ENDLESS:
+            before = self.agenda.now - self._max_age
+        return self.log.overdue(offset, self._max_bytes, self._max_records, before)
+
+    def _is_too_much(self, oldest: Extent, now: i64) -> bool:
+        """Whether there is more than twice of what limits say."""
+        log = self.log
+        return (
+            log.bytes // 2 > self._max_bytes
+            or (log.next - log.first) // 2 > self._max_records
+            or (now - oldest.ended) // 2 >= self._max_age
+        )
+
+    def _hold_back(self, oldest: Extent, now: i64) -> None:
+        """These records would go if nobody held them."""
+        if self._warned or not self._is_too_much(oldest, now):
+            return
+        self._warned = True
+        journal.warning(
+            "a hold keeps a stream at more than twice its limits",
+            stream=self.stream.address,
+            partition=int(self.number),
+            holder=self.stream.holds.keeper(self.number),
+            offset=int(self.held),
+            bytes=int(self.log.bytes),
+        )
+
+    # -- dropping --------------------------------------------------------------------------
 
     def _drop(self) -> None:
         # Not in one statement: what is read for it must not be older than what trimming takes off.
@@ -266,7 +355,7 @@ class Partition(Node):
         self.agenda.held -= freed
 
     def clear(self) -> i64:
-        """Drop all records; how many there were. Offsets go on.
+        """Drop all records, held or not; how many there were. Offsets go on.
 
         Those that are not on disk yet go when they are: until then they have not been here.
         """
@@ -280,6 +369,11 @@ class Partition(Node):
             log.trimmed()
         self._forget_encoded()
         self.space.timers.cancel(self._expiry)
+        if self.held != ENDLESS:
+            # Held or not: what is dropped on purpose is gone.
+            self.stream.holds.pass_(
+                self.number, log.doomed if isinstance(log, StoredLog) else log.next
+            )
         return count
 
     def delete(self, error: Error) -> None:

@@ -1,10 +1,12 @@
 """A link that reads a stream: where it is in each partition, and how it goes on.
 
 A reader is the node that its link consumes from, one for each link, so that a slow one is nobody's
-concern but its own. It takes `SLICE` records in a turn and goes to the end of the agenda; the share
-of a pass that its connection has bounds how often. Records that a filter keeps from the link do not
-count there. After `SCAN` of them in a pass the reader is set aside, and goes on in a pass of its
-own.
+concern but its own. It takes a slice of the records in a turn and goes to the end of the agenda;
+the share of a pass that its connection has bounds how often. Records that a filter keeps from the
+link do not count there. After `SCAN` of them in a pass the reader is set aside, and goes on in a
+pass of its own.
+
+`RecordReader` sends records one by one, `ChunkReader` many at once.
 """
 
 from __future__ import annotations
@@ -14,11 +16,11 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 from ferrymq_broker.errors import BrokerError
-from ferrymq_broker.nodes.consumer import IDLE, UNFIT, Consumer
+from ferrymq_broker.nodes.consumer import Consumer
 from ferrymq_broker.nodes.entry import Entry
 from ferrymq_broker.nodes.node import Node
-from ferrymq_broker.nodes.streams.partition import SLICE, Partition
-from ferrymq_broker.nodes.streams.segments import Segment
+from ferrymq_broker.nodes.streams.partition import Partition
+from ferrymq_broker.nodes.streams.segments import ENDLESS, Segment
 from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
@@ -35,19 +37,25 @@ SCAN: Final = 1024
 class Cursor:
     """Where a reader is in one partition: before the record `index` of `segment`.
 
-    `skipped` counts the records that were dropped before the reader came to them and of which its
-    client has not been told. `waiting` is true while the partition is to tell of the next record.
+    It reads no record with the offset `until` or a later one. `skipped` counts the records that
+    were dropped before the reader came to them and of which its client has not been told. `waiting`
+    is true while the partition is to tell of the next record.
     """
 
-    __slots__ = ("reader", "partition", "segment", "index", "skipped", "waiting")
+    __slots__ = ("reader", "partition", "segment", "index", "until", "skipped", "waiting")
 
     def __init__(self, reader: Reader, partition: Partition, offset: i64) -> None:
         self.reader = reader
         self.partition = partition
         self.segment = _somewhere(offset)
         self.index: i64 = 0
+        self.until: i64 = ENDLESS
         self.skipped: i64 = 0
         self.waiting = False
+
+    def at(self) -> i64:
+        """The offset of the record to be read next."""
+        return self.segment.first + self.index
 
     def place(self, offset: i64) -> None:
         """Read the record with this offset next."""
@@ -68,11 +76,11 @@ def _somewhere(offset: i64) -> Segment:
     return segment
 
 
-@final
 class Reader(Node):
     """What one link consumes from. `forgiving` is whether it goes on behind a gap.
 
-    `parked` is true while it waits for a pass of its own.
+    `parked` is true while it waits for a pass of its own. `fault` is why it cannot go on, once it
+    has come to what it cannot read.
     """
 
     __slots__ = (
@@ -82,9 +90,9 @@ class Reader(Node):
         "whole",
         "forgiving",
         "parked",
+        "fault",
+        "scanned",
         "_entry",
-        "_turn",
-        "_scanned",
         "_draining",
     )
 
@@ -97,10 +105,11 @@ class Reader(Node):
         self.whole = whole
         self.forgiving = forgiving
         self.parked = False
+        self.fault: Error | None = None
+        # Records that a filter has kept from the link since others had their turn.
+        self.scanned: i64 = 0
         # What is shown to the consumer: the same again and again, for copies are not held.
         self._entry: Entry | None = None
-        self._turn: i64 = 0
-        self._scanned: i64 = 0
         self._draining = False
 
     @property
@@ -150,7 +159,7 @@ class Reader(Node):
 
     def bookmark(self, consumer: Consumer) -> list[int] | None:
         """The offset to be read next, of each partition."""
-        return [int(cursor.segment.first + cursor.index) for cursor in self.cursors]
+        return [int(cursor.at()) for cursor in self.cursors]
 
     def rewind(self, consumer: Consumer, bookmark: list[int]) -> None:
         """Go back. What was dropped meanwhile is a gap, as it is to every reader."""
@@ -159,87 +168,36 @@ class Reader(Node):
             offset: i64 = place
             first = cursor.partition.log.first
             if offset < first and not self.forgiving:
-                self._stop_at_gap(cursor, offset)
+                self.stop(consumer, _gap(cursor, offset))
                 return
             if offset < first:
                 cursor.skipped += first - offset
                 cursor.place(first)
-            elif cursor.segment.first + cursor.index > offset:
+            elif cursor.at() > offset:
                 cursor.place(offset)
         self.touch()
 
     # -- reading ---------------------------------------------------------------------------
 
     def dispatch(self) -> None:
-        """Take a slice of what there is, in each partition in turn."""
+        """Take a slice of what there is."""
         consumer = self.consumer
         if consumer is None:
             return
         ended = False
         if consumer.ready and not self.parked:
-            ended = self._read(consumer)
+            ended = self.read(consumer)
             if self.consumer is None:
                 return
         if self._draining and (ended or not consumer.ready):
             self._draining = not consumer.nothing_left()
 
-    def _read(self, consumer: Consumer) -> bool:
-        """Whether there is nothing more to read for now."""
-        cursors = self.cursors
-        count: i64 = len(cursors)
-        turn = self._turn
-        filter = consumer.filter
-        at_end: i64 = 0
-        left: i64 = SLICE
-        while at_end < count:
-            if left == 0:
-                self._turn = turn
-                self._go_on()
-                return False
-            if turn >= count:
-                turn = 0
-            cursor = cursors[turn]
-            segment = cursor.segment
-            index = cursor.index
-            if index >= segment.count or segment.dropped:
-                if not self._step(cursor):
-                    if self.consumer is None:
-                        return False
-                    at_end += 1
-                    turn += 1
-                    continue
-                segment = cursor.segment
-                index = cursor.index
-            at_end = 0
-            left -= 1
-            partition = cursor.partition
-            message = partition.message_at(segment, index)
-            if filter is None or filter.matches(message):
-                if cursor.skipped > 0:
-                    message = partition.encode(segment, index, cursor.skipped)
-                verdict = self._show(consumer, message, segment.first + index)
-                if verdict == IDLE:
-                    consumer.ready = False
-                    self._turn = turn
-                    self._scanned = 0
-                    return False
-                if verdict == UNFIT:
-                    self._give_up(consumer, cursor, len(message.payload))
-                    return False
-                cursor.skipped = 0
-            else:
-                self._scanned += 1
-            cursor.index = index + 1
-            turn += 1
-        self._turn = turn
-        self._scanned = 0
-        for cursor in cursors:
-            if not cursor.waiting:
-                cursor.waiting = True
-                cursor.partition.waiting.append(cursor)
+    def read(self, consumer: Consumer) -> bool:
+        """Take a slice for the consumer, which is ready; whether there is nothing more for now."""
         return True
 
-    def _show(self, consumer: Consumer, message: Message, offset: i64) -> i64:
+    def show(self, consumer: Consumer, message: Message, offset: i64) -> i64:
+        """Send the consumer a message; the answer is that of `Consumer.deliver`."""
         entry = self._entry
         if entry is None:
             entry = Entry(message, offset)
@@ -249,29 +207,43 @@ class Reader(Node):
             entry.renumber(offset)
         return consumer.deliver(entry)
 
-    def _go_on(self) -> None:
+    def go_on(self) -> None:
         """The slice is eaten and there is more."""
-        if self._scanned >= SCAN:
-            self._scanned = 0
+        if self.scanned >= SCAN:
+            self.scanned = 0
             self.parked = True
             self.stream.park(self)
         else:
             self.touch()
 
-    def _step(self, cursor: Cursor) -> bool:
+    def wait(self) -> None:
+        """Everything is read: the partitions tell when there is more."""
+        self.scanned = 0
+        for cursor in self.cursors:
+            if not cursor.waiting and cursor.at() < cursor.until:
+                cursor.waiting = True
+                cursor.partition.waiting.append(cursor)
+
+    def step(self, cursor: Cursor) -> bool:
         """Leave a segment that is read to its end or dropped; false if there is nothing to read.
 
-        A client that is not to go on behind a gap loses its link, one that comes to a record which
-        cannot be read does in any case.
+        That is at the end, or there is a `fault`: a gap, for a client that is not to go on behind
+        one, or a record that cannot be read.
         """
         segment = cursor.segment
         log = cursor.partition.log
-        expected = segment.first + cursor.index
+        expected = cursor.at()
+        if expected >= cursor.until:
+            return False
         if segment.dropped:
             first = log.first
             if expected < first:
                 if not self.forgiving:
-                    self._stop_at_gap(cursor, expected)
+                    self.fault = _gap(cursor, expected)
+                    return False
+                if first >= cursor.until:
+                    # All that was left is gone.
+                    cursor.place(cursor.until)
                     return False
                 cursor.skipped += first - expected
                 expected = first
@@ -281,40 +253,48 @@ class Reader(Node):
             cursor.seek(expected)
         except BrokerError as error:
             # Leaving the record out, forgiving or not, would hide that it is lost.
-            self._evict(error.condition, error.description, error.info)
+            self.fault = Error(
+                condition=error.condition, description=error.description, info=error.info
+            )
             return False
         return cursor.index < cursor.segment.count
 
     # -- the end ---------------------------------------------------------------------------
 
-    def _stop_at_gap(self, cursor: Cursor, expected: i64) -> None:
-        partition = cursor.partition
-        log = partition.log
-        self._evict(
-            TRIMMED,
-            f"{partition.address!r}: the next record to read was {expected}, and what is left"
-            f" begins at {log.first}",
-            {
-                "partition": int(partition.number),
-                "expected": int(expected),
-                "first": int(log.first),
-                "next": int(log.next),
-            },
-        )
-
-    def _give_up(self, consumer: Consumer, cursor: Cursor, size: i64) -> None:
+    def give_up(self, consumer: Consumer, cursor: Cursor, offset: i64, size: i64) -> None:
         """The record is larger than the client takes; leaving it out would hide it."""
-        offset = cursor.segment.first + cursor.index
-        self._evict(
-            "amqp:link:message-size-exceeded",
-            f"{cursor.partition.address!r}: the record {offset} makes a message of {size} bytes,"
-            " more than the link takes",
-            {"partition": int(cursor.partition.number), "offset": int(offset), "size": int(size)},
+        self.stop(
+            consumer,
+            Error(
+                condition="amqp:link:message-size-exceeded",
+                description=f"{cursor.partition.address!r}: the record {offset} makes a message of"
+                f" {size} bytes, more than the link takes",
+                info={
+                    "partition": int(cursor.partition.number),
+                    "offset": int(offset),
+                    "size": int(size),
+                },
+            ),
         )
 
-    def _evict(self, condition: str, description: str, info: dict[str, object] | None) -> None:
-        consumer = self.consumer
-        if consumer is not None:
-            consumer.evict(Error(condition=condition, description=description, info=info))
-            # Whatever it does about its link, it reads no further.
-            self.unsubscribe(consumer)
+    def stop(self, consumer: Consumer, error: Error) -> None:
+        """The link cannot go on."""
+        consumer.evict(error)
+        # Whatever it does about its link, it reads no further.
+        self.unsubscribe(consumer)
+
+
+def _gap(cursor: Cursor, expected: i64) -> Error:
+    partition = cursor.partition
+    log = partition.log
+    return Error(
+        condition=TRIMMED,
+        description=f"{partition.address!r}: the next record to read was {expected}, and what is"
+        f" left begins at {log.first}",
+        info={
+            "partition": int(partition.number),
+            "expected": int(expected),
+            "first": int(log.first),
+            "next": int(log.next),
+        },
+    )

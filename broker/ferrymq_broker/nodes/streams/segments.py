@@ -171,6 +171,31 @@ class Row(Generic[ExtentType]):
         """The extent with the record at an offset: the last that begins there or before."""
         return self.extents[self.index_of(offset)]
 
+    def overdue(
+        self, size: i64, end: i64, offset: i64, max_bytes: i64, max_records: i64, before: i64
+    ) -> i64:
+        """Bytes of extents, from that of `offset` on, that are more than is to be kept.
+
+        The row has `size` bytes and ends before `end`. To be kept are the last `max_bytes`, the
+        last `max_records`, and what was appended later than `before`: what any of these does not
+        need goes.
+        """
+        extents = self.extents
+        found: i64 = 0
+        i = self.head
+        while i < len(extents):
+            extent = extents[i]
+            after = extent.first + extent.count
+            size -= extent.bytes
+            if extent.count == 0 or after > end:
+                break
+            if size < max_bytes and end - after < max_records and extent.ended > before:
+                break
+            if after > offset:
+                found += extent.bytes
+            i += 1
+        return found
+
     def find_time(self, time: i64) -> ExtentType | None:
         """The first extent that does not end before `time`; None if all do."""
         extents = self.extents

@@ -1,4 +1,4 @@
-"""Where a reader begins, by what its source asks for."""
+"""Where a reader begins and ends, and how it is to read, by what its attach asks for."""
 
 from __future__ import annotations
 
@@ -6,6 +6,14 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from ferrymq.chunks import (
+    BYTES,
+    CHUNKS,
+    MAX_CHUNK_BYTES,
+    MAX_CHUNK_RECORDS,
+    RECORDS,
+    UNTIL,
+)
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.filters.filter_set import FIRST, LAST, OFFSET, TIME, Position
 from ferrymq_broker.nodes.streams.partition import Partition
@@ -66,3 +74,49 @@ def goes_on(properties: dict[str, object]) -> bool:
     raise BrokerError(
         "amqp:invalid-field", f"{ON_TRIM} is {str(wanted)[:100]!r}; it may be detach or continue"
     )
+
+
+def end_of(properties: dict[str, object]) -> i64:
+    """The offset before which reading ends, `ENDLESS` if it goes on. Raises `BrokerError`."""
+    wanted = properties.get(UNTIL)
+    if wanted is None:
+        return ENDLESS
+    if isinstance(wanted, bool) or not isinstance(wanted, int) or not 0 <= wanted <= ENDLESS:
+        raise BrokerError(
+            "amqp:invalid-field",
+            f"the link property {UNTIL} is {str(wanted)[:100]!r}; it is an offset, of type long",
+        )
+    return wanted
+
+
+def chunk_of(properties: dict[str, object], max_message_size: i64) -> tuple[int, int] | None:
+    """How many bytes and records a chunk may have for a link that takes messages of this size (0:
+    any); None if no chunks are wanted. Raises `BrokerError` if the property has no meaning.
+    """
+    wanted = properties.get(CHUNKS)
+    if wanted is None:
+        return None
+    if not isinstance(wanted, dict):
+        raise BrokerError(
+            "amqp:invalid-field",
+            f"the link property {CHUNKS} is {str(wanted)[:100]!r}; it is a map of {BYTES} and"
+            f" {RECORDS}",
+        )
+    most = MAX_CHUNK_BYTES
+    if max_message_size != 0 and max_message_size < most:
+        most = int(max_message_size)
+    return _limit(wanted, BYTES, most), _limit(wanted, RECORDS, MAX_CHUNK_RECORDS)
+
+
+def _limit(wanted: dict[object, object], key: str, most: int) -> int:
+    """What is granted of one of the two; all there is if nothing is said of it."""
+    value = wanted.get(key)
+    if value is None:
+        return most
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise BrokerError(
+            "amqp:invalid-field",
+            f"{key} in the link property {CHUNKS} is {str(value)[:100]!r}; it is a number from 1"
+            " on",
+        )
+    return min(value, most)

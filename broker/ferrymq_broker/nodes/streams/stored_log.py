@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 from ferrymq_broker.nodes.streams.log import Log
+from ferrymq_broker.nodes.streams.measure import Measure
 from ferrymq_broker.nodes.streams.pages import Pages
 from ferrymq_broker.nodes.streams.segments import ENDLESS, Division, Extent, Row, Segment
 from ferrymq_broker.nodes.streams.stored import (
@@ -268,6 +269,16 @@ class StoredLog(Log):
             return offset if offset < self.next else self.next
         return self.pages.search(stretch, time)
 
+    def reach(self, offset: i64, size: i64) -> i64:
+        """Where so many bytes from an offset on end: to the record in memory, by the average of a
+        stretch that has left it."""
+        stretches = self._row.extents
+        i = self._row.index_of(offset)
+        measure = Measure(offset, size)
+        while i < len(stretches) and measure.go_through(stretches[i], stretches[i].segment):
+            i += 1
+        return measure.between(offset, self.next)
+
     def began(self) -> i64:
         """When the first record was appended."""
         return self._row.front().began
@@ -312,6 +323,10 @@ class StoredLog(Log):
         stretch = self._row.front()
         count = stretch.count
         return None if count == 0 or stretch.first + count > self.next else stretch
+
+    def overdue(self, offset: i64, max_bytes: i64, max_records: i64, before: i64) -> i64:
+        """Bytes of stretches from that with an offset on that limits let go."""
+        return self._row.overdue(self.bytes, self.next, offset, max_bytes, max_records, before)
 
     def trim(self) -> i64:
         """Drop the stretch at the front."""

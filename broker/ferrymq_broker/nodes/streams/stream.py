@@ -12,15 +12,21 @@ from uuid import UUID, uuid4
 
 from mypy_extensions import i64
 
+from ferrymq.chunks import BYTES, CHUNKS, RECORDS, UNTIL
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.filters.filter_set import OFFSET
 from ferrymq_broker.nodes.node import PERMANENT, Node, Refusal, Space
+from ferrymq_broker.nodes.streams.chunk_reader import ChunkReader
+from ferrymq_broker.nodes.streams.holds import Holds
 from ferrymq_broker.nodes.streams.partition import Partition
 from ferrymq_broker.nodes.streams.placing import place, read_part
 from ferrymq_broker.nodes.streams.reader import Cursor, Reader
-from ferrymq_broker.nodes.streams.start import ON_TRIM, goes_on, start_of
+from ferrymq_broker.nodes.streams.record_reader import RecordReader
+from ferrymq_broker.nodes.streams.segments import ENDLESS
+from ferrymq_broker.nodes.streams.start import ON_TRIM, chunk_of, end_of, goes_on, start_of
 from ferrymq_broker.store.errors import StoreDamaged
 from ferrymq_broker.timers import Timed
+from ferrymq_codec.scalars import Symbol, UInt, ULong
 
 if TYPE_CHECKING:
     from ferrymq_broker.filters.filter_set import Position
@@ -53,13 +59,17 @@ class _Turns(Timed):
 
 @final
 class Stream(Node):
-    """A stream. `incarnation` tells it from others that have had the same address."""
+    """A stream. `incarnation` tells it from others that have had the same address; `holds` are on
+    what limits must not drop. `created` is when it was made, in milliseconds since the epoch, 0 if
+    that is not known."""
 
     __slots__ = (
         "policy",
         "incarnation",
+        "created",
         "partitions",
         "readers",
+        "holds",
         "_next",
         "_parked",
         "_turns",
@@ -71,8 +81,10 @@ class Stream(Node):
         super().__init__(address, space, lifetime)
         self.policy = policy
         self.incarnation = uuid4()
+        self.created: i64 = self.agenda.now
         self.partitions: list[Partition] = []
         self.readers: list[Reader] = []
+        self.holds = Holds(self)
         # The partition for the next message that does not care.
         self._next: i64 = 0
         self._parked: deque[Reader] = deque()
@@ -103,23 +115,46 @@ class Stream(Node):
         forgiving = goes_on(terms.properties)
         position = terms.filters.position
         granted = terms.granted_properties
+        reader: Reader
         if terms.part:
-            partition = self.partition(terms.part)
-            reader = Reader(self, False, forgiving)
-            start = start_of(position, partition)
-            reader.cursors.append(Cursor(reader, partition, start))
-            granted["ferrymq:first-offset"] = int(start)
+            reader = self._reader_of_one(terms, forgiving)
         else:
+            for name in (CHUNKS, UNTIL):
+                if terms.properties.get(name) is not None:
+                    raise BrokerError(
+                        "amqp:invalid-field",
+                        f"the link property {name} is for one partition: read {self.address}::0"
+                        f" to {self.address}::{len(self.partitions) - 1} by themselves",
+                    )
             reader = self._reader_of_all(position, forgiving)
-            granted["ferrymq:first-offsets"] = [
-                int(cursor.segment.first + cursor.index) for cursor in reader.cursors
-            ]
+            granted["ferrymq:first-offsets"] = [int(cursor.at()) for cursor in reader.cursors]
         granted["ferrymq:incarnation"] = self.incarnation
         granted["ferrymq:partitions"] = len(self.partitions)
         if ON_TRIM in terms.properties:
             granted[ON_TRIM] = "continue" if forgiving else "detach"
         terms.granted_mode = "copy"
         terms.browses = True
+        return reader
+
+    def _reader_of_one(self, terms: SourceTerms, forgiving: bool) -> Reader:
+        partition = self.partition(terms.part)
+        properties = terms.properties
+        granted = terms.granted_properties
+        until = end_of(properties)
+        most = chunk_of(properties, terms.max_message_size)
+        start = start_of(terms.filters.position, partition)
+        reader: Reader
+        if most is None:
+            reader = RecordReader(self, False, forgiving)
+        else:
+            reader = ChunkReader(self, forgiving, most[0], most[1], start)
+            granted[CHUNKS] = {Symbol(BYTES): ULong(most[0]), Symbol(RECORDS): UInt(most[1])}
+        cursor = Cursor(reader, partition, start)
+        cursor.until = until
+        reader.cursors.append(cursor)
+        granted["ferrymq:first-offset"] = int(start)
+        if until != ENDLESS:
+            granted[UNTIL] = int(until)
         return reader
 
     def _reader_of_all(self, position: Position | None, forgiving: bool) -> Reader:
@@ -129,7 +164,7 @@ class Stream(Node):
                 f"an offset is that of one partition: read {self.address}::0 to"
                 f" {self.address}::{len(self.partitions) - 1} by themselves",
             )
-        reader = Reader(self, True, forgiving)
+        reader = RecordReader(self, True, forgiving)
         for partition in self.partitions:
             reader.cursors.append(Cursor(reader, partition, start_of(position, partition)))
         return reader
@@ -190,10 +225,11 @@ class Stream(Node):
         parked = self._parked
         turns: i64 = _AT_ONCE
         while parked and turns > 0:
-            turns -= 1
             reader = parked.popleft()
             reader.parked = False
-            reader.touch()
+            if reader.consumer is not None:
+                turns -= 1
+                reader.touch()
         if parked:
             # Not in this pass, therefore later than it.
             self.space.timers.set(self._turns, self.agenda.now + 1)
@@ -231,10 +267,26 @@ class Stream(Node):
             if self.store_id != 0:
                 partition.keep_stored(self.agenda.changes.new_id())
             self.partitions.append(partition)
+            self.holds.cover(number)
             for reader in self.readers:
                 if reader.whole:
                     reader.read_too(partition)
             number += 1
+
+    # -- holds -----------------------------------------------------------------------------
+
+    def hold(self, holder: str, partition: i64, offset: i64) -> None:
+        """Keep the records of a partition from an offset on until the holder says otherwise; that
+        goes for partitions to come too once it has an offset in all. To be called in a pass.
+
+        Raises `BrokerError` (``amqp:precondition-failed``) for an offset before the first record or
+        behind the next to come, and if there are too many holds.
+        """
+        self.holds.move(holder, {int(partition): int(offset)})
+
+    def release(self, holder: str) -> bool:
+        """The holder needs nothing any more; False if it held nothing. To be called in a pass."""
+        return self.holds.release(holder)
 
     # -- the store -------------------------------------------------------------------------
 
@@ -246,7 +298,7 @@ class Stream(Node):
 
     def describe_stored(self) -> dict[str, object]:
         """What its `NODE` says beside what that of every node does: for `restore`."""
-        return {"incarnation": self.incarnation}
+        return {"incarnation": self.incarnation, "created": int(self.created)}
 
     def restore(self, id: i64, fields: dict[str, object]) -> None:
         """It was stored with this id, and `describe_stored`; its partitions follow.
@@ -256,9 +308,13 @@ class Stream(Node):
         incarnation = fields.get("incarnation")
         if not isinstance(incarnation, UUID):
             raise StoreDamaged(f"the stream {self.address!r} has no incarnation")
+        created = fields.get("created", 0)
+        if not isinstance(created, int):
+            raise StoreDamaged(f"the stream {self.address!r} was created {created!r}")
         self.agenda.changes.has_id(id)
         self.store_id = id
         self.incarnation = incarnation
+        self.created = created
 
     def restore_partition(self, id: i64, fields: PartitionFields) -> Partition:
         """One of its partitions was stored with this id; its records follow. Raises
@@ -306,11 +362,14 @@ class Stream(Node):
         policy = self.policy
         size: i64 = 0
         published: i64 = 0
+        beyond: i64 = 0
         producers = len(self.producers)
         for partition in self.partitions:
             producers += len(partition.producers)
             size += partition.log.bytes
             published += partition.log.next
+            if partition.held != ENDLESS:
+                beyond += partition.beyond(partition.held)
         return {
             "name": self.address,
             "type": "stream",
@@ -321,12 +380,15 @@ class Stream(Node):
             "max-records": policy.max_records,
             "segment-bytes": policy.segment_bytes,
             "durable": policy.durable,
+            "capture": policy.capture,
             "records": int(self.message_count()),
             "bytes": int(size),
+            "bytes-for-holds": int(beyond),
             "published": int(published),
             "consumers": len(self.readers),
             "producers": producers,
             "ranges": [partition.describe() for partition in self.partitions],
+            "holds": self.holds.describe(),
         }
 
     # -- the end -----------------------------------------------------------------------------
@@ -341,6 +403,7 @@ class Stream(Node):
 
     def delete(self, error: Error) -> None:
         """End every link with `error` and drop everything."""
+        self.holds.clear()
         super().delete(error)
         for reader in list(self.readers):
             consumer = reader.consumer

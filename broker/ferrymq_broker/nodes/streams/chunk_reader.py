@@ -1,0 +1,223 @@
+"""A reader that sends many records at once, as they were published: see `ferrymq.chunks`.
+
+A chunk is gathered in slices of its own, so that a large one keeps nobody waiting, and only while
+the link can be sent something. It ends before whatever the reader comes to: the end of what there
+is, a gap, a record that cannot be read. So what was gathered is told before any trouble is. All
+readers together have a share of a pass, and of memory: see `ferrymq_broker.nodes.gathering`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from mypy_extensions import i64
+
+from ferrymq.chunks import CHUNK_FORMAT, ChunkBuilder
+from ferrymq_broker.nodes.consumer import IDLE, UNFIT, Consumer
+from ferrymq_broker.nodes.gathering import QUESTION, RECORD
+from ferrymq_broker.nodes.message import Message
+from ferrymq_broker.nodes.streams.partition import SLICE
+from ferrymq_broker.nodes.streams.reader import Cursor, Reader
+
+if TYPE_CHECKING:
+    from ferrymq_broker.nodes.streams.stream import Stream
+
+# What is gathered in one turn: records, of which a filter is asked about fewer, or bytes.
+_RECORDS: Final = 1024
+_BYTES: Final = 256 * 1024
+# A chunk covers no more offsets than this, however few of them pass the filter.
+_SPAN: Final = 65_536
+
+# What gathering ends with.
+_MORE: Final = 0  # the slice is eaten
+_FULL: Final = 1  # no more goes into this chunk
+_END: Final = 2  # nothing to read now, or for ever
+
+
+@final
+class ChunkReader(Reader):
+    """Reads one partition; a chunk has up to `most_bytes` and `most_records`, one record at least.
+
+    `next` is where the last chunk that was sent ends: the client knows of what is before it.
+    """
+
+    __slots__ = (
+        "most_bytes",
+        "most_records",
+        "next",
+        "_builder",
+        "_built",
+        "_covered",
+        "_held",
+        "_sent",
+    )
+
+    def __init__(
+        self, stream: Stream, forgiving: bool, most_bytes: i64, most_records: i64, start: i64
+    ) -> None:
+        super().__init__(stream, False, forgiving)
+        self.most_bytes: i64 = most_bytes
+        self.most_records: i64 = most_records
+        self.next: i64 = start
+        self._builder = ChunkBuilder()
+        self._builder.begin(start)
+        # A chunk that could not be sent yet; up to where it, or the one that is made, goes.
+        self._built: Message | None = None
+        self._covered: i64 = start
+        # Bytes of payloads that were gathered and not sent, which are in `Agenda.held`; and of the
+        # chunk sent last, while nobody knows that it is gone. Both are in `Gathering.held`.
+        self._held: i64 = 0
+        self._sent: i64 = 0
+
+    def unsubscribe(self, consumer: Consumer) -> None:
+        """The link is gone."""
+        self._begin_at(0)
+        self.count_sent(0)
+        super().unsubscribe(consumer)
+
+    def bookmark(self, consumer: Consumer) -> list[int] | None:
+        """What the next chunk begins with."""
+        return [int(self.next)]
+
+    def rewind(self, consumer: Consumer, bookmark: list[int]) -> None:
+        """Go back. What is gone meanwhile shows in where the chunk begins."""
+        if bookmark[0] < self.next:
+            self.next = bookmark[0]
+            super().rewind(consumer, bookmark)
+            if self.cursors:
+                self._begin_at(self.cursors[0].at())
+
+    def _begin_at(self, offset: i64) -> None:
+        """Forget what was gathered: the next chunk begins here."""
+        self._built = None
+        self._covered = offset
+        self._builder.begin(offset)
+        self.agenda.held -= self._held
+        self.agenda.gathering.held -= self._held
+        self._held = 0
+
+    def count_sent(self, size: i64) -> None:
+        """There are so many bytes on their way to the client."""
+        before = self._sent
+        self._sent = size
+        if before != size:
+            self.agenda.gathering.count(self, before, size)
+
+    # -- reading ---------------------------------------------------------------------------
+
+    def read(self, consumer: Consumer) -> bool:
+        """Gather a slice, and send the chunk if that completes it; whether there is nothing more
+        for now."""
+        message = self._built
+        cursor = self.cursors[0]
+        if message is None:
+            if not consumer.takes_more():
+                consumer.ready = False
+                return False
+            self.count_sent(0)
+            gathering = self.agenda.gathering
+            if gathering.is_spent():
+                gathering.wait(self, True)
+                return False
+            state = self._gather(consumer, cursor)
+            if state == _MORE and (self._builder.count == 0 or not gathering.is_full()):
+                if gathering.is_spent():
+                    gathering.wait(self, False)
+                else:
+                    self.touch()
+                return False
+            if state == _END and not self._has_news(consumer, cursor):
+                fault = self.fault
+                if fault is not None:
+                    self.stop(consumer, fault)
+                    return False
+                self.wait()
+                return True
+            # It is found again, once this chunk is sent.
+            self.fault = None
+            chunk = self._builder.build(self._covered, cursor.partition.log.next)
+            message = Message(chunk, CHUNK_FORMAT, 0)
+        return self._send(consumer, cursor, message)
+
+    def _send(self, consumer: Consumer, cursor: Cursor, message: Message) -> bool:
+        verdict = self.show(consumer, message, self.next)
+        if verdict == IDLE:
+            self._built = message
+            consumer.ready = False
+            return False
+        if verdict == UNFIT:
+            self.give_up(consumer, cursor, self._covered - 1, len(message.payload))
+            return False
+        self.next = self._covered
+        # Behind a gap, it begins there.
+        self._begin_at(cursor.at())
+        self.count_sent(len(message.payload))
+        self.touch()
+        return False
+
+    def _has_news(self, consumer: Consumer, cursor: Cursor) -> bool:
+        """Whether the client is to learn how far the reader has got, at the end of what there is.
+
+        Without a filter it knows already, unless all up to where it wanted to read is gone.
+        """
+        if self._builder.count > 0:
+            return True
+        at = cursor.at()
+        return self.next < at and (consumer.filter is not None or at >= cursor.until)
+
+    def _gather(self, consumer: Consumer, cursor: Cursor) -> i64:
+        """Add records to the chunk, which goes as far as `_covered` then."""
+        builder = self._builder
+        partition = cursor.partition
+        filter = consumer.filter
+        until = cursor.until
+        records: i64 = _RECORDS if filter is None else 4 * SLICE
+        bytes: i64 = _BYTES
+        gathering = self.agenda.gathering
+        question: i64 = 0 if filter is None else QUESTION * filter.cost
+        while records > 0 and bytes > 0:
+            segment = cursor.segment
+            index = cursor.index
+            offset = segment.first + index
+            if offset >= until:
+                return _END
+            if index >= segment.count or segment.dropped:
+                moved = self.step(cursor)
+                if cursor.at() != offset:
+                    # There is a gap.
+                    if offset > builder.first:
+                        return _FULL
+                    self._covered = cursor.at()
+                    builder.begin(cursor.at())
+                if not moved:
+                    return _END
+                continue
+            records -= 1
+            payload = segment.payloads[index]
+            size: i64 = len(payload)
+            gathering.taken += RECORD + question + size
+            bytes -= question + size
+            if filter is not None and not filter.matches(partition.message_at(segment, index)):
+                cursor.index = index + 1
+                self._covered = offset + 1
+                if offset + 1 - builder.first >= _SPAN:
+                    return _FULL
+                continue
+            if builder.count > 0 and not builder.fits(size, self.most_bytes):
+                return _FULL
+            format: i64 = 0
+            formats = segment.formats
+            if formats is not None:
+                format = formats.get(index, 0)
+            builder.add(payload, segment.times[index], offset, format)
+            cursor.index = index + 1
+            self._covered = offset + 1
+            self._held += size
+            self.agenda.held += size
+            gathering.held += size
+            if builder.count >= self.most_records or offset + 1 - builder.first >= _SPAN:
+                return _FULL
+            if not builder.fits(0, self.most_bytes):
+                # One that is too large is the last of its chunk, so `give_up` knows which it was.
+                return _FULL
+        return _MORE

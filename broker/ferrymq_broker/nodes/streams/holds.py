@@ -1,0 +1,248 @@
+"""Holds: records that stay, whatever the limits say, because somebody still has to copy them.
+
+A holder has an offset in some partitions of a stream, or in all: records from there on are kept.
+Limits let go whole segments; one with any record at that offset or behind it stays. A hold that
+names every partition there is covers those that are added later, from their first record on.
+
+Nothing but a holder moves its hold, or releases it. PURGE and DELETE are of those who may manage
+the stream: what they drop is gone, and holds go on behind it.
+
+| table | id | number | value |
+|---|---|---|---|
+| `HOLD` | the hold | 0 | stream, holder, since, whether it covers new partitions: a map |
+| `HELD` | the hold | partition | offset: a map |
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from mypy_extensions import i64
+
+from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.nodes.streams.segments import ENDLESS
+from ferrymq_broker.store.changes import LAST
+from ferrymq_broker.store.errors import StoreDamaged
+from ferrymq_broker.store.tables import HELD, HOLD
+from ferrymq_broker.store.values import encode_map
+
+if TYPE_CHECKING:
+    from ferrymq_broker.nodes.streams.stream import Stream
+
+# Holds of one stream, and the characters of a holder's name.
+MAX_HOLDS: Final = 100
+MAX_NAME: Final = 256
+# How many offsets a description of all holds shows.
+_SHOWN: Final = 30_000
+
+
+@final
+class Hold:
+    """Who holds what: `offsets` by partition. `whole` is whether it covers partitions to come,
+    `since` when it was made, in milliseconds since the epoch, `id` that of its records or 0."""
+
+    __slots__ = ("holder", "id", "since", "whole", "offsets")
+
+    def __init__(self, holder: str, id: i64, since: i64, whole: bool) -> None:
+        self.holder = holder
+        self.id: i64 = id
+        self.since: i64 = since
+        self.whole = whole
+        self.offsets: dict[int, int] = {}
+
+
+@final
+class Holds:
+    """All of one stream, by holder. Each partition knows the lowest offset in it (`held`)."""
+
+    __slots__ = ("stream", "_holds")
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self._holds: dict[str, Hold] = {}
+
+    def __len__(self) -> int:
+        return len(self._holds)
+
+    def find(self, holder: str) -> Hold | None:
+        """The hold of that name."""
+        return self._holds.get(holder)
+
+    def keeper(self, partition: i64) -> str:
+        """Who holds the lowest offset of a partition; empty if nobody holds any."""
+        lowest: i64 = ENDLESS
+        name = ""
+        for hold in self._holds.values():
+            offset: i64 = hold.offsets.get(partition, ENDLESS)
+            if offset < lowest:
+                lowest = offset
+                name = hold.holder
+        return name
+
+    # -- what holders do -------------------------------------------------------------------
+
+    def move(self, holder: str, offsets: dict[int, int]) -> None:
+        """Hold records from these offsets on, by partition; what the limits have waited for goes.
+
+        Partitions that are not named stay as they are. Raises `BrokerError`, and does nothing, if
+        there is no such partition, or no such offset in it any more or yet.
+        """
+        stream = self.stream
+        places: dict[int, int] = {}
+        for number, offset in offsets.items():
+            places[number] = stream.partition(str(number)).held_at(offset)
+        changes = stream.agenda.changes
+        hold = self._holds.get(holder)
+        if hold is None:
+            hold = self._make(holder, len(offsets) == len(stream.partitions))
+        elif not hold.whole and len(hold.offsets.keys() | offsets.keys()) == len(stream.partitions):
+            hold.whole = True
+            self._write(hold)
+        # Who asks goes by the answer, whatever has changed just now.
+        changes.claim()
+        for number, offset in places.items():
+            self._place(hold, number, offset)
+
+    def release(self, holder: str) -> bool:
+        """There is no such hold any more; False if there was none."""
+        hold = self._holds.pop(holder, None)
+        if hold is None:
+            return False
+        self._drop(hold)
+        for number in hold.offsets:
+            self._tell(number)
+        return True
+
+    def _make(self, holder: str, whole: bool) -> Hold:
+        stream = self.stream
+        if not holder or len(holder) > MAX_NAME:
+            raise BrokerError(
+                "amqp:invalid-field", f"a holder has a name of 1 to {MAX_NAME} characters"
+            )
+        if len(self._holds) >= MAX_HOLDS:
+            raise BrokerError(
+                "amqp:resource-limit-exceeded",
+                f"{stream.address!r} has {MAX_HOLDS} holds already, as many as there may be",
+            )
+        agenda = stream.agenda
+        id: i64 = 0
+        if stream.store_id != 0:
+            id = agenda.changes.new_id()
+        hold = Hold(holder, id, agenda.now, whole)
+        self._holds[holder] = hold
+        self._write(hold)
+        return hold
+
+    def _place(self, hold: Hold, number: i64, offset: i64) -> None:
+        """The hold has this offset in a partition."""
+        before: i64 = hold.offsets.get(number, -1)
+        if before == offset:
+            return
+        hold.offsets[number] = offset
+        if hold.id != 0:
+            value = encode_map({"offset": int(offset)})
+            self.stream.agenda.changes.put(HELD, hold.id, number, value)
+        partition = self.stream.partitions[number]
+        if offset < partition.held:
+            partition.hold_from(offset)
+        elif before == partition.held:
+            self._tell(number)
+
+    def _tell(self, number: i64) -> None:
+        """Let a partition know the lowest offset, of those there are."""
+        partition = self.stream.partitions[number]
+        lowest: i64 = ENDLESS
+        for hold in self._holds.values():
+            offset: i64 = hold.offsets.get(number, ENDLESS)
+            if offset < lowest:
+                lowest = offset
+        if lowest != partition.held:
+            partition.hold_from(lowest)
+
+    # -- what becomes of the stream --------------------------------------------------------
+
+    def cover(self, number: i64) -> None:
+        """The stream has this partition now, which is new."""
+        for hold in self._holds.values():
+            if hold.whole:
+                self._place(hold, number, 0)
+
+    def pass_(self, number: i64, end: i64) -> None:
+        """All records of the partition before this offset are dropped."""
+        for hold in self._holds.values():
+            offset: i64 = hold.offsets.get(number, ENDLESS)
+            if offset < end:
+                self._place(hold, number, end)
+
+    def clear(self) -> None:
+        """The stream is no more."""
+        for hold in self._holds.values():
+            self._drop(hold)
+        self._holds.clear()
+        for partition in self.stream.partitions:
+            partition.held = ENDLESS
+
+    # -- the store -------------------------------------------------------------------------
+
+    def _write(self, hold: Hold) -> None:
+        if hold.id == 0:
+            return
+        fields: dict[str, object] = {
+            "stream": int(self.stream.store_id),
+            "holder": hold.holder,
+            "since": int(hold.since),
+            "whole": hold.whole,
+        }
+        self.stream.agenda.changes.put(HOLD, hold.id, 0, encode_map(fields))
+
+    def _drop(self, hold: Hold) -> None:
+        if hold.id != 0:
+            changes = self.stream.agenda.changes
+            changes.drop(HOLD, hold.id, 0)
+            changes.drop_range(HELD, hold.id, 0, LAST)
+
+    def restore(self, hold: Hold) -> None:
+        """One that was stored; its offsets follow. Raises `StoreDamaged`."""
+        if not hold.holder or hold.holder in self._holds:
+            raise StoreDamaged(f"hold {hold.id} of {self.stream.address!r} has no name of its own")
+        self._holds[hold.holder] = hold
+
+    def restore_offset(self, hold: Hold, number: i64, offset: i64) -> None:
+        """A hold that was stored has this offset in a partition. Raises `StoreDamaged`."""
+        partitions = self.stream.partitions
+        if number < 0 or number >= len(partitions) or offset < 0:
+            raise StoreDamaged(
+                f"hold {hold.id} of {self.stream.address!r} has offset {offset} in partition"
+                f" {number}"
+            )
+        hold.offsets[number] = offset
+        if offset < partitions[number].held:
+            partitions[number].held = offset
+
+    # -- what there is to know -------------------------------------------------------------
+
+    def describe(self) -> list[dict[str, object]]:
+        """Each hold: `holder`, `since`, the `bytes` that go as soon as it is gone, if no other
+        keeps them, and its `offsets`: a list by partition, with None where it has none. Both are
+        None if the holds of the stream have more than 30 000 together: that would take seconds."""
+        partitions = self.stream.partitions
+        shown = len(self._holds) * len(partitions) <= _SHOWN
+        found: list[dict[str, object]] = []
+        for hold in self._holds.values():
+            size: i64 = 0
+            if shown:
+                for number, offset in hold.offsets.items():
+                    size += partitions[number].beyond(offset)
+            found.append(
+                {
+                    "holder": hold.holder,
+                    "since": int(hold.since),
+                    "bytes": int(size) if shown else None,
+                    "offsets": (
+                        [hold.offsets.get(number) for number in range(len(partitions))]
+                        if shown
+                        else None
+                    ),
+                }
+            )
+        return found

@@ -1,0 +1,84 @@
+"""A reader that sends records one by one, each with its place in the annotations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from mypy_extensions import i64
+
+from ferrymq_broker.nodes.consumer import IDLE, UNFIT, Consumer
+from ferrymq_broker.nodes.streams.partition import SLICE
+from ferrymq_broker.nodes.streams.reader import Reader
+
+if TYPE_CHECKING:
+    from ferrymq_broker.nodes.streams.stream import Stream
+
+
+@final
+class RecordReader(Reader):
+    """Takes a slice of what there is, from each partition in turn."""
+
+    __slots__ = ("_turn",)
+
+    def __init__(self, stream: Stream, whole: bool, forgiving: bool) -> None:
+        super().__init__(stream, whole, forgiving)
+        self._turn: i64 = 0
+
+    def read(self, consumer: Consumer) -> bool:
+        """Send a slice of the records; whether there is nothing more for now."""
+        cursors = self.cursors
+        count: i64 = len(cursors)
+        turn = self._turn
+        filter = consumer.filter
+        at_end: i64 = 0
+        left: i64 = SLICE
+        while at_end < count:
+            if left == 0:
+                self._turn = turn
+                self.go_on()
+                return False
+            if turn >= count:
+                turn = 0
+            cursor = cursors[turn]
+            segment = cursor.segment
+            index = cursor.index
+            if index >= segment.count or segment.dropped:
+                if not self.step(cursor):
+                    fault = self.fault
+                    if fault is not None:
+                        self.stop(consumer, fault)
+                        return False
+                    at_end += 1
+                    turn += 1
+                    continue
+                segment = cursor.segment
+                index = cursor.index
+            offset = segment.first + index
+            if offset >= cursor.until:
+                at_end += 1
+                turn += 1
+                continue
+            at_end = 0
+            left -= 1
+            partition = cursor.partition
+            message = partition.message_at(segment, index)
+            if filter is None or filter.matches(message):
+                if cursor.skipped > 0:
+                    message = partition.encode(segment, index, cursor.skipped)
+                verdict = self.show(consumer, message, offset)
+                if verdict == IDLE:
+                    consumer.ready = False
+                    self._turn = turn
+                    self.scanned = 0
+                    return False
+                if verdict == UNFIT:
+                    self.give_up(consumer, cursor, offset, len(message.payload))
+                    return False
+                cursor.skipped = 0
+            else:
+                self.scanned += 1
+            cursor.index = index + 1
+            turn += 1
+        self._turn = turn
+        self.wait()
+        return True

@@ -1,0 +1,38 @@
+"""Holds out of the store: before any record is let go."""
+
+from __future__ import annotations
+
+from ferrymq_broker.broker import Broker
+from ferrymq_broker.journal import log
+from ferrymq_broker.nodes.streams.holds import Hold
+from ferrymq_broker.nodes.streams.stream import Stream
+from ferrymq_broker.recovery.found import Fields, Found
+from ferrymq_broker.store.changes import LAST
+from ferrymq_broker.store.store import Store
+from ferrymq_broker.store.tables import HELD, HOLD
+from ferrymq_broker.store.values import decode_map
+
+
+def recover_holds(broker: Broker, store: Store, found: Found) -> None:
+    """Let streams, which have their partitions, have their holds. Raises `StoreDamaged`."""
+    changes = broker.agenda.changes
+    holds: dict[int, tuple[Stream, Hold]] = {}
+    for record in store.scan(HOLD):
+        changes.has_id(record.id)
+        fields = Fields(f"hold {record.id}", decode_map(record.value))
+        number = fields.number("stream")
+        stream = found.nodes.get(number)
+        if isinstance(stream, Stream):
+            since = fields.number("since")
+            hold = Hold(fields.text("holder"), record.id, since, fields.flag("whole"))
+            stream.holds.restore(hold)
+            holds[record.id] = (stream, hold)
+        elif number not in found.aside:
+            log.warning("a hold on a stream that is gone is dropped", hold=record.id)
+            changes.drop(HOLD, record.id, 0)
+            changes.drop_range(HELD, record.id, 0, LAST)
+    for record in store.scan(HELD):
+        known = holds.get(record.id)
+        if known is not None:
+            fields = Fields(f"hold {record.id}", decode_map(record.value))
+            known[0].holds.restore_offset(known[1], record.number, fields.number("offset"))
