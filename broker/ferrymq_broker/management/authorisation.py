@@ -100,6 +100,14 @@ def reading(space: AddressSpace, address: str) -> int:
     return DEAD_LETTER if space.letter_boxes.has(address) else RECEIVE
 
 
+def looking(space: AddressSpace, address: str) -> int:
+    """The rights to read a stream without taking anything, one of which will do.
+
+    To receive from one is to look at what stays; what dead letters are in has a right of its own.
+    """
+    return DEAD_LETTER if space.letter_boxes.has(address) else BROWSE | RECEIVE
+
+
 def expect_of_node(call: Call, operation: str, space: AddressSpace, type: str) -> None:
     """Raise `ManagementError` if the party may not do that with the node, which a request names.
 

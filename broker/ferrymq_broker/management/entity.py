@@ -21,12 +21,14 @@ class EntityType:
     """Entities of one type in one virtual host. Subclasses say which there are.
 
     `name` is how they are called in full, ``org.ferrymq.queue``; `short`, ``queue``, will do in
-    requests. `base` is the type it is a kind of. `attributes` are all that a READ may show.
+    requests. `base` is the type it is a kind of. `attributes` are all that a READ may show. What is
+    not `listed` is another view of what is: it can be asked for by its name in full.
     """
 
     short: str = "entity"
     base: str = PREFIX + "entity"
     attributes: tuple[str, ...] = ()
+    listed: bool = True
 
     @property
     def name(self) -> str:

@@ -8,6 +8,7 @@ from ferrymq_broker.management import ADDRESS
 from ferrymq_broker.management.aliases import Aliases
 from ferrymq_broker.management.connections import Connections, Links, Sessions
 from ferrymq_broker.management.entity import EntityType
+from ferrymq_broker.management.event_hubs import EventHubs, HubPartitions
 from ferrymq_broker.management.exchanges import Bindings, Exchanges
 from ferrymq_broker.management.fences import Fences
 from ferrymq_broker.management.manager import Manager
@@ -36,6 +37,8 @@ def install(space: AddressSpace, broker: Broker, keeper: StoreKeeper | None = No
         Topics(space),
         Subscriptions(space),
         Streams(space),
+        EventHubs(space),
+        HubPartitions(space),
         Exchanges(space),
         Bindings(space),
         Aliases(space),

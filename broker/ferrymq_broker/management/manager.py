@@ -25,6 +25,7 @@ from ferrymq_broker.management.errors import (
     ManagementError,
     status_of,
 )
+from ferrymq_broker.management.event_hubs import VENDOR, named_for_them
 from ferrymq_broker.management.operation import Call, Operation, Result
 from ferrymq_broker.management.slicing import WAITING, Job, Line, Steps, finish
 from ferrymq_broker.nodes.queues.queue import Queue
@@ -42,7 +43,7 @@ _STANDARD: Final = frozenset(
     {"operation", "type", "name", "identity", "locales", "security-tokens", "securityTokens"}
 )
 # Operations that change nothing.
-_LOOKS: Final = frozenset({"READ", "QUERY", "PEEK", "PEEK-SCHEDULED"})
+_LOOKS: Final = frozenset({"READ", "QUERY", "PEEK", "PEEK-SCHEDULED", "RANGES", "LOCATE"})
 
 
 class Manager:
@@ -52,8 +53,9 @@ class Manager:
     def __init__(self, types: list[EntityType], host: str = "") -> None:
         self.host = host
         self.types = {type.name: type for type in types}
-        self._short = {type.short: type for type in types}
-        self._node = Discovery(self.types, self.find).operations()
+        listed = {name: type for name, type in self.types.items() if type.listed}
+        self._short = {type.short: type for type in listed.values()}
+        self._node = Discovery(listed, self.find).operations()
         self._line: Line | None = None
         self._service: Service | None = None
 
@@ -106,7 +108,10 @@ class Manager:
         self._record(request, result)
         if result.status == FORBIDDEN:
             result.properties["errorCondition"] = Symbol("amqp:unauthorized-access")
-        return _response(result)
+        response = _response(result)
+        if str(request.application_properties.get("type")).startswith(VENDOR):
+            response.application_properties.update(named_for_them(result))
+        return response
 
     def _record(self, request: Request, result: Result) -> None:
         """Changes are on record, and what somebody may not do; requests that made no sense are
@@ -218,7 +223,8 @@ def _arguments(request: Request) -> dict[str, object]:
         if key not in _STANDARD:
             arguments[key] = value
     body = request.body
-    if body is None or (isinstance(body, list | bytes | str) and not body):
+    # There are clients that send an empty list in JSON.
+    if body is None or body == b"[]" or (isinstance(body, list | bytes | str) and not body):
         return arguments
     if not isinstance(body, dict) or not all(isinstance(key, str) for key in body):
         raise ManagementError(BAD_REQUEST, "the body is not a map with strings for keys")

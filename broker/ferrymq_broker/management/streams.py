@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from ferrymq_broker.config.nodes import StreamSettings
+from ferrymq_broker.management.authorisation import forbidden
+from ferrymq_broker.management.holds import hold, release
 from ferrymq_broker.management.nodes import DeclaredNodes
 from ferrymq_broker.management.operation import Call, Operation, Result
 from ferrymq_broker.management.peeking import Sheet, count_of
+from ferrymq_broker.management.ranges import locate, may_look, ranges
+from ferrymq_broker.management.slicing import Steps
 from ferrymq_broker.nodes.node import Node
 from ferrymq_broker.nodes.policy import NodePolicy, StreamPolicy
 from ferrymq_broker.nodes.streams.stream import Stream
@@ -19,12 +23,26 @@ class Streams(DeclaredNodes):
     settings = tuple(field.alias or name for name, field in StreamSettings.model_fields.items())
 
     def operations(self) -> dict[str, Operation]:
-        """Those of all nodes, PEEK and PURGE."""
+        """Those of all nodes, PEEK and PURGE; RANGES, LOCATE, HOLD and RELEASE."""
         return {
             **super().operations(),
             "PEEK": Operation(self.peek, ("partition", "from-offset", "from-time", "count")),
             "PURGE": Operation(self.purge),
+            "RANGES": Operation(self.ranges, ("names", "after")),
+            "HOLD": Operation(self.hold, ("holder", "offsets")),
+            "RELEASE": Operation(self.release, ("holder",)),
+            "LOCATE": Operation(self.locate, ("positions",)),
         }
+
+    def authorise(self, operation: str, call: Call) -> None:
+        """As for all nodes. What there is of a stream is for who may read it; RANGES of many leaves
+        out those that the party may not read."""
+        if operation not in ("RANGES", "LOCATE"):
+            super().authorise(operation, call)
+        elif (call.name or operation == "LOCATE") and not may_look(
+            call.party, self.space, call.name
+        ):
+            raise forbidden(operation, self.short, call.name)
 
     def change(self, node: Node, policy: NodePolicy) -> None:
         """Retention and more partitions; not fewer."""
@@ -54,6 +72,25 @@ class Streams(DeclaredNodes):
                 break
             offset += 1
         return Result({"messages": sheet.messages})
+
+    def ranges(self, call: Call) -> Steps[Result]:
+        """RANGES: incarnation and range of every partition, of some streams or all."""
+        if call.name:
+            self._stream(call)
+        gives = call.party.access.gives_anything()
+        return (yield from ranges(call, self.space, self.identities() if gives else []))
+
+    def locate(self, call: Call) -> Steps[Result]:
+        """LOCATE: the offsets of positions by time or by bytes."""
+        return (yield from locate(call, self._stream(call)))
+
+    def hold(self, call: Call) -> Result:
+        """HOLD: let records stay for somebody."""
+        return hold(call, self._stream(call))
+
+    def release(self, call: Call) -> Result:
+        """RELEASE: nobody needs them any more."""
+        return release(call, self._stream(call))
 
     def purge(self, call: Call) -> Result:
         """PURGE: drop all records. Offsets go on where they were."""

@@ -13,6 +13,7 @@ from ferrymq_broker.cli.admin.entities import (
     unbind,
     update,
 )
+from ferrymq_broker.cli.admin.holds import holds, release
 from ferrymq_broker.cli.admin.messages import move, peek, purge
 from ferrymq_broker.cli.connecting import take_options
 
@@ -26,5 +27,5 @@ admin = typer.Typer(
 
 admin.callback(help="Look at a running broker and change what it has.")(take_options)
 admin.command("list")(list_entities)
-for command in (show, create, update, delete, bind, unbind, purge, move, peek):
+for command in (show, create, update, delete, bind, unbind, purge, move, peek, holds, release):
     admin.command()(command)

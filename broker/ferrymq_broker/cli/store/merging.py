@@ -12,6 +12,7 @@ from ferrymq_broker.store.tables import (
     BINDING,
     DELIVERY,
     FENCE,
+    HOLD,
     NODE,
     PARTITION,
     SUBSCRIPTION,
@@ -22,6 +23,7 @@ from ferrymq_broker.store.tables import (
 _REFERENCES: Final = {
     BINDING: "node",
     PARTITION: "stream",
+    HOLD: "stream",
     DELIVERY: "queue",
     TERMINUS: "queue",
 }

@@ -1,0 +1,179 @@
+"""What there is in streams, for who reads them by offsets: RANGES and LOCATE."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Final
+
+from ferrymq_broker.access.rights import MANAGE
+from ferrymq_broker.addresses.space import DYNAMIC
+from ferrymq_broker.management.authorisation import canonical, looking
+from ferrymq_broker.management.errors import BAD_REQUEST, CONFLICT, ManagementError
+from ferrymq_broker.management.operation import GREATEST, Call, Result
+from ferrymq_broker.management.slicing import Steps
+from ferrymq_broker.nodes.streams.partition import Partition
+from ferrymq_broker.nodes.streams.stream import Stream
+from ferrymq_codec.scalars import Timestamp
+
+if TYPE_CHECKING:
+    from ferrymq_broker.addresses.space import AddressSpace
+    from ferrymq_broker.nodes.terms import Party
+
+# Partitions in one answer, or those of one stream, if it has more.
+_ANSWERED: Final = 2000
+# Names in one request, and positions.
+_NAMES: Final = 10_000
+_POSITIONS: Final = 8000
+# What is done in one step.
+_NAMES_AT_ONCE: Final = 250
+_PARTITIONS_AT_ONCE: Final = 100
+
+# What a position has beside its partition.
+_WAYS: Final = ({"time"}, {"offset", "bytes"})
+
+
+def may_look(party: Party, space: AddressSpace, address: str) -> bool:
+    """Whether the party may read from the stream at an address, or from what it is an alias of.
+    It need not be there."""
+    access = party.access
+    if access.open:
+        return True
+    address = canonical(space, address)
+    return access.permits(looking(space, address), address)
+
+
+def ranges(call: Call, space: AddressSpace, all_names: list[str]) -> Steps[Result]:
+    """RANGES, of the streams that are asked for, or of those in `all_names`, sorted, that the party
+    may read. Names are gone through in their order; an answer that ends early has the last one
+    that was under ``after``. Raises `ManagementError`."""
+    call.expect_only("names", "after")
+    asked = _asked(call)
+    after = call.text("after", "")
+    named = asked is not None
+    names = all_names if asked is None else asked
+    if after:
+        names = names[bisect_right(names, after) :]
+    yield
+    found: list[dict[str, object]] = []
+    missing: list[str] = []
+    body: dict[str, object] = {"streams": found, "missing": missing}
+    room = _ANSWERED
+    seen = 0
+    for at, name in enumerate(names, 1):
+        if at % _NAMES_AT_ONCE == 0:
+            yield
+        stream = _visible(call.party, space, name, named)
+        if stream is None:
+            if named:
+                missing.append(name)
+            continue
+        size = len(stream.partitions)
+        if found and size > room:
+            body["after"] = names[at - 2]
+            break
+        room -= size
+        partitions: list[dict[str, object]] = []
+        for number in range(size):
+            seen += 1
+            if seen % _PARTITIONS_AT_ONCE == 0:
+                yield
+            partitions.append(_range(stream.partitions[number]))
+        if stream.deleted:
+            # Meanwhile; what was looked at last is what is left of it.
+            if named:
+                missing.append(name)
+            continue
+        found.append(
+            {
+                "name": name,
+                "incarnation": str(stream.incarnation),
+                "partitions": partitions,
+            }
+        )
+    return Result(body)
+
+
+def _visible(party: Party, space: AddressSpace, name: str, named: bool) -> Stream | None:
+    """The stream of that name, if the party may read it. Dynamic ones that nobody has named take
+    the right to manage them, as in lists."""
+    if not may_look(party, space, name):
+        return None
+    if not named and name.startswith(DYNAMIC) and not party.access.permits(MANAGE, name):
+        return None
+    node = space.find(name)
+    return node if isinstance(node, Stream) else None
+
+
+def _asked(call: Call) -> list[str] | None:
+    """The names in the request, each once, in order; None if it has none."""
+    if call.name:
+        if "names" in call.arguments:
+            raise ManagementError(BAD_REQUEST, "names: the request names one stream already")
+        return [call.name]
+    names = call.arguments.get("names")
+    if names is None:
+        return None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ManagementError(BAD_REQUEST, "names: a list of strings is needed")
+    if len(names) > _NAMES:
+        raise ManagementError(
+            BAD_REQUEST, f"names: there are {len(names)}; a request may have {_NAMES}"
+        )
+    return sorted({str(name) for name in names})
+
+
+def _range(partition: Partition) -> dict[str, object]:
+    log = partition.log
+    first, end = int(log.first), int(log.next)
+    times = (Timestamp(log.began()), Timestamp(log.ended())) if end > first else (None, None)
+    return {
+        "partition": int(partition.number),
+        "first-offset": first,
+        "next-offset": end,
+        "bytes": int(log.bytes),
+        "first-time": times[0],
+        "last-time": times[1],
+    }
+
+
+def locate(call: Call, stream: Stream) -> Steps[Result]:
+    """LOCATE: offsets by time, or by bytes from an offset on. Raises `ManagementError`."""
+    call.expect_only("positions")
+    positions = call.arguments.get("positions")
+    if not isinstance(positions, list) or not all(isinstance(item, dict) for item in positions):
+        raise ManagementError(BAD_REQUEST, "positions: a list of maps is needed")
+    if len(positions) > _POSITIONS:
+        raise ManagementError(
+            BAD_REQUEST,
+            f"positions: there are {len(positions)}; a request may have {_POSITIONS}",
+        )
+    offsets: list[int] = []
+    for at, item in enumerate(positions, 1):
+        if at % _PARTITIONS_AT_ONCE == 0:
+            yield
+        offsets.append(_located(call, stream, item))
+    return Result({"offsets": offsets})
+
+
+def _located(call: Call, stream: Stream, item: dict[object, object]) -> int:
+    fields = {str(key): value for key, value in item.items()}
+    if fields.keys() - {"partition"} not in _WAYS:
+        raise ManagementError(
+            BAD_REQUEST,
+            "positions: each has partition, and either time, or offset and bytes; not"
+            f" {', '.join(sorted(fields)) or 'nothing'}"[:300],
+        )
+    one = Call(call.party, call.name, fields)
+    partition = stream.partition(str(one.number("partition", 0)))
+    if "time" in fields:
+        return int(partition.offset_at(one.number("time", 0, -GREATEST)))
+    log = partition.log
+    first, end = int(log.first), int(log.next)
+    offset = one.number("offset", 0)
+    if offset > end:
+        raise ManagementError(
+            CONFLICT,
+            f"{partition.address!r} has the records from {first} to before {end}; {offset} is not"
+            " among them: it belongs to another stream, or to this one before it was made anew",
+        )
+    return int(log.reach(max(offset, first), one.number("bytes", 0)))
