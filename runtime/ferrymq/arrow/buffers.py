@@ -1,0 +1,74 @@
+"""Arrow arrays as what reads columns for rows: their buffers, cut to the rows there are.
+
+A batch is often a slice of a bigger one; only the bytes of its rows are copied.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from ferrymq.arrow.wire.inputs import BitInput, BooleanInput, MapInput, NumberInput, TextInput
+
+_MICROSECONDS: Final = pa.timestamp("us", tz="UTC")
+
+
+def text_input(array: pa.Array) -> TextInput:
+    """Strings or binary, of whichever layout."""
+    if pt.is_large_string(array.type) or pt.is_string_view(array.type):
+        array = array.cast(pa.string())
+    elif pt.is_large_binary(array.type) or pt.is_binary_view(array.type):
+        array = array.cast(pa.binary())
+    validity, ends, data = array.buffers()
+    positions, first, last = _positions(ends, array.offset, len(array))
+    content = b"" if data is None else data.slice(first, last - first).to_pybytes()
+    return TextInput(_valid(array, validity), positions, content, first)
+
+
+def map_input(array: pa.Array) -> MapInput:
+    """Maps of strings."""
+    validity, ends = array.buffers()[:2]
+    positions, first, last = _positions(ends, array.offset, len(array))
+    keys = text_input(array.keys.slice(first, last - first))
+    items = text_input(array.items.slice(first, last - first))
+    return MapInput(_valid(array, validity), positions, first, keys, items)
+
+
+def number_input(array: pa.Array) -> NumberInput:
+    """Integers of any width, and times in µs. What no 64 bits can hold raises `pa.ArrowInvalid`."""
+    if pt.is_timestamp(array.type):
+        # Finer than µs is cut off.
+        array = array.cast(_MICROSECONDS, safe=array.type.unit != "ns").cast(pa.int64())
+    array = array.cast(pa.int64())
+    validity, values = array.buffers()
+    content = values.slice(8 * array.offset, 8 * len(array)).to_pybytes()
+    return NumberInput(_valid(array, validity), content)
+
+
+def boolean_input(array: pa.Array) -> BooleanInput:
+    """Booleans."""
+    validity, values = array.buffers()
+    return BooleanInput(_valid(array, validity), _bits(values, array.offset, len(array)))
+
+
+def _positions(ends: pa.Buffer | None, offset: int, count: int) -> tuple[bytes, int, int]:
+    """Where values begin and end, 4 bytes each, and the first and the last of these numbers."""
+    if ends is None or count == 0:
+        return bytes(4), 0, 0
+    positions = ends.slice(4 * offset, 4 * (count + 1)).to_pybytes()
+    first = int.from_bytes(positions[:4], "little")
+    return positions, first, int.from_bytes(positions[-4:], "little")
+
+
+def _valid(array: pa.Array, validity: pa.Buffer | None) -> BitInput | None:
+    if validity is None or array.null_count == 0:
+        return None
+    return _bits(validity, array.offset, len(array))
+
+
+def _bits(bits: pa.Buffer, offset: int, count: int) -> BitInput:
+    first = offset // 8
+    size = (offset + count + 7) // 8 - first
+    return BitInput(bits.slice(first, size).to_pybytes(), offset % 8)

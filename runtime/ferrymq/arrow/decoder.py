@@ -1,0 +1,146 @@
+"""Chunks of a stream, and messages of any link, as record batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ferrymq.arrow.arrays import booleans, integers, map_array, text_array, times
+from ferrymq.arrow.schema import DEFAULT, RAW, TYPES, schema_of
+from ferrymq.arrow.wire.batch import Batch
+from ferrymq.arrow.wire.layout import join, offsets
+from ferrymq.arrow.wire.scanner import Scanner
+from ferrymq.chunks import Chunk
+
+# Columns that a chunk, or whoever makes the decoder, has without the messages.
+_OUTSIDE: Final = frozenset(["address", RAW])
+_POSITION: Final = frozenset(["partition", "offset", "enqueuedTime"])
+
+_MAX_BYTES: Final = 0x7FFF_FFFF
+
+
+class RecordDecoder:
+    """Makes record batches with the `columns` named, in that order, of `schema`.
+
+    `address` and `partition` are those of the link; they fill the columns of these names. Only what
+    the columns need of a message is read. Raises `ColumnError` for a name that is no column.
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[str] = DEFAULT,
+        address: str | None = None,
+        partition: int | None = None,
+    ) -> None:
+        self.schema = schema_of(columns)
+        self.columns = tuple(columns)
+        self.address = address
+        self.partition = partition
+        inside = [name for name in self.columns if name not in _OUTSIDE]
+        placed = [name for name in inside if name not in _POSITION]
+        self._scanner = Scanner(inside) if inside else None
+        self._placed_scanner = Scanner(placed) if placed else None
+
+    def decode(self, chunk: Chunk) -> pa.RecordBatch:
+        """A row for each record of a chunk, where and when as the chunk says."""
+        count = int(chunk.count)
+        batch: Batch | None = None
+        if self._placed_scanner is not None:
+            batch = self._placed_scanner.scan(
+                chunk.data, chunk.count, chunk.ends_at, chunk.formats_at, chunk.payloads_at
+            )
+        buffer = pa.py_buffer(chunk.data)
+        arrays = []
+        for name in self.columns:
+            if name == "address":
+                arrays.append(_constant(self.address, TYPES[name], count))
+            elif name == "partition":
+                arrays.append(_constant(self.partition, TYPES[name], count))
+            elif name == "offset":
+                arrays.append(_offsets(chunk, buffer))
+            elif name == "enqueuedTime":
+                arrays.append(times(buffer.slice(chunk.times_at, 8 * count), count))
+            elif name == RAW:
+                arrays.append(_raw(buffer, count, chunk.ends_at, chunk.payloads_at))
+            else:
+                assert batch is not None
+                arrays.append(_column(batch, name, buffer))
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def decode_messages(
+        self, payloads: Sequence[bytes], formats: Sequence[int] | None = None
+    ) -> pa.RecordBatch:
+        """A row for each encoded message; `formats` are their message-formats, if not all are 0.
+
+        Where and when a message is in its stream comes from its annotations; without, the partition
+        is that of the decoder. Raises ValueError if the payloads are 2 GiB or more, or there are
+        more or fewer formats than payloads.
+        """
+        count = len(payloads)
+        if formats is not None and len(formats) != count:
+            raise ValueError(f"{len(formats)} message-formats for {count} payloads")
+        size = sum(map(len, payloads))
+        if size + 8 * count + 4 > _MAX_BYTES:
+            raise ValueError(f"{size} bytes of payloads, 2 GiB or more: pass fewer at a time")
+        plain = formats is None or not any(formats)
+        data = join(list(payloads), None if plain or formats is None else list(formats))
+        formats_at = -1 if plain else 4 * (count + 1)
+        payloads_at = 4 * (count + 1) + (0 if plain else 4 * count)
+        batch: Batch | None = None
+        if self._scanner is not None:
+            batch = self._scanner.scan(data, count, 0, formats_at, payloads_at)
+        buffer = pa.py_buffer(data)
+        arrays = []
+        for name in self.columns:
+            if name == "address":
+                arrays.append(_constant(self.address, TYPES[name], count))
+            elif name == RAW:
+                arrays.append(_raw(buffer, count, 0, payloads_at))
+            else:
+                assert batch is not None
+                array = _column(batch, name, buffer)
+                if name == "partition" and self.partition is not None:
+                    array = pc.fill_null(array, pa.scalar(self.partition, pa.int32()))
+                arrays.append(array)
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def _column(batch: Batch, name: str, data: pa.Buffer) -> pa.Array:
+    """A column that has been filled, as an array of its type."""
+    kind = TYPES[name]
+    text = batch.texts.get(name)
+    if text is not None:
+        return text_array(text, data, kind)
+    number = batch.numbers.get(name)
+    if number is not None:
+        return integers(number, kind)
+    boolean = batch.booleans.get(name)
+    if boolean is not None:
+        return booleans(boolean)
+    return map_array(batch.maps[name], data, kind)
+
+
+def _constant(value: str | int | None, kind: pa.DataType, count: int) -> pa.Array:
+    if value is None:
+        return pa.nulls(count, kind)
+    return pa.repeat(pa.scalar(value, kind), count)
+
+
+def _offsets(chunk: Chunk, buffer: pa.Buffer) -> pa.Array:
+    count = int(chunk.count)
+    if chunk.offsets_at >= 0:
+        values = buffer.slice(chunk.offsets_at, 8 * count)
+    else:
+        values = pa.py_buffer(offsets(chunk.first, count))
+    return pa.Array.from_buffers(pa.int64(), count, [None, values], null_count=0)
+
+
+def _raw(buffer: pa.Buffer, count: int, ends_at: int, payloads_at: int) -> pa.Array:
+    """The payloads where they are: nothing is copied."""
+    ends = buffer.slice(ends_at, 4 * (count + 1))
+    return pa.Array.from_buffers(
+        pa.binary(), count, [None, ends, buffer.slice(payloads_at)], null_count=0
+    )

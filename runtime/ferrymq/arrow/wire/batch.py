@@ -1,0 +1,204 @@
+"""The columns of one batch while messages become rows of them."""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from ferrymq.arrow.wire.columns import Booleans, Maps, Numbers, Texts
+from ferrymq.arrow.wire.entries import Places
+
+FOREIGN: Final = b"foreign"
+MALFORMED: Final = b"malformed"
+
+TEXTS: Final = frozenset(
+    [
+        "body",
+        "bodyType",
+        "partitionKey",
+        "messageId",
+        "correlationId",
+        "userId",
+        "to",
+        "subject",
+        "replyTo",
+        "contentType",
+        "contentEncoding",
+        "groupId",
+        "replyToGroupId",
+    ]
+)
+NUMBERS: Final = frozenset(
+    [
+        "partition",
+        "offset",
+        "enqueuedTime",
+        "absoluteExpiryTime",
+        "creationTime",
+        "groupSequence",
+        "priority",
+        "ttl",
+        "deliveryCount",
+    ]
+)
+BOOLEANS: Final = frozenset(["durable", "firstAcquirer"])
+MAPS: Final = frozenset(
+    ["applicationProperties", "messageAnnotations", "deliveryAnnotations", "footer"]
+)
+
+# What may be rendered for a column at all.
+_MAX_BYTES: Final = 1 << 30
+
+# What the header says without being there (AMQP 1.0 §3.2.1).
+_PRIORITY: Final = 4
+
+
+@final
+class Batch:
+    """The columns of `names`, in `texts`, `numbers`, `booleans` and `maps` by their kind.
+
+    Those that are not asked for are None. Messages are in `data`. A row is complete when each
+    column has it: `complete` adds what the message did not say, `unread` is a row of a message that
+    cannot be read.
+    """
+
+    __slots__ = (
+        "texts",
+        "numbers",
+        "booleans",
+        "maps",
+        "body",
+        "body_type",
+        "message_id",
+        "user_id",
+        "to",
+        "subject",
+        "reply_to",
+        "correlation_id",
+        "content_type",
+        "content_encoding",
+        "absolute_expiry_time",
+        "creation_time",
+        "group_id",
+        "group_sequence",
+        "reply_to_group_id",
+        "durable",
+        "priority",
+        "ttl",
+        "first_acquirer",
+        "delivery_count",
+        "application_properties",
+        "message_annotations",
+        "delivery_annotations",
+        "footer",
+        "places",
+        "_texts",
+        "_numbers",
+        "_booleans",
+        "_maps",
+    )
+
+    def __init__(self, names: list[str], data: bytes) -> None:
+        texts: dict[str, Texts] = {}
+        numbers: dict[str, Numbers] = {}
+        booleans: dict[str, Booleans] = {}
+        maps: dict[str, Maps] = {}
+        for name in names:
+            if name in TEXTS:
+                texts[name] = Texts(data, _MAX_BYTES)
+            elif name in NUMBERS:
+                numbers[name] = Numbers()
+            elif name in BOOLEANS:
+                booleans[name] = Booleans()
+            else:
+                maps[name] = Maps(data, _MAX_BYTES)
+        self.texts = texts
+        self.numbers = numbers
+        self.booleans = booleans
+        self.maps = maps
+        self.body = texts.get("body")
+        self.body_type = texts.get("bodyType")
+        self.message_id = texts.get("messageId")
+        self.user_id = texts.get("userId")
+        self.to = texts.get("to")
+        self.subject = texts.get("subject")
+        self.reply_to = texts.get("replyTo")
+        self.correlation_id = texts.get("correlationId")
+        self.content_type = texts.get("contentType")
+        self.content_encoding = texts.get("contentEncoding")
+        self.absolute_expiry_time = numbers.get("absoluteExpiryTime")
+        self.creation_time = numbers.get("creationTime")
+        self.group_id = texts.get("groupId")
+        self.group_sequence = numbers.get("groupSequence")
+        self.reply_to_group_id = texts.get("replyToGroupId")
+        self.durable = booleans.get("durable")
+        self.priority = numbers.get("priority")
+        self.ttl = numbers.get("ttl")
+        self.first_acquirer = booleans.get("firstAcquirer")
+        self.delivery_count = numbers.get("deliveryCount")
+        self.application_properties = maps.get("applicationProperties")
+        self.message_annotations = maps.get("messageAnnotations")
+        self.delivery_annotations = maps.get("deliveryAnnotations")
+        self.footer = maps.get("footer")
+        self.places = Places()
+        self.places.partition_key = texts.get("partitionKey")
+        self.places.partition = numbers.get("partition")
+        self.places.offset = numbers.get("offset")
+        self.places.time = numbers.get("enqueuedTime")
+        self._texts = list(texts.values())
+        self._numbers = list(numbers.values())
+        self._booleans = list(booleans.values())
+        self._maps = list(maps.values())
+
+    def complete(self, row: i64) -> None:
+        """Nothing more is said of the message of this row: what is missing has its default."""
+        durable = self.durable
+        if durable is not None and durable.validity.rows == row:
+            durable.put(False)
+        first_acquirer = self.first_acquirer
+        if first_acquirer is not None and first_acquirer.validity.rows == row:
+            first_acquirer.put(False)
+        priority = self.priority
+        if priority is not None and priority.validity.rows == row:
+            priority.put(_PRIORITY)
+        count = self.delivery_count
+        if count is not None and count.validity.rows == row:
+            count.put(0)
+        self._complete(row)
+
+    def unread(self, row: i64, start: i64, size: i64, kind: bytes) -> None:
+        """A row of a message that cannot be read, of this `kind`: the bytes of it are its body."""
+        for text in self._texts:
+            if text.validity.rows > row:
+                text.pop()
+        for number in self._numbers:
+            if number.validity.rows > row:
+                number.pop()
+        for boolean in self._booleans:
+            if boolean.validity.rows > row:
+                boolean.pop()
+        for each in self._maps:
+            if each.validity.rows > row:
+                each.pop()
+        body = self.body
+        if body is not None:
+            body.view(start, size)
+        body_type = self.body_type
+        if body_type is not None:
+            body_type.text(kind)
+        self._complete(row)
+
+    def _complete(self, row: i64) -> None:
+        for text in self._texts:
+            if text.validity.rows == row:
+                text.null()
+        for number in self._numbers:
+            if number.validity.rows == row:
+                number.null()
+        for boolean in self._booleans:
+            if boolean.validity.rows == row:
+                boolean.null()
+        for each in self._maps:
+            if each.validity.rows == row:
+                each.null()

@@ -1,0 +1,140 @@
+"""Columns that are read: the buffers of Arrow, cut to the rows that are wanted."""
+
+from __future__ import annotations
+
+from typing import final
+
+from librt.strings import BytesWriter, read_i32_le, read_i64_le
+from mypy_extensions import i32, i64, u8
+
+from ferrymq_codec.compound import write_u32
+
+
+@final
+class BitInput:
+    """Bits, eight to the byte, of which the first is number `first`."""
+
+    __slots__ = ("_bits", "_first")
+
+    def __init__(self, bits: bytes, first: i64) -> None:
+        self._bits = bits
+        self._first: i64 = first
+
+    def get(self, row: i64) -> bool:
+        """The bit of a row."""
+        at = self._first + row
+        return i64(self._bits[at >> 3]) >> (at & 7) & 1 == 1
+
+
+@final
+class TextInput:
+    """Strings or binary: `ends` says where each begins and ends, counted from `base`, in `data`.
+
+    `valid` says which rows have a value; None if all have.
+    """
+
+    __slots__ = ("valid", "data", "_ends", "_base")
+
+    def __init__(self, valid: BitInput | None, ends: bytes, data: bytes, base: i64) -> None:
+        self.valid = valid
+        self.data = data
+        self._ends = ends
+        self._base: i64 = base
+
+    def has(self, row: i64) -> bool:
+        """Whether the row has a value."""
+        valid = self.valid
+        return valid is None or valid.get(row)
+
+    def start(self, row: i64) -> i64:
+        """Where the value of a row begins in `data`."""
+        return i64(read_i32_le(self._ends, row * 4)) - self._base
+
+    def end(self, row: i64) -> i64:
+        """Where the value of a row ends in `data`."""
+        return i64(read_i32_le(self._ends, row * 4 + 4)) - self._base
+
+    def get(self, row: i64) -> bytes:
+        """The value of a row that has one."""
+        return self.data[self.start(row) : self.end(row)]
+
+    def write(self, w: BytesWriter, row: i64, narrow: u8) -> None:
+        """Write the value of a row, which has one, in the constructor `narrow` or the wide one."""
+        start = self.start(row)
+        end = self.end(row)
+        size = end - start
+        if size < 256:
+            w.append(narrow)
+            w.append(u8(size))
+        else:
+            w.append(narrow + 0x10)
+            write_u32(w, size)
+        w.write(self.data[start:end])
+
+
+@final
+class NumberInput:
+    """Integers of 64 bits."""
+
+    __slots__ = ("_valid", "_values")
+
+    def __init__(self, valid: BitInput | None, values: bytes) -> None:
+        self._valid = valid
+        self._values = values
+
+    def has(self, row: i64) -> bool:
+        """Whether the row has a value."""
+        valid = self._valid
+        return valid is None or valid.get(row)
+
+    def get(self, row: i64) -> i64:
+        """The value of a row that has one."""
+        return read_i64_le(self._values, row * 8)
+
+
+@final
+class BooleanInput:
+    """Booleans."""
+
+    __slots__ = ("_valid", "_values")
+
+    def __init__(self, valid: BitInput | None, values: BitInput) -> None:
+        self._valid = valid
+        self._values = values
+
+    def get(self, row: i64, default: bool) -> bool:
+        """The value of a row, or the default."""
+        valid = self._valid
+        return self._values.get(row) if valid is None or valid.get(row) else default
+
+
+@final
+class MapInput:
+    """Maps of strings: `ends` says where the entries of each row are among `keys` and `items`."""
+
+    __slots__ = ("keys", "items", "_valid", "_ends", "_base")
+
+    def __init__(
+        self, valid: BitInput | None, ends: bytes, base: i64, keys: TextInput, items: TextInput
+    ) -> None:
+        self.keys = keys
+        self.items = items
+        self._valid = valid
+        self._ends = ends
+        self._base: i64 = base
+
+    def start(self, row: i64) -> i64:
+        """The first entry of a row."""
+        return i64(read_i32_le(self._ends, row * 4)) - self._base
+
+    def end(self, row: i64) -> i64:
+        """The entry behind the last of a row, which is the first if the row has no map."""
+        valid = self._valid
+        if valid is not None and not valid.get(row):
+            return self.start(row)
+        return i64(read_i32_le(self._ends, row * 4 + 4)) - self._base
+
+
+def unsigned(value: i64) -> i32:
+    """The 32 bits of a number from 0 to 2**32 - 1."""
+    return i32(value if value < 0x8000_0000 else value - 0x1_0000_0000)

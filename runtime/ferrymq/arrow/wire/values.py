@@ -1,0 +1,283 @@
+"""Single values out of a message and into a column, without a Python object for each."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from librt.strings import read_i16_be, read_i32_be, read_i64_be, read_i64_le
+from mypy_extensions import i64
+
+from ferrymq.arrow.wire.columns import Numbers, Texts
+from ferrymq.arrow.wire.texts import binary_text, json_of, text_of, uuid_text
+from ferrymq_codec.errors import DecodeError
+from ferrymq_codec.reader import Reader
+from ferrymq_codec.values import read_value
+
+# The highest bit of each of eight bytes: none of them is set in ASCII.
+_HIGH_BITS: Final = -0x7F7F7F7F7F7F7F80
+# The times in ms that are within 64 bits in µs.
+_MAX_TIME: Final = 9_223_372_036_854_775
+
+
+def enter_variable(r: Reader, narrow: i64, wide: i64, field: str) -> i64:
+    """Move to the first byte of a value of variable width, and return how many there are.
+
+    All of them are there. Raises `DecodeError`, also for any other constructor than these two.
+    """
+    pos = r.pos
+    size: i64
+    if pos + 2 <= r.end:
+        code: i64 = r.data[pos]
+        if code == narrow:
+            size = r.data[pos + 1]
+            if size <= r.end - pos - 2:
+                r.pos = pos + 2
+                return size
+        elif code == wide and pos + 5 <= r.end:
+            size = i64(read_i32_be(r.data, pos + 1)) & 0xFFFFFFFF
+            if size <= r.end - pos - 5:
+                r.pos = pos + 5
+                return size
+    r.fail(field, "truncated, or of another type")
+
+
+def check_utf8(r: Reader, start: i64, size: i64, field: str) -> None:
+    """Raise `DecodeError` unless the bytes are UTF-8."""
+    if not _is_ascii(r.data, start, size):
+        try:
+            r.data[start : start + size].decode("utf-8")
+        except UnicodeDecodeError:
+            r.fail(field, "string is not UTF-8")
+
+
+def check_ascii(r: Reader, start: i64, size: i64, field: str) -> None:
+    """Raise `DecodeError` unless the bytes are ASCII."""
+    if not _is_ascii(r.data, start, size):
+        r.fail(field, "symbol is not ASCII")
+
+
+def _is_ascii(data: bytes, at: i64, size: i64) -> bool:
+    end = at + size
+    while at + 8 <= end:
+        if read_i64_le(data, at) & _HIGH_BITS != 0:
+            return False
+        at += 8
+    while at < end:
+        if i64(data[at]) > 127:
+            return False
+        at += 1
+    return True
+
+
+def skip(r: Reader, field: str) -> None:
+    """Step over one value by its size, whatever is in it. Raises `DecodeError` at the end."""
+    pos = r.pos
+    end = r.end
+    if pos < end:
+        code: i64 = r.data[pos]
+        category = code >> 4
+        size: i64 = -1
+        if category >= 0xA:
+            if category & 1 == 0:
+                if pos + 2 <= end:
+                    size = 2 + i64(r.data[pos + 1])
+            elif pos + 5 <= end:
+                size = 5 + (i64(read_i32_be(r.data, pos + 1)) & 0xFFFFFFFF)
+        elif category == 4:
+            size = 1
+        elif category >= 5:
+            size = 1 + (1 << (category - 5))
+        if size > 0 and size <= end - pos:
+            r.pos = pos + size
+            return
+    r.skip_value(field)
+
+
+def add_string(r: Reader, column: Texts | None, field: str) -> None:
+    """A string or null; null adds no row."""
+    if r.take_null():
+        return
+    if column is None:
+        skip(r, field)
+        return
+    size = enter_variable(r, 0xA1, 0xB1, field)
+    start = r.pos
+    check_utf8(r, start, size, field)
+    column.view(start, size)
+    r.pos = start + size
+
+
+def add_symbol(r: Reader, column: Texts | None, field: str) -> None:
+    """A symbol or null; null adds no row."""
+    if r.take_null():
+        return
+    if column is None:
+        skip(r, field)
+        return
+    size = enter_variable(r, 0xA3, 0xB3, field)
+    start = r.pos
+    check_ascii(r, start, size, field)
+    column.view(start, size)
+    r.pos = start + size
+
+
+def add_binary(r: Reader, column: Texts | None, field: str) -> None:
+    """Bytes or null; null adds no row."""
+    if r.take_null():
+        return
+    if column is None:
+        skip(r, field)
+        return
+    size = enter_variable(r, 0xA0, 0xB0, field)
+    start = r.pos
+    column.view(start, size)
+    r.pos = start + size
+
+
+def add_id(r: Reader, column: Texts | None, field: str) -> None:
+    """A message-id or null; null adds no row."""
+    if r.take_null():
+        return
+    if column is None:
+        skip(r, field)
+        return
+    code = r.peek_code(field)
+    if code == 0xA1 or code == 0xB1:
+        add_string(r, column, field)
+    elif code == 0x80 or code == 0x53 or code == 0x44 or (code | 0x10) == 0xB0 or code == 0x98:
+        add_text(r, column, field)
+    else:
+        r.fail(field, "not a message-id")
+
+
+def add_time(r: Reader, column: Numbers | None, field: str) -> None:
+    """A timestamp, in µs, or null; null adds no row, and neither does one that µs cannot say."""
+    if r.take_null():
+        return
+    if column is None:
+        skip(r, field)
+        return
+    time = r.read_timestamp(field)
+    if -_MAX_TIME <= time <= _MAX_TIME:
+        column.put(time * 1000)
+
+
+def add_uint(r: Reader, column: Numbers | None, field: str) -> None:
+    """A uint or null; null adds no row."""
+    if r.take_null():
+        return
+    if column is None:
+        skip(r, field)
+        return
+    column.put(r.read_uint(field))
+
+
+def add_text(r: Reader, column: Texts, field: str) -> None:
+    """The text of a value of any type; null adds a row that is null."""
+    pos = r.pos
+    data = r.data
+    code = r.peek_code(field)
+    size: i64
+    if code == 0xA1 or code == 0xB1:
+        size = enter_variable(r, 0xA1, 0xB1, field)
+        pos = r.pos
+        check_utf8(r, pos, size, field)
+        column.view(pos, size)
+        r.pos = pos + size
+        return
+    if code == 0xA3 or code == 0xB3:
+        size = enter_variable(r, 0xA3, 0xB3, field)
+        pos = r.pos
+        check_ascii(r, pos, size, field)
+        column.view(pos, size)
+        r.pos = pos + size
+        return
+    if code == 0xA0 or code == 0xB0:
+        column.text(binary_text(r.read_binary(field)).encode("ascii"))
+        return
+    if code == 0x98 and pos + 17 <= r.end:
+        column.text(uuid_text(data[pos + 1 : pos + 17]).encode("ascii"))
+        r.pos = pos + 17
+        return
+    if code == 0x40:
+        column.null()
+        r.pos = pos + 1
+        return
+    if code == 0x41 or code == 0x42 or code == 0x56:
+        column.text(b"true" if r.read_boolean(field) else b"false")
+        return
+    if _add_integer(r, code, column):
+        return
+    value = read_value(r, field)
+    size = r.pos - pos
+    room = column.room(size)
+    try:
+        text = text_of(value, room)
+    except DecodeError:
+        column.spend(size, room)
+        raise
+    if text is None:
+        column.null()
+    else:
+        column.spend(size, len(text))
+        column.text(text.encode("utf-8"))
+
+
+def add_json(column: Texts, value: object, size: i64) -> None:
+    """A value as JSON, which has so many bytes in its message. Raises `DecodeError`."""
+    room = column.room(size)
+    try:
+        text = json_of(value, room)
+    except DecodeError:
+        column.spend(size, room)
+        raise
+    column.spend(size, len(text))
+    column.text(text.encode("utf-8"))
+
+
+def _add_integer(r: Reader, code: i64, column: Texts) -> bool:
+    # The integers, but for those with the highest bit of 64 set.
+    pos = r.pos
+    data = r.data
+    left = r.end - pos
+    value: i64
+    if code == 0x43 or code == 0x44:
+        value = 0
+        r.pos = pos + 1
+    elif code == 0x50 or code == 0x52 or code == 0x53:
+        if left < 2:
+            return False
+        value = data[pos + 1]
+        r.pos = pos + 2
+    elif code == 0x51 or code == 0x54 or code == 0x55:
+        if left < 2:
+            return False
+        value = data[pos + 1]
+        if value > 127:
+            value -= 256
+        r.pos = pos + 2
+    elif code == 0x60 or code == 0x61:
+        if left < 3:
+            return False
+        value = i64(read_i16_be(data, pos + 1))
+        if code == 0x60:
+            value &= 0xFFFF
+        r.pos = pos + 3
+    elif code == 0x70 or code == 0x71:
+        if left < 5:
+            return False
+        value = i64(read_i32_be(data, pos + 1))
+        if code == 0x70:
+            value &= 0xFFFFFFFF
+        r.pos = pos + 5
+    elif code == 0x80 or code == 0x81:
+        if left < 9:
+            return False
+        value = read_i64_be(data, pos + 1)
+        if code == 0x80 and value < 0:
+            return False
+        r.pos = pos + 9
+    else:
+        return False
+    column.number(value)
+    return True
