@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Mapping
 from itertools import combinations
+from typing import TYPE_CHECKING
 
 from ferrymq_broker.addresses.space import DYNAMIC
 from ferrymq_broker.addresses.templates import PatternTemplate, overlap, specificity
@@ -29,7 +30,16 @@ from ferrymq_broker.config.section import kebab
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.exchanges.tables import make_table
 from ferrymq_broker.nodes.node import PART
-from ferrymq_broker.nodes.policy import ExchangePolicy, NodePolicy, QueuePolicy, TopicPolicy
+from ferrymq_broker.nodes.policy import (
+    ExchangePolicy,
+    NodePolicy,
+    QueuePolicy,
+    StreamPolicy,
+    TopicPolicy,
+)
+
+if TYPE_CHECKING:
+    from ferrymq_broker.config.model import Config
 
 # Looking for what was meant among many names takes its time.
 _MOST_HINTS = 20
@@ -40,6 +50,33 @@ def check_tables(
 ) -> list[Mistake]:
     """What is wrong with the tables of a virtual host that are at this place in the file."""
     return list(_Check(tables, nodes, policies, place).run())
+
+
+def check_capture(config: Config) -> list[Mistake]:
+    """What is wrong with streams that are to be captured, in a configuration that is good for the
+    rest."""
+    if config.capture.directory is not None:
+        if config.store.path is None:
+            reason = "capture goes on where it was; it takes a store: say [store] path"
+            return [Mistake(("capture", "directory"), reason)]
+        return []
+    places: list[tuple[Tables, Location]] = [(config, ())]
+    places += [(host, ("virtual-host", at)) for at, host in enumerate(config.virtual_host)]
+    return [
+        Mistake(
+            _origin(entry, "capture", (*place, kind, at)),
+            f"{entry.address!r} is to be captured, and nothing says where to:"
+            " say [capture] directory",
+        )
+        for tables, place in places
+        for kind, at, entry in tables.declared()
+        if _is_captured(resolve_policy(kind, entry, config.policies))
+    ]
+
+
+def _is_captured(policy: NodePolicy) -> bool:
+    """Whether nodes of this policy are to be captured."""
+    return isinstance(policy, StreamPolicy) and policy.capture
 
 
 class _Check:

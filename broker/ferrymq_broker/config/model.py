@@ -13,7 +13,8 @@ from pydantic import Field, field_validator, model_validator
 
 from ferrymq_broker.broker import DEFAULT_SPACE, VHOST
 from ferrymq_broker.config.access import check_named
-from ferrymq_broker.config.checks import check_tables
+from ferrymq_broker.config.capture import Capture
+from ferrymq_broker.config.checks import check_capture, check_tables
 from ferrymq_broker.config.declarations import (
     Alias,
     Binding,
@@ -83,6 +84,7 @@ class Config(Tables):
     limits: Limits = Field(default_factory=Limits)
     alarms: Alarms = Field(default_factory=Alarms)
     store: Store = Field(default_factory=Store)
+    capture: Capture = Field(default_factory=Capture)
     policies: dict[str, Policy] = Field(default_factory=dict)
     virtual_host: list[VirtualHost] = Field(default_factory=list)
     # Where clients go that open with a hostname nobody answers to.
@@ -109,6 +111,8 @@ class Config(Tables):
             place = ("virtual-host", at)
             mistakes += check_named(self.security, host.rule, place)
             mistakes += check_tables(host, self.nodes_of(host), self.policies, place)
+        if not mistakes:
+            mistakes = check_capture(self)
         if mistakes:
             raise Mistakes(mistakes)
         return self
@@ -195,6 +199,7 @@ __all__ = [
     "Alarms",
     "Alias",
     "Binding",
+    "Capture",
     "Config",
     "Exchange",
     "Http",

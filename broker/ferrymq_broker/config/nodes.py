@@ -80,6 +80,7 @@ class StreamSettings(StrictSection):
     max_records: Count = 0
     segment_bytes: Annotated[Size, Field(ge=1024)] = 1024 * 1024
     durable: bool = True
+    capture: bool = False
 
 
 class ExchangeSettings(StrictSection):
@@ -134,6 +135,9 @@ def contradictions(policy: NodePolicy) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     if isinstance(policy, TopicPolicy):
         return [(f"subscription.{key}", why) for key, why in contradictions(policy.subscription)]
+    if isinstance(policy, StreamPolicy) and policy.capture and not policy.durable:
+        reason = "a stream that is not durable is another one after each start: its files would mix"
+        found.append(("capture", reason))
     if not isinstance(policy, QueuePolicy):
         return found
     if policy.overflow == "dead-letter" and not policy.dead_letter:

@@ -18,7 +18,9 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from prometheus_client.exposition import choose_encoder
 
 from ferrymq_broker.broker import Broker
+from ferrymq_broker.capture.capture import Capture
 from ferrymq_broker.monitoring.bounds import Bounds
+from ferrymq_broker.monitoring.capture_metrics import CaptureCollector
 from ferrymq_broker.monitoring.door import Door
 from ferrymq_broker.monitoring.metrics import BrokerCollector, Retired
 from ferrymq_broker.monitoring.nonsense import LOGGER
@@ -83,9 +85,9 @@ class MonitoringServer:
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"{'http' if self._ssl is None else 'https'}://{host}:{self._port}"
 
-    def watch(self, store: StoreFigures | None = None) -> None:
+    def watch(self, store: StoreFigures | None = None, capture: Capture | None = None) -> None:
         """The broker has all its virtual hosts: figures can be asked for from now on, also those of
-        its `store`."""
+        its `store` and of `capture`."""
         broker = self._broker
         retired = Retired()
         for space in broker.spaces.values():
@@ -94,6 +96,9 @@ class MonitoringServer:
         self._by_node.register(BrokerCollector(broker, retired.figures, by_node=True))
         if store is not None:
             self._sums.register(StoreCollector(broker, store))
+        if capture is not None:
+            self._sums.register(CaptureCollector(capture.figures, by_stream=False))
+            self._by_node.register(CaptureCollector(capture.figures, by_stream=True))
         ProcessCollector(registry=self._sums)
         PlatformCollector(registry=self._sums)
         GCCollector(registry=self._sums)

@@ -42,6 +42,7 @@ GAUGES: Final = {
     "paged-out": "Messages that are on disk only",
     "bytes": "Bytes of messages in the node",
     "records": "Records in a stream",
+    "bytes-for-holds": "Bytes in a stream that are there for holds alone",
     "consumers": "Links that consume",
     "producers": "Links that publish",
     "subscriptions": "Subscriptions of a topic",

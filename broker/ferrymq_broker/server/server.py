@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from ferrymq_broker.broker import Broker
+from ferrymq_broker.capture.capture import Capture, release_all
 from ferrymq_broker.clock import Clock
 from ferrymq_broker.config.apply import declare, make_hosts
 from ferrymq_broker.config.model import Config
@@ -23,6 +24,7 @@ from ferrymq_broker.security.gate import Gate
 from ferrymq_broker.security.reloading import TlsRegistry
 from ferrymq_broker.security.taking import take_tokens
 from ferrymq_broker.server.admission import Admission
+from ferrymq_broker.server.capturing import make_capture
 from ferrymq_broker.server.census import Census
 from ferrymq_broker.server.dismissal import Dismissal
 from ferrymq_broker.server.listening import Listeners
@@ -73,6 +75,8 @@ class BrokerServer:
         self._on_failure = on_failure
         self._on_progress = on_progress
         self._storage: Storage | None = None
+        # Streams to files; None if the configuration names no directory for them.
+        self.capture: Capture | None = None
         # While the broker is recovered: what is to be called then.
         self._held_back: list[Callable[[], None]] | None = None
         self._readiness = Readiness(False, "the broker is starting")
@@ -143,10 +147,17 @@ class BrokerServer:
                 keeper = self._storage if space is self.broker.default else None
                 install_management(space, self.broker, keeper)
             verifier = take_tokens(config.security, self.broker, self.clock)
+            self.capture = make_capture(config.capture, self.broker, self.clock)
             if self.monitoring is not None:
-                self.monitoring.watch(None if self._storage is None else self._storage.figures)
+                self.monitoring.watch(
+                    None if self._storage is None else self._storage.figures, self.capture
+                )
             if self._storage is not None:
                 self._storage.start()
+            if self.capture is None:
+                release_all(self.broker)
+            else:
+                self.capture.start()
             self.broker.finish_pass()
             dismissal = Dismissal(lambda: self.connections)
             limits = config.limits
@@ -198,6 +209,8 @@ class BrokerServer:
         self._listeners.close()
         for connection in list(self.connections):
             connection.abort()
+        if self.capture is not None:
+            self.capture.kill()
         # Nobody is waited for.
         self._settled.set()
         if self._on_failure is not None:
@@ -277,15 +290,17 @@ class BrokerServer:
                 log.exception("internal error")
 
     def hurry(self) -> None:
-        """Let `close` wait no longer for clients to settle what they have."""
+        """Let `close` wait no longer for clients to settle what they have, or for capture."""
         self._settled.set()
+        if self.capture is not None:
+            self.capture.hurry()
 
     async def close(self) -> None:
         """Stop in good order: take no more connections; let clients settle the messages they have,
         as long as `drain-timeout` allows; close every connection with ``amqp:connection:forced``
-        and wait for the clients to answer, as long as `close-timeout` allows; write and apply all
-        that is to be stored. Safe to call twice. Raises `StoreError` if the store has failed, or
-        does so now.
+        and wait for the clients to answer, as long as `close-timeout` allows; close the files of
+        capture, as long as `drain-timeout` allows; write and apply all that is to be stored. Safe
+        to call twice. Raises `StoreError` if the store has failed, or does so now.
         """
         if self._closing:
             return
@@ -297,6 +312,8 @@ class BrokerServer:
             await self._drain()
             await self._close_connections()
         await self._listeners.wait_closed()
+        if self.capture is not None:
+            await self.capture.close(self.config.shutdown.drain_timeout)
         for timer in (self._timer, self._sync):
             if timer is not None:
                 timer.cancel()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 
 import pytest
@@ -107,6 +108,25 @@ SAID = [
         "[policies.p]\noverflow = 'dead-letter'\n[[queue]]\nname = 'a'\npolicy = 'p'",
         "3: queue.overflow: to dead-letter what is too much",
     ),
+    # Capture.
+    (
+        "[[stream]]\nname = 'a'\n\ncapture = true",
+        "4: stream.capture: 'a' is to be captured, and nothing says where to",
+    ),
+    (
+        "[policies.p]\ncapture = true\n[[stream]]\npattern = 'a*'\npolicy = 'p'",
+        "2: policies.p.capture: 'a*' is to be captured, and nothing says where to",
+    ),
+    (
+        "[capture]\ndirectory = 'x'",
+        "2: capture.directory: capture goes on where it was; it takes a store: say [store] path",
+    ),
+    (
+        "[[stream]]\nname = 'a'\ndurable = false\ncapture = true",
+        "4: stream.capture: a stream that is not durable is another one after each start",
+    ),
+    ("[capture]\ndirectory = ''", "2: capture.directory: a directory is needed"),
+    ("[capture]\nmax-age = 0", "2: capture.max-age: Input should be greater"),
     # Where addresses lead.
     ("[[queue]]\nname = 'a'\ndead-letter = 'a'", "3: queue.dead-letter: what leaves 'a' cannot"),
     (
@@ -278,3 +298,13 @@ def test_thousands_of_mistakes_are_told_in_a_moment(tmp_path: Path) -> None:
     assert len(told) == 101
     assert told[-1] == "ferrymq.toml: and 3900 more mistakes"
     assert told[0].endswith("'quue-0' names nothing; did you mean 'queue-0'?")
+
+
+def test_capture_takes_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "pyarrow" else real(name)
+    )
+    said = complaint(tmp_path, "[store]\npath = 'x'\n[capture]\ndirectory = 'y'")
+    assert "4: capture.directory: capture writes Parquet, which takes pyarrow: pip" in said
+    assert "'ferrymq[arrow]'" in said

@@ -67,8 +67,10 @@ POLICIES = st.one_of(
         max_age=NUMBERS,
         max_records=NUMBERS,
         segment_bytes=st.integers(1024, 2**40),
-        durable=FLAGS,
+        durable=st.just(True),
+        capture=FLAGS,
     ),
+    st.builds(StreamPolicy, durable=FLAGS),
     st.builds(
         ExchangePolicy,
         type=st.sampled_from(["direct", "topic", "fanout", "headers"]),

@@ -1,0 +1,200 @@
+"""Where capture files are: a folder of this machine, or one that pyarrow knows by its URI.
+
+A `Place` is the folder of one stream. Paths in it are relative, with slashes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, Final, Protocol
+from urllib.parse import unquote, urlsplit
+
+from ferrymq.capture.errors import CaptureError
+from ferrymq.capture.names import TMP, CaptureName, parse_name
+
+# C: is no scheme.
+_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://?")
+# Hadoop's names for what pyarrow calls otherwise.
+_SCHEMES: Final = {"s3a": "s3", "s3n": "s3"}
+
+
+class Place(Protocol):
+    """A folder: `base` says where, as it was given."""
+
+    base: str
+
+    def paths(self) -> Iterator[str]:
+        """The paths of all files in the folder and those below it; none if it is not there."""
+
+    def read(self, path: str) -> bytes | None:
+        """What is in a file; None if it is not there."""
+
+    def create(self, path: str) -> BinaryIO | Any:
+        """A file to write to, new or empty; its folder is made if need be."""
+
+    def settle(self, tmp: str, path: str) -> None:
+        """Let the file `tmp`, which is complete and closed, be there as `path`, durably, whatever
+        happens next."""
+
+    def remove(self, path: str) -> None:
+        """Let a file not be there."""
+
+
+def names_in(place: Place) -> list[CaptureName]:
+    """The capture files in a stream's folder, in no order."""
+    return [name for path in place.paths() if (name := parse_name(path)) is not None]
+
+
+def leftovers_in(place: Place) -> list[str]:
+    """The paths of files that are not complete."""
+    return [path for path in place.paths() if path.rpartition("/")[2].startswith(TMP)]
+
+
+class LocalPlace:
+    """A folder of this machine."""
+
+    def __init__(self, folder: Path | str) -> None:
+        self.folder = Path(folder)
+        self.base = str(self.folder)
+        # Folders that are there, durably.
+        self._made: set[Path] = set()
+
+    def paths(self) -> Iterator[str]:
+        """All files."""
+        yield from _walk(str(self.folder), "")
+
+    def read(self, path: str) -> bytes | None:
+        """What is in a file."""
+        try:
+            return (self.folder / path).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def create(self, path: str) -> BinaryIO:
+        """A file to write to. Its folders are durable before it is written."""
+        self._make((self.folder / path).parent)
+        return (self.folder / path).open("wb")
+
+    def settle(self, tmp: str, path: str) -> None:
+        """Sync, rename, sync the folder."""
+        source = self.folder / tmp
+        target = self.folder / path
+        _sync(source)
+        self._make(target.parent)
+        source.replace(target)
+        _sync(target.parent)
+
+    def remove(self, path: str) -> None:
+        """Delete a file."""
+        (self.folder / path).unlink(missing_ok=True)
+
+    def size(self, path: str) -> int:
+        """How many bytes a file has."""
+        return (self.folder / path).stat().st_size
+
+    def sync_folders(self, folders: Iterable[str]) -> None:
+        """Let it be durable that the files of these folders are there."""
+        for folder in folders:
+            self._make(self.folder / folder)
+            _sync(self.folder / folder)
+
+    def _make(self, folder: Path) -> None:
+        """Let a folder be there, durably, whoever has made it."""
+        if folder in self._made:
+            return
+        parent = folder.parent
+        if folder == self.folder:
+            new = [folder, *folder.parents]
+            for each in reversed([one for one in new if not one.exists()]):
+                each.mkdir(exist_ok=True)
+                _sync(each.parent)
+        else:
+            self._make(parent)
+            folder.mkdir(exist_ok=True)
+        _sync(parent)
+        self._made.add(folder)
+
+
+class RemotePlace:
+    """A folder of a file system of pyarrow."""
+
+    def __init__(self, uri: str, folder: str = "") -> None:
+        import pyarrow
+        from pyarrow import fs
+
+        scheme, _, rest = uri.partition(":")
+        try:
+            self._system, root = fs.FileSystem.from_uri(f"{_SCHEMES.get(scheme, scheme)}:{rest}")
+        except (pyarrow.ArrowException, OSError, ValueError) as error:
+            raise CaptureError(f"{uri}: {error}") from None
+        self._fs = fs
+        self._root = f"{root.rstrip('/')}/{folder}".rstrip("/")
+        self.base = f"{uri.rstrip('/')}/{folder}".rstrip("/")
+
+    def paths(self) -> Iterator[str]:
+        """All files."""
+        selector = self._fs.FileSelector(self._root, recursive=True, allow_not_found=True)
+        for info in self._system.get_file_info(selector):
+            if info.type == self._fs.FileType.File:
+                yield info.path[len(self._root) :].lstrip("/")
+
+    def read(self, path: str) -> bytes | None:
+        """What is in a file."""
+        try:
+            with self._system.open_input_stream(f"{self._root}/{path}") as file:
+                return bytes(file.read())
+        except FileNotFoundError:
+            return None
+
+    def create(self, path: str) -> Any:
+        """A file to write to."""
+        full = f"{self._root}/{path}"
+        self._system.create_dir(full.rpartition("/")[0], recursive=True)
+        return self._system.open_output_stream(full)
+
+    def settle(self, tmp: str, path: str) -> None:
+        """Move the file. Who stores it keeps what has been closed."""
+        full = f"{self._root}/{path}"
+        self._system.create_dir(full.rpartition("/")[0], recursive=True)
+        self._system.move(f"{self._root}/{tmp}", full)
+
+    def remove(self, path: str) -> None:
+        """Delete a file."""
+        try:
+            self._system.delete_file(f"{self._root}/{path}")
+        except FileNotFoundError:
+            pass
+
+
+def open_place(directory: str | Path, folder: str = "") -> Place:
+    """A folder in a directory: of this machine, by its path or a ``file:`` URI, or that of another
+    URI. Raises `CaptureError` for a URI that pyarrow can make nothing of."""
+    text = str(directory)
+    if text.startswith("file:"):
+        return LocalPlace(Path(unquote(urlsplit(text).path)) / folder)
+    if isinstance(directory, str) and _URI.match(text):
+        return RemotePlace(text, folder)
+    return LocalPlace(Path(text) / folder)
+
+
+def _walk(folder: str, prefix: str) -> Iterator[str]:
+    try:
+        entries = list(os.scandir(folder))
+    except FileNotFoundError:
+        return
+    for entry in entries:
+        if entry.is_dir():
+            yield from _walk(entry.path, f"{prefix}{entry.name}/")
+        else:
+            yield f"{prefix}{entry.name}"
+
+
+def _sync(path: Path) -> None:
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
