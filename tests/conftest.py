@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 import random
 import re
+import shutil
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -29,6 +32,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _IMPORTS_PROTON = re.compile(r"^(?:from|import) c?proton\b", re.MULTILINE)
+_SPARK = Path(__file__).parent / "spark"
+# Neither is ever compiled: their tests are the same on both builds.
+_BENCHMARKS = Path(__file__).parent / "benchmarks"
+_GENERATOR = Path(__file__).parent / "codegen"
 _LEFT_OUT = pytest.StashKey[list[str]]()
 
 
@@ -41,6 +48,22 @@ def running_variant() -> str:
     if spec is None or spec.origin is None:
         raise pytest.UsageError("ferrymq is not installed: run `make install`")
     return "pure" if spec.origin.endswith(".py") else "compiled"
+
+
+@functools.cache
+def spark_lacks() -> str:
+    """What keeps Spark from running here; empty if nothing does."""
+    if importlib.util.find_spec("pyspark") is None:
+        return "pyspark is not installed"
+    home = os.environ.get("JAVA_HOME")
+    command = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    if command is None:
+        return "there is no Java, 17 or newer"
+    done = subprocess.run([command, "-version"], capture_output=True, text=True, check=False)
+    found = re.search(r'version "(\d+)', done.stderr)
+    if found is None or int(found[1]) < 17:
+        return f"Java is not 17 or newer: {done.stderr.splitlines()[:1]}"
+    return ""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -57,6 +80,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("--until") is not None:
         # Every process of a run has to find the same order.
         random.Random(str(config.getoption("--hypothesis-seed", None))).shuffle(items)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if item.path.is_relative_to(_BENCHMARKS) or item.path.is_relative_to(_GENERATOR):
+        item.add_marker(pytest.mark.once)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -79,20 +107,20 @@ def pytest_report_header() -> str:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out tests against Proton where it could not be installed, and say so at the end."""
+    """Leave out what is missing here, and say so at the end: Proton, Java for Spark."""
+    if collection_path == _SPARK and spark_lacks():
+        config.stash[_LEFT_OUT].append(f"tests/spark: {spark_lacks()}")
+        return True
     if collection_path.suffix != ".py" or importlib.util.find_spec("proton") is not None:
         return None
     if not _IMPORTS_PROTON.search(collection_path.read_text("utf-8")):
         return None
-    config.stash[_LEFT_OUT].append(collection_path.name)
+    config.stash[_LEFT_OUT].append(f"{collection_path.name}: python-qpid-proton is not installed")
     return True
 
 
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    names = config.stash[_LEFT_OUT]
-    if names:
-        terminalreporter.write_line(
-            f"left out, python-qpid-proton is not installed: {', '.join(sorted(names))}"
-        )
+    for line in sorted(set(config.stash[_LEFT_OUT])):
+        terminalreporter.write_line(f"left out, {line}")

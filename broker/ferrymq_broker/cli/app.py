@@ -12,6 +12,7 @@ from ferrymq_broker.cli.admin.app import admin
 from ferrymq_broker.cli.cert import cert
 from ferrymq_broker.cli.check_config import check_config
 from ferrymq_broker.cli.failures import reason_of
+from ferrymq_broker.cli.installed import add_installed
 from ferrymq_broker.cli.receive import receive
 from ferrymq_broker.cli.send import send
 from ferrymq_broker.cli.serve import serve
@@ -38,6 +39,7 @@ app.command()(cert)
 app.add_typer(admin)
 app.add_typer(store)
 app.add_typer(user)
+add_installed(app)
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,0 +1,38 @@
+"""Commands that other installed packages bring: the entry points of the group `ferrymq.commands`.
+
+Each names a typer application, which becomes a command with commands of its own. What it needs may
+not be installed: then the command is there and says what is missing.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint, entry_points
+
+import typer
+
+GROUP = "ferrymq.commands"
+
+# Which extra brings what a command needs.
+_EXTRAS = {"pipeline": "spark"}
+
+
+def add_installed(app: typer.Typer) -> None:
+    """Add every such command."""
+    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
+        try:
+            app.add_typer(entry.load(), name=entry.name)
+        except ModuleNotFoundError as error:
+            _add_missing(app, entry, str(error.name))
+
+
+def _add_missing(app: typer.Typer, entry: EntryPoint, missing: str) -> None:
+    extra = _EXTRAS.get(entry.name, entry.name)
+
+    @app.command(
+        entry.name,
+        help=f"Not installed: pip install 'ferrymq[{extra}]'",
+        context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    )
+    def say() -> None:
+        typer.echo(f"ferrymq: {missing} is missing; pip install 'ferrymq[{extra}]'", err=True)
+        raise typer.Exit(1)

@@ -1,0 +1,148 @@
+"""The streams of a ferrymq broker, as its management tells of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark_ferrymq.errors import AmqpSourceError
+from pyspark_ferrymq.management import FORBIDDEN, NOT_FOUND, AmqpRefusedError, Management
+from pyspark_ferrymq.metadata import PartitionRange, StreamRanges
+from pyspark_ferrymq.options.connection import connect
+
+if TYPE_CHECKING:
+    from ferrymq.blocking import Connection
+    from pyspark_ferrymq.options import ConnectionSettings, Selection
+
+_STREAM: Final = "stream"
+
+
+class BrokerStreams:
+    """`metadata.Service` of a ferrymq broker, over one connection, made when it is first needed."""
+
+    def __init__(self, settings: ConnectionSettings) -> None:
+        self._settings = settings
+        self._open: tuple[Connection, Management] | None = None
+        # Whether the broker was there before: then it is worth waiting for.
+        self._known = False
+
+    def ranges(self, selection: Selection) -> dict[str, StreamRanges]:
+        """Those that are selected, of those that we may read."""
+        arguments: dict[str, object] = {}
+        if selection.pattern is None:
+            arguments["names"] = list(selection.names)
+        found: dict[str, StreamRanges] = {}
+        while True:
+            answer = self._ask("RANGES", None, arguments)
+            for stream in _maps(answer, "streams"):
+                name = str(stream["name"])
+                if not selection.matches(name):
+                    continue
+                partitions = {}
+                for item in _maps(stream, "partitions"):
+                    number = int(item["partition"])
+                    if selection.reads(name, number):
+                        partitions[number] = _range(number, item)
+                found[name] = StreamRanges(name, str(stream["incarnation"]), partitions)
+            after = answer.get("after")
+            if not isinstance(after, str):
+                return found
+            arguments["after"] = after
+
+    def explain(self, name: str) -> str:
+        """A queue of that name is worth a word."""
+        place = self._settings.place
+        try:
+            self._ask("READ", name, type="queue")
+        except AmqpSourceError:
+            return f"there is no stream {name!r} at {place} that this user may read"
+        return (
+            f"there is a queue {name!r} at {place}, and no stream; queues are read in a batch with"
+            " the option 'queueMode' = browse"
+        )
+
+    def at_time(self, name: str, times: Mapping[int, int]) -> dict[int, int]:
+        """By LOCATE."""
+        from ferrymq_codec.scalars import Timestamp
+
+        return self._locate(
+            name,
+            {number: {"time": Timestamp(time)} for number, time in times.items()},
+        )
+
+    def behind(self, name: str, places: Mapping[int, tuple[int, int]]) -> dict[int, int]:
+        """By LOCATE; records that are not in the broker's memory count by their average."""
+        return self._locate(
+            name,
+            {
+                number: {"offset": offset, "bytes": size}
+                for number, (offset, size) in places.items()
+            },
+        )
+
+    def hold(self, name: str, holder: str, offsets: Mapping[int, int]) -> None:
+        """By HOLD."""
+        items = [
+            {"partition": number, "offset": offset} for number, offset in sorted(offsets.items())
+        ]
+        self._ask("HOLD", name, {"holder": holder, "offsets": items})
+
+    def close(self) -> None:
+        """Close the connection."""
+        opened, self._open = self._open, None
+        if opened is not None:
+            opened[0].close()
+
+    def _locate(self, name: str, positions: Mapping[int, dict[str, object]]) -> dict[int, int]:
+        if not positions:
+            return {}
+        items = [{"partition": number, **position} for number, position in positions.items()]
+        offsets = self._ask("LOCATE", name, {"positions": items}).get("offsets")
+        if not isinstance(offsets, list) or len(offsets) != len(items):
+            raise AmqpSourceError(f"{self._settings.place} answers LOCATE with {offsets!r}"[:300])
+        return dict(zip(positions, map(int, offsets), strict=True))
+
+    def _ask(
+        self,
+        operation: str,
+        name: str | None,
+        arguments: Mapping[str, object] | None = None,
+        *,
+        type: str = _STREAM,
+    ) -> dict[str, Any]:
+        from ferrymq import AmqpError
+
+        try:
+            if self._open is None:
+                connection = connect(self._settings, "driver", patient=self._known)
+                self._open = connection, Management(connection, self._settings.timeout)
+                self._known = True
+            return self._open[1].ask(operation, type, name, arguments)
+        except AmqpRefusedError as error:
+            if error.status in (FORBIDDEN, NOT_FOUND) and name is not None:
+                raise AmqpSourceError(
+                    f"{operation} of the {type} {name!r} at {self._settings.place}:"
+                    f" {error.description}"
+                ) from None
+            raise
+        except (AmqpError, TimeoutError):
+            self.close()
+            raise
+
+
+def _maps(answer: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+    found = answer.get(key)
+    if not isinstance(found, list):
+        raise AmqpSourceError(f"the broker's answer has no {key}: {answer!r}"[:300])
+    return found
+
+
+def _range(number: int, item: Mapping[str, Any]) -> PartitionRange:
+    last = item.get("last-time")
+    return PartitionRange(
+        number,
+        int(item["first-offset"]),
+        int(item["next-offset"]),
+        int(item["bytes"]),
+        None if last is None else int(last),
+    )

@@ -1,0 +1,134 @@
+"""What Spark makes of ``format("amqp_capture")``: files of a task, and a driver that names them.
+
+Tasks write files under names that readers ignore. When all have, the driver looks what is there
+already and gives the new ones their names, which say what they have. A batch that comes again finds
+its files, or those of its tasks that had theirs; what attempts leave behind that came to nothing is
+removed with the next batch. So neither retries nor replays write anything twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from pyspark_ferrymq.capture.options import CaptureOptions
+from pyspark_ferrymq.capture.settling import discard, settle
+from pyspark_ferrymq.capture.task import Written, write_runs
+from pyspark_ferrymq.errors import AmqpOptionError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+
+class CaptureSink(DataSource):
+    """``format("amqp_capture")``. Raises `AmqpOptionError` for options that are wrong."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        self._parsed = CaptureOptions.parse(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "amqp_capture"
+
+    def schema(self) -> StructType:
+        """There is nothing to load."""
+        raise AmqpOptionError(
+            "amqp_capture writes; to read capture files, call"
+            " pyspark_ferrymq.capture.read_capture, or read them as Parquet"
+        )
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """What writes a batch."""
+        return _BatchWriter(self._parsed, _checked(schema, overwrite))
+
+    def streamWriter(  # noqa: N802
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamArrowWriter:
+        """What writes batch after batch."""
+        return _StreamWriter(self._parsed, _checked(schema, overwrite))
+
+
+class _StreamWriter(DataSourceStreamArrowWriter):
+    def __init__(self, options: CaptureOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """In a task: its rows, in files that have no names yet."""
+        return write_runs(self._options, self._columns, iterator)
+
+    def commit(
+        self,
+        messages: list[WriterCommitMessage | None],
+        batchId: int,  # noqa: N803
+    ) -> None:
+        """In the driver: all tasks have written."""
+        settle(self._options, _written(messages))
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """In the driver: a task has failed."""
+        discard(self._options, _written(messages))
+
+
+class _BatchWriter(DataSourceArrowWriter):
+    def __init__(self, options: CaptureOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """In a task: its rows, in files that have no names yet."""
+        return write_runs(self._options, self._columns, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """In the driver: all tasks have written."""
+        settle(self._options, _written(messages))
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """In the driver: a task has failed."""
+        discard(self._options, _written(messages))
+
+
+def _written(messages: list[WriterCommitMessage | None]) -> list[Written]:
+    return [message for message in messages if isinstance(message, Written)]
+
+
+def _checked(schema: StructType, overwrite: bool) -> tuple[str, ...]:
+    """The columns, in the order of capture files. Raises `AmqpOptionError`."""
+    from ferrymq.arrow import POSITION, TYPES
+    from pyspark_ferrymq.schema import spark_types
+
+    if overwrite:
+        raise AmqpOptionError(
+            "capture files are added to what there is: write with mode('append'), or"
+            " outputMode('append')"
+        )
+    types = spark_types()
+    for field in schema.fields:
+        kind = types.get(field.name)
+        if kind is None:
+            raise AmqpOptionError(
+                f"capture files have no column {field.name!r} (columns: {', '.join(TYPES)})"
+            )
+        if field.dataType.simpleString() != kind.simpleString():
+            raise AmqpOptionError(
+                f"the column {field.name!r} is {kind.simpleString()} in capture files, not"
+                f" {field.dataType.simpleString()}"
+            )
+    names = schema.fieldNames()
+    missing = [name for name in POSITION if name not in names]
+    if missing:
+        raise AmqpOptionError(
+            f"the column {missing[0]!r} is missing: capture files are named by"
+            f" {', '.join(POSITION)}"
+        )
+    return tuple(name for name in TYPES if name in names)

@@ -1,0 +1,29 @@
+"""``ferrymq pipeline``: the pipelines that come with the data source, as commands.
+
+Importing this takes no Spark: that is for a command that runs.
+"""
+
+from __future__ import annotations
+
+import typer
+
+from pyspark_ferrymq.cli.access import take_options
+from pyspark_ferrymq.cli.archive import archive
+from pyspark_ferrymq.cli.metrics import metrics
+from pyspark_ferrymq.cli.produce import produce
+from pyspark_ferrymq.cli.replay import replay
+from pyspark_ferrymq.cli.triage import triage
+from pyspark_ferrymq.cli.work import work
+
+app = typer.Typer(
+    name="pipeline",
+    help="Pipelines on Spark: streams measured, archived, replayed; dead letters sorted.",
+    no_args_is_help=True,
+)
+app.callback()(take_options)
+app.command()(produce)
+app.command()(work)
+app.command()(metrics)
+app.command()(triage)
+app.command()(archive)
+app.command()(replay)

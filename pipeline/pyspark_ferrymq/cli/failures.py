@@ -1,0 +1,88 @@
+"""How a command ends: what failed in one line, and a status, never a traceback.
+
+Spark wraps what went wrong in a task or in a reader into its own words and a traceback of each
+process it came through. The line is what was said at the source.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Final, ParamSpec, TypeVar
+
+import typer
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# What the data source has said, in a traceback that became text.
+_OURS: Final = re.compile(r"(?:^|\s)(?:pyspark_ferrymq\.[\w.]+\.)?Amqp\w+(?:Error): ([^\n]+)")
+_CLIENTS: Final = re.compile(r"(?:^|\s)ferrymq(?:_codec)?\.errors\.\w+: ([^\n]+)")
+_CLASS: Final = re.compile(r"^\[[A-Z_.0-9]+\]\s*")
+_STATE: Final = re.compile(r"\s*SQLSTATE: \w+.*$", re.S)
+_LONGEST: Final = 600
+
+
+def told(command: Callable[P, R]) -> Callable[P, R]:
+    """The command, whose failures become one line on standard error and status 1.
+
+    SIGTERM ends it as Ctrl-C does.
+    """
+
+    @functools.wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        # Elsewhere than in the main thread, whoever called us deals with signals.
+        ours = threading.current_thread() is threading.main_thread()
+        before = signal.signal(signal.SIGTERM, _interrupt) if ours else None
+        try:
+            return command(*args, **kwargs)
+        except (typer.Exit, KeyboardInterrupt, BrokenPipeError):
+            raise
+        except Exception as error:
+            if not _is_expected(error):
+                raise
+            sys.stderr.write(f"ferrymq: {reason_of(error)}\n")
+            raise typer.Exit(1) from None
+        finally:
+            if before is not None:
+                signal.signal(signal.SIGTERM, before)
+
+    return run
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _is_expected(error: BaseException) -> bool:
+    """Whether it says something to whoever typed the command; anything else is a fault of ours."""
+    from ferrymq import AmqpError
+    from pyspark_ferrymq.errors import AmqpSourceError
+
+    if isinstance(error, BaseExceptionGroup):
+        return all(_is_expected(one) for one in error.exceptions)
+    if isinstance(error, AmqpError | AmqpSourceError | OSError | TimeoutError):
+        return True
+    kind = type(error)
+    module = kind.__module__
+    return module.startswith(("pyspark.errors", "py4j."))
+
+
+def reason_of(error: BaseException) -> str:
+    """The line for an error that ends a command."""
+    if isinstance(error, BaseExceptionGroup):
+        return reason_of(error.exceptions[0])
+    text = str(error)
+    found = _OURS.findall(text) or _CLIENTS.findall(text)
+    if found:
+        # The last is nearest to where it happened: what caused it is told before.
+        return str(found[-1]).strip()[:_LONGEST]
+    if type(error).__module__.startswith(("pyspark.", "py4j.")):
+        text = _STATE.sub("", _CLASS.sub("", text.strip()))
+    lines = text.strip().splitlines()
+    return lines[0][:_LONGEST] if lines else type(error).__name__

@@ -1,0 +1,88 @@
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+DEFAULT_URL: Final = "amqp://127.0.0.1:5672"
+DEFAULT_MASTER: Final = "local[*]"
+
+Url = Annotated[
+    str,
+    typer.Option(
+        "--url",
+        envvar="FERRYMQ_URL",
+        metavar="URL",
+        help="The broker: amqp://[USER@]HOST[:PORT], or amqps://, ws://, wss://.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Master = Annotated[
+    str,
+    typer.Option(
+        "--master",
+        envvar="FERRYMQ_SPARK_MASTER",
+        metavar="MASTER",
+        help="The cluster: spark://HOST:PORT, yarn, k8s://…, or local[N].",
+    ),
+]
+Conf = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--conf", metavar="KEY=VALUE", help="A setting of Spark, as for spark-submit; repeatable."
+    ),
+]
+SparkLog = Annotated[
+    Path | None,
+    typer.Option(
+        "--spark-log",
+        metavar="FILE",
+        help="Where Spark's own log goes; - is standard error. Without it, a temporary file.",
+        show_default=False,
+    ),
+]
+Report = Annotated[
+    Path | None,
+    typer.Option(
+        "--report",
+        metavar="FILE.html",
+        help="Write a page with plots that a browser opens, offline too.",
+        show_default=False,
+    ),
+]
+Once = Annotated[
+    bool, typer.Option("--once", help="End when all that is there now has been dealt with.")
+]
+Every = Annotated[
+    str, typer.Option("--every", metavar="TIME", help="How often to look for more, as '5 seconds'.")
+]
+Streams = Annotated[
+    list[str] | None, typer.Argument(metavar="STREAM…", help="The streams.", show_default=False)
+]
+Pattern = Annotated[
+    str | None,
+    typer.Option(
+        "--pattern",
+        metavar="REGEX",
+        help="All streams with such names, in place of STREAM.",
+        show_default=False,
+    ),
+]
+Start = Annotated[
+    str,
+    typer.Option(
+        "--start",
+        metavar="WHERE",
+        help="earliest, latest, a time as 2026-05-01T12:00, or offsets in JSON."
+        " A checkpoint knows better.",
+    ),
+]
+Limit = Annotated[
+    int | None,
+    typer.Option(
+        "--limit", min=1, metavar="N", help="The most records in a batch.", show_default=False
+    ),
+]

@@ -1,0 +1,100 @@
+"""``ferrymq pipeline produce``: traffic to try pipelines on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+from pyspark_ferrymq.cli.access import access_options
+from pyspark_ferrymq.cli.failures import told
+from pyspark_ferrymq.cli.options import DEFAULT_URL, Json, Url
+from pyspark_ferrymq.cli.progress import Bar
+
+Share = Annotated[float, typer.Option(min=0.0, max=0.5, metavar="SHARE")]
+
+
+@told
+def produce(
+    url: Url = DEFAULT_URL,
+    seed: Annotated[int, typer.Option(help="The same seed, the same messages.")] = 1,
+    count: Annotated[int, typer.Option(min=1, help="How many messages.")] = 10_000,
+    rate: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001,
+            metavar="N",
+            help="Messages a second, on average over a day; without it, as fast as they are taken.",
+            show_default=False,
+        ),
+    ] = None,
+    speed: Annotated[
+        float,
+        typer.Option(
+            min=0.001, help="Seconds of the traffic in a second: at 1440, days take one" " minute."
+        ),
+    ] = 1440.0,
+    late: Annotated[
+        float, typer.Option(min=0, max=0.5, metavar="SHARE", help="Of messages that come late.")
+    ] = 0.01,
+    duplicates: Annotated[
+        float, typer.Option(min=0, max=0.5, metavar="SHARE", help="Of messages that come twice.")
+    ] = 0.01,
+    poison: Annotated[
+        float, typer.Option(min=0, max=0.5, metavar="SHARE", help="Of messages that are no good.")
+    ] = 0.01,
+    prefix: Annotated[str, typer.Option(help="What all addresses begin with.")] = "demo",
+    streams: Annotated[bool, typer.Option(help="Whether streams get messages.")] = True,
+    queues: Annotated[bool, typer.Option(help="Whether queues get messages.")] = True,
+    create: Annotated[bool, typer.Option(help="Whether to make what is not there.")] = True,
+    as_json: Json = False,
+) -> None:
+    """Send the traffic of a small shop and its vans, made up from a seed.
+
+    Keys are skewed, the day has its rhythm, some messages come late or twice, some are poison.
+    Prints how many of what were sent where.
+    """
+    from pyspark_ferrymq.traffic import Ledger, Traffic
+    from pyspark_ferrymq.traffic.running import run_producer
+
+    try:
+        traffic = Traffic(
+            seed=seed, count=count, rate=rate, speed=speed, late=late, duplicates=duplicates,
+            poison=poison, prefix=prefix, streams=streams, queues=queues,
+        )  # fmt: skip
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    options = access_options(url)
+    with Bar("sending", count) as bar:
+        ledger: Ledger = asyncio.run(run_producer(options, traffic, create, bar.advance))
+    if as_json:
+        sys.stdout.write(json.dumps({**ledger.as_json(), "seconds": round(bar.seconds, 3)}) + "\n")
+    else:
+        _show(ledger, bar.seconds)
+
+
+def _show(ledger: object, seconds: float) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from pyspark_ferrymq.traffic import Ledger
+
+    assert isinstance(ledger, Ledger)
+    table = Table("address", box=None, header_style="bold")
+    for column in ("messages", "KiB", "keys", "late", "twice", "poison"):
+        table.add_column(column, justify="right")
+    for address, counted in sorted(ledger.addresses.items()):
+        figures = (
+            counted.messages, counted.bytes // 1024, len(counted.keys), counted.late,
+            counted.duplicates, sum(counted.poison.values()),
+        )  # fmt: skip
+        table.add_row(address, *(f"{figure:,}" for figure in figures))
+    console = Console()
+    console.print(table)
+    console.print(
+        f"{ledger.messages:,} messages in {seconds:.1f} s; digest {ledger.digest[:16]}",
+        highlight=False,
+    )

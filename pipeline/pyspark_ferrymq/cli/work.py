@@ -1,0 +1,45 @@
+"""``ferrymq pipeline work``: workers that make dead letters of what they cannot deal with."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+from pyspark_ferrymq.cli.access import access_options
+from pyspark_ferrymq.cli.failures import told
+from pyspark_ferrymq.cli.options import DEFAULT_URL, Json, Url
+from pyspark_ferrymq.cli.progress import Bar
+
+
+@told
+def work(
+    address: Annotated[str, typer.Argument(help="The queue of work.")] = "demo.parcels",
+    url: Url = DEFAULT_URL,
+    workers: Annotated[int, typer.Option(min=1, max=64, help="How many.")] = 2,
+    idle: Annotated[
+        float,
+        typer.Option(min=0, metavar="SECONDS", help="End when nothing has come so long; 0: never."),
+    ] = 1.0,
+    as_json: Json = False,
+) -> None:
+    """Take the parcels of the traffic from their queue, and deal with them as workers do.
+
+    What is malformed is rejected with a condition and a description, what a worker does not
+    understand fails until the delivery-limit: both come to the dead letters, where `triage` sorts
+    them.
+    """
+    from pyspark_ferrymq.traffic.running import run_workers
+
+    options = access_options(url)
+    with Bar(f"working on {address}", None) as bar:
+        shift = asyncio.run(run_workers(options, address, workers, idle or None, bar.advance))
+    if as_json:
+        sys.stdout.write(json.dumps({"address": address, **shift.as_json()}) + "\n")
+        return
+    sys.stdout.write(f"{shift.done:,} done, {shift.failed:,} deliveries failed\n")
+    for condition, count in sorted(shift.rejected.items()):
+        sys.stdout.write(f"{count:,} rejected: {condition}\n")

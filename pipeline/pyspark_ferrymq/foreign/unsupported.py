@@ -1,0 +1,28 @@
+"""What Event Hubs has not: options that are refused before anything is asked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark_ferrymq.errors import AmqpOptionError
+
+if TYPE_CHECKING:
+    from pyspark_ferrymq.options.values import Values
+
+NOT_THERE: Final = {
+    "subscribePattern": "Event Hubs does not list hubs; name them with the option 'subscribe'",
+    "maxBytesPerTrigger": "Event Hubs does not tell how many bytes events have; use the option"
+    " 'maxOffsetsPerTrigger'",
+    "hold": "Event Hubs keeps events by the retention of the hub alone",
+    "queueMode": "Event Hubs has no queues to browse",
+}
+
+
+def check_options(given: Values) -> None:
+    """Raise `AmqpOptionError` for an option that means nothing to Event Hubs."""
+    for name in given.given(NOT_THERE):
+        raise AmqpOptionError(f"option {name!r}: {NOT_THERE[name]}")
+    if given.flag("pushdown", False):
+        raise AmqpOptionError(
+            "option 'pushdown': Event Hubs filters by the place of an event alone; leave it out"
+        )

@@ -1,0 +1,163 @@
+"""How far queries are behind: what Spark reports of each batch, as records that wait.
+
+    spark.streams.addListener(LagListener(file="lag.json"))
+
+Nobody else is asked: the source tells Spark what there was when it planned the batch.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from pyspark_ferrymq.offsets import Offset, OffsetError
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.listener import (
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+        StreamingQueryProgress,
+    )
+
+LOGGER: Final = logging.getLogger("pyspark_ferrymq.lag")
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """Records that a query had not read when it planned a batch's end, by stream and partition.
+
+    `query` is its id, `name` what it was called, `timestamp` when the batch began.
+    """
+
+    query: str
+    name: str | None
+    batch: int
+    timestamp: str
+    streams: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        """Of all streams."""
+        return sum(sum(partitions.values()) for partitions in self.streams.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """As in the file of a `LagListener`."""
+        return {
+            "name": self.name,
+            "batch": self.batch,
+            "timestamp": self.timestamp,
+            "total": self.total,
+            "streams": {
+                name: {str(number): lag for number, lag in sorted(partitions.items())}
+                for name, partitions in sorted(self.streams.items())
+            },
+        }
+
+    def __str__(self) -> str:
+        streams = ", ".join(
+            f"{name} {sum(partitions.values())}"
+            for name, partitions in sorted(self.streams.items())
+        )
+        who = self.name or self.query
+        return f"query {who}, batch {self.batch}: {self.total} records behind ({streams})"
+
+
+def lag_of(progress: StreamingQueryProgress) -> Lag | None:
+    """The lag that a progress report tells; None if none of its sources is of this package.
+
+    Partitions that are read to the end have 0.
+    """
+    streams: dict[str, dict[int, int]] = {}
+    ours = False
+    for source in progress.sources:
+        end, latest = _offset(source.endOffset), _offset(source.latestOffset)
+        if end is None or latest is None:
+            continue
+        ours = True
+        for name, number, behind in latest:
+            position = end.streams.get(name)
+            known = position is not None and (
+                position.incarnation == latest.streams[name].incarnation
+            )
+            at = end.of(name, number) if known else 0
+            partitions = streams.setdefault(name, {})
+            # Two sources may read the same: what counts is the one that is behind.
+            partitions[number] = max(partitions.get(number, 0), behind - (at or 0), 0)
+    if not ours:
+        return None
+    return Lag(str(progress.id), progress.name, progress.batchId, progress.timestamp, streams)
+
+
+def _offset(text: str | None) -> Offset | None:
+    """An offset of ours; None for those of other sources, and where there is none."""
+    try:
+        return Offset.from_json(json.loads(text or "null"))
+    except (OffsetError, ValueError):
+        return None
+
+
+class LagListener(StreamingQueryListener):
+    """Tells the lag of every query with a source of this package, at each of its reports.
+
+    `callback` is called with a `Lag`, `log` has it written to the logger ``pyspark_ferrymq.lag``,
+    and `file` is a JSON file with the last one of each query, replaced as a whole. What a callback
+    raises goes to the log: a listener does not disturb the query.
+    """
+
+    def __init__(
+        self,
+        callback: Callable[[Lag], None] | None = None,
+        *,
+        log: bool = False,
+        file: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self._callback = callback
+        self._log = log
+        self._file = None if file is None else Path(file)
+        self._lock = threading.Lock()
+        self._last: dict[str, dict[str, Any]] = {}
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
+        """There is nothing to tell yet."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        """A batch is done, or there was none for a while."""
+        lag = lag_of(event.progress)
+        if lag is None:
+            return
+        if self._log:
+            LOGGER.info("%s", lag)
+        if self._callback is not None:
+            try:
+                self._callback(lag)
+            except Exception:
+                LOGGER.exception("the callback for the lag of queries failed")
+        self._write(lag.query, {**lag.to_json(), "running": True})
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        """The last lag stays, marked as that of a query that is over."""
+        last = self._last.get(str(event.id))
+        if last is not None:
+            self._write(str(event.id), {**last, "running": False})
+
+    def _write(self, query: str, entry: dict[str, Any]) -> None:
+        with self._lock:
+            self._last[query] = entry
+            if self._file is None:
+                return
+            text = json.dumps({"queries": self._last}, indent=1)
+            beside = self._file.with_name(f".{self._file.name}.{os.getpid()}")
+            try:
+                beside.write_text(text + "\n", "utf-8")
+                beside.replace(self._file)
+            except OSError as error:
+                LOGGER.warning("the lag of queries cannot be written: %s", error)

@@ -1,0 +1,112 @@
+"""Where a query is: an offset for each partition of each stream.
+
+    {"v":1,"streams":{"orders":{"id":"<incarnation>","p":{"0":123,"1":99}}}}
+
+Each is the offset of the next record to read. Spark compares offsets as the text of their JSON, so
+that keys always come in the same order. A new query begins with one that has ``"pin":true`` before
+`streams`: where it begins is decided, and not written down yet.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+VERSION: Final = 1
+
+_NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,8}")
+
+LATEST: Final = -1
+"""In place of an offset: behind the last record there is."""
+EARLIEST: Final = -2
+"""In place of an offset: at the first record there is."""
+
+
+class OffsetError(ValueError):
+    """This is no offset of a query. The message says what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a query is in one stream: its incarnation, and the next offset of each partition."""
+
+    incarnation: str
+    partitions: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Offset:
+    """Where a query is. `pin` marks a beginning that is not written down."""
+
+    streams: Mapping[str, Position] = field(default_factory=dict)
+    pin: bool = False
+
+    def to_json(self) -> dict[str, object]:
+        """What Spark writes down: streams by name, partitions by number."""
+        streams: dict[str, object] = {}
+        for name in sorted(self.streams):
+            position = self.streams[name]
+            streams[name] = {
+                "id": position.incarnation,
+                "p": {
+                    str(number): offset for number, offset in sorted(position.partitions.items())
+                },
+            }
+        if self.pin:
+            return {"v": VERSION, "pin": True, "streams": streams}
+        return {"v": VERSION, "streams": streams}
+
+    @classmethod
+    def from_json(cls, found: object) -> Offset:
+        """Take one apart. Raises `OffsetError`."""
+        if not isinstance(found, dict):
+            raise OffsetError(f"an offset is a JSON object, not {found!r}"[:200])
+        version = found.get("v")
+        if type(version) is not int or version != VERSION:
+            raise OffsetError(
+                f"an offset of version {version!r}, and this release knows version {VERSION} only"
+            )
+        unknown = found.keys() - {"v", "pin", "streams"}
+        streams = found.get("streams")
+        if unknown or not isinstance(streams, dict) or type(found.get("pin", False)) is not bool:
+            raise OffsetError(f"an offset has v, streams and perhaps pin, not {sorted(found)}")
+        return cls(
+            {name: _position(name, streams[name]) for name in streams}, bool(found.get("pin"))
+        )
+
+    def pinned(self) -> Offset:
+        """The same, as a beginning that is not written down."""
+        return Offset(self.streams, pin=True)
+
+    def unpinned(self) -> Offset:
+        """The same, written down."""
+        return Offset(self.streams)
+
+    def of(self, name: str, partition: int) -> int | None:
+        """The next offset of a partition; None if nothing is known of it."""
+        position = self.streams.get(name)
+        return None if position is None else position.partitions.get(partition)
+
+    def __iter__(self) -> Iterator[tuple[str, int, int]]:
+        """Stream, partition and offset, in order."""
+        for name in sorted(self.streams):
+            for number, offset in sorted(self.streams[name].partitions.items()):
+                yield name, number, offset
+
+
+def _position(name: str, found: object) -> Position:
+    if not isinstance(found, dict) or found.keys() != {"id", "p"}:
+        raise OffsetError(f"the offset of stream {name!r} has not id and p, but {found!r}"[:300])
+    incarnation, partitions = found["id"], found["p"]
+    if not isinstance(incarnation, str) or not isinstance(partitions, dict):
+        raise OffsetError(f"the offset of stream {name!r} is {found!r}"[:300])
+    offsets: dict[int, int] = {}
+    for number, offset in partitions.items():
+        if not isinstance(number, str) or not _NUMBER.fullmatch(number):
+            raise OffsetError(f"stream {name!r} has no partition {number!r}"[:300])
+        if type(offset) is not int or not 0 <= offset < 1 << 63:
+            raise OffsetError(f"{offset!r} is no offset, in partition {number} of stream {name!r}")
+        offsets[int(number)] = offset
+    return Position(incarnation, offsets)

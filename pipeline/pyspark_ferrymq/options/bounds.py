@@ -1,0 +1,148 @@
+"""Where to begin and where to end: offsets, timestamps, or what a checkpoint has.
+
+As in Spark's Kafka connector: ``earliest``, ``latest``, or ``{"orders":{"0":23,"1":-1}}``, in which
+-2 is the earliest and -1 the latest. An offset a query has written down is as good.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from pyspark_ferrymq.errors import AmqpOptionError
+from pyspark_ferrymq.offsets import EARLIEST, LATEST, Offset, OffsetError
+from pyspark_ferrymq.options.values import LONGEST, Values, wrong
+
+_NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,8}")
+_SHAPE: Final = '{"orders":{"0":23,"1":-1}}'
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The first record there is, or behind the last."""
+
+    place: Literal["earliest", "latest"]
+
+
+@dataclass(frozen=True, slots=True)
+class AtTime:
+    """At the first record appended at that time, in milliseconds since the epoch, or later.
+
+    `otherwise` is what happens to a partition that has none.
+    """
+
+    time: int
+    otherwise: Literal["error", "latest"]
+
+
+@dataclass(frozen=True, slots=True)
+class AtOffsets:
+    """At an offset for each partition of each stream; `EARLIEST` and `LATEST` are places too."""
+
+    option: str
+    offsets: dict[str, dict[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class AtCheckpoint:
+    """Where a query was."""
+
+    option: str
+    offset: Offset
+
+
+Bound: TypeAlias = End | AtTime | AtOffsets | AtCheckpoint
+
+
+def starting(given: Values) -> Bound | None:
+    """Where to begin; None if that is left to what reads. Raises `AmqpOptionError`."""
+    option = given.at_most_one("startingOffsets", "startingTimestamp")
+    given.needs("startingOffsetsByTimestampStrategy", "startingTimestamp")
+    strategy = given.choice("startingOffsetsByTimestampStrategy", ("error", "latest"), "error")
+    if option == "startingTimestamp":
+        return AtTime(_time(given, option), "latest" if strategy == "latest" else "error")
+    return None if option is None else _offsets(given, option)
+
+
+def ending(given: Values) -> Bound | None:
+    """Where to end; None if nothing is said. Raises `AmqpOptionError`."""
+    option = given.at_most_one("endingOffsets", "endingTimestamp")
+    if option == "endingTimestamp":
+        return AtTime(_time(given, option), "latest")
+    if option is None:
+        return None
+    bound = _offsets(given, option)
+    if bound == End("earliest"):
+        raise wrong(option, given.text(option), f"latest, or JSON such as {_SHAPE}")
+    if isinstance(bound, AtOffsets):
+        for name, partition in _placed(bound, EARLIEST):
+            raise wrong(
+                option,
+                given.text(option),
+                f"an offset, or -1 for the latest; {name}::{partition} has -2, the earliest",
+            )
+    return bound
+
+
+def check_batch(start: Bound | None) -> None:
+    """Raise `AmqpOptionError` for a beginning that leaves a batch nothing to read."""
+    if start == End("latest"):
+        raise wrong(
+            "startingOffsets", "latest", f"earliest, or JSON such as {_SHAPE}, as this is a batch"
+        )
+    if isinstance(start, AtOffsets):
+        for name, partition in _placed(start, LATEST):
+            raise AmqpOptionError(
+                f"option 'startingOffsets': {name}::{partition} has -1, the latest, which is not"
+                " allowed in a batch; it has to be an offset, or -2 for the earliest"
+            )
+
+
+def _placed(bound: AtOffsets, place: int) -> list[tuple[str, int]]:
+    return [
+        (name, partition)
+        for name, offsets in bound.offsets.items()
+        for partition, offset in offsets.items()
+        if offset == place
+    ]
+
+
+def _time(given: Values, option: str) -> int:
+    time = given.number(option)
+    assert time is not None
+    return time
+
+
+def _offsets(given: Values, option: str) -> Bound:
+    value = given.required(option)
+    word = value.strip().lower()
+    if word == "earliest":
+        return End("earliest")
+    if word == "latest":
+        return End("latest")
+    if not word.startswith("{"):
+        raise wrong(option, value, f"earliest, latest, or JSON such as {_SHAPE}")
+    found = given.json(option, _SHAPE)
+    if "streams" in found and "v" in found:
+        try:
+            return AtCheckpoint(option, Offset.from_json(found))
+        except OffsetError as error:
+            raise AmqpOptionError(f"option {option!r}: {error}") from None
+    offsets: dict[str, dict[int, int]] = {}
+    for name, partitions in found.items():
+        if not isinstance(partitions, dict):
+            raise wrong(option, value, f"JSON such as {_SHAPE} ({name!r})")
+        offsets[name] = {}
+        for number, offset in partitions.items():
+            # As JSON has numbers: "0" and "00" would be one partition with two offsets.
+            if not _NUMBER.fullmatch(number):
+                raise wrong(option, value, f"JSON such as {_SHAPE} ({name!r}: {number!r})")
+            if type(offset) is not int or not EARLIEST <= offset <= LONGEST:
+                raise wrong(
+                    option,
+                    value,
+                    f"an offset, -1 for the latest or -2 for the earliest ({name}::{number})",
+                )
+            offsets[name][int(number)] = offset
+    return AtOffsets(option, offsets)

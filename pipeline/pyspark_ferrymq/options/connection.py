@@ -1,0 +1,331 @@
+"""Where to connect and as whom; opening a connection with that.
+
+Parsed in the driver, used in executors: files and environment variables are read where the
+connection is opened.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
+
+from pyspark_ferrymq.errors import AmqpOptionError, AmqpSourceError
+from pyspark_ferrymq.foreign.shared_access import SharedAccess
+from pyspark_ferrymq.options.values import Values, shown
+
+if TYPE_CHECKING:
+    from ferrymq.blocking import Connection
+    from ferrymq.engine import SaslMechanism
+    from ferrymq.options import ConnectionArguments
+    from ferrymq.url import Url
+
+SERVICES: Final = ("ferrymq", "eventhubs")
+"""What is at the other end: how it tells offsets, and how it hands out records."""
+
+MECHANISMS: Final = (
+    "auto",
+    "SCRAM-SHA-512",
+    "SCRAM-SHA-256",
+    "SCRAM-SHA-1",
+    "PLAIN",
+    "EXTERNAL",
+    "ANONYMOUS",
+    "OAUTHBEARER",
+)
+_WITHOUT_PASSWORD: Final = ("EXTERNAL", "ANONYMOUS")
+# Seconds between attempts to reach a broker that is not there: first, and at most.
+_PAUSE: Final = 0.05
+_LONGEST_PAUSE: Final = 1.0
+# Bytes. Records come in chunks, and fewer frames cost less.
+_MAX_FRAME_SIZE: Final = 1024 * 1024
+
+
+class AmqpUnreachableError(AmqpSourceError):
+    """There is no connection to the broker, for now."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConnectionSettings:
+    """The options of `names.CONNECTION`. Secrets are in no repr."""
+
+    url: str = field(repr=False)
+    """With its user and password, if it has them."""
+
+    place: str
+    """The URL without password, for messages."""
+
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    password_file: str | None = None
+    password_env: str | None = None
+    mechanism: str = "auto"
+    ca: str | None = None
+    cert: str | None = None
+    key: str | None = None
+    verify: bool = True
+    timeout: float = 30.0
+    """Seconds, for connecting and for each answer of the broker."""
+
+    group_id: str = ""
+    """By what the broker's operator knows our connections."""
+
+    service: str = "ferrymq"
+
+    shared_access: SharedAccess | None = None
+    """The key of a connection string, of which tokens are made."""
+
+    consumer_group: str = "$Default"
+    """That of Event Hubs by which partitions are read."""
+
+    @classmethod
+    def parse(cls, given: Values) -> ConnectionSettings:
+        """Raises `AmqpOptionError`, which never quotes a secret."""
+        shared = SharedAccess.parse(given)
+        text = given.required("url") if shared is None else shared.url
+        url = _url(text)
+        username = given.text("username")
+        secret = given.at_most_one("password", "passwordFile", "passwordEnv")
+        if url.username is not None and (username is not None or secret is not None):
+            raise AmqpOptionError(
+                f"option 'url': it names a user already, and there is the option"
+                f" {'username' if username is not None else secret!r} beside it; say it once"
+            )
+        mechanism = given.choice("sasl.mechanism", MECHANISMS, "auto")
+        user = username if username is not None else url.username
+        if secret is not None and user is None and mechanism != "OAUTHBEARER":
+            raise AmqpOptionError(f"the option {secret!r} needs the option 'username' beside it")
+        if mechanism not in ("auto", *_WITHOUT_PASSWORD) and secret is None and not url.password:
+            raise AmqpOptionError(
+                f"option 'sasl.mechanism': {mechanism} takes a secret; give one of the options"
+                " 'password', 'passwordFile', 'passwordEnv'"
+            )
+        for name in ("tls.ca", "tls.cert", "tls.key", "tls.verify"):
+            if given.has(name) and not url.secure:
+                raise AmqpOptionError(
+                    f"the option {name!r} is for TLS, and {str(url)!r} is without; use amqps:// or"
+                    " wss://"
+                )
+        given.needs("tls.key", "tls.cert")
+        verify = given.flag("tls.verify", True)
+        if not verify and given.has("tls.ca"):
+            raise AmqpOptionError("the option 'tls.ca' means nothing with 'tls.verify' = false")
+        timeout = given.milliseconds("connectTimeoutMs", 1)
+        service = given.choice("service", SERVICES, "ferrymq")
+        if given.has("consumerGroup") and service != "eventhubs":
+            raise AmqpOptionError(
+                "option 'consumerGroup': it is one of Event Hubs ('service' = eventhubs)"
+            )
+        return cls(
+            url=text,
+            place=str(url),
+            username=username,
+            password=given.text("password"),
+            password_file=given.text("passwordFile"),
+            password_env=given.text("passwordEnv"),
+            mechanism=mechanism if shared is None else "ANONYMOUS",
+            ca=given.text("tls.ca"),
+            cert=given.text("tls.cert"),
+            key=given.text("tls.key"),
+            verify=verify,
+            timeout=30.0 if timeout is None else timeout / 1000,
+            group_id=given.text("groupId") or f"spark-{uuid4().hex[:12]}",
+            service=service,
+            shared_access=shared,
+            consumer_group=given.text("consumerGroup") or cls.consumer_group,
+        )
+
+    def secret(self) -> str | None:
+        """The password, or token, from wherever it is. Raises `AmqpOptionError`."""
+        if self.password_file is not None:
+            try:
+                return Path(self.password_file).read_text("utf-8").rstrip("\r\n")
+            except (OSError, UnicodeDecodeError) as error:
+                reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+                raise AmqpOptionError(
+                    f"option 'passwordFile': {self.password_file!r} cannot be read: {reason}. It"
+                    " has to be on every executor"
+                ) from None
+        if self.password_env is not None:
+            value = os.environ.get(self.password_env)
+            if value is None:
+                raise AmqpOptionError(
+                    f"option 'passwordEnv': there is no environment variable"
+                    f" {self.password_env!r} here. Executors have it with"
+                    f" spark.executorEnv.{self.password_env}"
+                )
+            return value
+        return self.password
+
+
+def connect(settings: ConnectionSettings, role: str, *, patient: bool = False) -> Connection:
+    """Open a connection. The caller closes it.
+
+    `role` is what it is for, such as ``driver``; with the group it becomes the container-id, by
+    which management tells connections apart. If `patient`, a broker that cannot be reached is tried
+    again until the time to connect is over: for who knows that it was there a moment ago.
+
+    Raises `AmqpOptionError` for a secret or a certificate that is not to be had,
+    `AmqpUnreachableError` if there is no broker, and `AmqpSourceError` if it does not let us in.
+    """
+    from ferrymq import AuthenticationError, TransportError, blocking
+    from ferrymq.errors import ConnectionClosed
+
+    url = _with_user(settings)
+    sasl, token = _credentials(settings)
+    context = _context(settings)
+    end = time.monotonic() + settings.timeout
+    pause = _PAUSE
+    while True:
+        left = max(end - time.monotonic(), 0.1)
+        try:
+            connection = blocking.connect(
+                url,
+                container_id=f"{settings.group_id}/{role}/{uuid4().hex[:8]}",
+                sasl=sasl if sasl is not None else "auto",
+                token=token,
+                ssl=context,
+                timeout=left if patient else settings.timeout,
+                max_frame_size=_MAX_FRAME_SIZE,
+            )
+        except AuthenticationError as error:
+            who = settings.username or _url(settings.url).username or "a client without user name"
+            raise AmqpSourceError(
+                f"{settings.place} does not let in {who!r}: {error}. See the options 'username',"
+                " 'password' and 'sasl.mechanism'"
+            ) from None
+        except (TransportError, ConnectionClosed, TimeoutError) as error:
+            certificate = isinstance(error.__cause__, ssl.SSLCertVerificationError)
+            if not patient or certificate or time.monotonic() + pause >= end:
+                raise AmqpUnreachableError(_unreachable(settings, error, certificate)) from None
+        except ValueError as error:
+            raise AmqpOptionError(f"{settings.place}: {error}") from None
+        else:
+            return _let_in(connection, settings)
+        # The broker is being started again; there is nothing to be told by.
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def _let_in(connection: Connection, settings: ConnectionSettings) -> Connection:
+    """The connection, with the tokens that it takes."""
+    from ferrymq import AmqpError
+
+    if settings.shared_access is None:
+        return connection
+    try:
+        settings.shared_access.put(connection, settings.place, settings.timeout)
+    except (AmqpError, TimeoutError) as error:
+        connection.close()
+        raise AmqpUnreachableError(_unreachable(settings, error, False)) from None
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def client_arguments(settings: ConnectionSettings) -> tuple[str, ConnectionArguments]:
+    """URL and arguments for `ferrymq.connect`, for who speaks AMQP beside the data source.
+
+    There are secrets in them. Raises `AmqpOptionError` for what is not to be had.
+    """
+    sasl, token = _credentials(settings)
+    arguments: ConnectionArguments = {
+        "ssl": _context(settings),
+        "timeout": settings.timeout,
+        "token": token,
+    }
+    if sasl is not None:
+        arguments["sasl"] = sasl
+    return _with_user(settings), arguments
+
+
+def _unreachable(settings: ConnectionSettings, error: Exception, certificate: bool) -> str:
+    if certificate:
+        return (
+            f"{settings.place}: {error}. The authority that signed the certificate is given by the"
+            " option 'tls.ca'"
+        )
+    if isinstance(error, TimeoutError):
+        reason = f"no answer within {settings.timeout:g} s (option 'connectTimeoutMs')"
+    else:
+        reason = str(error)
+    return f"there is no connection to {settings.place} (option 'url'): {reason}"
+
+
+def _url(text: str) -> Url:
+    from ferrymq.url import parse_url
+
+    try:
+        return parse_url(text.strip())
+    except ValueError as error:
+        raise AmqpOptionError(
+            f"option 'url': {error}; it has to be such as amqps://broker.example:5671"
+        ) from None
+
+
+def _with_user(settings: ConnectionSettings) -> str:
+    """The URL with the user in it. Passwords go into mechanisms, see `_credentials`."""
+    if settings.username is None:
+        return settings.url.strip()
+    from urllib.parse import quote
+
+    scheme, rest = settings.url.strip().split("://", 1)
+    user = quote(settings.username, safe="")
+    secret = settings.secret() if settings.mechanism == "auto" else None
+    password = "" if secret is None else f":{quote(secret, safe='')}"
+    return f"{scheme}://{user}{password}@{rest}"
+
+
+def _credentials(settings: ConnectionSettings) -> tuple[SaslMechanism | None, str | None]:
+    """A mechanism, or a token; neither where the URL says it all."""
+    from ferrymq.engine import Anonymous, External, Plain, Scram
+
+    mechanism = settings.mechanism
+    if mechanism == "auto":
+        return None, None
+    if mechanism == "ANONYMOUS":
+        return Anonymous(), None
+    url = _url(settings.url)
+    user = settings.username if settings.username is not None else url.username
+    if mechanism == "EXTERNAL":
+        return External(user), None
+    secret = settings.secret() or url.password or ""
+    if mechanism == "OAUTHBEARER":
+        return None, secret
+    try:
+        if mechanism == "PLAIN":
+            return Plain(user or "", secret), None
+        return Scram(mechanism, user or "", secret), None
+    except ValueError as error:
+        raise AmqpOptionError(f"option 'sasl.mechanism': {mechanism}: {error}") from None
+
+
+def _context(settings: ConnectionSettings) -> ssl.SSLContext | None:
+    if not _url(settings.url).secure:
+        return None
+    try:
+        context = ssl.create_default_context(cafile=settings.ca)
+    except OSError as error:
+        raise AmqpOptionError(_unreadable("tls.ca", settings.ca, error)) from None
+    if not settings.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if settings.cert is not None:
+        try:
+            context.load_cert_chain(settings.cert, settings.key)
+        except OSError as error:
+            raise AmqpOptionError(_unreadable("tls.cert", settings.cert, error)) from None
+    return context
+
+
+def _unreadable(name: str, path: str | None, error: OSError) -> str:
+    reason = error.strerror or str(error)
+    return (
+        f"option {name!r}: {shown(path)} cannot be used: {reason}. It has to be a PEM file, on"
+        " every executor"
+    )

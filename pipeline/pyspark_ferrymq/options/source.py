@@ -1,0 +1,168 @@
+"""All options of the source, parsed once, in the driver."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark_ferrymq.errors import AmqpOptionError
+from pyspark_ferrymq.foreign.unsupported import check_options
+from pyspark_ferrymq.options.bounds import Bound, End, check_batch, ending, starting
+from pyspark_ferrymq.options.connection import ConnectionSettings
+from pyspark_ferrymq.options.names import SINK, check_names
+from pyspark_ferrymq.options.selection import Selection
+from pyspark_ferrymq.options.values import Values, wrong
+
+QUEUE_MODES: Final = ("browse",)
+"""How queues may be read."""
+
+# What the broker grants for a chunk at most.
+_MOST_RECORDS: Final = 65_536
+_MOST_BYTES: Final = 16 * 1024 * 1024
+_LONGEST_HOLDER: Final = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceOptions:
+    """What to read, from where to where, and how. Times are in milliseconds, sizes in bytes.
+
+    None is "not given". The names are those of the options.
+    """
+
+    connection: ConnectionSettings
+    selection: Selection
+    starting: Bound | None = None
+    ending: Bound | None = None
+    max_offsets_per_trigger: int | None = None
+    max_bytes_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay: int = 15 * 60_000
+    min_partitions: int | None = None
+    max_records_per_partition: int | None = None
+    max_records_per_batch: int = 5_000
+    max_bytes_per_batch: int = 8 * 1024 * 1024
+    fail_on_data_loss: bool = True
+    include_metadata: bool = False
+    include_raw: bool = False
+    pushdown: bool = False
+    num_retries: int = 3
+    retry_interval: int = 10
+    hold: str | None = None
+    queue_mode: str | None = None
+    queue_selectors: tuple[str, ...] = ()
+    queue_limit: int | None = None
+    queue_idle: int = 5_000
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> SourceOptions:
+        """Raises `AmqpOptionError` for the first option that is wrong."""
+        check_names(options)
+        given = Values(options)
+        for name in given.given(SINK):
+            raise AmqpOptionError(f"the option {name!r} is for writing, and this reads")
+        given.at_most_one("maxOffsetsPerTrigger", "maxBytesPerTrigger")
+        given.needs("maxTriggerDelay", "minOffsetsPerTrigger")
+        most = given.number("maxOffsetsPerTrigger", 1)
+        least = given.number("minOffsetsPerTrigger", 1)
+        if most is not None and least is not None and least > most:
+            raise AmqpOptionError(
+                f"option 'minOffsetsPerTrigger': {least} is more than the {most} of"
+                " 'maxOffsetsPerTrigger'"
+            )
+        hold = given.text("hold")
+        if hold is not None and len(hold) > _LONGEST_HOLDER:
+            raise AmqpOptionError(
+                f"option 'hold': a name of {len(hold)} characters; {_LONGEST_HOLDER} are allowed"
+            )
+        connection = ConnectionSettings.parse(given)
+        if connection.service == "eventhubs":
+            check_options(given)
+        queue_mode = given.choice("queueMode", QUEUE_MODES, "") or None
+        for name in ("queueSelector", "queueLimit", "queueIdleMs"):
+            given.needs(name, "queueMode")
+        return cls(
+            connection=connection,
+            selection=Selection.parse(given),
+            starting=starting(given),
+            ending=ending(given),
+            max_offsets_per_trigger=most,
+            max_bytes_per_trigger=given.size("maxBytesPerTrigger"),
+            min_offsets_per_trigger=least,
+            max_trigger_delay=_or(given.milliseconds("maxTriggerDelay"), cls.max_trigger_delay),
+            min_partitions=given.number("minPartitions", 1, 1_000_000),
+            max_records_per_partition=given.number("maxRecordsPerPartition", 1),
+            max_records_per_batch=_or(
+                given.number("maxRecordsPerBatch", 1, _MOST_RECORDS), cls.max_records_per_batch
+            ),
+            max_bytes_per_batch=_or(
+                given.size("maxBytesPerBatch", 1, _MOST_BYTES), cls.max_bytes_per_batch
+            ),
+            fail_on_data_loss=given.flag("failOnDataLoss", True),
+            include_metadata=given.flag("includeMetadata", False),
+            include_raw=given.flag("includeRaw", False),
+            pushdown=given.flag("pushdown", False),
+            num_retries=_or(given.number("fetchOffset.numRetries", 0, 1_000_000), cls.num_retries),
+            retry_interval=_or(
+                given.milliseconds("fetchOffset.retryIntervalMs"), cls.retry_interval
+            ),
+            hold=hold,
+            queue_mode=queue_mode,
+            queue_selectors=_selectors(given),
+            queue_limit=given.number("queueLimit", 1),
+            queue_idle=_or(given.milliseconds("queueIdleMs", 1), cls.queue_idle),
+        )
+
+    def for_batch(self) -> tuple[Bound, Bound]:
+        """Where a batch begins and ends. Raises `AmqpOptionError` for what only streaming has."""
+        check_batch(self.starting)
+        for name, value in (
+            ("maxOffsetsPerTrigger", self.max_offsets_per_trigger),
+            ("maxBytesPerTrigger", self.max_bytes_per_trigger),
+            ("minOffsetsPerTrigger", self.min_offsets_per_trigger),
+            ("hold", self.hold),
+        ):
+            if value is not None:
+                raise AmqpOptionError(f"the option {name!r} is for readStream, and this is a batch")
+        return self.starting or End("earliest"), self.ending or End("latest")
+
+    def for_streaming(self) -> Bound:
+        """Where a new query begins. Raises `AmqpOptionError` for what only a batch has."""
+        if self.ending is not None:
+            raise AmqpOptionError(
+                "the options 'endingOffsets' and 'endingTimestamp' are for batches; a query ends"
+                " with trigger(availableNow=True), or by stop()"
+            )
+        if self.pushdown:
+            raise AmqpOptionError(
+                "option 'pushdown': true is for batches; Spark pushes no filters into queries"
+            )
+        if self.queue_mode == "browse":
+            raise AmqpOptionError(
+                "option 'queueMode': browse is for batches; what a query has seen of a queue is"
+                " nowhere written down. To stream it, have its messages go into a stream"
+                " (dead letters may, and what an exchange hands out), or browse it in a batch every"
+                " so often"
+            )
+        return self.starting or End("latest")
+
+
+def _selectors(given: Values) -> tuple[str, ...]:
+    """One, or a JSON list of several."""
+    text = given.text("queueSelector")
+    if text is None:
+        return ()
+    if not text.lstrip().startswith("["):
+        return (text,)
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, list) or not found or not all(type(one) is str for one in found):
+        raise wrong("queueSelector", text, "a selector, or a JSON list of selectors")
+    return tuple(found)
+
+
+def _or(value: int | None, default: int) -> int:
+    return default if value is None else value

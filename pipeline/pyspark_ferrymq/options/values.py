@@ -1,0 +1,159 @@
+"""Reading the values of options: text into what it means, or an error that names the option."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from pyspark_ferrymq.errors import AmqpOptionError
+
+_SHOWN: Final = 200
+# More digits than the largest number has are none to be read.
+_DURATION: Final = re.compile(r"([0-9]{1,19})\s*([a-z]*)")
+_UNITS: Final = {
+    "": 1,
+    "ms": 1,
+    "s": 1000,
+    "m": 60_000,
+    "min": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+}
+_BYTES: Final = re.compile(r"([0-9]{1,19})\s*([kmgt]?)(i?b)?")
+LONGEST: Final = (1 << 63) - 1
+"""The largest number an option may be, and the largest offset."""
+
+
+class Values:
+    """The options somebody has given, by name, whatever its case.
+
+    Each method reads one, and raises `AmqpOptionError` with option, value and what is allowed. An
+    option that is not given is its default.
+    """
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._given = {name.lower(): value for name, value in given.items()}
+
+    def has(self, name: str) -> bool:
+        """Whether the option is given."""
+        return name.lower() in self._given
+
+    def given(self, names: Iterable[str]) -> list[str]:
+        """Those of the names that are given."""
+        return [name for name in names if self.has(name)]
+
+    def at_most_one(self, *names: str) -> str | None:
+        """The only one of the names that is given, if one is."""
+        given = self.given(names)
+        if len(given) > 1:
+            raise AmqpOptionError(
+                f"the options {' and '.join(map(repr, given))} exclude each other: give one"
+            )
+        return given[0] if given else None
+
+    def needs(self, name: str, other: str) -> None:
+        """An option that is given makes sense with another one only."""
+        if self.has(name) and not self.has(other):
+            raise AmqpOptionError(f"the option {name!r} needs the option {other!r} beside it")
+
+    def text(self, name: str) -> str | None:
+        """Any text but none at all."""
+        value = self._given.get(name.lower())
+        if value is not None and not value.strip():
+            raise AmqpOptionError(f"option {name!r}: it is empty; leave it out, or give a value")
+        return value
+
+    def required(self, name: str) -> str:
+        """A text that has to be there."""
+        value = self.text(name)
+        if value is None:
+            raise AmqpOptionError(f"the option {name!r} is missing")
+        return value
+
+    def choice(self, name: str, allowed: Iterable[str], default: str) -> str:
+        """One of some words, whatever its case."""
+        value = self.text(name)
+        if value is None:
+            return default
+        words = {word.lower(): word for word in allowed}
+        word = words.get(value.strip().lower())
+        if word is None:
+            raise wrong(name, value, f"one of {', '.join(words.values())}")
+        return word
+
+    def flag(self, name: str, default: bool) -> bool:
+        """True or false."""
+        return self.choice(name, ("true", "false"), "true" if default else "false") == "true"
+
+    def number(self, name: str, minimum: int = 0, maximum: int = LONGEST) -> int | None:
+        """An integer."""
+        value = self.text(name)
+        if value is None:
+            return None
+        return _within(name, value, _integer(value.strip()), minimum, maximum)
+
+    def milliseconds(self, name: str, minimum: int = 0) -> int | None:
+        """A time span in milliseconds; with a unit (ms, s, m, h, d) in that."""
+        value = self.text(name)
+        if value is None:
+            return None
+        match = _DURATION.fullmatch(value.strip().lower())
+        span = None
+        if match is not None and match[2] in _UNITS:
+            span = int(match[1]) * _UNITS[match[2]]
+        return _within(name, value, span, minimum, LONGEST, " of milliseconds, or such as 30s, 5m")
+
+    def size(self, name: str, minimum: int = 1, maximum: int = LONGEST) -> int | None:
+        """A number of bytes; with a unit (k, m, g: powers of 1024) in that."""
+        value = self.text(name)
+        if value is None:
+            return None
+        match = _BYTES.fullmatch(value.strip().lower())
+        size = None
+        if match is not None:
+            size = int(match[1]) << (10 * " kmgt".index(match[2] or " "))
+        return _within(name, value, size, minimum, maximum, " of bytes, or such as 64k, 10m, 1g")
+
+    def json(self, name: str, shape: str) -> dict[str, object]:
+        """A JSON object; `shape` is an example of it, for the message."""
+        value = self.required(name)
+        try:
+            found = json.loads(value)
+        except ValueError as error:
+            raise AmqpOptionError(
+                f"option {name!r}: {shown(value)} is no JSON ({error}); such as {shape}"
+            ) from None
+        if not isinstance(found, dict):
+            raise wrong(name, value, f"a JSON object such as {shape}")
+        return found
+
+
+def shown(value: object) -> str:
+    """A value as a message repeats it: not all of it if it is long."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def wrong(name: str, value: object, allowed: str) -> AmqpOptionError:
+    """The error for a value that is not allowed."""
+    return AmqpOptionError(
+        f"option {name!r}: {shown(value)} is not allowed; it has to be {allowed}"
+    )
+
+
+def _integer(text: str) -> int | None:
+    try:
+        return int(text) if text.isascii() else None
+    except ValueError:
+        return None
+
+
+def _within(
+    name: str, value: str, number: int | None, minimum: int, maximum: int, unit: str = ""
+) -> int:
+    if number is None or not minimum <= number <= maximum:
+        bound = f", {minimum} or more" if maximum == LONGEST else f" from {minimum} to {maximum}"
+        raise wrong(name, value, f"a number{unit}{bound}")
+    return number

@@ -1,0 +1,152 @@
+"""Archive: streams as Parquet, in the layout of capture files, and a hold so that the broker keeps
+what is not archived yet.
+
+    query = write(records, options)      # records as the source `amqp` has them, with `raw`
+
+A file says in its name what is in it, and doing a batch again writes the same files: whatever is
+killed, every record is in the archive once. `read_capture` reads it, and `replay` sends it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pyspark_ferrymq.errors import AmqpOptionError
+from pyspark_ferrymq.pipelines.following import Course, Step, follow
+from pyspark_ferrymq.pipelines.reading import Choice
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from ferrymq.capture import Coverage
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArchiveOptions:
+    """What `run` is to do: archive the streams of `source` into the directory `path`.
+
+    `hold` is the name of the hold, None for none: then a stream with limits may drop records before
+    they are archived, which fails. With `once` it ends when all there is now is archived.
+    """
+
+    connection: Mapping[str, str]
+    source: Choice
+    path: str
+    checkpoint: str
+    hold: str | None = "archive"
+    raw: bool = True
+    once: bool = False
+    every: str = "10 seconds"
+
+    def check(self) -> None:
+        """Raise `AmqpOptionError` for what contradicts itself."""
+        if self.path.rstrip("/") == self.checkpoint.rstrip("/"):
+            raise AmqpOptionError("the checkpoint and the archive are two directories")
+
+
+@dataclass(slots=True)
+class Partition:
+    """What there is in the archive of one partition."""
+
+    stream: str
+    partition: int
+    first: int
+    next: int
+    files: int
+    missing: int
+
+
+@dataclass(slots=True)
+class Archived:
+    """What came of it: the course of the query, and what the archive has now."""
+
+    course: Course = field(default_factory=Course)
+    partitions: list[Partition] = field(default_factory=list)
+    stopped: bool = False
+
+
+def read(spark: SparkSession, options: ArchiveOptions) -> DataFrame:
+    """The records to be archived: all columns, the message as it was among them."""
+    reader = spark.readStream.format("amqp").options(**options.connection)
+    reader = reader.options(**options.source.stream()).option("includeMetadata", "true")
+    reader = reader.option("includeRaw", "true" if options.raw else "false")
+    if options.hold is not None:
+        reader = reader.option("hold", options.hold)
+    return reader.load()
+
+
+def write(records: DataFrame, options: ArchiveOptions) -> StreamingQuery:
+    """Begin to archive them."""
+    from pyspark_ferrymq.capture import CaptureSink
+
+    # Spark finds `amqp` by itself, and no second one in a package.
+    records.sparkSession.dataSource.register(CaptureSink)
+    writer: Any = records.writeStream.format("amqp_capture").options(**options.connection)
+    writer = writer.option("path", options.path).option("checkpointLocation", options.checkpoint)
+    if options.once:
+        return writer.trigger(availableNow=True).start()  # type: ignore[no-any-return]
+    return writer.trigger(processingTime=options.every).start()  # type: ignore[no-any-return]
+
+
+def run(
+    spark: SparkSession, options: ArchiveOptions, tell: Callable[[Step], None] | None = None
+) -> Archived:
+    """Archive. `tell` is told of every batch. Ctrl-C stops it: then `Archived.stopped`."""
+    options.check()
+    found = Archived()
+    streams: set[str] = set()
+
+    def step(step: Step) -> None:
+        streams.update(step.streams)
+        if tell is not None:
+            tell(step)
+
+    try:
+        follow(write(read(spark, options), options), step, found.course)
+    except KeyboardInterrupt:
+        found.stopped = True
+    names = sorted(streams | set(options.source.streams))
+    covered = {name: coverage_of(options.path, name) for name in names}
+    found.partitions = [
+        Partition(
+            stream=name,
+            partition=one.partition,
+            first=one.first,
+            next=one.next,
+            files=len(one.files),
+            missing=sum(gap.next - gap.first for gap in one.gaps),
+        )
+        for name, partitions in covered.items()
+        for one in partitions.values()
+    ]
+    if options.hold is not None:
+        _move_hold(options, options.hold, covered)
+    return found
+
+
+def coverage_of(path: str, stream: str) -> dict[int, Coverage]:
+    """What the files of a stream cover, by partition."""
+    from ferrymq.capture import coverage, open_place, stream_folder
+    from ferrymq.capture.place import names_in
+
+    return coverage(names_in(open_place(path, stream_folder(stream))))
+
+
+def _move_hold(
+    options: ArchiveOptions, holder: str, covered: Mapping[str, Mapping[int, Coverage]]
+) -> None:
+    """Let the broker drop what is archived. Spark tells of a batch only when there is another."""
+    from pyspark_ferrymq.metadata import open_service
+    from pyspark_ferrymq.options import ConnectionSettings, Values
+
+    service = open_service(ConnectionSettings.parse(Values(options.connection)))
+    try:
+        for name, partitions in covered.items():
+            offsets = {one.partition: one.next for one in partitions.values() if not one.gaps}
+            if offsets:
+                service.hold(name, holder, offsets)
+    finally:
+        service.close()

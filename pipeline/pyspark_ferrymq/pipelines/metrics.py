@@ -1,0 +1,219 @@
+"""Windowed metrics per address: how many messages, how large, how long on the way, how many late
+and how many twice.
+
+    records = spark.readStream.format("amqp").schema(COLUMNS).options(…).load()
+    results = windowed(measured(records), window="1 minute", watermark="1 minute")
+
+Time on the way is from `creation-time`, which the sender has set, to when the broker appended the
+record. Windows are by the time of the broker unless it is said otherwise: that never goes back, so
+nothing is ever too late for its window. Twice is what has the message-id of another message in the
+same window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final, Literal
+from uuid import uuid4
+
+from pyspark.sql import functions as sf
+
+from pyspark_ferrymq.errors import AmqpOptionError
+from pyspark_ferrymq.pipelines.following import Course, Step, follow
+from pyspark_ferrymq.pipelines.reading import Choice
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+COLUMNS: Final = (
+    "address string, body binary, enqueuedTime timestamp, creationTime timestamp, messageId string"
+)
+"""What is read: nothing else is decoded."""
+
+RESULT: Final = (
+    "start timestamp, end timestamp, address string, messages bigint, bytes bigint,"
+    " p50 double, p95 double, p99 double, slowest double, late bigint, duplicates bigint"
+)
+"""What comes out: milliseconds on the way, bytes of bodies."""
+
+# Of percentiles: the higher, the nearer, and the more is kept. This is within a thousandth.
+_ACCURACY: Final = 1000
+
+
+def measured(records: DataFrame, late: str = "1 minute") -> DataFrame:
+    """Records with `bytes`, `took` in milliseconds (null without a creation-time), and `late`."""
+    took = sf.unix_millis("enqueuedTime") - sf.unix_millis("creationTime")
+    return records.select(
+        "address",
+        "enqueuedTime",
+        sf.coalesce("creationTime", "enqueuedTime").alias("createdTime"),
+        sf.coalesce(sf.octet_length("body"), sf.lit(0)).cast("bigint").alias("bytes"),
+        took.alias("took"),
+        sf.coalesce(
+            sf.col("creationTime") + sf.expr(f"INTERVAL {late}") < sf.col("enqueuedTime"),
+            sf.lit(False),
+        ).alias("late"),
+        # Eight bytes of state for each message, whatever its id.
+        sf.when(sf.col("messageId").isNotNull(), sf.xxhash64("messageId")).alias("id"),
+    )
+
+
+def windowed(
+    records: DataFrame,
+    window: str = "1 minute",
+    watermark: str | None = None,
+    by: Literal["enqueued", "created"] = "enqueued",
+) -> DataFrame:
+    """The metrics of `measured` records: a row for each window and address, see `RESULT`.
+
+    In a stream, with a `watermark`, the row of a window comes when that is over: when records so
+    much later than its end have been seen. What comes for it after that is counted nowhere.
+    """
+    time = f"{by}Time"
+    if watermark is not None:
+        records = records.withWatermark(time, watermark)
+    took = sf.percentile_approx("took", sf.lit([0.5, 0.95, 0.99]), _ACCURACY)
+    results = records.groupBy(sf.window(time, window).alias("window"), "address").agg(
+        sf.count(sf.lit(1)).alias("messages"),
+        sf.sum("bytes").alias("bytes"),
+        took.alias("took"),
+        sf.max("took").alias("slowest"),
+        sf.sum(sf.col("late").cast("bigint")).alias("late"),
+        (sf.count("id") - sf.size(sf.collect_set("id"))).alias("duplicates"),
+    )
+    return results.select(
+        sf.col("window.start").alias("start"),
+        sf.col("window.end").alias("end"),
+        "address",
+        "messages",
+        "bytes",
+        *(sf.col("took")[i].cast("double").alias(f"p{p}") for i, p in enumerate((50, 95, 99))),
+        sf.col("slowest").cast("double").alias("slowest"),
+        "late",
+        sf.col("duplicates").cast("bigint").alias("duplicates"),
+    )
+
+
+def as_messages(results: DataFrame) -> DataFrame:
+    """Results as messages for the sink: one for each row, in JSON, keyed by the address."""
+    return results.select(
+        sf.to_json(sf.struct(*results.columns)).cast("binary").alias("body"),
+        sf.lit("application/json").alias("contentType"),
+        sf.lit("metrics").alias("subject"),
+        sf.concat_ws("@", "address", sf.date_format("start", "yyyy-MM-dd'T'HH:mm:ss'Z'")).alias(
+            "messageId"
+        ),
+        sf.col("address").alias("groupId"),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricsOptions:
+    """What `run` is to do. `source` says what is read, `connection` has the options to connect.
+
+    Results go to the stream or queue `to`, as Parquet into the directory `parquet`, and to whoever
+    calls. With `once` and without a `checkpoint` all there is is measured in one batch, and every
+    window comes out. With a `checkpoint` a run goes on where the last ended, and windows come when
+    they are over.
+    """
+
+    connection: Mapping[str, str]
+    source: Choice
+    window: str = "1 minute"
+    watermark: str = "1 minute"
+    late: str = "1 minute"
+    by: Literal["enqueued", "created"] = "enqueued"
+    to: str | None = None
+    parquet: str | None = None
+    checkpoint: str | None = None
+    once: bool = False
+    every: str = "5 seconds"
+
+    def check(self) -> None:
+        """Raise `AmqpOptionError` for what cannot be kept."""
+        if not self.once and self.checkpoint is None and (self.to or self.parquet):
+            raise AmqpOptionError(
+                "results that are to be written once need a checkpoint: say --checkpoint DIR, or"
+                " --once to measure what is there in one batch"
+            )
+
+
+@dataclass(slots=True)
+class Measured:
+    """What came of it: rows as `RESULT` has them, and the course of the query."""
+
+    rows: list[Row] = field(default_factory=list)
+    course: Course = field(default_factory=Course)
+    stopped: bool = False
+
+
+def run(
+    spark: SparkSession,
+    options: MetricsOptions,
+    tell: Callable[[Step], None] | None = None,
+    show: Callable[[list[Row]], None] | None = None,
+) -> Measured:
+    """Measure, and write results. Each is written exactly once, however often it is killed.
+
+    `tell` is told of every batch, `show` is given the results of each. Ctrl-C stops it: then
+    `Measured.stopped`.
+    """
+    options.check()
+    found = Measured()
+
+    def take(frame: DataFrame, batch: int, run_id: str) -> None:
+        rows = frame.sort("start", "address").collect()
+        if rows:
+            # Few, and sorted: whoever does this batch again writes the same.
+            _write(spark.createDataFrame(rows, RESULT), options, batch, run_id)
+            found.rows.extend(rows)
+            if show is not None:
+                show(rows)
+
+    if options.once and options.checkpoint is None:
+        reader = spark.read.format("amqp").schema(COLUMNS).options(**options.connection)
+        records = reader.options(**options.source.batch()).load()
+        frame = windowed(measured(records, options.late), options.window, by=options.by)
+        take(frame, 0, f"metrics-{uuid4()}")
+        return found
+
+    stream = spark.readStream.format("amqp").schema(COLUMNS).options(**options.connection)
+    records = stream.options(**options.source.stream()).load()
+    frame = windowed(measured(records, options.late), options.window, options.watermark, options.by)
+    with TemporaryDirectory(prefix="ferrymq-metrics-") as temporary:
+
+        def batch(frame: DataFrame, number: int) -> None:
+            take(frame, number, _query_id(spark))
+
+        writer: Any = frame.writeStream.outputMode("append").foreachBatch(batch)
+        writer = writer.option("checkpointLocation", options.checkpoint or temporary)
+        if options.once:
+            writer = writer.trigger(availableNow=True)
+        else:
+            writer = writer.trigger(processingTime=options.every)
+        try:
+            follow(writer.start(), tell, found.course)
+        except KeyboardInterrupt:
+            found.stopped = True
+    return found
+
+
+def _query_id(spark: SparkSession) -> str:
+    """The id of the query that the batch at hand is of: it is the same after a restart."""
+    id = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
+    if id is None:
+        raise AmqpOptionError("Spark does not say which query a batch is of; this needs Spark 4.2")
+    return f"metrics-{id}"
+
+
+def _write(results: DataFrame, options: MetricsOptions, batch: int, run_id: str) -> None:
+    if options.parquet is not None:
+        # A directory of its own for each batch, so that it is replaced, not written twice.
+        place = f"{options.parquet}/run={run_id}/batch={batch:09}"
+        results.coalesce(1).write.mode("overwrite").parquet(place)
+    if options.to is not None:
+        writer = as_messages(results).coalesce(1).write.format("amqp").mode("append")
+        writer = writer.options(**options.connection).option("address", options.to)
+        writer.options(txnAppId=run_id, txnVersion=str(batch)).save()

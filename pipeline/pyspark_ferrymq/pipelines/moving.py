@@ -1,0 +1,172 @@
+"""Takes chosen messages out of a queue and sends them elsewhere: each of them once, none lost.
+
+A message is accepted in the queue and posted to its target in one AMQP transaction. So the broker
+does both or neither, and whatever is killed meanwhile, every message is at one of the two places.
+Who runs it again chooses anew from what is still in the queue. No memory is kept anywhere.
+
+Spark chooses, this moves: in the driver, over one connection, as there are few dead letters.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Final
+
+import ferrymq
+from ferrymq.aio.delivery import Delivery
+from ferrymq.aio.receiver import Receiver
+from ferrymq.aio.sender import Sender
+from ferrymq.errors import LinkDetached, TransactionRolledBack
+from pyspark_ferrymq.errors import AmqpSourceError, AmqpWriteError
+from pyspark_ferrymq.pipelines.sections import Sections
+
+_PREFIX: Final = "x-opt-deadletter-"
+SOURCE: Final = f"{_PREFIX}source"
+_PATH: Final = f"{_PREFIX}path"
+_TTL: Final = "x-opt-original-ttl"
+# Of messages in one transaction, and of messages asked for at a time.
+_TOGETHER: Final = 200
+
+
+@dataclass(slots=True)
+class Moved:
+    """What became of it: messages moved, by target; chosen ones that were not found any more."""
+
+    targets: Counter[str] = field(default_factory=Counter)
+    missing: int = 0
+
+
+def fingerprint(raw: bytes) -> bytes:
+    """What a message is known by, as long as it is in the queue: all but its header, which counts
+    deliveries. Messages that are alike in all the rest may stand for each other.
+
+    Raises `DecodeError` for what is no message.
+    """
+    sections = Sections.split(raw)
+    sections.header = None
+    return blake2b(sections.join(), digest_size=16).digest()
+
+
+def revived(raw: bytes) -> bytes:
+    """The message as it is sent again: its deliveries count from zero, and it has its time to live
+    back. What it died of stays in its annotations; only the path is gone, for somebody had a say.
+    """
+    sections = Sections.split(raw)
+    sections.annotations.pop(_PATH, None)
+    ttl = sections.annotations.pop(_TTL, None)
+    header = sections.header
+    if header is not None:
+        header.delivery_count = 0
+        header.first_acquirer = False
+        if isinstance(ttl, int):
+            header.ttl = ttl
+    return sections.join()
+
+
+def source_of(raw: bytes) -> str | None:
+    """The queue a dead letter comes from; None if it does not say."""
+    source = Sections.split(raw).annotations.get(SOURCE)
+    return str(source) if isinstance(source, str) else None
+
+
+async def move(
+    connection: ferrymq.Connection,
+    queue: str,
+    chosen: Counter[bytes],
+    target: str | None,
+    progress: Callable[[int], None] | None = None,
+) -> Moved:
+    """Move the messages with the fingerprints `chosen`, each as often as it is in there.
+
+    To the address `target`, or if that is None, each back to the queue it comes from. Others are
+    given back as if nobody had had them; while this runs, it holds them. Raises `AmqpSourceError`
+    if a target is not there, and `AmqpWriteError` if one refuses a message: what had been moved
+    before stays moved, the rest is where it was.
+    """
+    moved = Moved()
+    left = Counter(chosen)
+    senders: dict[str, Sender] = {}
+    held: list[Delivery] = []
+    receiver = await connection.receiver(queue, credit=0)
+    try:
+        while left.total():
+            found = await _next(receiver)
+            if not found:
+                break
+            batch: list[tuple[Delivery, str]] = []
+            for delivery in found:
+                held.append(delivery)
+                if delivery.message_format:
+                    # Not of AMQP's own kind: it would not arrive as what it is.
+                    continue
+                mark = fingerprint(delivery.payload)
+                if left[mark]:
+                    left[mark] -= 1
+                    batch.append((delivery, target or _home(delivery, queue)))
+            if batch:
+                for _, address in batch:
+                    if address not in senders:
+                        senders[address] = await _sender(connection, address)
+                await _commit(connection, senders, batch, queue)
+                moved.targets.update(address for _, address in batch)
+                if progress is not None:
+                    progress(len(batch))
+    finally:
+        if not connection.closed and not receiver.closed:
+            for delivery in held:
+                if not delivery.settled:
+                    await delivery.release()
+            await receiver.close()
+    moved.missing = left.total()
+    return moved
+
+
+async def _next(receiver: Receiver) -> list[Delivery]:
+    """What there is, up to a batch; nothing if that was all."""
+    receiver.add_credit(_TOGETHER)
+    await receiver.drain()
+    return await receiver.receive_many(receiver.queued) if receiver.queued else []
+
+
+def _home(delivery: Delivery, queue: str) -> str:
+    source = source_of(delivery.payload)
+    if source is None:
+        raise AmqpSourceError(
+            f"a message in {queue!r} does not say where it comes from ({SOURCE}); leave out such"
+            " with --where 'source IS NOT NULL', or say --move-to ADDRESS"
+        )
+    return source
+
+
+async def _sender(connection: ferrymq.Connection, address: str) -> Sender:
+    try:
+        return await connection.sender(address)
+    except LinkDetached as error:
+        said = error.error.description if error.error is not None else str(error)
+        raise AmqpSourceError(f"nothing can be sent to {address!r}: {said}") from None
+
+
+async def _commit(
+    connection: ferrymq.Connection,
+    senders: dict[str, Sender],
+    batch: list[tuple[Delivery, str]],
+    queue: str,
+) -> None:
+    try:
+        async with connection.transaction() as transaction:
+            for address, sender in senders.items():
+                mine = [delivery for delivery, to in batch if to == address]
+                errors = await sender.send_encoded(
+                    [revived(delivery.payload) for delivery in mine], transaction=transaction
+                )
+                for error in errors.values():
+                    raise AmqpWriteError(f"{address!r} refuses a message: {error}")
+                for delivery in mine:
+                    await delivery.accept(transaction=transaction)
+    except TransactionRolledBack as error:
+        raise AmqpWriteError(
+            f"{len(batch)} messages stay in {queue!r}: they cannot be moved: {error}"
+        ) from None

@@ -1,0 +1,75 @@
+"""What pipelines read: streams by name or by pattern, and from where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark_ferrymq.errors import AmqpOptionError
+
+_PLACES: Final = ("earliest", "latest")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Streams, by name or by a regular expression; and where to begin where nothing is known yet:
+    ``earliest``, ``latest``, JSON with offsets, or a time in milliseconds. `limit` is the most
+    records in one batch of a query.
+
+    Raises `AmqpOptionError` unless there is one of `streams` and `pattern`.
+    """
+
+    streams: tuple[str, ...] = ()
+    pattern: str | None = None
+    start: str = "earliest"
+    end: str | None = None
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        if bool(self.streams) == (self.pattern is not None):
+            raise AmqpOptionError("say which streams: by their names, or --pattern REGEX")
+
+    def batch(self) -> dict[str, str]:
+        """The options for a batch."""
+        options = {**self._streams(), **_bound("starting", self.start)}
+        return options if self.end is None else {**options, **_bound("ending", self.end)}
+
+    def stream(self) -> dict[str, str]:
+        """The options for a query."""
+        options = {**self._streams(), **_bound("starting", self.start)}
+        if self.limit is not None:
+            options["maxOffsetsPerTrigger"] = str(self.limit)
+        return options
+
+    def _streams(self) -> dict[str, str]:
+        if self.pattern is not None:
+            return {"subscribePattern": self.pattern}
+        return {"subscribe": ",".join(self.streams)}
+
+
+def _bound(which: str, text: str) -> dict[str, str]:
+    text = text.strip()
+    if text in _PLACES or text.startswith("{"):
+        return {f"{which}Offsets": text}
+    options = {f"{which}Timestamp": str(milliseconds(text))}
+    if which == "starting":
+        # A partition that has nothing so new begins with what comes.
+        options["startingOffsetsByTimestampStrategy"] = "latest"
+    return options
+
+
+def milliseconds(text: str) -> int:
+    """A time: milliseconds since 1970, or ISO 8601, in UTC unless it says otherwise."""
+    from datetime import UTC, datetime
+
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise AmqpOptionError(
+            f"{text!r} is no time: say such as 2026-05-01T12:00, or milliseconds since 1970; for"
+            ' places, earliest, latest or {"orders":{"0":23}}'
+        ) from None
+    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)

@@ -1,0 +1,206 @@
+"""Replay: a range of a stream, from its archive and from the broker, into another stream.
+
+Messages are sent as they were: the bare message byte for byte, in the order of each partition, into
+the partition of the same number. Annotations tell where each comes from:
+
+| annotation | type | |
+|---|---|---|
+| `x-opt-replayed-from` | string | the stream |
+| `x-opt-replayed-partition` | int | the partition there |
+| `x-opt-replayed-offset` | long | the offset there |
+| `x-opt-replayed-time` | timestamp | when it was appended there |
+
+The range is resolved once, into offsets, and written into the checkpoint, with a name for the run:
+`plan`. It is sent in steps, each with the run and its number as `txnAppId` and `txnVersion`. So a
+run that was killed goes on where it was, and nothing is sent twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as sf
+
+from pyspark_ferrymq.errors import AmqpDataLossError, AmqpOptionError
+from pyspark_ferrymq.pipelines.plan import Plan
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pyspark_ferrymq.capture.reading import Bound
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayOptions:
+    """What `run` is to do: send the records of `stream` from `start` to before `end` to `target`.
+
+    They are read from the `archive`, if one is given, and with `live` from the broker, behind what
+    is archived. `start` and `end` are times, or offsets by partition. `step` is how many records
+    are sent at a time: they go into one transaction for each partition. Without `annotate` messages
+    are sent byte for byte as they were.
+    """
+
+    connection: Mapping[str, str]
+    stream: str
+    target: str
+    checkpoint: str
+    archive: str | None = None
+    live: bool = True
+    start: Bound = None
+    end: Bound = None
+    step: int = 40_000
+    annotate: bool = True
+
+    def check(self) -> None:
+        """Raise `AmqpOptionError` for what cannot be."""
+        if self.archive is None and not self.live:
+            raise AmqpOptionError("there is nothing to read: say --archive DIR, or leave --live")
+        if self.target == self.stream:
+            raise AmqpOptionError(f"{self.target!r} would be sent into itself: say another --to")
+        if not 1 <= self.step <= 80_000:
+            raise AmqpOptionError("--step: from 1 to 80000, as what is sent together is one or a"
+                                  " few transactions")  # fmt: skip
+
+
+@dataclass(slots=True)
+class Replayed:
+    """What was done: of the plan, `sent` records now and `before` in earlier runs."""
+
+    plan: Plan
+    sent: int = 0
+    before: int = 0
+
+
+def records(
+    spark: SparkSession, options: ReplayOptions, start: Bound = None, end: Bound = None
+) -> DataFrame:
+    """The records of the stream from `start` to before `end`, with position and `raw`."""
+    if options.archive is not None:
+        from pyspark_ferrymq.capture import read_capture
+
+        connection: dict[str, Any] = dict(options.connection) if options.live else {}
+        frame = read_capture(spark, options.archive, options.stream, start, end, **connection)
+    else:
+        from pyspark_ferrymq.pipelines.live_range import live_range
+
+        frame = live_range(spark, options.connection, options.stream, start, end)
+    if "raw" not in frame.columns:
+        raise AmqpOptionError(
+            f"the archive of {options.stream!r} was made without the messages as they were"
+            " (column raw), so that they cannot be sent again"
+        )
+    return frame.select("partition", "offset", "enqueuedTime", "raw")
+
+
+def ranges(frame: DataFrame) -> dict[int, tuple[int, int]]:
+    """What there is in `records`: by partition the first offset, and the one behind the last.
+
+    Raises `AmqpDataLossError` if something is missing in between.
+    """
+    rows = (
+        frame.groupBy("partition")
+        .agg(sf.min("offset"), sf.max("offset"), sf.count(sf.lit(1)))
+        .collect()
+    )
+    found: dict[int, tuple[int, int]] = {}
+    for partition, first, last, count in rows:
+        missing = last + 1 - first - count
+        if missing:
+            raise AmqpDataLossError(
+                f"partition {partition}: of the offsets {first} to {last}, {missing} are missing; a"
+                " replay would leave them out. Choose a range without them"
+            )
+        found[partition] = (first, last + 1)
+    return dict(sorted(found.items()))
+
+
+def as_messages(frame: DataFrame, stream: str, target: str, annotate: bool = True) -> DataFrame:
+    """What the sink gets of `records`: `raw`, and the `address` of the partition."""
+
+    if annotate:
+
+        def told(raw: bytes, partition: int, offset: int, time: int) -> bytes:
+            return _told(bytes(raw), stream, partition, offset, time)
+
+        # Row by row: to hand over columns Spark wants pandas.
+        tell = sf.udf(told, "binary", useArrow=False)
+        time = sf.unix_millis("enqueuedTime")
+        frame = frame.withColumn("raw", tell("raw", "partition", "offset", time))
+    address = sf.concat(sf.lit(f"{target}::"), sf.col("partition").cast("string"))
+    return frame.select(address.alias("address"), "raw")
+
+
+def _told(raw: bytes, stream: str, partition: int, offset: int, time: int) -> bytes:
+    from ferrymq_codec.scalars import Int, Timestamp
+    from pyspark_ferrymq.pipelines.sections import annotated
+
+    return annotated(
+        raw,
+        {
+            "x-opt-replayed-from": stream,
+            "x-opt-replayed-partition": Int(partition),
+            "x-opt-replayed-offset": offset,
+            "x-opt-replayed-time": Timestamp(time),
+        },
+    )
+
+
+def run(
+    spark: SparkSession,
+    options: ReplayOptions,
+    progress: Callable[[int, int], None] | None = None,
+) -> Replayed:
+    """Replay, or go on where a run with this checkpoint ended.
+
+    `progress` is told how many records are sent, and how many there are. Raises `AmqpOptionError`
+    if the checkpoint is that of another replay, or if the target is there and is not empty.
+    """
+    from pyspark_ferrymq.pipelines.targets import last_step, prepare
+
+    options.check()
+    wanted = (options.stream, options.target, options.annotate)
+    plan = Plan.load(options.checkpoint, wanted)
+    if plan is None:
+        found = ranges(records(spark, options, options.start, options.end))
+        prepare(options.connection, options.target, _width(found))
+        plan = Plan.make(wanted, found, options.step)
+        plan.save(options.checkpoint)
+    done = last_step(options.connection, plan.run)
+    replayed = Replayed(plan)
+    for number, part in enumerate(plan.steps()):
+        count = sum(next - first for first, next in part.values())
+        if number <= done:
+            replayed.before += count
+            continue
+        _send(spark, options, plan, number, part)
+        replayed.sent += count
+        if progress is not None:
+            progress(replayed.before + replayed.sent, plan.count)
+    return replayed
+
+
+def _send(
+    spark: SparkSession,
+    options: ReplayOptions,
+    plan: Plan,
+    number: int,
+    part: Mapping[int, tuple[int, int]],
+) -> None:
+    """One step. Its tasks are what they were when it is done again: see `docs/pipeline/sink.md`."""
+    frame = records(
+        spark,
+        options,
+        {partition: first for partition, (first, _) in part.items()},
+        {partition: next for partition, (_, next) in part.items()},
+    )
+    width = max(1, len(part))
+    frame = frame.repartition(width, "partition").sortWithinPartitions("partition", "offset")
+    writer: Any = as_messages(frame, options.stream, options.target, options.annotate).write
+    writer = writer.format("amqp").mode("append").options(**options.connection)
+    writer.options(txnAppId=plan.run, txnVersion=str(number), tasks=str(width)).save()
+
+
+def _width(found: Mapping[int, tuple[int, int]]) -> int:
+    return max(found, default=0) + 1

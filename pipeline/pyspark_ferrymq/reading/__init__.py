@@ -1,0 +1,39 @@
+"""Reading: what the driver decides, and what tasks do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark_ferrymq.schema import columns_of
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
+    from pyspark.sql.types import StructType
+
+    from pyspark_ferrymq.options import SourceOptions
+
+__all__ = ["batch_reader", "stream_reader"]
+
+
+def batch_reader(options: SourceOptions, schema: StructType) -> DataSourceReader:
+    """The reader of a batch: of streams, or of queues with `queueMode`; one that takes filters with
+    `pushdown`, as Spark refuses one that could unless its configuration allows it."""
+    columns = columns_of(schema)
+    if options.queue_mode is not None:
+        from pyspark_ferrymq.reading.queue import queue_reader
+
+        return queue_reader(options, columns)
+    if options.pushdown:
+        from pyspark_ferrymq.reading.pushdown import FilteringReader
+
+        return FilteringReader(options, columns)
+    from pyspark_ferrymq.reading.batch import BatchReader
+
+    return BatchReader(options, columns)
+
+
+def stream_reader(options: SourceOptions, schema: StructType) -> DataSourceStreamReader:
+    """The reader of a query."""
+    from pyspark_ferrymq.reading.stream import StreamReader
+
+    return StreamReader(options, columns_of(schema))

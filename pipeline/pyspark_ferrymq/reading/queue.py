@@ -1,0 +1,193 @@
+"""Browsing queues: their messages as rows, and the messages stay where they are.
+
+Works with any AMQP 1.0 broker that hands out copies (distribution-mode `copy`): nothing is asked of
+management. A task is one queue, or what one selector lets through of it. It gives credit, has the
+broker send what it has (drain), and ends when that is less than there was credit for. A broker that
+does not answer a drain is taken to be done when nothing has come for `queueIdleMs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from pyspark_ferrymq.errors import AmqpOptionError, AmqpSourceError
+from pyspark_ferrymq.options.connection import connect
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ferrymq.blocking import Connection, Delivery, Receiver
+    from pyspark_ferrymq.options import SourceOptions
+
+# What is asked for first: how large messages are is not known yet.
+_FIRST_CREDIT: Final = 100
+_NOT_FOR_QUEUES: Final = (
+    ("starting", "startingOffsets"),
+    ("ending", "endingOffsets"),
+    ("min_partitions", "minPartitions"),
+    ("max_records_per_partition", "maxRecordsPerPartition"),
+)
+
+
+class QueuePartition(InputPartition):
+    """What one task browses: a queue, past a selector."""
+
+    def __init__(self, queue: str, selector: str | None) -> None:
+        super().__init__(None)
+        self.queue = queue
+        self.selector = selector
+
+
+class QueueReader(DataSourceReader):
+    """Browses in tasks; the driver connects to nothing."""
+
+    def __init__(self, options: SourceOptions, columns: Sequence[str]) -> None:
+        self.options = options
+        self.columns = tuple(columns)
+
+    def partitions(self) -> list[InputPartition]:
+        """One for each queue and selector."""
+        return [
+            QueuePartition(queue, selector)
+            for queue in self.options.selection.names
+            for selector in self.options.queue_selectors or (None,)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The messages of one task."""
+        if isinstance(partition, QueuePartition):
+            yield from browse(self.options, self.columns, partition.queue, partition.selector)
+
+
+def queue_reader(options: SourceOptions, columns: Sequence[str]) -> QueueReader:
+    """The reader for `queueMode`. Raises `AmqpOptionError` for options that are about streams."""
+    options.for_batch()
+    if options.selection.option != "subscribe":
+        raise AmqpOptionError(
+            f"option {options.selection.option!r}: with 'queueMode' = browse, queues are named by"
+            " the option 'subscribe'"
+        )
+    for attribute, name in _NOT_FOR_QUEUES:
+        if getattr(options, attribute) is not None:
+            raise AmqpOptionError(f"option {name!r}: it is about streams, and this browses queues")
+    if options.pushdown:
+        raise AmqpOptionError(
+            "option 'pushdown': it is about streams; what the broker is to leave out of a queue is"
+            " said by the option 'queueSelector'"
+        )
+    return QueueReader(options, columns)
+
+
+def browse(
+    options: SourceOptions, columns: Sequence[str], queue: str, selector: str | None
+) -> Iterator[pa.RecordBatch]:
+    """The messages of a queue that pass the selector, as record batches of the columns.
+
+    Raises `AmqpSourceError`. A connection that is lost is not made again: what has been seen would
+    come once more, which is for Spark to see to, by trying the task again from its beginning.
+    """
+    from ferrymq import AmqpError, LinkDetached
+    from ferrymq.arrow import RecordDecoder
+
+    decoder = RecordDecoder(columns, address=queue)
+    connection = connect(options.connection, f"browse/{queue[:60]}", patient=True)
+    try:
+        receiver = _attach(connection, options, queue, selector)
+        for deliveries in _batches(receiver, options):
+            payloads = [delivery.payload for delivery in deliveries]
+            formats = [delivery.message_format for delivery in deliveries]
+            yield decoder.decode_messages(payloads, formats)
+            for delivery in deliveries:
+                if not delivery.settled:
+                    delivery.release()
+    except LinkDetached as error:
+        raise AmqpSourceError(
+            f"the queue {queue!r} at {options.connection.place} cannot be browsed: {error}"
+        ) from None
+    except (AmqpError, TimeoutError) as error:
+        raise AmqpSourceError(
+            f"the queue {queue!r} at {options.connection.place} was not browsed to its end: {error}"
+        ) from None
+    finally:
+        connection.close()
+
+
+def _attach(
+    connection: Connection, options: SourceOptions, queue: str, selector: str | None
+) -> Receiver:
+    """A link without credit. Raises `AmqpSourceError` unless the broker says that it copies."""
+    from ferrymq_types.transport import SenderSettleMode
+
+    receiver = connection.receiver(
+        queue,
+        mode="copy",
+        credit=0,
+        selector=selector,
+        # Nothing becomes of a copy: there is no outcome to wait for.
+        snd_settle_mode=SenderSettleMode.SETTLED,
+    )
+    given = None if receiver.source is None else receiver.source.distribution_mode
+    if given != "copy":
+        raise AmqpSourceError(
+            f"{options.connection.place} does not say that it hands out copies of {queue!r}"
+            " (distribution-mode copy), and might take messages out of it; none has been asked"
+            " for. A queue of a broker that cannot be browsed is read by a consumer"
+        )
+    return receiver
+
+
+def _batches(receiver: Receiver, options: SourceOptions) -> Iterator[list[Delivery]]:
+    """What there is, as much at a time as options allow, up to `queueLimit`."""
+    left = options.queue_limit
+    credit = outstanding = 0
+    count = size = 0
+    while True:
+        if outstanding == 0:
+            if left == 0:
+                return
+            credit = _credit(options, count, size)
+            outstanding = credit if left is None else min(credit, left)
+            receiver.add_credit(outstanding)
+        drained = _drained(receiver, options.queue_idle / 1000)
+        taken = _taken(receiver, outstanding)
+        outstanding -= len(taken)
+        if taken:
+            count += len(taken)
+            size += sum(len(delivery.payload) for delivery in taken)
+            left = None if left is None else left - len(taken)
+            yield taken
+        if outstanding and (drained or not taken):
+            # It has no more; or it has been silent, and does not say.
+            return
+
+
+def _credit(options: SourceOptions, count: int, size: int) -> int:
+    """How many messages to ask for, by how large those before were."""
+    if not count:
+        return min(_FIRST_CREDIT, options.max_records_per_batch)
+    fitting = options.max_bytes_per_batch * count // max(size, 1)
+    # Not many more than have been seen: one large message says little of the others.
+    return max(1, min(fitting, options.max_records_per_batch, 10 * count))
+
+
+def _drained(receiver: Receiver, patience: float) -> bool:
+    """Have the broker send what it has; whether it says, in time, that this was all."""
+    try:
+        receiver.drain(timeout=patience)
+    except TimeoutError:
+        return False
+    return True
+
+
+def _taken(receiver: Receiver, most: int) -> list[Delivery]:
+    """What has arrived."""
+    taken: list[Delivery] = []
+    while len(taken) < most:
+        try:
+            taken += receiver.receive_many(most - len(taken), timeout=0)
+        except TimeoutError:
+            break
+    return taken

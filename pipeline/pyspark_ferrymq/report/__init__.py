@@ -1,0 +1,1 @@
+"""Reports: one HTML file with plots and tables, which needs no network to be looked at."""

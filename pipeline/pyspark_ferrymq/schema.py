@@ -1,0 +1,107 @@
+"""The columns as Spark has them, and what users may make of them.
+
+The types are those of `ferrymq.arrow.schema`; the Arrow schema of some columns is what Spark makes
+of the Spark schema, so that record batches go through as they are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from pyspark_ferrymq.errors import AmqpOptionError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def spark_types() -> dict[str, DataType]:
+    """The Spark type of every column, in their order."""
+    from ferrymq.arrow.schema import TYPES
+
+    return {name: _spark_type(kind) for name, kind in TYPES.items()}
+
+
+def default_schema(include_metadata: bool = False, include_raw: bool = False) -> StructType:
+    """The columns of ``load()`` without ``schema()``."""
+    from ferrymq.arrow.schema import DEFAULT, METADATA, RAW
+
+    types = spark_types()
+    names = list(METADATA if include_metadata else DEFAULT)
+    if include_raw:
+        names.append(RAW)
+    return StructType([StructField(name, types[name]) for name in names])
+
+
+def columns_of(schema: StructType) -> tuple[str, ...]:
+    """The names of the columns a user has chosen, in his order.
+
+    Raises `AmqpOptionError` for a name that is no column, a name that is there twice, and a type
+    that a column has not.
+    """
+    from ferrymq.arrow.schema import hint
+
+    types = spark_types()
+    if not schema.fields:
+        raise AmqpOptionError(f"schema(): it has no column (columns: {_listed(types)})")
+    names: list[str] = []
+    for field in schema.fields:
+        kind = types.get(field.name)
+        if kind is None:
+            raise AmqpOptionError(
+                f"schema(): there is no column {field.name!r}{hint(field.name, types)}"
+            )
+        if field.name in names:
+            raise AmqpOptionError(f"schema(): the column {field.name!r} is there twice")
+        if field.dataType.simpleString() == kind.simpleString() and field.dataType != kind:
+            raise AmqpOptionError(
+                f"schema(): the values of the map {field.name!r} may be null"
+                " (valueContainsNull has to be true)"
+            )
+        if field.dataType != kind:
+            raise AmqpOptionError(
+                f"schema(): the column {field.name!r} is {kind.simpleString()}, not"
+                f" {field.dataType.simpleString()} (columns: {_listed(types)})"
+            )
+        if not field.nullable:
+            raise AmqpOptionError(
+                f"schema(): the column {field.name!r} may be null; leave out NOT NULL"
+            )
+        names.append(field.name)
+    return tuple(names)
+
+
+def _listed(types: dict[str, DataType]) -> str:
+    return ", ".join(f"{name} {kind.simpleString()}" for name, kind in types.items())
+
+
+def _spark_type(kind: pa.DataType) -> DataType:
+    import pyarrow.types as arrow
+
+    if arrow.is_map(kind):
+        return MapType(_spark_type(kind.key_type), _spark_type(kind.item_type))
+    for matches, spark in (
+        (arrow.is_binary, BinaryType()),
+        (arrow.is_string, StringType()),
+        (arrow.is_int8, ByteType()),
+        (arrow.is_int32, IntegerType()),
+        (arrow.is_int64, LongType()),
+        (arrow.is_boolean, BooleanType()),
+        (arrow.is_timestamp, TimestampType()),
+    ):
+        if matches(kind):
+            return spark
+    raise TypeError(f"no Spark type for {kind}")

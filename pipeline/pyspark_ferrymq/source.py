@@ -1,0 +1,89 @@
+"""The data source itself: what Spark makes of ``format("amqp")``.
+
+It is made where the query is planned, and again, unpickled, wherever a part of it runs. It holds
+the options and opens nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+
+from pyspark_ferrymq.options import SourceOptions, Values, check_names
+from pyspark_ferrymq.options.names import CHOOSING
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+
+class DefaultSource(DataSource):
+    """``format("amqp")``. Raises `AmqpOptionError` for options that are wrong, at ``load()``."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        check_names(options)
+        self._parsed: SourceOptions | None = None
+        if Values(options).given(CHOOSING):
+            self._source_options()
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "amqp"
+
+    def schema(self) -> StructType:
+        """The columns for those who have not said which."""
+        from pyspark_ferrymq.schema import default_schema
+
+        options = self._source_options()
+        return default_schema(options.include_metadata, options.include_raw)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """What reads a batch."""
+        from pyspark_ferrymq.reading import batch_reader
+
+        return batch_reader(self._source_options(), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """What reads batch after batch."""
+        from pyspark_ferrymq.reading import stream_reader
+
+        return stream_reader(self._source_options(), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """What writes a batch."""
+        from pyspark_ferrymq.writing.batch import batch_writer
+
+        return batch_writer(dict(self.options), schema, overwrite)
+
+    def streamWriter(  # noqa: N802
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamWriter:
+        """What writes batch after batch."""
+        from pyspark_ferrymq.writing.streaming import stream_writer
+
+        return stream_writer(dict(self.options), schema, overwrite)
+
+    def _source_options(self) -> SourceOptions:
+        if self._parsed is None:
+            self._parsed = SourceOptions.parse(self.options)
+        return self._parsed
+
+
+def register(spark: SparkSession) -> None:
+    """Make ``format("amqp")`` known to a session that has not found it by itself, and
+    ``format("amqp_capture")``, which none does."""
+    from pyspark_ferrymq.capture.sink import CaptureSink
+
+    spark.dataSource.register(DefaultSource)
+    spark.dataSource.register(CaptureSink)

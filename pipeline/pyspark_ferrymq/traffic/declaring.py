@@ -1,0 +1,87 @@
+"""Makes the nodes that traffic goes to, over management (docs/broker/management.md)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import ferrymq
+from ferrymq import Message
+from ferrymq.aio.pair import Pair
+from ferrymq.engine.pairing import LINK_PAIR
+from pyspark_ferrymq.errors import AmqpSourceError
+from pyspark_ferrymq.traffic.scenario import Traffic
+
+CAPABILITIES: Final = [LINK_PAIR]
+"""What a connection desires that nodes are to be made over."""
+
+DELIVERY_LIMIT: Final = 3
+"""How often the delivery of a parcel may fail."""
+
+_CONFLICT: Final = 409
+
+
+async def declare(connection: ferrymq.Connection, traffic: Traffic) -> None:
+    """Make the nodes that are not there. Those that are stay as they are.
+
+    Raises `AmqpSourceError` when this cannot be done from here, saying what would make them.
+    """
+    if LINK_PAIR not in connection.remote_offered_capabilities:
+        raise AmqpSourceError(
+            "the broker does not let nodes be made over AMQP; make them there and say --no-create:"
+            f" {_wanted(traffic)}"
+        )
+    pair = await connection.pair("$management")
+    try:
+        for kind, name, settings in _nodes(traffic):
+            await _create(pair, kind, name, settings, traffic)
+    finally:
+        await pair.close()
+
+
+def _nodes(traffic: Traffic) -> list[tuple[str, str, dict[str, object]]]:
+    """Type, name and settings of each; what others refer to first."""
+    nodes: list[tuple[str, str, dict[str, object]]] = []
+    for place in traffic.places:
+        if place.node == "stream":
+            nodes.append(("stream", traffic.address(place), {"partitions": place.partitions}))
+        else:
+            nodes.append(("queue", traffic.dead, {}))
+            settings: dict[str, object] = {
+                "delivery-limit": DELIVERY_LIMIT,
+                "dead-letter": traffic.dead,
+            }
+            nodes.append(("queue", traffic.address(place), settings))
+    return nodes
+
+
+async def _create(
+    pair: Pair, kind: str, name: str, settings: dict[str, object], traffic: Traffic
+) -> None:
+    request = Message(
+        body=settings,
+        application_properties={
+            "operation": "CREATE",
+            "type": f"org.ferrymq.{kind}",
+            "name": name,
+        },
+    )
+    answer = (await pair.request(request, timeout=30.0)).application_properties
+    status = answer.get("statusCode")
+    # With other settings it is there as well.
+    if isinstance(status, int) and (status < 400 or status == _CONFLICT):
+        return
+    raise AmqpSourceError(
+        f"the {kind} {name!r} was not made: {answer.get('statusDescription')};"
+        f" have them made, and say --no-create: {_wanted(traffic)}"
+    )
+
+
+def _wanted(traffic: Traffic) -> str:
+    """The commands that make all nodes."""
+    return "; ".join(
+        " ".join(
+            ["ferrymq admin create", kind, name]
+            + [f"{key}={value}" for key, value in settings.items()]
+        )
+        for kind, name, settings in _nodes(traffic)
+    )

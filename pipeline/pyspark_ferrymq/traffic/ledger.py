@@ -1,0 +1,73 @@
+"""What was sent, counted: what a pipeline says of the traffic can be checked against it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+from pyspark_ferrymq.traffic.scenario import Event
+
+
+@dataclass(slots=True)
+class Counted:
+    """The messages of one address. `bytes` are of bodies."""
+
+    messages: int = 0
+    bytes: int = 0
+    late: int = 0
+    duplicates: int = 0
+    keys: set[str] = field(default_factory=set)
+    poison: Counter[str] = field(default_factory=Counter)
+
+    def as_json(self) -> dict[str, object]:
+        """As it is printed."""
+        return {
+            "messages": self.messages,
+            "bytes": self.bytes,
+            "late": self.late,
+            "duplicates": self.duplicates,
+            "keys": len(self.keys),
+            "poison": dict(sorted(self.poison.items())),
+        }
+
+
+class Ledger:
+    """All messages, by address, and a digest of them."""
+
+    def __init__(self) -> None:
+        self.addresses: dict[str, Counted] = {}
+        self._digest = sha256()
+
+    def enter(self, address: str, event: Event) -> None:
+        """One message more."""
+        counted = self.addresses.setdefault(address, Counted())
+        counted.messages += 1
+        counted.bytes += len(event.body)
+        counted.late += event.late
+        counted.duplicates += event.duplicate
+        counted.keys.add(event.key)
+        if event.poison is not None:
+            counted.poison[event.poison] += 1
+        head = f"{address}\0{event.message_id}\0{event.key}\0{event.schema}\0{event.delay}\0"
+        self._digest.update(head.encode() + len(event.body).to_bytes(4) + event.body)
+
+    @property
+    def messages(self) -> int:
+        """How many there are."""
+        return sum(counted.messages for counted in self.addresses.values())
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what was sent, in its order. When it was sent does not count."""
+        return self._digest.hexdigest()
+
+    def as_json(self) -> dict[str, object]:
+        """As it is printed."""
+        return {
+            "messages": self.messages,
+            "digest": self.digest,
+            "addresses": {
+                address: counted.as_json() for address, counted in sorted(self.addresses.items())
+            },
+        }

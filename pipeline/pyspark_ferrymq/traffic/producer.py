@@ -1,0 +1,126 @@
+"""Sends the traffic, as fast as the broker takes it or at its own pace, and keeps the ledger."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+import ferrymq
+from ferrymq import Message
+from ferrymq.aio.sender import Sender
+from pyspark_ferrymq.traffic.ledger import Ledger
+from pyspark_ferrymq.traffic.scenario import Event, Traffic
+
+# Messages on their way before the first of them must have its outcome.
+_ON_THEIR_WAY: Final = 1000
+# Messages between two looks at the clock, when nothing is waited for.
+_STRIDE: Final = 256
+
+
+async def produce(
+    connection: ferrymq.Connection,
+    traffic: Traffic,
+    progress: Callable[[int], None] | None = None,
+) -> Ledger:
+    """Send all messages and wait until each is accepted; what was sent.
+
+    With a `rate`, messages keep to the rhythm of the traffic's day. `progress` is told how many
+    messages more have been accepted. The nodes must be there. Raises what the client raises: a
+    `DeliveryError` for a message that was not accepted.
+    """
+    ledger = Ledger()
+    senders: dict[str, Sender] = {}
+    for place in traffic.places:
+        senders[traffic.address(place)] = await connection.sender(traffic.address(place))
+    window = _Window(progress)
+    try:
+        begun = time.monotonic()
+        first: float | None = None
+        for event in traffic.events():
+            first = event.at if first is None else first
+            if traffic.rate is not None:
+                due = begun + (event.at - first) / traffic.speed
+                if due > time.monotonic():
+                    await window.collect()
+                    await asyncio.sleep(due - time.monotonic())
+            address = traffic.address(event.place)
+            sender = senders[address]
+            await sender.ready()
+            await window.put(sender.send_nowait(message_of(event, _now())))
+            ledger.enter(address, event)
+        await window.empty()
+    finally:
+        window.forget()
+        for sender in senders.values():
+            if not sender.closed and not connection.closed:
+                await sender.close()
+    return ledger
+
+
+def message_of(event: Event, now: int) -> Message:
+    """The message of an event that is sent now, in milliseconds since 1970."""
+    return Message(
+        event.body,
+        durable=True,
+        message_id=event.message_id,
+        subject=event.place.kind,
+        content_type="application/json",
+        creation_time=now - event.delay,
+        group_id=event.key,
+        application_properties={"schema": event.schema, "source": "ferrymq produce"},
+    )
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class _Window:
+    """Messages that have no outcome yet."""
+
+    def __init__(self, progress: Callable[[int], None] | None) -> None:
+        self._pending: deque[asyncio.Future[None]] = deque()
+        self._progress = progress
+        self._accepted = 0
+
+    async def put(self, future: asyncio.Future[None]) -> None:
+        """One more; waits for the first if there are many."""
+        self._pending.append(future)
+        if len(self._pending) >= _ON_THEIR_WAY:
+            await self._first()
+        if self._pending and self._pending[0].done():
+            await self.collect()
+
+    async def collect(self) -> None:
+        """Look at those that have their outcome."""
+        while self._pending and self._pending[0].done():
+            await self._first()
+        self._tell()
+
+    async def empty(self) -> None:
+        """Wait for all."""
+        while self._pending:
+            await self._first()
+        self._tell()
+
+    def forget(self) -> None:
+        """Nobody wants to know any more."""
+        for future in self._pending:
+            if not future.cancel() and not future.cancelled():
+                # Looked at, so that asyncio does not report it as overlooked.
+                future.exception()
+
+    async def _first(self) -> None:
+        await self._pending[0]
+        self._pending.popleft()
+        self._accepted += 1
+        if self._accepted >= _STRIDE:
+            self._tell()
+
+    def _tell(self) -> None:
+        if self._progress is not None and self._accepted:
+            self._progress(self._accepted)
+        self._accepted = 0

@@ -1,0 +1,157 @@
+"""The scenario: what is sent where, in which order, and what is odd about it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from pyspark_ferrymq.traffic.bodies import POISON, SCHEMA, UNKNOWN_SCHEMA, Bodies
+from pyspark_ferrymq.traffic.chance import Chance, Weighted, zipf
+from pyspark_ferrymq.traffic.rhythm import DAY, moments
+
+# What comes twice comes the second time within so many messages.
+_REPEATED_WITHIN: Final = 200
+# Milliseconds on the way to the broker: of most messages, and of those that come late.
+_DELAY: Final = (35.0, 0.6)
+_LATE: Final = (2 * 60_000.0, 6 * 3_600_000.0)
+LATE_AFTER: Final = 60_000
+"""Milliseconds. What is late is later than this; nothing else is anywhere near."""
+
+
+class Place(NamedTuple):
+    """A node that traffic goes to: what it is called behind the prefix, how it is made."""
+
+    name: str
+    kind: str  # of message
+    node: str  # "stream" or "queue"
+    weight: float
+    partitions: int
+    keys: int
+    skew: float
+
+
+PLACES: Final = (
+    Place("positions", "position", "stream", 45, 4, 300, 0.6),
+    Place("orders", "order", "stream", 25, 4, 5000, 1.1),
+    Place("payments", "payment", "stream", 15, 2, 5000, 1.1),
+    Place("parcels", "parcel", "queue", 15, 0, 5000, 1.1),
+)
+"""Where traffic goes: three streams, and a queue of work."""
+
+DEAD: Final = "parcels.dead"
+"""Behind the prefix: where parcels go that no worker can deal with."""
+
+
+class Event(NamedTuple):
+    """One message, and what is odd about it.
+
+    `at` is in seconds since the beginning, in the time of the traffic. The message was made `delay`
+    milliseconds before it is sent. `poison` is one of `POISON`.
+    """
+
+    place: Place
+    number: int
+    at: float
+    key: str
+    message_id: str
+    body: bytes
+    schema: int
+    delay: int
+    poison: str | None = None
+    late: bool = False
+    duplicate: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traffic:
+    """Settings of the traffic. Shares are of all messages, from 0 to 1.
+
+    `rate` is messages a second on average; None: `count` of them fill a day of the traffic. `speed`
+    is how many seconds of the traffic's time go by in one. Raises ValueError for what cannot be.
+    """
+
+    seed: int = 1
+    count: int = 10_000
+    rate: float | None = None
+    speed: float = 1440.0
+    late: float = 0.01
+    duplicates: float = 0.01
+    poison: float = 0.01
+    prefix: str = "demo"
+    streams: bool = True
+    queues: bool = True
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise ValueError(f"count: {self.count} messages is none; at least 1")
+        if (self.rate is not None and not self.rate > 0) or not self.speed > 0:
+            raise ValueError("rate and speed: more than 0")
+        for name in ("late", "duplicates", "poison"):
+            share = getattr(self, name)
+            if not 0 <= share <= 0.5:
+                raise ValueError(f"{name}: {share} is no share from 0 to 0.5")
+        if not self.places:
+            raise ValueError("streams or queues: neither is left")
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """Where messages go."""
+        wanted = {"stream": self.streams, "queue": self.queues}
+        return tuple(place for place in PLACES if wanted[place.node])
+
+    def address(self, place: Place) -> str:
+        """The address of a place."""
+        return f"{self.prefix}.{place.name}"
+
+    @property
+    def dead(self) -> str:
+        """The address of the dead letters."""
+        return f"{self.prefix}.{DEAD}"
+
+    def events(self) -> Iterator[Event]:
+        """The messages, in their order. The same settings give the same."""
+        chance = Chance(self.seed)
+        bodies = Bodies(chance)
+        places = self.places
+        weights = Weighted(place.weight for place in places)
+        keys = {place: zipf(place.keys, place.skew) for place in places}
+        rate = self.count / DAY if self.rate is None else self.rate / self.speed
+        times = moments(chance, rate)
+        recent: deque[Event] = deque(maxlen=_REPEATED_WITHIN)
+        for number in range(self.count):
+            at = next(times)
+            delay = int(chance.log_normal(*_DELAY))
+            if recent and chance.happens(self.duplicates):
+                again = recent[chance.below(len(recent))]
+                # Sent again by one who had no answer the first time.
+                yield again._replace(number=number, at=at, delay=delay, duplicate=True)
+                continue
+            place = places[chance.weighted(weights)]
+            key = _key(place, chance.weighted(keys[place]))
+            poison = chance.of(POISON) if chance.happens(self.poison) else None
+            late = chance.happens(self.late)
+            if late:
+                delay = int(chance.between(*_LATE))
+            event = Event(
+                place=place,
+                number=number,
+                at=at,
+                key=key,
+                message_id=f"{place.kind}-{self.seed}-{number}",
+                body=bodies.make(place.kind, key, at, poison),
+                schema=UNKNOWN_SCHEMA if poison == "unknown-schema" else SCHEMA,
+                delay=delay,
+                poison=poison,
+                late=late,
+            )
+            if poison is None and not late:
+                recent.append(event)
+            yield event
+
+
+def _key(place: Place, rank: int) -> str:
+    # Names do not tell how often they come.
+    shuffled = rank * 7919 % place.keys
+    return f"van-{shuffled:03d}" if place.kind == "position" else f"customer-{shuffled:04d}"

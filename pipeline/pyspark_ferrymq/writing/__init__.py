@@ -1,0 +1,1 @@
+"""The sink: rows of a frame as messages, into streams, queues and topics."""

@@ -1,0 +1,69 @@
+"""The columns of a frame that is to be written: checked when it is planned, by name and type."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark_ferrymq.errors import AmqpOptionError
+from pyspark_ferrymq.writing.options import ADDRESS_COLUMN, SinkOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+
+def check_columns(schema: StructType, options: SinkOptions) -> None:
+    """Raise `AmqpOptionError` for a frame whose rows are no messages, or have no place to go."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    from ferrymq.arrow import ColumnError, MessageEncoder
+
+    names = schema.fieldNames()
+    if options.address is None and options.address_column not in names:
+        raise AmqpOptionError(
+            "there is nothing that says where rows go: give the option 'address', or the frame a"
+            f" column {options.address_column!r} (string)"
+        )
+    for field in schema.fields:
+        if field.name == options.address_column and field.dataType.simpleString() != "string":
+            raise AmqpOptionError(
+                f"the column {field.name!r} says where rows go and is"
+                f" {field.dataType.simpleString()}; it has to be string"
+            )
+    try:
+        arrow = to_arrow_schema(schema, timezone="UTC")
+    except PySparkException as error:
+        raise AmqpOptionError(f"the frame cannot be written: {error}") from None
+    try:
+        MessageEncoder(renamed(arrow, options))
+    except ColumnError as error:
+        raise AmqpOptionError(
+            f"{error}. Rename, cast or drop columns with select(); struct columns go into the body"
+            " with to_json()"
+        ) from None
+
+
+def renamed(schema: pa.Schema, options: SinkOptions) -> pa.Schema:
+    """The schema with the column of addresses under its own name, and another of that name gone."""
+    import pyarrow as pa
+
+    wanted = options.address_column
+    if wanted == ADDRESS_COLUMN:
+        return schema
+    fields = [field for field in schema if field.name != ADDRESS_COLUMN]
+    return pa.schema(
+        [field.with_name(ADDRESS_COLUMN) if field.name == wanted else field for field in fields]
+    )
+
+
+def renamed_batch(batch: pa.RecordBatch, options: SinkOptions) -> pa.RecordBatch:
+    """A batch as `renamed` says."""
+    import pyarrow as pa
+
+    if options.address_column == ADDRESS_COLUMN:
+        return batch
+    kept = [index for index, name in enumerate(batch.schema.names) if name != ADDRESS_COLUMN]
+    return pa.RecordBatch.from_arrays(
+        [batch.column(index) for index in kept], schema=renamed(batch.schema, options)
+    )

@@ -1,0 +1,77 @@
+"""The options of a sink: where rows go, and what is promised about them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark_ferrymq.errors import AmqpOptionError
+from pyspark_ferrymq.options import Values, check_names
+from pyspark_ferrymq.options.connection import ConnectionSettings
+from pyspark_ferrymq.options.names import SOURCE
+
+EXACTLY_ONCE: Final = "exactly-once"
+TRANSACTIONAL: Final = "transactional"
+AT_LEAST_ONCE: Final = "at-least-once"
+DELIVERIES: Final = (EXACTLY_ONCE, TRANSACTIONAL, AT_LEAST_ONCE)
+
+ADDRESS_COLUMN: Final = "address"
+# The longest name of a group of fences at the broker, less room for a prefix.
+_LONGEST_APP: Final = 900
+_MOST_TASKS: Final = 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class SinkOptions:
+    """Where to write, and how. None is "not given"; the names are those of the options."""
+
+    connection: ConnectionSettings
+    address: str | None = None
+    address_column: str = ADDRESS_COLUMN
+    delivery: str = EXACTLY_ONCE
+    app_id: str | None = None
+    version: int | None = None
+    tasks: int | None = None
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str], streaming: bool) -> SinkOptions:
+        """Raises `AmqpOptionError` for the first option that is wrong."""
+        check_names(options)
+        given = Values(options)
+        for name in given.given(SOURCE):
+            raise AmqpOptionError(f"the option {name!r} is for reading, and this writes")
+        given.at_most_one("address", "addressColumn")
+        connection = ConnectionSettings.parse(given)
+        delivery = given.choice("delivery", DELIVERIES, EXACTLY_ONCE)
+        if delivery == EXACTLY_ONCE and connection.service != "ferrymq":
+            raise AmqpOptionError(
+                f"option 'service': {connection.service} knows no fences, which 'delivery' ="
+                f" {EXACTLY_ONCE} needs; give the option 'delivery' = {AT_LEAST_ONCE}"
+            )
+        for name in given.given(("txnAppId", "txnVersion", "tasks")):
+            if delivery != EXACTLY_ONCE:
+                raise AmqpOptionError(
+                    f"the option {name!r} is for 'delivery' = {EXACTLY_ONCE}, not {delivery}"
+                )
+            if streaming and name != "tasks":
+                raise AmqpOptionError(
+                    f"the option {name!r} is for batches; a query is known by its id, and its"
+                    " batches by theirs"
+                )
+        given.needs("txnAppId", "txnVersion")
+        given.needs("txnVersion", "txnAppId")
+        app_id = given.text("txnAppId")
+        if app_id is not None and (len(app_id) > _LONGEST_APP or "\n" in app_id):
+            raise AmqpOptionError(
+                f"option 'txnAppId': it has to be one line of at most {_LONGEST_APP} characters"
+            )
+        return cls(
+            connection=connection,
+            address=given.text("address"),
+            address_column=given.text("addressColumn") or ADDRESS_COLUMN,
+            delivery=delivery,
+            app_id=app_id,
+            version=given.number("txnVersion"),
+            tasks=given.number("tasks", 1, _MOST_TASKS),
+        )

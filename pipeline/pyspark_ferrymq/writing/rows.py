@@ -1,0 +1,107 @@
+"""Rows as encoded messages, a slice of a batch at a time, with the addresses they go to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyspark_ferrymq.errors import AmqpWriteError
+from pyspark_ferrymq.writing.columns import renamed_batch
+from pyspark_ferrymq.writing.options import AT_LEAST_ONCE, SinkOptions
+from pyspark_ferrymq.writing.work import Work
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ferrymq.arrow import MessageEncoder
+
+# What is encoded at a time, in bytes of the columns and in rows: two such slices are in memory.
+_SLICE_BYTES: Final = 4 * 1024 * 1024
+_SLICE_ROWS: Final = 10_000
+
+
+@dataclass(slots=True)
+class Shipment:
+    """Messages for one address, and the numbers of their rows in the task."""
+
+    address: str
+    payloads: list[bytes]
+    rows: range | list[int]
+
+
+class Rows:
+    """Makes the shipments of a task; `count` is how many rows there have been."""
+
+    def __init__(self, options: SinkOptions, work: Work) -> None:
+        self.count = 0
+        self._options = options
+        self._work = work
+        self._encoder: MessageEncoder | None = None
+        self._names = options.delivery == AT_LEAST_ONCE
+
+    def shipments(self, batch: pa.RecordBatch) -> Iterator[Shipment]:
+        """Raises `AmqpWriteError` for a row that is no message, or has nowhere to go."""
+        step = _SLICE_ROWS
+        if batch.num_rows:
+            step = max(1, min(step, _SLICE_BYTES * batch.num_rows // max(batch.nbytes, 1)))
+        for first in range(0, batch.num_rows, step):
+            yield from self._of_slice(batch.slice(first, step))
+
+    def _of_slice(self, batch: pa.RecordBatch) -> Iterator[Shipment]:
+        from ferrymq.arrow import MessageEncoder
+        from ferrymq.errors import EncodeError
+
+        batch = renamed_batch(batch, self._options)
+        first = self.count
+        self.count += batch.num_rows
+        if self._names and "raw" not in batch.schema.names:
+            batch = _with_ids(batch, self._work, first)
+        if self._encoder is None or not self._encoder.schema.equals(batch.schema):
+            self._encoder = MessageEncoder(batch.schema)
+        try:
+            payloads = self._encoder.encode(batch)
+        except EncodeError as error:
+            raise AmqpWriteError(
+                f"{self._work}: {error} (rows are counted from 0, from row {first} of the task on);"
+                " nothing of the task is written"
+            ) from None
+        address = self._options.address
+        if address is not None:
+            yield Shipment(address, payloads, range(first, self.count))
+            return
+        yield from self._by_address(payloads, self._encoder.addresses(batch) or [], first)
+
+    def _by_address(
+        self, payloads: list[bytes], addresses: list[str | None], first: int
+    ) -> Iterator[Shipment]:
+        found: dict[str, Shipment] = {}
+        for index, address in enumerate(addresses):
+            if not address:
+                raise AmqpWriteError(
+                    f"{self._work}: row {first + index} has no address in the column"
+                    f" {self._options.address_column!r}; give every row one, or the option"
+                    " 'address'. Nothing of the task is written"
+                )
+            shipment = found.get(address)
+            if shipment is None:
+                shipment = found[address] = Shipment(address, [], [])
+            shipment.payloads.append(payloads[index])
+            assert isinstance(shipment.rows, list)
+            shipment.rows.append(first + index)
+        yield from found.values()
+
+
+def _with_ids(batch: pa.RecordBatch, work: Work, first: int) -> pa.RecordBatch:
+    """A messageId for each row that has none: by it, who reads drops what came twice."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    prefix = f"{work.group}:{work.sequence}:{work.partition}:"
+    ids = pa.array(
+        [f"{prefix}{number}" for number in range(first, first + batch.num_rows)], pa.string()
+    )
+    index = batch.schema.get_field_index("messageId")
+    if index < 0:
+        return batch.append_column("messageId", ids)
+    return batch.set_column(index, "messageId", pc.coalesce(batch.column(index), ids))
