@@ -15,6 +15,8 @@ PACKAGES: Final = (
     "uvloop",
     "python-qpid-proton",
     "azure-eventhub",
+    "pyspark",
+    "pyarrow",
 )
 
 # Lines of a process's status: resident memory.

@@ -27,6 +27,10 @@ TITLES: Final = {
     "latency": "Latency",
     "durable": "Durable messages",
     "memory": "Memory",
+    "reading": "Streams into Spark",
+    "archive": "Streams to Parquet",
+    "sink": "Spark into streams",
+    "scale": "Cost of a row, by the length of the stream",
 }
 
 
@@ -56,15 +60,15 @@ def _table(head: tuple[str, ...], rows: list[Row], numbers: set[int]) -> list[st
     return ["| " + " | ".join(line) + " |" for line in cells]
 
 
-def update(path: Path, text: str) -> None:
+def update(path: Path, text: str, opening: str = BEGIN, closing: str = END) -> None:
     """Put `text` between the markers of the document at `path`.
 
     Raises:
         ValueError: the document has no such markers.
     """
     document = path.read_text("utf-8")
-    before, begin, rest = document.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    before, begin, rest = document.partition(opening)
+    _, end, after = rest.partition(closing)
     if not begin or not end:
-        raise ValueError(f"{path} has no lines {BEGIN!r} and {END!r}")
-    path.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}", "utf-8")
+        raise ValueError(f"{path} has no lines {opening!r} and {closing!r}")
+    path.write_text(f"{before}{opening}\n\n{text}\n{closing}{after}", "utf-8")

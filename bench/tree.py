@@ -26,18 +26,28 @@ class Trees:
     """The import paths of benchmark processes, and how they came about.
 
     `loops` is for processes that measure or drive, `broker` for the broker under test;
-    `messages` has a line about each build. `pure` is true when nothing is compiled.
+    `messages` has a line about each build. `pure` is true when nothing is compiled. Who has no use
+    for the `loops` does without their build.
     """
 
-    def __init__(self, *, pure: bool) -> None:
+    def __init__(self, *, pure: bool, loops: bool = True) -> None:
         self.messages: list[str] = []
         self.pure = pure or hatch_build.why_not() is not None
         sources = [str((ROOT / folder).resolve()) for folder in SOURCES]
         self.loops: list[str] = sources
         self.broker: list[str] = sources
         if not self.pure:
-            self.loops = [str(self._build("bench", loops_config()))]
+            if loops:
+                self.loops = [str(self._build("bench", loops_config()))]
             self.broker = [str(self._build("compiled", hatch_build.Config.read(ROOT)))]
+
+    @classmethod
+    def at(cls, path: list[str]) -> Trees:
+        """Those of a process that runs from `path`: what it was started with is built."""
+        made = cls(pure=True)
+        made.loops = made.broker = path
+        made.pure = made.broker_variant() == "pure"
+        return made
 
     def broker_variant(self) -> str:
         """`compiled` or `pure`: what the broker under test runs."""

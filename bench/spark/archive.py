@@ -1,0 +1,72 @@
+"""The part `archive`: a stream, all columns, to Parquet files.
+
+By Spark's own writer, in batch; and by the sink for captures, as a query that ends when it has read
+what there is. The rows are counted in the files.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from bench.spark.reading import Shape, Streams, amqp, frame, plain
+from bench.spark.turns import PLAIN, Contender, Rounds
+from ferrymq.arrow import METADATA
+
+DEMAND: Final = 60_000
+ALL: Final = Shape("all columns", tuple(METADATA), None)
+
+
+def measure(session: SparkSession, rounds: Rounds, streams: Streams, folder: Path) -> None:
+    """Every contender writes files of its own, which are gone afterwards."""
+    contenders = [
+        Contender(
+            f"{name}, Spark's Parquet",
+            partial(parquet, session, folder, amqp(url)),
+            streams.rows,
+            DEMAND,
+        )
+        for name, url in streams.urls.items()
+    ]
+    contenders += [
+        Contender(f"{name}, capture", partial(capture, session, folder, url), streams.rows, DEMAND)
+        for name, url in streams.urls.items()
+    ]
+    contenders.append(
+        Contender(PLAIN, partial(parquet, session, folder, plain(streams.rows)), streams.rows)
+    )
+    rounds.measure("to Parquet, all columns", contenders)
+
+
+def parquet(session: SparkSession, folder: Path, given: dict[str, str]) -> int:
+    """Write all columns by Spark's own writer; the rows in its files."""
+    with tempfile.TemporaryDirectory(dir=folder) as own:
+        out = Path(own, "out")
+        frame(session, given, ALL).write.parquet(str(out))
+        return rows_in(out)
+
+
+def capture(session: SparkSession, folder: Path, url: str) -> int:
+    """Write all columns by the sink for captures; the rows in its files."""
+    with tempfile.TemporaryDirectory(dir=folder) as own:
+        options = {name: value for name, value in amqp(url).items() if name != "format"}
+        records = session.readStream.format("amqp").schema(ALL.schema()).options(**options).load()
+        query = (
+            records.writeStream.format("amqp_capture")
+            .options(path=str(Path(own, "out")), url=url)
+            .option("checkpointLocation", str(Path(own, "checkpoint")))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        return rows_in(Path(own, "out"))
+
+
+def rows_in(folder: Path) -> int:
+    """How many rows the Parquet files below a folder have, by their footers."""
+    return sum(pq.read_metadata(file).num_rows for file in folder.rglob("*.parquet"))

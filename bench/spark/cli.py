@@ -1,0 +1,114 @@
+"""The command: which parts of the pipeline to measure, and where the results go."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import subprocess
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+
+import hatch_build
+from bench import markdown
+from bench.cli import FILE_WIDTH, FORMAT, folder_on_disk, verdict
+from bench.machine import load, machine
+from bench.results import Report
+from bench.spark.parts import FULL_SIZES, PARTS, SIZES
+from bench.tables import show
+from bench.tree import ROOT, Trees, command, environment
+
+BEGIN: Final = "<!-- results: written by `python -m bench.spark --markdown`, do not edit -->"
+END: Final = "<!-- end of results of Spark -->"
+ROWS: Final = 1_000_000
+ROUNDS: Final = 3
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(
+        prog="python -m bench.spark", description="Measure streams in and out of PySpark."
+    )
+    made.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; default: all")
+    made.add_argument("--quick", action="store_true", help="a short run with rough figures")
+    made.add_argument(
+        "--full", action="store_true", help="a stream of 10 000 000 records too, some 15 GB on disk"
+    )
+    made.add_argument("--rows", type=int, help=f"records of a stream; default: {ROWS}")
+    made.add_argument("--rounds", type=int, help=f"default: {ROUNDS}")
+    made.add_argument("--pure", action="store_true", help="measure the interpreted modules")
+    made.add_argument("--json", metavar="FILE", help="write the results to FILE, - for stdout")
+    made.add_argument("--markdown", metavar="FILE", help="update the tables in a document")
+    made.add_argument("--from", dest="source", metavar="FILE", help="show an earlier --json FILE")
+    made.add_argument("--check", action="store_true", help="fail if a demanded figure is missed")
+    return made
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command; returns the exit status."""
+    made = parser()
+    arguments = made.parse_args(argv)
+    unknown = [part for part in arguments.parts if part not in PARTS]
+    if unknown:
+        made.error(f"no such part: {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    console = Console(stderr=arguments.json == "-")
+    if not console.is_terminal:
+        console.width = FILE_WIDTH
+    if arguments.source is not None:
+        run: dict[str, Any] = json.loads(Path(arguments.source).read_text("utf-8"))
+    else:
+        try:
+            run = measure(arguments, console)
+        except (hatch_build.BuildError, RuntimeError) as error:
+            console.print(str(error), style="bold red", markup=False, highlight=False)
+            return 1
+    for report in run["reports"]:
+        show(console, Report.from_json(report), run["machine"])
+    if arguments.json == "-":
+        print(json.dumps(run, indent=1))
+    elif arguments.json is not None:
+        Path(arguments.json).write_text(json.dumps(run, indent=1) + "\n", "utf-8")
+    if arguments.markdown is not None:
+        markdown.update(Path(arguments.markdown), markdown.render(run), BEGIN, END)
+    return verdict(run, check=arguments.check)
+
+
+def measure(arguments: argparse.Namespace, console: Console) -> dict[str, Any]:
+    """Measure the parts that were asked for; the results as they go to JSON.
+
+    Raises `RuntimeError` if the measuring process does not come to an end of its own.
+    """
+    trees = Trees(pure=arguments.pure, loops=False)
+    for message in trees.messages:
+        console.print(message, style="dim", highlight=False)
+    where = machine()
+    rows = arguments.rows or (100_000 if arguments.quick else ROWS)
+    rounds = arguments.rounds or (1 if arguments.quick else ROUNDS)
+    sizes: tuple[int, ...] = FULL_SIZES if arguments.full else SIZES
+    if arguments.quick:
+        sizes = tuple(size // 10 for size in sizes)
+    with folder_on_disk() as folder:
+        out = Path(folder, "reports.json")
+        options = [f"--rounds={rounds}", f"--rows={rows}", f"--folder={folder}", f"--out={out}"]
+        options += ["--sizes", *(str(size) for size in sizes), "--"]
+        done = subprocess.run(
+            command("bench.spark.worker", *options, *(arguments.parts or PARTS)),
+            env=environment([*trees.broker, str(ROOT)]),
+            check=False,
+        )
+        if done.returncode:
+            raise RuntimeError(f"the measuring process ended with status {done.returncode}")
+        reports = [Report.from_json(data) for data in json.loads(out.read_text("utf-8"))]
+    if trees.pure or arguments.quick:
+        for report in reports:
+            report.drop_demands()
+    where["load after"] = load()
+    return {
+        "format": FORMAT,
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "quick": arguments.quick,
+        "machine": where,
+        "reports": [report.to_json() for report in reports],
+    }

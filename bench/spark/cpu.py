@@ -1,0 +1,60 @@
+"""Processor time of processes and of what they have started: who is at work while Spark runs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Times(NamedTuple):
+    """Processor seconds so far: of the broker, of the Java process, of Spark's Python workers."""
+
+    broker: float
+    java: float
+    python: float
+
+    def since(self, before: Times) -> Times:
+        """What has been used between `before` and this."""
+        return Times(*(now - then for now, then in zip(self, before, strict=True)))
+
+
+class _Process(NamedTuple):
+    parent: int
+    # Of itself, and of its children that have ended.
+    own: float
+    children: float
+
+
+def times_of(broker: int, java: int) -> Times:
+    """Of a broker's process, a Java process, and the Python processes below that.
+
+    A worker that has ended counts for whoever waited for it. Raises `OSError` where the system
+    does not tell.
+    """
+    found = _processes()
+    if broker not in found or java not in found:
+        raise OSError(f"the system does not tell what the processes {broker} and {java} use")
+    below: list[int] = []
+    waiting = [java]
+    while waiting:
+        parent = waiting.pop()
+        own = [pid for pid, process in found.items() if process.parent == parent]
+        below += own
+        waiting += own
+    python = found[java].children + sum(found[pid].own + found[pid].children for pid in below)
+    return Times(found[broker].own + found[broker].children, found[java].own, python)
+
+
+def _processes() -> dict[int, _Process]:
+    tick = os.sysconf("SC_CLK_TCK")
+    found: dict[int, _Process] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = Path(folder, "stat").read_text("utf-8").rpartition(")")[2].split()
+        except OSError:
+            # It has ended meanwhile.
+            continue
+        used = [int(field) / tick for field in fields[11:15]]
+        found[int(folder.name)] = _Process(int(fields[1]), sum(used[:2]), sum(used[2:]))
+    return found

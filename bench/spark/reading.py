@@ -1,0 +1,111 @@
+"""The part `reading`: a stream into Spark's `noop` sink, in batch and as a streaming query."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from bench.spark.turns import PLAIN, Contender, Rounds
+from ferrymq.arrow import DEFAULT, METADATA, POSITION, schema_of
+
+
+class Shape(NamedTuple):
+    """Columns to read, and rows a second that are demanded of them."""
+
+    name: str
+    columns: tuple[str, ...]
+    demand: float | None
+
+    def schema(self) -> StructType:
+        """Their schema, as Spark has it."""
+        return from_arrow_schema(schema_of(self.columns))
+
+
+NARROW: Final = Shape("body and position", ("body", *POSITION), 250_000)
+SHAPES: Final = (
+    NARROW,
+    Shape("default columns", tuple(DEFAULT), 100_000),
+    Shape("all columns", tuple(METADATA), None),
+)
+
+
+class Streams(NamedTuple):
+    """Where the records are: the URL of a broker for each contender, and how many rows there."""
+
+    urls: dict[str, str]
+    rows: int
+
+
+def measure(session: SparkSession, rounds: Rounds, streams: Streams, folder: Path) -> None:
+    """All shapes in batch, and as a streaming query that ends when it has read what there is."""
+    for shape in SHAPES:
+        run = partial(batch, session, shape)
+        rounds.measure(f"batch, {shape.name}", _contenders(streams, run, shape.demand))
+    for shape in SHAPES[:2]:
+        run = partial(streaming, session, shape, folder)
+        rounds.measure(f"streaming, {shape.name}", _contenders(streams, run, shape.demand))
+
+
+def _contenders(
+    streams: Streams, run: Callable[[dict[str, str]], int], demand: float | None
+) -> list[Contender]:
+    found = [
+        Contender(name, partial(run, amqp(url)), streams.rows, demand)
+        for name, url in streams.urls.items()
+    ]
+    found.append(Contender(PLAIN, partial(run, plain(streams.rows)), streams.rows))
+    return found
+
+
+def amqp(url: str) -> dict[str, str]:
+    """Options that read the stream from its first record."""
+    return {
+        "format": "amqp",
+        "url": url,
+        "subscribe": "records",
+        "startingOffsets": "earliest",
+    }
+
+
+def plain(rows: int) -> dict[str, str]:
+    """Options for as many rows of nothing."""
+    return {"format": "plain", "rows": str(rows)}
+
+
+def frame(session: SparkSession, given: dict[str, str], shape: Shape) -> DataFrame:
+    """A frame of these columns, for batch."""
+    options = {name: value for name, value in given.items() if name != "format"}
+    return session.read.format(given["format"]).schema(shape.schema()).options(**options).load()
+
+
+def batch(session: SparkSession, shape: Shape, given: dict[str, str]) -> int:
+    """Read all into the `noop` sink; how many rows there were, by Spark's own count."""
+    seen = Observation()
+    counted = frame(session, given, shape).observe(seen, f.count(f.lit(1)).alias("rows"))
+    counted.write.format("noop").mode("overwrite").save()
+    return int(seen.get["rows"])
+
+
+def streaming(session: SparkSession, shape: Shape, folder: Path, given: dict[str, str]) -> int:
+    """The same as a query with the trigger `availableNow`; how many rows its batches had."""
+    options = {name: value for name, value in given.items() if name != "format"}
+    source = session.readStream.format(given["format"]).schema(shape.schema()).options(**options)
+    with tempfile.TemporaryDirectory(dir=folder) as checkpoint:
+        query = (
+            source.load()
+            .writeStream.format("noop")
+            .option("checkpointLocation", checkpoint)
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        progress: list[Any] = list(query.recentProgress)
+    return sum(int(each["numInputRows"]) for each in progress)

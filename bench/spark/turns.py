@@ -1,0 +1,111 @@
+"""Contenders that take turns: each does the same rows once in every round, timed from outside.
+
+The clock runs around the whole action, the start of its job included. Rows that the action says it
+has done must be those that were meant. The processor time is that of the broker, of Java and of
+the Python workers, so that one sees what limits.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from bench.results import Comparison, Figure, Report
+from bench.rows import spaced
+from bench.spark.cpu import Times
+
+RATE: Final = "rows/s"
+COST: Final = "µs/row"
+OURS: Final = "ferrymq"
+PLAIN: Final = "plain"
+
+
+class Contender(NamedTuple):
+    """Something that takes a turn. `run` does it once, and returns how many rows it has done."""
+
+    name: str
+    run: Callable[[], int]
+    rows: int
+    # Rows a second that are demanded.
+    demand: float | None = None
+
+
+class Rounds:
+    """Runs the contenders of a case in rounds and puts what came out into the report."""
+
+    def __init__(
+        self, report: Report, rounds: int, times: Callable[[], Times], said: Callable[[str], None]
+    ) -> None:
+        self.report = report
+        self._rounds = rounds
+        self._times = times
+        self._said = said
+
+    def measure(self, case: str, contenders: Sequence[Contender]) -> dict[str, list[float]]:
+        """One case; seconds of each contender that has done it in every round.
+
+        Each is run once before the first round: code is compiled then, workers are started.
+        """
+        seconds: dict[str, list[float]] = {}
+        used: dict[str, list[Times]] = {}
+        failed: set[str] = set()
+        for turn in range(-1, self._rounds):
+            shift = max(turn, 0) % len(contenders)
+            for each in [*contenders[shift:], *contenders[:shift]]:
+                if each.name in failed:
+                    continue
+                where = f"{case}: {each.name}, {'warm-up' if turn < 0 else f'round {turn + 1}'}"
+                self._said(where)
+                before, began = self._times(), time.perf_counter()
+                try:
+                    rows = each.run()
+                    took, after = time.perf_counter() - began, self._times()
+                    if rows != each.rows:
+                        raise ValueError(f"{rows} rows came, and not {each.rows}")
+                except Exception as error:
+                    failed.add(each.name)
+                    told = f"{case}, {each.name}: {_first_line(error)}"
+                    self._said(f"FAILED: {told}")
+                    self.report.failures.append(told)
+                    continue
+                self._said(f"{where}: {spaced(round(rows / took))} rows/s")
+                if turn >= 0:
+                    seconds.setdefault(each.name, []).append(took)
+                    used.setdefault(each.name, []).append(after.since(before))
+        for each in contenders:
+            if each.name not in failed:
+                self._figures(case, each, seconds[each.name], used[each.name])
+        whole = {name: values for name, values in seconds.items() if name not in failed}
+        self._compare(case, whole)
+        return whole
+
+    def _figures(self, case: str, each: Contender, seconds: list[float], used: list[Times]) -> None:
+        rates = [each.rows / took for took in seconds]
+        self.report.figures.append(Figure(case, each.name, RATE, rates, each.demand))
+        for label, values in (
+            ("broker", [times.broker for times in used]),
+            ("Java", [times.java for times in used]),
+            ("Python", [times.python for times in used]),
+        ):
+            costs = [1e6 * value / each.rows for value in values]
+            if max(costs) >= 0.005:
+                name = f"{each.name}, processor time: {label}"
+                self.report.figures.append(Figure(case, name, COST, costs))
+
+    def _compare(self, case: str, seconds: dict[str, list[float]]) -> None:
+        base = seconds.get(PLAIN)
+        if base is None:
+            return
+        for name, values in seconds.items():
+            if name != PLAIN:
+                ratio = statistics.median(b / a for a, b in zip(values, base, strict=True))
+                self.report.comparisons.append(Comparison(case, name, PLAIN, ratio))
+
+
+def _first_line(error: Exception) -> str:
+    """What went wrong, without the Java trace that Spark puts behind it."""
+    text = str(error).strip()
+    python = [line for line in text.splitlines() if "Error: " in line and "Traceback" not in line]
+    return (python[-1] if python else text.splitlines()[0] if text else repr(error)).strip()

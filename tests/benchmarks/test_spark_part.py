@@ -1,0 +1,119 @@
+"""The Spark benchmarks: turns, what counts as one, and whose processor time is whose."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bench import markdown
+from bench.results import Report
+from bench.spark import cli
+from bench.spark.cpu import Times, times_of
+from bench.spark.turns import COST, OURS, PLAIN, RATE, Contender, Rounds
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+
+
+def rounds(report: Report, used: Iterator[Times] | None = None) -> Rounds:
+    def times() -> Times:
+        return Times(0.0, 0.0, 0.0) if used is None else next(used)
+
+    return Rounds(report, 3, times, lambda _: None)
+
+
+def sleeping(seconds: float, rows: int = 100) -> int:
+    time.sleep(seconds)
+    return rows
+
+
+def test_contenders_take_turns_and_are_compared_with_the_plain_source() -> None:
+    report = Report("reading")
+    turns: list[str] = []
+
+    def run(name: str, seconds: float) -> int:
+        turns.append(name)
+        return sleeping(seconds)
+
+    rounds(report).measure(
+        "a case",
+        [
+            Contender(OURS, lambda: run(OURS, 0.04), 100, demand=1e9),
+            Contender(PLAIN, lambda: run(PLAIN, 0.01), 100),
+        ],
+    )
+    # The first turn of each does not count, and who begins changes.
+    assert turns == [OURS, PLAIN, OURS, PLAIN, PLAIN, OURS, OURS, PLAIN]
+    ours = report.figure("a case", OURS, RATE)
+    assert ours is not None and len(ours.values) == 3 and ours.met is False
+    assert ours.median <= 100 / 0.04
+    (comparison,) = report.comparisons
+    assert (comparison.ours, comparison.peer) == (OURS, PLAIN) and comparison.ratio < 1
+
+
+def test_a_turn_without_all_rows_is_a_failure_and_no_figure() -> None:
+    report = Report("reading")
+
+    def broken() -> int:
+        raise RuntimeError("Traceback\nValueError: no such stream\n\tat java")
+
+    rounds(report).measure(
+        "a case",
+        [
+            Contender("short", lambda: 99, 100),
+            Contender("broken", broken, 100),
+            Contender(PLAIN, lambda: sleeping(0.001), 100),
+        ],
+    )
+    assert report.failures == [
+        "a case, short: 99 rows came, and not 100",
+        "a case, broken: ValueError: no such stream",
+    ]
+    assert {figure.contender for figure in report.figures} == {PLAIN}
+    assert report.comparisons == []
+
+
+def test_processor_time_is_told_for_each_process() -> None:
+    report = Report("reading")
+    used = (Times(float(n), 2.0 * n, 0.0) for n in range(100))
+    rounds(report, used).measure("a case", [Contender(OURS, lambda: sleeping(0.001), 100)])
+    broker = report.figure("a case", f"{OURS}, processor time: broker", COST)
+    java = report.figure("a case", f"{OURS}, processor time: Java", COST)
+    assert broker is not None and broker.median == pytest.approx(1e4)
+    assert java is not None and java.median == pytest.approx(2e4)
+    assert report.figure("a case", f"{OURS}, processor time: Python", COST) is None
+
+
+def test_children_count_also_those_that_have_ended() -> None:
+    me = os.getpid()
+    before = times_of(me, me)
+    spin = "import time\nwhile time.process_time() < 0.3: pass"
+    subprocess.run([sys.executable, "-c", spin], check=True)
+    ended = times_of(me, me).since(before)
+    assert ended.python >= 0.2
+    with pytest.raises(OSError, match="does not tell"):
+        times_of(me, 2**30)
+
+
+def test_results_go_between_markers_of_their_own(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"{markdown.BEGIN}\nold\n{markdown.END}\n{cli.BEGIN}\nx\n{cli.END}\nend\n")
+    markdown.update(page, "new", cli.BEGIN, cli.END)
+    text = page.read_text()
+    assert "old" in text and "\nx\n" not in text and f"{cli.BEGIN}\n\nnew\n{cli.END}\nend" in text
+
+
+def test_the_page_has_the_markers() -> None:
+    text = Path(__file__).parents[2].joinpath("docs/performance.md").read_text("utf-8")
+    assert text.count(cli.BEGIN) == 1 and text.count(cli.END) == 1
+
+
+def test_an_unknown_part_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["nonsense"])
+    assert "there are reading, archive, sink, scale" in capsys.readouterr().err
