@@ -26,11 +26,15 @@ PIP     := $(PY) -m pip install --quiet --disable-pip-version-check
 PURE    := FERRYMQ_BUILD=pure PYTHONPATH=
 BUILT    = FERRYMQ_BUILD=$$(test -d "$(COMPILED)" && echo compiled || echo pure) \
            PYTHONPATH="$(COMPILED)"
-PYTEST  := $(PY) -m pytest -q -n $(JOBS) --hypothesis-profile=ci
+# Tests of a group (those that share a Spark session) go to one process.
+PYTEST  := $(PY) -m pytest -q -n $(JOBS) --dist loadgroup --hypothesis-profile=ci
+
+# What runs on both builds. The rest is not compiled and takes long: Spark, benchmarks, the generator.
+COMMON  := not once
 
 .DEFAULT_GOAL := help
 .PHONY: help install build run test test-pure test-compiled regen check-generated lint type \
-        bench interop conformance fuzz fuzz-targets crash audit docs clean distclean
+        bench bench-spark interop conformance fuzz fuzz-targets crash audit docs clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -73,17 +77,19 @@ run: build ## start the broker, compiled where possible; ARGS="--listen amqp://1
 
 # ── Tests ────────────────────────────────────────────────────────────────────────────────────────
 
-test: $(READY_DEV) node-modules build ## run every test twice: interpreted and compiled
+test: $(READY_DEV) node-modules build ## run the tests twice: interpreted and compiled (what is never compiled once)
 	@rm -rf $(RESULTS); status=0; \
 	echo "== interpreted"; \
-	$(PURE) $(PYTEST) --junitxml=$(RESULTS)/pure.xml || status=1; \
+	$(PURE) $(PYTEST) -m "$(COMMON)" --junitxml=$(RESULTS)/pure.xml || status=1; \
 	if test -d "$(COMPILED)"; then \
 	    echo "== compiled"; \
 	    $(BUILT) $(PYTEST) --junitxml=$(RESULTS)/compiled.xml || status=1; \
 	    $(PY) .ci/summary.py $(RESULTS)/pure.xml $(RESULTS)/compiled.xml || status=1; \
 	else \
+	    echo "== interpreted: the rest"; \
+	    $(PURE) $(PYTEST) -m "not ($(COMMON))" --junitxml=$(RESULTS)/slow.xml || status=1; \
 	    echo "== compiled: left out, nothing was compiled"; \
-	    $(PY) .ci/summary.py $(RESULTS)/pure.xml || status=1; \
+	    $(PY) .ci/summary.py $(RESULTS)/pure.xml $(RESULTS)/slow.xml || status=1; \
 	fi; exit $$status
 
 test-pure: $(READY_DEV) ## run the tests on the interpreted modules; ARGS="tests/codec -x"
@@ -145,6 +151,9 @@ docs: $(READY_DEV) ## check the links and the code of every page
 
 bench: $(READY_DEV) build ## measure codec and broker against their peers; ARGS="--help"
 	@PYTHONPATH="$(COMPILED)" $(PY) -m bench $(ARGS)
+
+bench-spark: $(READY_DEV) build ## measure streams in and out of Spark; ARGS="--help"
+	@PYTHONPATH="$(COMPILED)" $(PY) -m bench.spark $(ARGS)
 
 # ── Cleaning ─────────────────────────────────────────────────────────────────────────────────────
 

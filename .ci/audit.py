@@ -21,11 +21,11 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
-OURS = ("ferrymq", "ferrymq_codec", "ferrymq_types", "ferrymq_broker")
+OURS = ("ferrymq", "ferrymq_codec", "ferrymq_types", "ferrymq_broker", "pyspark_ferrymq")
 # Who has not got it goes without; it is found by name.
 OPTIONAL = {"uvloop"}
 # What another brings with it, and pins.
-PARTS: dict[str, str] = {"pydantic-core": "pydantic"}
+PARTS: dict[str, str] = {"py4j": "pyspark", "pydantic-core": "pydantic"}
 NOT_SHIPPED = ("compile", "dev", "fuzz", "interop")
 
 
@@ -33,7 +33,7 @@ def main() -> int:
     """Print what is wrong; the status is 1 if anything is."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     if "--licences" in sys.argv[1:]:
-        for name in closure(["broker"]):
+        for name in closure(["broker", "spark"]):
             found = metadata.distribution(name)
             print(f"{name} {found.version}: {licence(found)}")
         return 0
@@ -53,7 +53,14 @@ def undeclared(project: dict[str, object]) -> Iterator[str]:
     used: set[str] = set()
     # The client has parts that ask for more when they are used, and say so: extras of their own.
     client = base.union(*(names(extras[name]) for name in extras if name not in NOT_SHIPPED))
-    for folder, declared in (("generated", base), ("runtime", client), ("broker", broker)):
+    spark = base | names(extras["spark"])
+    folders = (
+        ("generated", base),
+        ("runtime", client),
+        ("broker", broker),
+        ("pipeline", spark),
+    )
+    for folder, declared in folders:
         for path in sorted((ROOT / folder).rglob("*.py")):
             for line, module in imports(path):
                 if module in sys.stdlib_module_names or module in OURS:
@@ -63,7 +70,7 @@ def undeclared(project: dict[str, object]) -> Iterator[str]:
                 used |= found
                 if not found & declared:
                     yield f"{path.relative_to(ROOT)}:{line}: {module} is imported, not declared"
-    for name in sorted(broker - used - OPTIONAL):
+    for name in sorted((broker | spark) - used - OPTIONAL):
         yield f"pyproject.toml: {name} is declared, and nothing that ships imports it"
 
 
@@ -108,7 +115,7 @@ def closure(extras: list[str]) -> list[str]:
 
 def vulnerable() -> bool:
     """Whether pip-audit knows a vulnerability of anything that is installed for us."""
-    checked = closure(["broker", "compile", "dev", "fuzz", "interop"])
+    checked = closure(["broker", "compile", "dev", "fuzz", "interop", "spark"])
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as pins:
         pins.writelines(f"{name}=={metadata.version(name)}\n" for name in checked)
         pins.flush()
