@@ -10,6 +10,8 @@ from random import Random
 from typing import Final
 
 from ferrymq import AmqpError
+from ferrymq_broker.store.frames import BLOCK, HEADER_BYTES, MAGIC
+from ferrymq_broker.store.segments import parse_journal
 from tests.crash.checks import check
 from tests.crash.draining import drain
 from tests.crash.history import Violation
@@ -42,6 +44,28 @@ class Damage:
             else:
                 file.seek(self.offset)
                 file.write(self.change)
+
+    def hides_the_last_batch(self, data: bytes) -> bool:
+        """Whether it changes the head of the last batch of a segment of the journal with `data`.
+
+        What is left is what a crash leaves while this batch is being written: nothing in the files
+        tells the one from the other, and no broker could.
+        """
+        heads = batches(self.name, data)
+        if not heads or self.change is None:
+            return False
+        changed = data[: self.offset] + self.change + data[self.offset + len(self.change) :]
+        head = slice(heads[-1], heads[-1] + HEADER_BYTES)
+        return changed[head] != data[head]
+
+
+def batches(name: str, data: bytes) -> list[int]:
+    """Where batches begin in a file, if it is a segment of the journal."""
+    journal = parse_journal(name)
+    if journal is None:
+        return []
+    begins = MAGIC + journal[0].to_bytes(8, "big")
+    return [at for at in range(0, len(data), BLOCK) if data.startswith(begins, at)]
 
 
 def damages(folder: Path, seed: int, count: int) -> Iterator[Damage]:
@@ -90,8 +114,8 @@ def _aimed(name: str, data: bytes, random: Random) -> Iterator[Damage]:
 class Finding:
     """What a broker made of a damaged store.
 
-    `verdict`: ``refused`` with a reason, ``exact``, ``cut`` if it said that it left out the end of
-    the journal; ``wrong`` is everything else.
+    `verdict`: ``refused`` with a reason, ``exact``, ``cut`` if it left out the end of the journal
+    and said so, or could not see that there was more; ``wrong`` is everything else.
     """
 
     damage: Damage
@@ -140,7 +164,9 @@ async def examine(starter: Starter, specimen: Specimen, damage: Damage, folder: 
     violations = check(stage.ledger.entries)
     if not violations:
         return Finding(damage, "exact", said, [])
-    cut = "not written completely" in said and damage.name in said
+    cut = ("not written completely" in said and damage.name in said) or (
+        damage.hides_the_last_batch((specimen.folder / damage.name).read_bytes())
+    )
     rules = {violation.rule for violation in violations}
     if cut and rules <= {"lost", "half", "redelivered", "ghost", "gap"}:
         return Finding(damage, "cut", said, violations)
