@@ -26,7 +26,7 @@ from bench.parts.memory import CASES as CASES_OF_MEMORY
 from bench.parts.memory import PAGE_OUT
 from bench.parts.recovery import COUNT, recover
 from bench.parts.security import SCHEMES, SecurityBench, make_certificates
-from bench.process import Server, broker, echo, paging_broker, proton_broker
+from bench.process import Server, broker, echo, paging_broker, proton_broker, roomy_broker
 from bench.results import Report
 from bench.tables import show
 from bench.tree import ROOT, Trees, command, environment, variant_on
@@ -286,12 +286,12 @@ def occupied(trees: Trees, extent: Extent) -> Report:
     whole = Report("memory")
     for case, of_it in CASES_OF_MEMORY.items():
         with contextlib.ExitStack() as stack:
+            folder = Path(stack.enter_context(folder_on_disk()))
             if of_it.paging:
-                folder = Path(stack.enter_context(folder_on_disk()))
                 most = PAGE_OUT // extent.memory_shrink
                 server = stack.enter_context(paging_broker(trees, folder, most))
             else:
-                server = stack.enter_context(broker(trees))
+                server = stack.enter_context(roomy_broker(trees, folder, of_it.limits))
             report = worker(
                 trees,
                 "memory",

@@ -169,6 +169,18 @@ def durable_broker(
 
 
 @contextlib.contextmanager
+def roomy_broker(trees: Trees, folder: Path, limits: Mapping[str, int]) -> Iterator[Server]:
+    """The broker without a store, and with these of its limits set. Its configuration is in a
+    folder of its own inside `folder`, and gone with it."""
+    with tempfile.TemporaryDirectory(dir=folder) as own:
+        config = Path(own, "limits.toml")
+        lines = [f"{name} = {value}" for name, value in limits.items()]
+        config.write_text("\n".join(["[limits]", *lines, ""]), "utf-8")
+        with broker(trees, config) as server:
+            yield server
+
+
+@contextlib.contextmanager
 def paging_broker(trees: Trees, folder: Path, page_out: int) -> Iterator[Server]:
     """The broker with a store that pages queues out above so many bytes of messages. What it keeps
     is in a folder of its own inside `folder`, and gone with it."""

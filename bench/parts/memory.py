@@ -8,7 +8,7 @@ have a store, and may have no more than `PAGE_OUT` bytes of messages in memory.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from bench.client import Peer, drain, fill
@@ -216,20 +216,28 @@ def allow_files() -> None:
 
 
 class Case(NamedTuple):
-    """What is done to a broker, how many times, and whether the broker pages its queues."""
+    """What is done to a broker, how many times, whether the broker pages its queues, and which of
+    its limits allow that from one client, 0 being none."""
 
     run: Callable[[Watched, int], list[Figure]]
     times: int
     paging: bool = False
+    limits: Mapping[str, int] = {}
 
+
+ANY_CONNECTIONS: Final = {
+    "connections": 0,
+    "connections-per-address": 0,
+    "connections-per-user": 0,
+}
 
 CASES: Final = {
     "long-queue": Case(long_queue, 1_000_000),
     "paged-durable": Case(paged_durable, 1_000_000, paging=True),
     "paged": Case(paged, 1_000_000, paging=True),
     "small-messages": Case(small_messages, 1_000_000),
-    "fan-out": Case(fan_out, 10_000),
-    "idle-connections": Case(idle_connections, 10_000),
+    "fan-out": Case(fan_out, 10_000, limits={"links": 20_000}),
+    "idle-connections": Case(idle_connections, 10_000, limits=ANY_CONNECTIONS),
     "many-queues": Case(many_queues, 50_000),
 }
 
@@ -238,7 +246,7 @@ def measure(case: str, port: int, pid: int, monitoring: str, shrink: int) -> Rep
     """One case, made `shrink` times smaller, against a broker that has done nothing yet."""
     allow_files()
     report = Report("memory", build=build())
-    run, times, _ = CASES[case]
+    run, times = CASES[case][:2]
     try:
         report.figures = run(Watched(port, pid, monitoring), times // shrink)
     except OSError as error:
