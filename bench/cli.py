@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -108,11 +109,24 @@ def main(argv: list[str] | None = None) -> int:
         return profile.profile_broker(
             chosen.tool, chosen.out, seconds=chosen.seconds, case=chosen.case
         )
-    made = parser()
-    arguments = made.parse_args(given)
-    unknown = [part for part in arguments.parts if part not in PARTS]
+    return carry_out(parser(), given, PARTS, measure)
+
+
+def carry_out(
+    made: argparse.ArgumentParser,
+    argv: Sequence[str] | None,
+    parts: Collection[str],
+    measure: Callable[[argparse.Namespace, Console], dict[str, Any]],
+    marks: tuple[str, str] = (markdown.BEGIN, markdown.END),
+) -> int:
+    """Measure what is asked for, or take it from a file, and show it; the exit status.
+
+    `marks` are the lines of a document between which its tables stand.
+    """
+    arguments = made.parse_args(argv)
+    unknown = [part for part in arguments.parts if part not in parts]
     if unknown:
-        made.error(f"no such part: {', '.join(unknown)}; there are {', '.join(PARTS)}")
+        made.error(f"no such part: {', '.join(unknown)}; there are {', '.join(parts)}")
     console = Console(stderr=arguments.json == "-")
     if not console.is_terminal:
         console.width = FILE_WIDTH
@@ -131,7 +145,7 @@ def main(argv: list[str] | None = None) -> int:
     elif arguments.json is not None:
         Path(arguments.json).write_text(json.dumps(run, indent=1) + "\n", "utf-8")
     if arguments.markdown is not None:
-        markdown.update(Path(arguments.markdown), markdown.render(run))
+        markdown.update(Path(arguments.markdown), markdown.render(run), *marks)
     return verdict(run, check=arguments.check)
 
 

@@ -33,9 +33,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 _IMPORTS_PROTON = re.compile(r"^(?:from|import) c?proton\b", re.MULTILINE)
 _SPARK = Path(__file__).parent / "spark"
-# Neither is ever compiled: their tests are the same on both builds.
-_BENCHMARKS = Path(__file__).parent / "benchmarks"
-_GENERATOR = Path(__file__).parent / "codegen"
+# What these are about is never compiled: benchmarks, the generator, how the project is kept. Others
+# say `once` themselves.
+_ONCE = tuple(Path(__file__).parent / name for name in ("benchmarks", "codegen", "house"))
 _LEFT_OUT = pytest.StashKey[list[str]]()
 
 
@@ -83,7 +83,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    if item.path.is_relative_to(_BENCHMARKS) or item.path.is_relative_to(_GENERATOR):
+    if any(item.path.is_relative_to(folder) for folder in _ONCE):
         item.add_marker(pytest.mark.once)
 
 

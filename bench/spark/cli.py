@@ -11,13 +11,10 @@ from typing import Any, Final
 
 from rich.console import Console
 
-import hatch_build
-from bench import markdown
-from bench.cli import FILE_WIDTH, FORMAT, folder_on_disk, verdict
+from bench.cli import FORMAT, carry_out, folder_on_disk
 from bench.machine import load, machine
 from bench.results import Report
 from bench.spark.parts import FULL_SIZES, PARTS, SIZES
-from bench.tables import show
 from bench.tree import ROOT, Trees, command, environment
 
 BEGIN: Final = "<!-- results: written by `python -m bench.spark --markdown`, do not edit -->"
@@ -48,31 +45,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None) -> int:
     """The command; returns the exit status."""
-    made = parser()
-    arguments = made.parse_args(argv)
-    unknown = [part for part in arguments.parts if part not in PARTS]
-    if unknown:
-        made.error(f"no such part: {', '.join(unknown)}; there are {', '.join(PARTS)}")
-    console = Console(stderr=arguments.json == "-")
-    if not console.is_terminal:
-        console.width = FILE_WIDTH
-    if arguments.source is not None:
-        run: dict[str, Any] = json.loads(Path(arguments.source).read_text("utf-8"))
-    else:
-        try:
-            run = measure(arguments, console)
-        except (hatch_build.BuildError, RuntimeError) as error:
-            console.print(str(error), style="bold red", markup=False, highlight=False)
-            return 1
-    for report in run["reports"]:
-        show(console, Report.from_json(report), run["machine"])
-    if arguments.json == "-":
-        print(json.dumps(run, indent=1))
-    elif arguments.json is not None:
-        Path(arguments.json).write_text(json.dumps(run, indent=1) + "\n", "utf-8")
-    if arguments.markdown is not None:
-        markdown.update(Path(arguments.markdown), markdown.render(run), BEGIN, END)
-    return verdict(run, check=arguments.check)
+    return carry_out(parser(), argv, PARTS, measure, (BEGIN, END))
 
 
 def measure(arguments: argparse.Namespace, console: Console) -> dict[str, Any]:

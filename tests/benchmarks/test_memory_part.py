@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bench.parts import memory
-from bench.process import Server, broker, paging_broker
+from bench.process import Server, broker, paging_broker, roomy_broker
 from bench.results import Report
 from bench.tree import ROOT, Trees, environment
 
@@ -26,12 +26,16 @@ def measure(case: str, server: Server, shrink: int) -> Report:
 @pytest.mark.slow
 @pytest.mark.parametrize("case", memory.CASES)
 def test_a_case_runs_and_leaves_nothing_behind(case: str, tmp_path: Path) -> None:
-    _, most, paging = memory.CASES[case]
+    _, most, paging, limits = memory.CASES[case]
     times = TIMES_PAGED if paging else TIMES
     shrink = most // times
     trees = Trees(pure=True)
     most_in_memory = memory.PAGE_OUT // shrink
-    with paging_broker(trees, tmp_path, most_in_memory) if paging else broker(trees) as server:
+    with (
+        paging_broker(trees, tmp_path, most_in_memory)
+        if paging
+        else roomy_broker(trees, tmp_path, limits)
+    ) as server:
         report = measure(case, server, shrink)
         # What the case made and held is gone with its connections: it can be had once more.
         again = measure(case, server, most // (times // 2))

@@ -18,6 +18,9 @@ from ferrymq_codec.scalars import Described, Symbol, Timestamp, UInt
 from ferrymq_types.messaging import AmqpSequence, AmqpValue, Data
 from tests.broker.test_process import COMMAND, port_in, run, serve
 
+# The command line is not compiled.
+pytestmark = pytest.mark.once
+
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:

@@ -22,22 +22,11 @@ if TYPE_CHECKING:
 
 _HERE = Path(__file__).parent
 
-# What takes seconds a test, or Java processes of its own. `make test` leaves them out of the
-# interpreted run: the data source is interpreted in both.
-_ONCE = {
-    "test_capture_reading.py",
-    "test_capture_sink.py",
-    "test_cluster.py",
-    "test_foreign_event_hubs.py",
-    "test_pipelines_archive.py",
-    "test_pipelines_cli.py",
-    "test_pipelines_metrics.py",
-    "test_pipelines_triage.py",
-    "test_sink_streaming.py",
-    "test_source_loss.py",
-    "test_source_pushdown.py",
-    "test_source_stream.py",
-}
+# Processes of minutes are not worth the second of Java's compilers, nor threads that collect.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+# The data source is interpreted on both builds. What it reads with is not: this meets both.
+_BOTH = {"test_source_batch.py"}
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -45,7 +34,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     if item.path.is_relative_to(_HERE):
         item.add_marker(pytest.mark.spark)
         item.add_marker(pytest.mark.xdist_group("spark"))
-        if item.path.name in _ONCE:
+        if item.path.name not in _BOTH:
             item.add_marker(pytest.mark.once)
         # A first job compiles a lot.
         if item.get_closest_marker("timeout") is None:

@@ -14,6 +14,9 @@ import pytest
 from tests.broker.cli_store.stores import SEGMENT, bodies, fill
 from tests.broker.test_process import port_in, run, serve
 
+# The command line is not compiled.
+pytestmark = pytest.mark.once
+
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:

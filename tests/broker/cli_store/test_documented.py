@@ -11,6 +11,9 @@ import pytest
 from tests.broker.cli_store.stores import fill
 from tests.broker.test_process import port_in, run, serve
 
+# The command line is not compiled.
+pytestmark = pytest.mark.once
+
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs/broker/durability.md").read_text("utf-8")
 

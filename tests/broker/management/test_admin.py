@@ -21,6 +21,9 @@ from ferrymq_broker.nodes.policy import QueuePolicy
 from ferrymq_broker.server import BrokerServer
 from tests.broker.test_process import port_in, run, serve
 
+# The command line is not compiled.
+pytestmark = pytest.mark.once
+
 LOCAL = Config(listener=[Listener(url="amqp://127.0.0.1:0")])
 
 

@@ -13,6 +13,9 @@ from ferrymq_broker.management.client import ManagementClient
 from tests.broker.management.test_admin import as_json, done, failed
 from tests.broker.test_process import port_in, serve
 
+# The command line is not compiled.
+pytestmark = pytest.mark.once
+
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:

@@ -10,6 +10,9 @@ import pytest
 from tests.broker.commands import Commands, Done
 from tests.broker.test_process import port_in, serve
 
+# The command line is not compiled.
+pytestmark = pytest.mark.once
+
 PASSWORD = "pass:word/with @ signs"
 CONFIG = f"""
 [[listener]]

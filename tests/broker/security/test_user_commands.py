@@ -22,6 +22,9 @@ from ferrymq_broker.security.hashing import verify
 from ferrymq_broker.security.users_file import UsersFileError, read_users
 from tests.broker.test_process import COMMAND, port_in, run, serve
 
+# The command line is not compiled.
+pytestmark = pytest.mark.once
+
 Ferrymq = Callable[..., Result]
 
 
