@@ -12,7 +12,7 @@ from tests.hostile.frames import transfer_frame
 from tests.hostile.process import MIB, Broker
 from tests.hostile.site import Site
 from tests.hostile.values import TRUE, binary, data_section, uint
-from tests.hostile.witness import GLANCE
+from tests.hostile.witness import LOOKS
 
 
 def test_a_client_that_does_nothing_wrong_is_endured(site: Site, address: str) -> None:
@@ -48,7 +48,7 @@ def test_the_witness_does_not_mind_a_busy_machine(site: Site) -> None:
     thread = threading.Thread(target=spin)
     thread.start()
     try:
-        site.witness.is_served(lambda: time.sleep(GLANCE))
+        site.witness.is_served(lambda: time.sleep(LOOKS[0]))
     finally:
         over.set()
         thread.join()
