@@ -401,6 +401,50 @@ def test_a_reader_cannot_be_wound_back_to_what_is_gone(net: Network, forgiving: 
         assert receiver.error.condition == "ferrymq:stream-trimmed"
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_rollback_goes_no_further_than_until(net: Network, whole: bool) -> None:
+    """All that there was to read again is gone, and more."""
+    stream = declare(net)
+    client = net.connect()
+    sender = net.connect().sender("s")
+    sender.send(*numbered(9))
+    control = Controller(client)
+    receiver = read_chunks(client, credit=0, until=5, forgiving=True)
+    if not whole:
+        receiver.credit(1)
+        receiver.take()
+    txn = control.declare()
+    acquire(receiver, txn, 9)
+    receiver.take()
+    stream.clear()
+    sender.send(*numbered(3))
+    control.roll_back(txn)
+    receiver.credit(9)
+    # Of what was read before the transaction nothing is said again.
+    assert covered(receiver) == ([(5, 5)] if whole else [])
+    assert not receiver.detached
+
+
+@pytest.mark.parametrize("chunks_wanted", [True, False])
+def test_a_rollback_ends_no_reader_that_has_all_it_wanted(
+    net: Network, chunks_wanted: bool
+) -> None:
+    stream = declare(net)
+    client = net.connect()
+    net.connect().sender("s").send(*numbered(9))
+    control = Controller(client)
+    properties: dict[str, object] = {"ferrymq:until": 5}
+    if chunks_wanted:
+        properties["ferrymq:chunks"] = {}
+    receiver = read(client, "s::0", properties=properties, credit=9)
+    assert receiver.deliveries
+    txn = control.declare()
+    acquire(receiver, txn, 9)
+    stream.clear()
+    control.roll_back(txn)
+    assert not receiver.detached
+
+
 # -- whatever is asked for ----------------------------------------------------------------------
 
 

@@ -166,11 +166,17 @@ class Reader(Node):
         # Partitions are never fewer than there were.
         for cursor, place in zip(self.cursors, bookmark, strict=False):
             offset: i64 = place
+            if offset >= cursor.until:
+                # It wanted nothing more, whatever is gone.
+                continue
             first = cursor.partition.log.first
             if offset < first and not self.forgiving:
                 self.stop(consumer, _gap(cursor, offset))
                 return
             if offset < first:
+                if first > cursor.until:
+                    # All that was left is gone.
+                    first = cursor.until
                 cursor.skipped += first - offset
                 cursor.place(first)
             elif cursor.at() > offset:
