@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from bench.rows import (
 
 BEGIN: Final = "<!-- results: written by `python -m bench --markdown`, do not edit -->"
 END: Final = "<!-- end of results -->"
+_HEADING: Final = "### "
 TITLES: Final = {
     "codec": "Codec",
     "broker": "Broker",
@@ -35,12 +37,14 @@ TITLES: Final = {
 
 
 def render(run: dict[str, Any]) -> str:
-    """The results of a run, as `bench.cli` writes them to JSON, in Markdown."""
+    """The results of a run, as `bench.cli` writes them to JSON, in Markdown: a section for each
+    part."""
     machine = ", ".join(f"{key} {value}" for key, value in run["machine"].items())
-    lines = [f"Measured {run['date']} on: {machine}.", ""]
+    lines = []
     for data in run["reports"]:
         report = Report.from_json(data)
-        lines += [f"### {TITLES[report.part]}", ""]
+        lines += [f"{_HEADING}{TITLES[report.part]}", ""]
+        lines += [f"Measured {run['date']} on: {machine}.", ""]
         lines += [f"Build: {build_line(report)}. Method: {option_line(report)}.", ""]
         if report.figures:
             rows = [figure_row(figure) for figure in report.figures]
@@ -61,14 +65,26 @@ def _table(head: tuple[str, ...], rows: list[Row], numbers: set[int]) -> list[st
 
 
 def update(path: Path, text: str, opening: str = BEGIN, closing: str = END) -> None:
-    """Put `text` between the markers of the document at `path`.
+    """Put the sections of `text` between the markers of the document at `path`, in the place of
+    those with the same headings. Sections of parts that were not measured now stay.
 
     Raises:
         ValueError: the document has no such markers.
     """
     document = path.read_text("utf-8")
     before, begin, rest = document.partition(opening)
-    _, end, after = rest.partition(closing)
+    old, end, after = rest.partition(closing)
     if not begin or not end:
         raise ValueError(f"{path} has no lines {opening!r} and {closing!r}")
-    path.write_text(f"{before}{opening}\n\n{text}\n{closing}{after}", "utf-8")
+    found = _sections(old) | _sections(text)
+    titles = list(TITLES.values())
+    made = "".join(found[title] for title in sorted(found, key=titles.index))
+    path.write_text(f"{before}{opening}\n\n{made}{closing}{after}", "utf-8")
+
+
+def _sections(text: str) -> dict[str, str]:
+    """The sections of known parts by their titles, each with its heading and an empty line at its
+    end."""
+    parts = re.split(f"^{_HEADING}", text, flags=re.MULTILINE)[1:]
+    found = {part.partition("\n")[0]: f"{_HEADING}{part.strip()}\n\n" for part in parts}
+    return {title: part for title, part in found.items() if title in TITLES.values()}

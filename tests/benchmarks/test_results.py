@@ -74,6 +74,18 @@ def test_a_document_is_updated_between_its_markers(tmp_path: Path) -> None:
     assert page.read_text("utf-8") == once
 
 
+def test_parts_that_were_not_measured_now_stay_as_they_were(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    memory = "### Memory\n\nMeasured on another day.\n"
+    page.write_text(f"{markdown.BEGIN}\n\n{memory}\n{markdown.END}\n", "utf-8")
+    later = run() | {"date": "2026-11-22"}
+    markdown.update(page, markdown.render(run()))
+    markdown.update(page, markdown.render(later))
+    text = page.read_text("utf-8")
+    assert text.count(memory) == 1 and text.count("### Codec") == 1
+    assert text.index("### Codec") < text.index("Measured 2026-11-22") < text.index("### Memory")
+
+
 def test_a_document_without_markers_is_left_alone(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("nothing here\n", "utf-8")

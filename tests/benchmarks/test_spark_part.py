@@ -103,9 +103,11 @@ def test_children_count_also_those_that_have_ended() -> None:
 def test_results_go_between_markers_of_their_own(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(f"{markdown.BEGIN}\nold\n{markdown.END}\n{cli.BEGIN}\nx\n{cli.END}\nend\n")
-    markdown.update(page, "new", cli.BEGIN, cli.END)
+    new = "### Spark into streams\n\nnew\n"
+    markdown.update(page, new, cli.BEGIN, cli.END)
     text = page.read_text()
-    assert "old" in text and "\nx\n" not in text and f"{cli.BEGIN}\n\nnew\n{cli.END}\nend" in text
+    assert "old" in text and "\nx\n" not in text
+    assert f"{cli.BEGIN}\n\n{new}\n{cli.END}\nend" in text
 
 
 def test_the_page_has_the_markers() -> None:
