@@ -19,10 +19,12 @@ from ferrymq_broker.nodes.entry import ACQUIRED, AVAILABLE, Entry
 from ferrymq_broker.nodes.message import Message
 from ferrymq_broker.nodes.node import BOUNDLESS, Node
 from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_broker.nodes.streams.chunk_reader import ChunkReader
 from ferrymq_broker.nodes.streams.log import Log
 from ferrymq_broker.nodes.streams.stored_log import StoredLog
 from ferrymq_broker.nodes.streams.stream import Stream
 from ferrymq_broker.nodes.topics.topic import Topic
+from tests.broker.chaos.reading import check_gathering, check_stream
 
 
 def all_queues(broker: Broker) -> list[Queue]:
@@ -62,6 +64,7 @@ def check(broker: Broker) -> None:
     assert not broker.agenda.nodes and not broker.dirty_handlers, "the pass is not over"
     held: dict[int, Message] = {}
     size = 0
+    readers: list[ChunkReader] = []
     for queue in all_queues(broker):
         check_queue(queue, _stand_ins(broker, queue))
         for entry in entries_of(queue):
@@ -77,6 +80,8 @@ def check(broker: Broker) -> None:
             check_node(node)
             if isinstance(node, Stream):
                 size += sum(_in_memory(partition.log) for partition in node.partitions)
+                readers += check_stream(node)
+    size += check_gathering(broker.agenda.gathering, readers)
     for key, message in held.items():
         assert message.holders == holders[key], "holders of a message"
     size += sum(len(message.payload) for message in held.values())

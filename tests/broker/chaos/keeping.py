@@ -16,6 +16,7 @@ from tests.broker.chaos.world import (
     STREAMS,
     TOPICS,
     random_policy,
+    stream_policy,
 )
 from tests.broker.management.asker import Asker
 
@@ -79,11 +80,12 @@ class Keeping(Traffic):
             assert self.keeper.ask("DELETE", kind, name).status == 204
         else:
             self.say(f"create {name}")
-            attributes = (
-                policy_attributes(random_policy(self.random, self.stored))
-                if kind == "queue"
-                else {}
-            )
+            attributes: dict[str, object] = {}
+            if kind == "queue":
+                attributes = policy_attributes(random_policy(self.random, self.stored))
+            elif kind == "stream":
+                policy = stream_policy(self.random, self.random.choice((1, 3)))
+                attributes = policy_attributes(policy) | {"segment-bytes": 1024}
             answer = self.keeper.ask("CREATE", kind, name, attributes)
             assert answer.status == 201 or (answer.status, name in ALIASES) == (409, True), answer
 

@@ -6,7 +6,7 @@ nothing is under way to the disk, a broker made of the records has what this one
 
 from __future__ import annotations
 
-from librt.strings import read_i32_be
+from librt.strings import read_i32_be, read_i64_be
 
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.config.nodes import policy_attributes
@@ -20,9 +20,22 @@ from ferrymq_broker.nodes.streams.stream import Stream
 from ferrymq_broker.nodes.topics.topic import Topic
 from ferrymq_broker.recovery.recover import recover
 from ferrymq_broker.store.changes import DROP_RANGE, PUT
-from ferrymq_broker.store.tables import BODY, ENTRY, NAMES, STATE, SUBSCRIPTION, TERMINUS
+from ferrymq_broker.store.tables import (
+    BODY,
+    DELIVERY,
+    ENTRY,
+    HELD,
+    HOLD,
+    NAMES,
+    PARTITION,
+    RECORD,
+    STATE,
+    SUBSCRIPTION,
+    TERMINUS,
+)
+from tests.broker.chaos.consistency import all_queues
 from tests.broker.harness import EPOCH, Network
-from tests.broker.stores import ManualStore
+from tests.broker.stores import Key, ManualStore
 
 Portrait = dict[str, object]
 
@@ -49,21 +62,86 @@ def compare(net: Network) -> None:
     assert found.keys() == there.keys(), f"stored {sorted(found)}, there are {sorted(there)}"
     for name, was in there.items():
         assert found[name] == was, f"{name}: stored {found[name]}, in memory {was}"
-    for kind, table in changes_of(other.agenda.changes.close()):
-        # Time that begins to run, and what was replaced while somebody held it.
-        fine = table in (SUBSCRIPTION, TERMINUS) if kind == PUT else table in (ENTRY, STATE, BODY)
-        assert fine and kind != DROP_RANGE, f"records of {NAMES[table]} that nothing has"
+    replacing = _replacing(net.broker)
+    divided = _divided_anew(net.broker, other)
+    for kind, table, id in changes_of(other.agenda.changes.close()):
+        if table in (PARTITION, RECORD):
+            fine = id in divided
+        elif kind == PUT:
+            # Time that begins to run.
+            fine = table in (SUBSCRIPTION, TERMINUS)
+        else:
+            # What was replaced while somebody held it, and that he did.
+            fine = table == BODY or (table in (ENTRY, STATE, DELIVERY) and id in replacing)
+            fine = fine and kind != DROP_RANGE
+        assert fine, f"records of {NAMES[table]} {id} that nothing has"
     bodies = {key[1] for key in net.store.records if key[0] == BODY}
     assert bodies == set(net.broker.agenda.bodies.values()), "bodies of nobody, or none"
+    stored = {key for key in net.store.records if key[0] in (PARTITION, RECORD, HOLD, HELD)}
+    known = _records_of_streams(net.broker)
+    assert stored == known, f"records of nobody: {stored - known}, or none: {known - stored}"
 
 
-def changes_of(batch: bytes) -> list[tuple[int, int]]:
-    """The kinds and the tables of the changes of a batch."""
-    found: list[tuple[int, int]] = []
+def _replacing(broker: Broker) -> set[int]:
+    """The ids of queues in which a message takes the place of another, and of termini of these."""
+    queues = [q for q in all_queues(broker) if q.lifecycle._last_values is not None]
+    return {int(queue.store_id) for queue in queues if queue.store_id != 0} | {
+        int(terminus.store_id)
+        for terminus in broker.termini._by_key.values()
+        if isinstance(terminus, SourceTerminus) and terminus.node in queues
+    }
+
+
+def _divided_anew(broker: Broker, other: Broker) -> set[int]:
+    """The ids of partitions of which the other broker lets go more: its segments are others.
+
+    No more than limits and holds say.
+    """
+    ids: set[int] = set()
+    for address, node in broker.default.nodes.items():
+        found = other.default.nodes.get(address)
+        if not isinstance(node, Stream) or not isinstance(found, Stream):
+            continue
+        policy = node.policy
+        for here, there in zip(node.partitions, found.partitions, strict=True):
+            log = there.log
+            if log.first == here.log.first:
+                continue
+            assert here.log.first < log.first <= there.held
+            segment = here.find(log.first - 1)
+            age = other.agenda.now - segment.times[log.first - 1 - segment.first]
+            assert (
+                0 < policy.max_records <= log.next - log.first
+                or 0 < policy.max_bytes <= log.bytes
+                or 0 < policy.max_age <= age
+            ), f"{here}: the other broker lets go up to {log.first}"
+            ids.add(int(here.store_id))
+    return ids
+
+
+def _records_of_streams(broker: Broker) -> set[Key]:
+    """The keys of everything that streams have in the store."""
+    keys: set[Key] = set()
+    for node in broker.default.nodes.values():
+        if not isinstance(node, Stream) or node.store_id == 0:
+            continue
+        for partition in node.partitions:
+            log, id = partition.log, int(partition.store_id)
+            keys.add((PARTITION, id, 0))
+            keys |= {(RECORD, id, offset) for offset in range(log.first, log.next)}
+        for hold in node.holds._holds.values():
+            keys.add((HOLD, int(hold.id), 0))
+            keys |= {(HELD, int(hold.id), number) for number in hold.offsets}
+    return keys
+
+
+def changes_of(batch: bytes) -> list[tuple[int, int, int]]:
+    """The kinds, the tables and the ids of the changes of a batch."""
+    found: list[tuple[int, int, int]] = []
     at = 0
     while at < len(batch):
         kind = batch[at]
-        found.append((kind, batch[at + 1]))
+        found.append((kind, batch[at + 1], int(read_i64_be(batch, at + 2))))
         at += 18
         if kind == PUT:
             at += 8 + read_i32_be(batch, at)
@@ -91,13 +169,20 @@ def portrait(broker: Broker) -> Portrait:
         elif isinstance(node, Exchange):
             seen[address] = (common, [one.describe() for one in node.bindings() if one.stored])
         elif isinstance(node, Stream):
-            counts = [(int(one.log.first), int(one.log.end)) for one in node.partitions]
-            seen[address] = (common, counts)
+            ends = [int(one.log.next) for one in node.partitions]
+            seen[address] = (common, ends, node.incarnation, _holds(node))
     for terminus in broker.termini.of(space.name):
         if terminus.store_id != 0:
             life = (int(terminus.durable), terminus.expiry_policy, int(terminus.timeout))
             seen[f"terminus {terminus.key}"] = (int(terminus.store_id), life, _unsettled(terminus))
     return seen
+
+
+def _holds(stream: Stream) -> object:
+    return [
+        (hold.holder, int(hold.id), int(hold.since), hold.whole, sorted(hold.offsets.items()))
+        for hold in sorted(stream.holds._holds.values(), key=lambda hold: hold.id)
+    ]
 
 
 def _unsettled(terminus: Terminus) -> object:

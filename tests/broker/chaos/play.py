@@ -1,14 +1,16 @@
 """Random clients of a broker with nodes of every kind, and what must be true after every step.
 
 Clients come, go, get lost, steal each other's links, send messages of every make, take them and
-settle them in every way or not at all, stop reading and go on; somebody manages the nodes under
+settle them in every way or not at all, stop reading and go on; some copy streams in chunks
+(`copying`) and hold what they have still to copy (`holding`); somebody manages the nodes under
 their hands, time passes, memory runs short. After every step the whole broker is looked through
-(`consistency`), and the figures of every queue have to add up (`accounts`). At the end everybody
-leaves, and nothing may be left behind.
+(`consistency`, `reading`), the figures of every queue have to add up (`accounts`), and every record
+of a stream is what it always was (`ledger`). At the end everybody leaves, and nothing may be left
+behind.
 
 Everything follows from the seed. To see a play again that failed:
 
-    python -m tests.broker.chaos SEED STEPS [SEEDS [stored]]
+    python -m tests.broker.chaos SEED STEPS [SEEDS [stored] [streams]]
 """
 
 from __future__ import annotations
@@ -23,9 +25,11 @@ from ferrymq_broker.nodes.node import (
     DELETE_ON_NO_MESSAGES,
     PERMANENT,
 )
+from ferrymq_broker.store.tables import ALIAS, NAMES
 from tests.broker.chaos.consistency import all_queues, check, entries_of
-from tests.broker.chaos.keeping import Keeping
+from tests.broker.chaos.copying import Copying
 from tests.broker.chaos.mirror import compare
+from tests.broker.chaos.reading import check_gathering
 from tests.broker.chaos.stage import Actor, number_of
 from tests.broker.harness import message_annotations
 
@@ -39,6 +43,7 @@ ENDS = {
     "amqp:resource-locked",
     "amqp:resource-limit-exceeded",
     "amqp:precondition-failed",
+    "amqp:invalid-field",
     "amqp:link:message-size-exceeded",
     "ferrymq:stream-trimmed",
 }
@@ -48,11 +53,11 @@ class Failure(AssertionError):
     """Something is not as it has to be. Says how to see it again."""
 
 
-class Play(Keeping):
+class Play(Copying):
     """One broker and its clients, in virtual time: what they do is drawn by lot."""
 
-    def __init__(self, seed: int, steps: int, stored: bool = False) -> None:
-        super().__init__(seed, steps, stored)
+    def __init__(self, seed: int, steps: int, stored: bool = False, streams: bool = False) -> None:
+        super().__init__(seed, steps, stored, streams)
         self.actions: list[tuple[int, Callable[[], None]]] = [
             (4, self.arrive),
             (6, self.attach_sender),
@@ -76,8 +81,22 @@ class Play(Keeping):
             (1, self.alias),
             (1, self.bind),
         ]
+        often = 5 if streams else 1
+        self.actions += [
+            (2 * often, self.set_out),
+            (3 * often, self.go_on),
+            (4 * often, self.read_more),
+            (1 * often, self.stop),
+            (1 * often, self.read_in_transaction),
+            (1 * often, self.hold),
+            (1 * often, self.move_hold),
+            (1 * often, self.release),
+            (1, self.purge_stream),
+            (1, self.update_stream),
+            (1, self.locate),
+        ]
         if stored:
-            self.actions.append((2, self.restart))
+            self.actions += [(2, self.restart), (often, self.slow_disk)]
 
     def run(self) -> Counter[str]:
         """Play; how often everything happened. Raises `Failure`."""
@@ -96,9 +115,10 @@ class Play(Keeping):
             self.finish()
         except Exception as error:
             story = "\n".join(self.log[-25:])
+            words = f"{' stored' if self.stored else ''}{' streams' if self.streams else ''}"
             raise Failure(
                 f"python -m tests.broker.chaos {self.seed} {self.steps} 1"
-                f"{' stored' if self.stored else ''}: step {self.step}: "
+                f"{words}: step {self.step}: "
                 f"{type(error).__name__}: {error}\n{story}"
             ) from error
         return self.happened
@@ -108,9 +128,14 @@ class Play(Keeping):
         self.net.run()
         for actor in self.actors:
             self.hear(actor)
-        self.net.broker.begin_pass(self.net.now)
+        # What is due in this very millisecond, too.
+        self.net.broker.handle_timeout(self.net.now)
         self.net.broker.tidy()
         self.net.run()
+        self.hear_journeys()
+        self.net.run()
+        self.look_at_streams()
+        self.check_nobody_waits()
         check(self.net.broker)
         for queue in all_queues(self.net.broker):
             self.account(queue).balance()
@@ -139,6 +164,7 @@ class Play(Keeping):
     # -- what clients hear -------------------------------------------------------------------
 
     def hear(self, actor: Actor) -> None:
+        self.hear_records(actor)
         client = actor.client
         assert client.terminated is None, f"a client was cut off: {client.terminated}"
         assert client.closed_with is None, f"a connection was closed: {client.closed_with}"
@@ -201,11 +227,17 @@ class Play(Keeping):
         net.advance(20)
         self.look()
         self.keeper.client.lose()
+        net.broker.begin_pass(net.now)
         for node in list(net.space.nodes.values()):
             net.space.remove(node)
+        net.broker.finish_pass()
         net.run()
         broker = net.broker
         assert broker.agenda.held == 0, f"{broker.agenda.held} bytes are held by nobody"
+        check_gathering(broker.agenda.gathering, [])
+        if net.store is not None:
+            left = Counter(NAMES[key[0]] for key in net.store.records if key[0] != ALIAS)
+            assert not left, f"records of nobody: {left}"
         assert not broker.handlers and broker.credit.reserved == 0
         assert not net.space.durables and not net.space.awaiting
         assert len(broker.timers) == 0, "timers of nobody"

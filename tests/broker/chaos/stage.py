@@ -34,8 +34,10 @@ class Actor:
 class Stage:
     """One broker and its clients, in virtual time."""
 
-    def __init__(self, seed: int, steps: int, stored: bool = False) -> None:
+    def __init__(self, seed: int, steps: int, stored: bool = False, streams: bool = False) -> None:
         self.seed = seed
+        # Whether most of what happens happens to streams.
+        self.streams = streams
         # Whether the broker has a store, and is stopped and started now and then.
         self.stored = stored
         self.steps = steps
@@ -43,7 +45,7 @@ class Stage:
         self.random = Random(seed)
         self.log: list[str] = []
         # Messages are in one place at a time: there is nothing that makes several of one.
-        self.unique = self.random.random() < 0.5
+        self.unique = not streams and self.random.random() < 0.5
         self.net = Network(
             auto_create=False,
             credit=self.random.choice((1, 3, 10, 1000)),
@@ -85,7 +87,14 @@ class Stage:
             return
         container = self.random.choice(("c0", "c1", "c2", "c3"))
         self.say(container)
-        self.actors.append(Actor(self.net.connect(container_id=container), container))
+        # Large transfers take several frames then, and wait for the window in between.
+        narrow = self.streams and self.random.random() < 0.3
+        client = self.net.connect(
+            container_id=container,
+            incoming_window=1 if narrow else 2048,
+            max_frame_size=512 if narrow else 65536,
+        )
+        self.actors.append(Actor(client, container))
 
 
 def number_of(payload: bytes) -> int:

@@ -39,3 +39,25 @@ def test_a_broker_with_a_store_is_at_every_step_what_its_store_says() -> None:
     for seed in range(SEEDS // 3):
         total += Play(seed, STEPS, stored=True).run()
     assert total["restarts"] > 10 and total["received"] > 40
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["memory", "stored"])
+def copied(request: pytest.FixtureRequest) -> Counter[str]:
+    """What plays came to that are of streams above all."""
+    total: Counter[str] = Counter()
+    for seed in range(SEEDS // 4):
+        total += Play(seed, STEPS, stored=request.param, streams=True).run()
+    return total
+
+
+def test_journeys_have_every_record_once_and_what_is_held_is_there(copied: Counter[str]) -> None:
+    assert copied["chunks"] > 60 and copied["arrived"] > 10 and copied["held"] > 100
+
+
+@pytest.mark.parametrize("way", ["gaps", "commit", "roll back", "link: amqp:link:stolen"])
+def test_journeys_go_on_in_many_ways(copied: Counter[str], way: str) -> None:
+    assert copied[way] > 0
+
+
+def test_a_broker_stops_while_the_disk_is_slow(copied: Counter[str]) -> None:
+    assert copied["lost"] > 10 or copied["restarts"] == 0

@@ -17,7 +17,7 @@ from tests.broker.harness import Network
 
 QUEUES = tuple(f"q{n}" for n in range(6))
 TOPICS = ("t0", "t1")
-STREAMS = ("s0",)
+STREAMS = ("s0", "s1")
 EXCHANGES = ("x0", "x1")
 # Topics and exchanges make several messages of one.
 KEYS = ("", "red", "red.hot", "blue")
@@ -58,6 +58,17 @@ def random_policy(random: Random, stored: bool = False) -> QueuePolicy:
     )
 
 
+def stream_policy(random: Random, partitions: int) -> StreamPolicy:
+    """Any combination of limits."""
+    return StreamPolicy(
+        partitions=partitions,
+        max_records=random.choice((0, 0, 5, 50)),
+        max_age=random.choice((0, 0, 2000)),
+        max_bytes=random.choice((0, 0, 500)),
+        segment_bytes=random.choice((1, 200, 1024, 1024 * 1024)),
+    )
+
+
 def build(net: Network, random: Random, unique: bool, stored: bool) -> None:
     """All nodes; `unique` leaves out whatever puts a message into several places."""
     for name in QUEUES:
@@ -70,16 +81,7 @@ def build(net: Network, random: Random, unique: bool, stored: bool) -> None:
             name, TopicPolicy(subscription=subscription, max_subscriptions=random.choice((0, 3)))
         )
     for name in STREAMS:
-        net.space.create(
-            name,
-            StreamPolicy(
-                partitions=random.choice((1, 3)),
-                max_records=random.choice((0, 5, 50)),
-                max_age=random.choice((0, 2000)),
-                max_bytes=random.choice((0, 500)),
-                segment_bytes=random.choice((1, 200, 1024)),
-            ),
-        )
+        net.space.create(name, stream_policy(random, random.choice((1, 3))))
     for name in EXCHANGES:
         exchange = net.space.create(
             name,
