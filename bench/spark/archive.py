@@ -1,12 +1,15 @@
 """The part `archive`: a stream, all columns, to Parquet files.
 
 By Spark's own writer, in batch; and by the sink for captures, as a query that ends when it has read
-what there is. The rows are counted in the files.
+what there is, with the setting of Spark that its page recommends, and once without. The rows are
+counted in the files.
 """
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -15,10 +18,12 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from bench.spark.reading import Shape, Streams, amqp, frame, plain
-from bench.spark.turns import PLAIN, Contender, Rounds
+from bench.spark.turns import OURS, PLAIN, Contender, Rounds
 from ferrymq.arrow import METADATA
 
 DEMAND: Final = 60_000
+# What docs/pipeline/capture.md recommends: Spark does not weigh its batches after each row.
+NO_LIMIT: Final = {"spark.sql.execution.arrow.maxBytesPerBatch": "2147483647"}
 ALL: Final = Shape("all columns", tuple(METADATA), None)
 
 
@@ -34,9 +39,21 @@ def measure(session: SparkSession, rounds: Rounds, streams: Streams, folder: Pat
         for name, url in streams.urls.items()
     ]
     contenders += [
-        Contender(f"{name}, capture", partial(capture, session, folder, url), streams.rows, DEMAND)
+        Contender(
+            f"{name}, capture",
+            partial(capture, session, folder, url, NO_LIMIT),
+            streams.rows,
+            DEMAND,
+        )
         for name, url in streams.urls.items()
     ]
+    contenders.append(
+        Contender(
+            f"{OURS}, capture, Spark's settings",
+            partial(capture, session, folder, streams.urls[OURS], {}),
+            streams.rows,
+        )
+    )
     contenders.append(
         Contender(PLAIN, partial(parquet, session, folder, plain(streams.rows)), streams.rows)
     )
@@ -51,9 +68,9 @@ def parquet(session: SparkSession, folder: Path, given: dict[str, str]) -> int:
         return rows_in(out)
 
 
-def capture(session: SparkSession, folder: Path, url: str) -> int:
-    """Write all columns by the sink for captures; the rows in its files."""
-    with tempfile.TemporaryDirectory(dir=folder) as own:
+def capture(session: SparkSession, folder: Path, url: str, settings: dict[str, str]) -> int:
+    """Write all columns by the sink for captures, with settings of Spark; the rows in its files."""
+    with tempfile.TemporaryDirectory(dir=folder) as own, _set(session, settings):
         options = {name: value for name, value in amqp(url).items() if name != "format"}
         records = session.readStream.format("amqp").schema(ALL.schema()).options(**options).load()
         query = (
@@ -65,6 +82,18 @@ def capture(session: SparkSession, folder: Path, url: str) -> int:
         )
         query.awaitTermination()
         return rows_in(Path(own, "out"))
+
+
+@contextmanager
+def _set(session: SparkSession, settings: dict[str, str]) -> Iterator[None]:
+    """Settings of the session while the block runs; it must not have them already."""
+    for name, value in settings.items():
+        session.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name in settings:
+            session.conf.unset(name)
 
 
 def rows_in(folder: Path) -> int:

@@ -74,6 +74,37 @@ def test_large_rows_do_not_wait_for_many(tmp_path: Path, monkeypatch: pytest.Mon
     assert file.finish().last == 49
 
 
+def test_dictionaries_and_statistics_are_where_they_are_of_use(tmp_path: Path) -> None:
+    columns = ("offset", "address", "body", "messageId", "applicationProperties", "raw")
+    file = CaptureFile(LocalPlace(tmp_path), schema_of(columns), 48, 2, 0)
+    values = {
+        "offset": list(range(100)),
+        "address": ["orders"] * 100,
+        "body": [b"%d" % offset for offset in range(100)],
+        "messageId": [f"order-{offset}" for offset in range(100)],
+        "applicationProperties": [[("region", "north")]] * 100,
+        "raw": [b"%d" % offset for offset in range(100)],
+    }
+    file.add(pa.RecordBatch.from_pydict(values, schema=schema_of(columns)))
+    metadata = parquet.read_metadata(tmp_path / file.finish().path)
+    group = metadata.row_group(0)
+    found = {}
+    for at in range(group.num_columns):
+        column = group.column(at)
+        found[column.path_in_schema] = (column.has_dictionary_page, column.is_stats_set)
+    assert found == {
+        "offset": (False, True),
+        "address": (True, True),
+        "body": (False, False),
+        "messageId": (False, True),
+        "applicationProperties.key_value.key": (True, True),
+        "applicationProperties.key_value.value": (True, True),
+        "raw": (False, False),
+    }
+    statistics = group.column(0).statistics
+    assert (statistics.min, statistics.max) == (0, 99)
+
+
 def test_columns() -> None:
     assert capture_columns()[-1] == "raw"
     assert "raw" not in capture_columns(raw=False)

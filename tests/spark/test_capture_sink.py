@@ -121,6 +121,23 @@ def test_a_batch_that_comes_again_writes_nothing_twice(
     assert leftovers_in(LocalPlace(tmp_path / "capture" / address)) == []
 
 
+@pytest.mark.parametrize("limit", ["1024", "2147483647"], ids=["of few rows", "not weighed"])
+def test_files_are_the_same_of_batches_of_any_size(
+    spark: SparkSession, broker: BrokerProcess, address: str, tmp_path: Path, limit: str
+) -> None:
+    publish(broker, address, 0, 60)
+    spark.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", limit)
+    try:
+        archive(spark, broker, address, tmp_path)
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.maxBytesPerBatch")
+    files = files_of(tmp_path / "capture", address)
+    assert [(file.partition, file.first, file.last) for file in files] == [(0, 0, 29), (1, 0, 29)]
+    for file in files:
+        assert parquet.read_metadata(tmp_path / "capture" / address / file.path).num_row_groups == 1
+    assert bodies(tmp_path / "capture", address) == list(range(60))
+
+
 def test_a_stream_made_anew_is_refused(
     spark: SparkSession, broker: BrokerProcess, address: str, tmp_path: Path
 ) -> None:
