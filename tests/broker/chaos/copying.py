@@ -11,6 +11,7 @@ from uuid import UUID
 from weakref import WeakKeyDictionary
 
 from ferrymq_broker.nodes.streams.stream import Stream
+from ferrymq_broker.store.tables import RECORD
 from ferrymq_codec.scalars import Described, Symbol, Timestamp, UInt, ULong
 from ferrymq_types.filters import SelectorFilter
 from ferrymq_types.messaging import (
@@ -25,8 +26,10 @@ from tests.broker.chaos.holding import Holding
 from tests.broker.chaos.journey import Journey
 from tests.broker.chaos.ledger import SELECTORS
 from tests.broker.chaos.stage import Actor, number_of
+from tests.broker.chaos.world import STREAMS
 from tests.broker.harness import Receiver, message_annotations
 from tests.broker.management.asker import read_answer, request_sections
+from tests.broker.stores import ManualStore
 from tests.broker.transactions.kit import Controller, acquire
 
 JOURNEYS = 6
@@ -56,7 +59,7 @@ class Copying(Holding):
         random = self.random
         number = random.randrange(len(stream.partitions))
         first, end = stream.range(number)
-        until = random.choice((None, None, None, max(0, first - 1), end, end + 5))
+        until = random.choice((None, None, max(0, first - 1), random.randint(first, end + 6)))
         self._count += 1
         journey = Journey(self._count, stream.address, number, until, random.random() < 0.4)
         if random.random() < 0.3:
@@ -290,6 +293,10 @@ class Copying(Holding):
                 after, journey.next = journey.next, before
                 self.check_gap(journey, start)
                 journey.next = after
+                stream = self.net.space.nodes.get(journey.stream)
+                if isinstance(stream, Stream) and stream.incarnation == journey.incarnation:
+                    assert journey.end <= stream.range(journey.partition)[1], f"{journey}"
+                    self.ends[journey.part] = max(journey.end, self.ends.get(journey.part, 0))
                 self.happened["chunks"] += 1
                 if not delivery.remote_settled:
                     journey.unsettled.append(delivery)
@@ -305,7 +312,7 @@ class Copying(Holding):
                 journey.unsettled.clear()
             if journey.holder and self.random.random() < 0.2:
                 self.follow(journey)
-            if journey.arrived and self.random.random() < 0.5 and journey in self.journeys:
+            if journey.arrived and self.random.random() < 0.2 and journey in self.journeys:
                 self.happened["arrived"] += 1
                 if journey.receiver is not None and not actor.client.handler.paused:
                     journey.receiver.close()
@@ -404,7 +411,7 @@ class Copying(Holding):
         asked: dict[int, int] | None = None
         purges = False
         for _ in range(self.random.randrange(1, 6)):
-            what = self.random.choice(("send", "send", "read", "hold", "purge", "time"))
+            what = self.random.choice(("send", "send", "read", "hold", "purge", "time", "write"))
             self.say(f"slow: {what}")
             if what == "send":
                 self.send_slowly()
@@ -421,22 +428,43 @@ class Copying(Holding):
                 self.note_purge(stream)
             elif what == "time":
                 self.net.advance(self.random.choice((0.01, 0.5, 2.0)))
+            elif what == "write" and store.batch is not None:
+                # One batch, and what has come meanwhile is in the next.
+                store.held = False
+                store.complete()
+                store.held = True
+                self.net.broker.on_stable(self.net.now)
+                self.net.run()
             self.hear_journeys(True)
-        if self.random.random() < 0.5:
-            self.say("the broker stops")
-            self.holds, self.purged = holds, purged
-            self.restart()
+            self.check_on_disk(store)
+        stops = self.random.random() < 0.5
+        if not stops:
             store.release()
-            self.happened["lost"] += 1
-            return
-        store.release()
-        self.net.run()
+            self.net.run()
         answers = [read_answer(delivery.payload) for delivery in self.keeper.receiver.deliveries]
-        self.keeper.receiver.settle(Accepted())
-        assert len(answers) == (asked is not None or purges)
-        if asked is not None:
-            assert answers[0].status == 200, answers[0]
-            self.note_hold(stream, "slow", asked)
+        if not answers:
+            # It has not happened.
+            assert stops or (asked is None and not purges)
+            self.holds, self.purged = holds, purged
+        else:
+            assert [answer.status for answer in answers] == [200], answers
+            self.keeper.receiver.settle(Accepted())
+            if asked is not None:
+                self.note_hold(stream, "slow", asked)
+        if stops:
+            self.say("the broker stops")
+            store.held = False
+            self.restart()
+            self.happened["lost"] += 1
+
+    def check_on_disk(self, store: ManualStore) -> None:
+        """Nobody can see what is not on disk."""
+        for name in STREAMS:
+            stream = self.net.space.nodes.get(name)
+            for partition in stream.partitions if isinstance(stream, Stream) else ():
+                id = int(partition.store_id)
+                for offset in range(*partition.stream.range(partition.number)):
+                    assert (RECORD, id, offset) in store.records, f"{partition} shows {offset}"
 
     def send_slowly(self) -> None:
         """A message that is not known to be there before it is on disk."""

@@ -55,8 +55,10 @@ class Holding(Keeping):
         self.holds: dict[str, dict[str, Held]] = {}
         # What streams kept when they were looked at last, and how many partitions they had.
         self.policies: dict[str, StreamPolicy] = {}
-        # Where partitions began then, and where they ended; before which offset all is purged.
+        # Where partitions began then, and where they ended; where somebody was told that they end,
+        # and before which offset all is purged.
         self.firsts: dict[Part, int] = {}
+        self.ends: dict[Part, int] = {}
         self.nexts: dict[Part, int] = {}
         self.purged: dict[Part, int] = {}
         self.tight = stored and self.random.random() < 0.5
@@ -228,7 +230,8 @@ class Holding(Keeping):
         number = self.random.randrange(len(stream.partitions))
         first, next = stream.range(number)
         offset = self.random.randint(first, next)
-        sizes = sorted(self.random.choice((0, 1, 200, 1000, 100_000)) for _ in range(2))
+        most = (0, 300, 1000, 200_000)
+        sizes = sorted(self.random.randint(0, self.random.choice(most)) for _ in range(2))
         time = self.net.wall - self.random.choice((0, 1, 500, 1000, 5000, 1_000_000))
         positions: list[dict[str, object]] = [
             {"partition": number, "offset": offset, "bytes": size} for size in sizes
@@ -240,6 +243,7 @@ class Holding(Keeping):
         assert isinstance(found, list)
         self.say(f"{stream.address}::{number} {positions} {found}")
         records = self.ledger.of((stream.incarnation, number))
+        self.happened["located"] += next > first
         assert found[0] <= found[1]
         for size, end in zip(sizes, found, strict=False):
             assert min(offset + 1, next) <= end <= next
@@ -296,7 +300,8 @@ class Holding(Keeping):
         stream = partition.stream
         part = (stream.incarnation, int(partition.number))
         first, next = stream.range(part[1])
-        assert next >= self.nexts.get(part, 0), f"{partition} went back"
+        end = max(self.nexts.get(part, 0), self.ends.get(part, 0))
+        assert next >= end, f"{partition} went back from {end}"
         for offset in range(max(first, self.nexts.get(part, 0)), next):
             self.see(partition, part, offset)
         self.nexts[part] = next

@@ -91,9 +91,9 @@ class Play(Copying):
             (1 * often, self.hold),
             (1 * often, self.move_hold),
             (1 * often, self.release),
-            (1, self.purge_stream),
-            (1, self.update_stream),
-            (1, self.locate),
+            (2, self.purge_stream),
+            (2, self.update_stream),
+            (often, self.locate),
         ]
         if stored:
             self.actions += [(2, self.restart), (often, self.slow_disk)]

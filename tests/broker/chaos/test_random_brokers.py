@@ -51,7 +51,7 @@ def copied(request: pytest.FixtureRequest) -> Counter[str]:
 
 
 def test_journeys_have_every_record_once_and_what_is_held_is_there(copied: Counter[str]) -> None:
-    assert copied["chunks"] > 60 and copied["arrived"] > 10 and copied["held"] > 100
+    assert copied["chunks"] > 30 and copied["arrived"] > 5 and copied["held"] > 100
 
 
 @pytest.mark.parametrize("way", ["gaps", "commit", "roll back"])
