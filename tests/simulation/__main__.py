@@ -8,6 +8,7 @@ import sys
 import time
 import traceback
 
+from tests.simulation.stream_world import StreamWorld
 from tests.simulation.world import SMALL_DISK, World
 
 
@@ -17,6 +18,7 @@ def main() -> int:
     parser.add_argument("seeds", type=int, nargs="?", default=1)
     parser.add_argument("--unsafe", action="store_true", help="a disk that does not sync")
     parser.add_argument("--often", action="store_true", help="ordinary links only")
+    parser.add_argument("--streams", action="store_true", help="a stream that is copied in chunks")
     parser.add_argument("--small", action="store_true", help="a disk that becomes full")
     arguments = parser.parse_args()
     # Connections that break and disks that are full are no news here.
@@ -25,12 +27,15 @@ def main() -> int:
     crashes = 0
     began = time.monotonic()
     for seed in range(arguments.seed, arguments.seed + arguments.seeds):
-        world = World(
-            seed,
-            unsafe=arguments.unsafe,
-            once=not arguments.often,
-            capacity=SMALL_DISK if arguments.small else None,
-        )
+        if arguments.streams:
+            world: World = StreamWorld(seed, unsafe=arguments.unsafe)
+        else:
+            world = World(
+                seed,
+                unsafe=arguments.unsafe,
+                once=not arguments.often,
+                capacity=SMALL_DISK if arguments.small else None,
+            )
         try:
             world.run()
         except Exception:

@@ -92,7 +92,7 @@ class Copying(Holding):
             filters["selector"] = SelectorFilter(journey.selector)
         limits: dict[Symbol, object] = {}
         if random.random() < 0.6:
-            limits[Symbol("bytes")] = ULong(random.choice((1, 300, 2000, 300_000)))
+            limits[Symbol("bytes")] = ULong(random.choice((1, 300, 2000, 500_000)))
         if random.random() < 0.6:
             limits[Symbol("records")] = UInt(random.choice((1, 2, 10)))
         properties: dict[str, object] = {"ferrymq:chunks": limits}
@@ -298,6 +298,8 @@ class Copying(Holding):
                     assert journey.end <= stream.range(journey.partition)[1], f"{journey}"
                     self.ends[journey.part] = max(journey.end, self.ends.get(journey.part, 0))
                 self.happened["chunks"] += 1
+                # It took more than a turn to gather.
+                self.happened["large chunks"] += len(delivery.payload) > 300_000
                 if not delivery.remote_settled:
                     journey.unsettled.append(delivery)
             if receiver.detached:

@@ -61,6 +61,8 @@ class Holding(Keeping):
         self.ends: dict[Part, int] = {}
         self.nexts: dict[Part, int] = {}
         self.purged: dict[Part, int] = {}
+        # How many messages are large.
+        self.large = self.random.choice((0.03, 0.03, 0.3)) if streams else 0.0
         self.tight = stored and self.random.random() < 0.5
 
     # -- what is sent ------------------------------------------------------------------------
@@ -81,7 +83,7 @@ class Holding(Keeping):
                 place: dict[str | int, object] = {"x-opt-partition": self.random.randrange(3)}
                 at = 1 if isinstance(sections[0], Header) else 0
                 sections.insert(at, MessageAnnotations(value=place))
-            if self.random.random() < 0.03:
+            if self.random.random() < self.large:
                 sections[-1] = Data(value=b"%d" % number + b" " * LARGE)
         self.published.add(encode(*sections))
         return sections

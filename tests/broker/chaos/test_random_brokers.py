@@ -60,4 +60,4 @@ def test_journeys_go_on_in_many_ways(copied: Counter[str], way: str) -> None:
 
 
 def test_a_broker_stops_while_the_disk_is_slow(copied: Counter[str]) -> None:
-    assert copied["lost"] > 10 or copied["restarts"] == 0
+    assert copied["lost"] > 5 or copied["restarts"] == 0
