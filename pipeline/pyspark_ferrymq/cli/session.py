@@ -27,6 +27,9 @@ _SETTINGS: Final = {
     "spark.sql.shuffle.partitions": str(_SHUFFLES),
     "spark.sql.streaming.stopTimeout": "30s",
     "spark.log.level": "WARN",
+    # After each row that goes to a sink Spark weighs the batch, and goes through all of its rows
+    # for a column of maps that has been null in all of them.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
 }
 # In one process on this machine nobody else has to reach the driver.
 _LOCAL: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
