@@ -16,18 +16,19 @@ from ferrymq_codec.scalars import Described, Symbol, Timestamp, UInt, ULong
 from ferrymq_types.filters import SelectorFilter
 from ferrymq_types.messaging import (
     Accepted,
+    Data,
     Released,
     Source,
     TerminusDurability,
     TerminusExpiryPolicy,
 )
 from ferrymq_types.transport import Error, SenderSettleMode
-from tests.broker.chaos.holding import Holding
+from tests.broker.chaos.holding import LARGE, Holding
 from tests.broker.chaos.journey import Journey
 from tests.broker.chaos.ledger import SELECTORS
 from tests.broker.chaos.stage import Actor, number_of
 from tests.broker.chaos.world import STREAMS
-from tests.broker.harness import Receiver, message_annotations
+from tests.broker.harness import Receiver, encode, message_annotations
 from tests.broker.management.asker import read_answer, request_sections
 from tests.broker.stores import ManualStore
 from tests.broker.transactions.kit import Controller, acquire
@@ -279,6 +280,47 @@ class Copying(Holding):
             control.close()
         # Of the others it is too late to say anything.
         journey.unsettled.clear()
+
+    def flood(self) -> None:
+        """Much comes at once, and something happens while chunks of it are half made."""
+        there = self.attached()
+        actor = self.some_actor()
+        if not there or actor.client.handler.paused:
+            return
+        journey = self.random.choice(there)[0]
+        stream, partition = self.net.space.nodes[journey.stream], journey.partition
+        assert isinstance(stream, Stream)
+        sender = actor.client.sender(f"{stream.address}::{partition}", name=f"flood-{self.step}")
+        for _ in range(min(10, sender.link.credit)):
+            self.number += 1
+            payload = encode(Data(value=b"%d" % self.number + b" " * LARGE))
+            self.published.add(payload)
+            sender.link.send(payload, settled=True)
+        for _, receiver in there:
+            receiver.link.set_credit(10)
+        for client in list(self.net.clients):
+            client.step()
+        for _ in range(self.random.randrange(6)):
+            if self.net.later:
+                self.net.later.pop(0)()
+        event = self.random.choice(("nothing", "nothing", "leave", "detach", "purge"))
+        self.say(f"{stream.address}::{partition}: {event}")
+        self.happened["half made"] += self.net.broker.agenda.gathering.held > 0
+        if event == "leave":
+            self.leave()
+        elif event == "detach" and there:
+            journey, receiver = self.random.choice(there)
+            receiver.link.detach(closed=True)
+            # What is on its way to it is lost, and will come again.
+            journey.leave()
+        elif event == "purge":
+            self.net.broker.begin_pass(self.net.now)
+            stream.clear()
+            self.note_purge(stream)
+            self.net.broker.finish_pass()
+        self.net.run()
+        if actor in self.actors and not sender.detached:
+            sender.close()
 
     def hear_journeys(self, busy: bool = False) -> None:
         """Everything that has come is what it has to be. Unless they are `busy`, journeys settle

@@ -52,7 +52,11 @@ def passes(payload: bytes, selector: str | None) -> bool:
     """Whether a message of a play passes one of the `SELECTORS`."""
     if selector is None:
         return True
-    facts = next(s.value for s in decode(payload) if isinstance(s, ApplicationProperties))
+    sections = decode(payload)
+    facts = next((s.value for s in sections if isinstance(s, ApplicationProperties)), None)
+    if facts is None:
+        # Of what is not there nothing is true.
+        return False
     number = facts["number"]
     assert isinstance(number, int)
     answers = (facts["colour"] == "red", facts["colour"] != "red", number > 50, False)

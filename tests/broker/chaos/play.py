@@ -94,6 +94,7 @@ class Play(Copying):
             (2, self.purge_stream),
             (2, self.update_stream),
             (often, self.locate),
+            (4 if streams else 0, self.flood),
         ]
         if stored:
             self.actions += [(2, self.restart), (often, self.slow_disk)]
