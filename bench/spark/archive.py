@@ -1,7 +1,7 @@
 """The part `archive`: a stream, all columns, to Parquet files.
 
 By Spark's own writer, in batch; and by the sink for captures, as a query that ends when it has read
-what there is, with the setting of Spark that its page recommends, and once without. The rows are
+what there is, with the settings of Spark that its page recommends, and once without. The rows are
 counted in the files.
 """
 
@@ -23,7 +23,10 @@ from ferrymq.arrow import METADATA
 
 DEMAND: Final = 60_000
 # What docs/pipeline/capture.md recommends: Spark does not weigh its batches after each row.
-NO_LIMIT: Final = {"spark.sql.execution.arrow.maxBytesPerBatch": "2147483647"}
+SETTINGS: Final = {
+    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
+}
 ALL: Final = Shape("all columns", tuple(METADATA), None)
 
 
@@ -41,7 +44,7 @@ def measure(session: SparkSession, rounds: Rounds, streams: Streams, folder: Pat
     contenders += [
         Contender(
             f"{name}, capture",
-            partial(capture, session, folder, url, NO_LIMIT),
+            partial(capture, session, folder, url, SETTINGS),
             streams.rows,
             DEMAND,
         )

@@ -193,16 +193,19 @@ def _changes(batch: pa.RecordBatch) -> list[int]:
     count = batch.num_rows
     if count < 2:
         return []
-    hours = compute.divide(batch.column("enqueuedTime").cast(pa.int64()), _HOUR)
+    # Scalars with a type: to find one for a number, pyarrow imports dateutil, and where that is not
+    # installed it looks for it in the whole path each time.
+    one, hour = (pa.scalar(number, pa.int64()) for number in (1, _HOUR))
+    hours = compute.divide(batch.column("enqueuedTime").cast(pa.int64()), hour)
     offsets = batch.column("offset")
     changes: Any = compute.not_equal(
-        compute.subtract(offsets.slice(1), offsets.slice(0, count - 1)), 1
+        compute.subtract(offsets.slice(1), offsets.slice(0, count - 1)), one
     )
     for column in (batch.column("address"), batch.column("partition"), hours):
         differ = compute.not_equal(column.slice(1), column.slice(0, count - 1))
         changes = compute.or_(changes, differ)
     # A row without a place is looked at by itself.
-    changes = compute.fill_null(changes, True)
+    changes = compute.fill_null(changes, pa.scalar(True, pa.bool_()))
     return [1 + index for index in compute.indices_nonzero(changes).to_pylist()]
 
 
