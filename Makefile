@@ -26,7 +26,7 @@ PIP     := $(PY) -m pip install --quiet --disable-pip-version-check
 PURE    := FERRYMQ_BUILD=pure PYTHONPATH=
 BUILT    = FERRYMQ_BUILD=$$(test -d "$(COMPILED)" && echo compiled || echo pure) \
            PYTHONPATH="$(COMPILED)"
-# Tests of a group (those that share a Spark session) go to one process.
+# Tests that share a Spark session go to one process: `tests/conftest.py`.
 PYTEST  := $(PY) -m pytest -q -n $(JOBS) --dist loadgroup --hypothesis-profile=ci
 
 # What runs on both builds. The rest is not compiled and takes long: Spark, benchmarks, the generator.

@@ -12,9 +12,14 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from xdist.remote import Producer
+    from xdist.scheduler import LoadScopeScheduling
 
 # No deadline anywhere: a shared machine would turn one into a random failure.
 _QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -85,6 +90,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_itemcollected(item: pytest.Item) -> None:
     if any(item.path.is_relative_to(folder) for folder in _ONCE):
         item.add_marker(pytest.mark.once)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
+    """With `--dist loadgroup`, tests with Spark go to one process, and first: they are the largest
+    group. xdist's own groups are names at the end of a test's, which pytest 9.2 passes over."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class OneSpark(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "spark" if nodeid.startswith("tests/spark/") else nodeid
+
+    return OneSpark(config, log) if config.getvalue("dist") == "loadgroup" else None
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -1,7 +1,7 @@
 """What the tests with Spark share: one session a process, a broker process, streams of one's own.
 
-All are in one group of xdist, so that there is one Java process. Without Java 17 or newer they are
-left out, which the end of the run says (`tests/conftest.py`).
+All go to one process of a run (`tests/conftest.py`), so that there is one Java process. Without
+Java 17 or newer they are left out, which the end of the run says.
 """
 
 from __future__ import annotations
@@ -30,10 +30,8 @@ _BOTH = {"test_source_batch.py"}
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    # Not later: xdist looks for groups before the conftest files do anything to the collection.
     if item.path.is_relative_to(_HERE):
         item.add_marker(pytest.mark.spark)
-        item.add_marker(pytest.mark.xdist_group("spark"))
         if item.path.name not in _BOTH:
             item.add_marker(pytest.mark.once)
         # A first job compiles a lot.
