@@ -6,12 +6,16 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
+from ferrymq_broker.nodes.facts import facts_of
+
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.message import Message
 
 
 # A filter whose key has so many characters takes as long as two that are simple.
 _SIMPLE: Final = 128
+# What is in front of a message's body, in bytes, and takes as long to be asked about as nothing.
+_SHORT: Final = 512
 
 
 class Filter:
@@ -25,6 +29,13 @@ class Filter:
     def __init__(self, key: str) -> None:
         self.key = key
         self.cost: i64 = 1 + len(key) // _SIMPLE
+
+    def price(self, message: Message) -> i64:
+        """How many simple questions it is worth to ask about a message. Producers make properties
+        and annotations as long as they like, and a filter may go through all of them."""
+        if len(message.payload) <= _SHORT:
+            return self.cost
+        return self.cost * (1 + facts_of(message).head_size // _SHORT)
 
     def matches(self, message: Message) -> bool:
         """Whether the message passes. Never raises: what cannot be read does not pass."""

@@ -143,6 +143,13 @@ class Facts:
             self._locate()
         return len(self.message.payload) - self._body_at
 
+    @property
+    def head_size(self) -> i64:
+        """How many bytes are in front of the body; none in a foreign format."""
+        if not self._located:
+            self._locate()
+        return self._body_at
+
     # -- decoding --------------------------------------------------------------------------
 
     def _locate(self) -> None:

@@ -52,8 +52,9 @@ class Browser:
                         if patience <= 0:
                             return False
                         patience -= _READING if out else 0
-                        patience -= 0 if filter is None else filter.cost
                     message = peek(queue, entry) if out else entry.message
+                    if message is not None and filter is not None:
+                        patience -= filter.price(message)
                     if message is not None and (filter is None or filter.matches(message)):
                         # It is shown, and stays where it is.
                         kept = entry.message

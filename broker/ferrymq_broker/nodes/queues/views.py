@@ -17,12 +17,13 @@ from mypy_extensions import i64
 
 from ferrymq_broker.nodes.entry import AVAILABLE, Entry
 from ferrymq_broker.nodes.node import BOUNDLESS
-from ferrymq_broker.nodes.paging.pager import passes
+from ferrymq_broker.nodes.paging.pager import peek
 from ferrymq_broker.nodes.queues.lanes import Cursor
 
 if TYPE_CHECKING:
     from ferrymq_broker.filters.filter import Filter
     from ferrymq_broker.nodes.consumer import Consumer
+    from ferrymq_broker.nodes.message import Message
     from ferrymq_broker.nodes.queues.queue import Queue
 
 # A heap may have so many outdated records before somebody looks whether it has too many.
@@ -129,7 +130,6 @@ class View:
                 if self.patience <= 0:
                     cursor.next = entry
                     return None
-                self.patience -= filter.cost
                 if self.passes(entry):
                     break
             entry = entry.next
@@ -142,11 +142,14 @@ class View:
         if filter is None or self._match is entry:
             return True
         self.evaluations += 1
+        message: Message | None = entry.message
         if entry.is_out():
             self.patience -= _READING
-            if not passes(self.queue, filter, entry):
-                return False
-        elif not filter.matches(entry.message):
+            message = peek(self.queue, entry)
+        if message is None:
+            return False
+        self.patience -= filter.price(message)
+        if not filter.matches(message):
             return False
         self._match = entry
         return True

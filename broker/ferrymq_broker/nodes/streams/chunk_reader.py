@@ -174,7 +174,6 @@ class ChunkReader(Reader):
         records: i64 = _RECORDS if filter is None else 4 * SLICE
         bytes: i64 = _BYTES
         gathering = self.agenda.gathering
-        question: i64 = 0 if filter is None else QUESTION * filter.cost
         while records > 0 and bytes > 0:
             segment = cursor.segment
             index = cursor.index
@@ -195,9 +194,16 @@ class ChunkReader(Reader):
             records -= 1
             payload = segment.payloads[index]
             size: i64 = len(payload)
-            gathering.taken += RECORD + question + size
-            bytes -= question + size
-            if filter is not None and not filter.matches(partition.message_at(segment, index)):
+            gathering.taken += RECORD + size
+            bytes -= size
+            passes = True
+            if filter is not None:
+                message = partition.message_at(segment, index)
+                question = QUESTION * filter.price(message)
+                gathering.taken += question
+                bytes -= question
+                passes = filter.matches(message)
+            if not passes:
                 cursor.index = index + 1
                 self._covered = offset + 1
                 if offset + 1 - builder.first >= _SPAN:

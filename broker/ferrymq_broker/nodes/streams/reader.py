@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 TRIMMED: Final = "ferrymq:stream-trimmed"
 
-# Records a filter may keep from a reader before others have their turn.
+# Records a filter may keep from a reader before others have their turn; more if they are short and
+# it is simple, fewer if not: simple questions.
 SCAN: Final = 1024
 
 

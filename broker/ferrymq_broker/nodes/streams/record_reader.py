@@ -8,7 +8,7 @@ from mypy_extensions import i64
 
 from ferrymq_broker.nodes.consumer import IDLE, UNFIT, Consumer
 from ferrymq_broker.nodes.streams.partition import SLICE
-from ferrymq_broker.nodes.streams.reader import Reader
+from ferrymq_broker.nodes.streams.reader import SCAN, Reader
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.streams.stream import Stream
@@ -33,7 +33,7 @@ class RecordReader(Reader):
         at_end: i64 = 0
         left: i64 = SLICE
         while at_end < count:
-            if left == 0:
+            if left == 0 or self.scanned >= SCAN:
                 self._turn = turn
                 self.go_on()
                 return False
@@ -76,7 +76,7 @@ class RecordReader(Reader):
                     return False
                 cursor.skipped = 0
             else:
-                self.scanned += 1
+                self.scanned += filter.price(message)
             cursor.index = index + 1
             turn += 1
         self._turn = turn
