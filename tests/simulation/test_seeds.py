@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 import pytest
 
 from tests.simulation.world import SMALL_DISK, World, Wrong
@@ -12,12 +10,6 @@ from tests.simulation.world import SMALL_DISK, World, Wrong
 FORGOTTEN_WAITERS = (728, 855, 1142)
 # A client that was to resume, and had no credit for it, went round in a circle.
 CIRCLES = (5, 28, 55)
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> None:
-    """Connections that break are no news here."""
-    logging.getLogger("ferrymq").setLevel(logging.CRITICAL)
 
 
 @pytest.mark.parametrize("first", range(0, 60, 10))

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import logging
-
 import pytest
 
 from tests.simulation.stream_world import StreamWorld
 from tests.simulation.world import Wrong
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> None:
-    """Connections that break are no news here."""
-    logging.getLogger("ferrymq").setLevel(logging.CRITICAL)
 
 
 def test_a_copy_misses_nothing() -> None:
