@@ -87,8 +87,11 @@ def write(records: DataFrame, options: ArchiveOptions) -> StreamingQuery:
     writer: Any = records.writeStream.format("amqp_capture").options(**options.connection)
     writer = writer.option("path", options.path).option("checkpointLocation", options.checkpoint)
     if options.once:
-        return writer.trigger(availableNow=True).start()  # type: ignore[no-any-return]
-    return writer.trigger(processingTime=options.every).start()  # type: ignore[no-any-return]
+        writer = writer.trigger(availableNow=True)
+    else:
+        writer = writer.trigger(processingTime=options.every)
+    query: StreamingQuery = writer.start()
+    return query
 
 
 def run(

@@ -63,6 +63,7 @@ def follow(
     seen: set[int] = set()
     with _interrupts() as interrupted:
         try:
+            # PySpark takes parts of a second, whatever it declares.
             while not query.awaitTermination(_LOOK):  # type: ignore[arg-type]
                 _look(query, course, seen, tell)
                 if interrupted.is_set():
@@ -142,10 +143,10 @@ def _streams(sources: list[Any]) -> tuple[str, ...]:
 
 def _offsets(text: object) -> dict[tuple[str, str], int] | None:
     try:
-        found = json.loads(text) if isinstance(text, str) else text
+        found: Any = json.loads(text) if isinstance(text, str) else text
         return {
             (name, partition): int(offset)
-            for name, position in found["streams"].items()  # type: ignore[index]
+            for name, position in found["streams"].items()
             for partition, offset in position["p"].items()
         }
     except (TypeError, KeyError, ValueError, AttributeError):

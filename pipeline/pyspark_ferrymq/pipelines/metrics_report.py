@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -81,7 +82,7 @@ def _plots(page: Page, rows: list[Row], options: MetricsOptions) -> None:
     for percentile, words in (("p50", "Half of the messages took no longer than"),
                               ("p95", "95 of 100 messages took no longer than"),
                               ("p99", "99 of 100 messages took no longer than")):  # fmt: skip
-        points = _by_address(rows, lambda row, name=percentile: row[name])  # type: ignore[misc]
+        points = _by_address(rows, itemgetter(percentile))
         page.plot(lines(words, time, "milliseconds", points, log=True))
     page.heading("What is odd")
     page.plot(stacked(f"Later than {options.late}", time, "messages",
