@@ -173,7 +173,7 @@ def decode_no_local_filter(r: Reader) -> NoLocalFilter:
     outer = r.end
     count = r.enter_list("no-local-filter")
     if count > 0:
-        r.fail("no-local-filter", f"has {count} fields, not at most 0")
+        r.skip_appended(count, 0, "no-local-filter")
     r.leave(outer, "no-local-filter")
     return NoLocalFilter()
 

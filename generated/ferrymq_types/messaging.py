@@ -321,8 +321,6 @@ def decode_header(r: Reader) -> Header:
     """Read a header whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("header")
-    if count > 5:
-        r.fail("header", f"has {count} fields, not at most 5")
     durable: bool = False
     if count > 0 and not r.take_null():
         durable = r.read_boolean("header.durable")
@@ -338,6 +336,8 @@ def decode_header(r: Reader) -> Header:
     delivery_count: int = 0
     if count > 4 and not r.take_null():
         delivery_count = r.read_uint("header.delivery-count")
+    if count > 5:
+        r.skip_appended(count, 5, "header")
     r.leave(outer, "header")
     return Header(
         durable=durable,
@@ -677,8 +677,6 @@ def decode_properties(r: Reader) -> Properties:
     """Read a properties whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("properties")
-    if count > 13:
-        r.fail("properties", f"has {count} fields, not at most 13")
     message_id: _unions.MessageId | None = None
     if count > 0 and not r.take_null():
         message_id = _unions.decode_message_id(r, "properties.message-id")
@@ -718,6 +716,8 @@ def decode_properties(r: Reader) -> Properties:
     reply_to_group_id: str | None = None
     if count > 12 and not r.take_null():
         reply_to_group_id = r.read_string("properties.reply-to-group-id")
+    if count > 13:
+        r.skip_appended(count, 13, "properties")
     r.leave(outer, "properties")
     return Properties(
         message_id=message_id,
@@ -992,14 +992,14 @@ def decode_received(r: Reader) -> Received:
     """Read a received whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("received")
-    if count > 2:
-        r.fail("received", f"has {count} fields, not at most 2")
     if count < 1 or r.take_null():
         r.fail("received.section-number", "mandatory field is missing")
     section_number: int = r.read_uint("received.section-number")
     if count < 2 or r.take_null():
         r.fail("received.section-offset", "mandatory field is missing")
     section_offset: int = r.read_ulong("received.section-offset")
+    if count > 2:
+        r.skip_appended(count, 2, "received")
     r.leave(outer, "received")
     return Received(
         section_number=section_number,
@@ -1043,7 +1043,7 @@ def decode_accepted(r: Reader) -> Accepted:
     outer = r.end
     count = r.enter_list("accepted")
     if count > 0:
-        r.fail("accepted", f"has {count} fields, not at most 0")
+        r.skip_appended(count, 0, "accepted")
     r.leave(outer, "accepted")
     return Accepted()
 
@@ -1100,11 +1100,11 @@ def decode_rejected(r: Reader) -> Rejected:
     """Read a rejected whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("rejected")
-    if count > 1:
-        r.fail("rejected", f"has {count} fields, not at most 1")
     error: _transport.Error | None = None
     if count > 0 and not r.take_null():
         error = _transport.read_error(r, "rejected.error")
+    if count > 1:
+        r.skip_appended(count, 1, "rejected")
     r.leave(outer, "rejected")
     return Rejected(
         error=error,
@@ -1147,7 +1147,7 @@ def decode_released(r: Reader) -> Released:
     outer = r.end
     count = r.enter_list("released")
     if count > 0:
-        r.fail("released", f"has {count} fields, not at most 0")
+        r.skip_appended(count, 0, "released")
     r.leave(outer, "released")
     return Released()
 
@@ -1238,8 +1238,6 @@ def decode_modified(r: Reader) -> Modified:
     """Read a modified whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("modified")
-    if count > 3:
-        r.fail("modified", f"has {count} fields, not at most 3")
     delivery_failed: bool | None = None
     if count > 0 and not r.take_null():
         delivery_failed = r.read_boolean("modified.delivery-failed")
@@ -1249,6 +1247,8 @@ def decode_modified(r: Reader) -> Modified:
     message_annotations: dict[str, object] | None = None
     if count > 2 and not r.take_null():
         message_annotations = read_symbol_map(r, "modified.message-annotations")
+    if count > 3:
+        r.skip_appended(count, 3, "modified")
     r.leave(outer, "modified")
     return Modified(
         delivery_failed=delivery_failed,
@@ -1478,8 +1478,6 @@ def decode_source(r: Reader) -> Source:
     """Read a source whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("source")
-    if count > 11:
-        r.fail("source", f"has {count} fields, not at most 11")
     address: str | None = None
     if count > 0 and not r.take_null():
         address = r.read_string("source.address")
@@ -1513,6 +1511,8 @@ def decode_source(r: Reader) -> Source:
     capabilities: list[str] | None = None
     if count > 10 and not r.take_null():
         capabilities = read_multiple_symbol(r, "source.capabilities") or None
+    if count > 11:
+        r.skip_appended(count, 11, "source")
     r.leave(outer, "source")
     return Source(
         address=address,
@@ -1681,8 +1681,6 @@ def decode_target(r: Reader) -> Target:
     """Read a target whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("target")
-    if count > 7:
-        r.fail("target", f"has {count} fields, not at most 7")
     address: str | None = None
     if count > 0 and not r.take_null():
         address = r.read_string("target.address")
@@ -1704,6 +1702,8 @@ def decode_target(r: Reader) -> Target:
     capabilities: list[str] | None = None
     if count > 6 and not r.take_null():
         capabilities = read_multiple_symbol(r, "target.capabilities") or None
+    if count > 7:
+        r.skip_appended(count, 7, "target")
     r.leave(outer, "target")
     return Target(
         address=address,
@@ -1751,7 +1751,7 @@ def decode_delete_on_close(r: Reader) -> DeleteOnClose:
     outer = r.end
     count = r.enter_list("delete-on-close")
     if count > 0:
-        r.fail("delete-on-close", f"has {count} fields, not at most 0")
+        r.skip_appended(count, 0, "delete-on-close")
     r.leave(outer, "delete-on-close")
     return DeleteOnClose()
 
@@ -1792,7 +1792,7 @@ def decode_delete_on_no_links(r: Reader) -> DeleteOnNoLinks:
     outer = r.end
     count = r.enter_list("delete-on-no-links")
     if count > 0:
-        r.fail("delete-on-no-links", f"has {count} fields, not at most 0")
+        r.skip_appended(count, 0, "delete-on-no-links")
     r.leave(outer, "delete-on-no-links")
     return DeleteOnNoLinks()
 
@@ -1833,7 +1833,7 @@ def decode_delete_on_no_messages(r: Reader) -> DeleteOnNoMessages:
     outer = r.end
     count = r.enter_list("delete-on-no-messages")
     if count > 0:
-        r.fail("delete-on-no-messages", f"has {count} fields, not at most 0")
+        r.skip_appended(count, 0, "delete-on-no-messages")
     r.leave(outer, "delete-on-no-messages")
     return DeleteOnNoMessages()
 
@@ -1874,7 +1874,7 @@ def decode_delete_on_no_links_or_messages(r: Reader) -> DeleteOnNoLinksOrMessage
     outer = r.end
     count = r.enter_list("delete-on-no-links-or-messages")
     if count > 0:
-        r.fail("delete-on-no-links-or-messages", f"has {count} fields, not at most 0")
+        r.skip_appended(count, 0, "delete-on-no-links-or-messages")
     r.leave(outer, "delete-on-no-links-or-messages")
     return DeleteOnNoLinksOrMessages()
 

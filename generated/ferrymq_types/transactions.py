@@ -114,11 +114,11 @@ def decode_coordinator(r: Reader) -> Coordinator:
     """Read a coordinator whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("coordinator")
-    if count > 1:
-        r.fail("coordinator", f"has {count} fields, not at most 1")
     capabilities: list[str] | None = None
     if count > 0 and not r.take_null():
         capabilities = read_multiple_symbol(r, "coordinator.capabilities") or None
+    if count > 1:
+        r.skip_appended(count, 1, "coordinator")
     r.leave(outer, "coordinator")
     return Coordinator(
         capabilities=capabilities,
@@ -178,11 +178,11 @@ def decode_declare(r: Reader) -> Declare:
     """Read a declare whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("declare")
-    if count > 1:
-        r.fail("declare", f"has {count} fields, not at most 1")
     global_id: object = None
     if count > 0 and not r.take_null():
         global_id = read_value(r, "declare.global-id")
+    if count > 1:
+        r.skip_appended(count, 1, "declare")
     r.leave(outer, "declare")
     return Declare(
         global_id=global_id,
@@ -251,14 +251,14 @@ def decode_discharge(r: Reader) -> Discharge:
     """Read a discharge whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("discharge")
-    if count > 2:
-        r.fail("discharge", f"has {count} fields, not at most 2")
     if count < 1 or r.take_null():
         r.fail("discharge.txn-id", "mandatory field is missing")
     txn_id: bytes = r.read_binary("discharge.txn-id")
     fail: bool | None = None
     if count > 1 and not r.take_null():
         fail = r.read_boolean("discharge.fail")
+    if count > 2:
+        r.skip_appended(count, 2, "discharge")
     r.leave(outer, "discharge")
     return Discharge(
         txn_id=txn_id,
@@ -314,11 +314,11 @@ def decode_declared(r: Reader) -> Declared:
     """Read a declared whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("declared")
-    if count > 1:
-        r.fail("declared", f"has {count} fields, not at most 1")
     if count < 1 or r.take_null():
         r.fail("declared.txn-id", "mandatory field is missing")
     txn_id: bytes = r.read_binary("declared.txn-id")
+    if count > 1:
+        r.skip_appended(count, 1, "declared")
     r.leave(outer, "declared")
     return Declared(
         txn_id=txn_id,
@@ -388,14 +388,14 @@ def decode_transactional_state(r: Reader) -> TransactionalState:
     """Read a transactional-state whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("transactional-state")
-    if count > 2:
-        r.fail("transactional-state", f"has {count} fields, not at most 2")
     if count < 1 or r.take_null():
         r.fail("transactional-state.txn-id", "mandatory field is missing")
     txn_id: bytes = r.read_binary("transactional-state.txn-id")
     outcome: _unions.Outcome | None = None
     if count > 1 and not r.take_null():
         outcome = _unions.decode_outcome(r, "transactional-state.outcome")
+    if count > 2:
+        r.skip_appended(count, 2, "transactional-state")
     r.leave(outer, "transactional-state")
     return TransactionalState(
         txn_id=txn_id,

@@ -512,8 +512,6 @@ def decode_open(r: Reader) -> Open:
     """Read an open whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("open")
-    if count > 10:
-        r.fail("open", f"has {count} fields, not at most 10")
     if count < 1 or r.take_null():
         r.fail("open.container-id", "mandatory field is missing")
     container_id: str = r.read_string("open.container-id")
@@ -544,6 +542,8 @@ def decode_open(r: Reader) -> Open:
     properties: dict[str, object] | None = None
     if count > 9 and not r.take_null():
         properties = read_symbol_map(r, "open.properties")
+    if count > 10:
+        r.skip_appended(count, 10, "open")
     r.leave(outer, "open")
     return Open(
         container_id=container_id,
@@ -695,8 +695,6 @@ def decode_begin(r: Reader) -> Begin:
     """Read a begin whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("begin")
-    if count > 8:
-        r.fail("begin", f"has {count} fields, not at most 8")
     remote_channel: int | None = None
     if count > 0 and not r.take_null():
         remote_channel = r.read_ushort("begin.remote-channel")
@@ -721,6 +719,8 @@ def decode_begin(r: Reader) -> Begin:
     properties: dict[str, object] | None = None
     if count > 7 and not r.take_null():
         properties = read_symbol_map(r, "begin.properties")
+    if count > 8:
+        r.skip_appended(count, 8, "begin")
     r.leave(outer, "begin")
     return Begin(
         remote_channel=remote_channel,
@@ -950,8 +950,6 @@ def decode_attach(r: Reader) -> Attach:
     """Read an attach whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("attach")
-    if count > 14:
-        r.fail("attach", f"has {count} fields, not at most 14")
     if count < 1 or r.take_null():
         r.fail("attach.name", "mandatory field is missing")
     name: str = r.read_string("attach.name")
@@ -994,6 +992,8 @@ def decode_attach(r: Reader) -> Attach:
     properties: dict[str, object] | None = None
     if count > 13 and not r.take_null():
         properties = read_symbol_map(r, "attach.properties")
+    if count > 14:
+        r.skip_appended(count, 14, "attach")
     r.leave(outer, "attach")
     return Attach(
         name=name,
@@ -1188,8 +1188,6 @@ def decode_flow(r: Reader) -> Flow:
     """Read a flow whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("flow")
-    if count > 11:
-        r.fail("flow", f"has {count} fields, not at most 11")
     next_incoming_id: int | None = None
     if count > 0 and not r.take_null():
         next_incoming_id = r.read_uint("flow.next-incoming-id")
@@ -1223,6 +1221,8 @@ def decode_flow(r: Reader) -> Flow:
     properties: dict[str, object] | None = None
     if count > 10 and not r.take_null():
         properties = read_symbol_map(r, "flow.properties")
+    if count > 11:
+        r.skip_appended(count, 11, "flow")
     r.leave(outer, "flow")
     return Flow(
         next_incoming_id=next_incoming_id,
@@ -1417,8 +1417,6 @@ def decode_transfer(r: Reader) -> Transfer:
     """Read a transfer whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("transfer")
-    if count > 11:
-        r.fail("transfer", f"has {count} fields, not at most 11")
     if count < 1 or r.take_null():
         r.fail("transfer.handle", "mandatory field is missing")
     handle: int = r.read_uint("transfer.handle")
@@ -1452,6 +1450,8 @@ def decode_transfer(r: Reader) -> Transfer:
     batchable: bool = False
     if count > 10 and not r.take_null():
         batchable = r.read_boolean("transfer.batchable")
+    if count > 11:
+        r.skip_appended(count, 11, "transfer")
     r.leave(outer, "transfer")
     return Transfer(
         handle=handle,
@@ -1578,8 +1578,6 @@ def decode_disposition(r: Reader) -> Disposition:
     """Read a disposition whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("disposition")
-    if count > 6:
-        r.fail("disposition", f"has {count} fields, not at most 6")
     if count < 1 or r.take_null():
         r.fail("disposition.role", "mandatory field is missing")
     role: Role = read_role(r, "disposition.role")
@@ -1598,6 +1596,8 @@ def decode_disposition(r: Reader) -> Disposition:
     batchable: bool = False
     if count > 5 and not r.take_null():
         batchable = r.read_boolean("disposition.batchable")
+    if count > 6:
+        r.skip_appended(count, 6, "disposition")
     r.leave(outer, "disposition")
     return Disposition(
         role=role,
@@ -1681,8 +1681,6 @@ def decode_detach(r: Reader) -> Detach:
     """Read a detach whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("detach")
-    if count > 3:
-        r.fail("detach", f"has {count} fields, not at most 3")
     if count < 1 or r.take_null():
         r.fail("detach.handle", "mandatory field is missing")
     handle: int = r.read_uint("detach.handle")
@@ -1692,6 +1690,8 @@ def decode_detach(r: Reader) -> Detach:
     error: Error | None = None
     if count > 2 and not r.take_null():
         error = read_error(r, "detach.error")
+    if count > 3:
+        r.skip_appended(count, 3, "detach")
     r.leave(outer, "detach")
     return Detach(
         handle=handle,
@@ -1751,11 +1751,11 @@ def decode_end(r: Reader) -> End:
     """Read an end whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("end")
-    if count > 1:
-        r.fail("end", f"has {count} fields, not at most 1")
     error: Error | None = None
     if count > 0 and not r.take_null():
         error = read_error(r, "end.error")
+    if count > 1:
+        r.skip_appended(count, 1, "end")
     r.leave(outer, "end")
     return End(
         error=error,
@@ -1813,11 +1813,11 @@ def decode_close(r: Reader) -> Close:
     """Read a close whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("close")
-    if count > 1:
-        r.fail("close", f"has {count} fields, not at most 1")
     error: Error | None = None
     if count > 0 and not r.take_null():
         error = read_error(r, "close.error")
+    if count > 1:
+        r.skip_appended(count, 1, "close")
     r.leave(outer, "close")
     return Close(
         error=error,
@@ -1902,8 +1902,6 @@ def decode_error(r: Reader) -> Error:
     """Read an error whose descriptor has been read already."""
     outer = r.end
     count = r.enter_list("error")
-    if count > 3:
-        r.fail("error", f"has {count} fields, not at most 3")
     if count < 1 or r.take_null():
         r.fail("error.condition", "mandatory field is missing")
     condition: str = r.read_symbol("error.condition")
@@ -1913,6 +1911,8 @@ def decode_error(r: Reader) -> Error:
     info: dict[str, object] | None = None
     if count > 2 and not r.take_null():
         info = read_symbol_map(r, "error.info")
+    if count > 3:
+        r.skip_appended(count, 3, "error")
     r.leave(outer, "error")
     return Error(
         condition=condition,

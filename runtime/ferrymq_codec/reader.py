@@ -441,6 +441,19 @@ class Reader:
         self.end = limit
         return count
 
+    def skip_appended(self, count: i64, known: i64, field: str) -> None:
+        """Step over the fields of a composite behind the `known` ones: all of them must be null.
+
+        Trailing nulls may be written or left out (AMQP 1.0 §1.4), so they say nothing. Raises
+        DecodeError for any other value, because nothing says what it means.
+        """
+        left = count - known
+        while left > 0:
+            if not self.take_null():
+                reason = f"field {count - left + 1} is not null, and only {known} are known"
+                self.fail(field, f"has {count} fields, not at most {known}: {reason}")
+            left -= 1
+
     def leave(self, outer_end: i64, field: str) -> None:
         """Close a list or map: its content must end here. `outer_end` is the `end` around it."""
         if self.pos != self.end:

@@ -112,6 +112,28 @@ def test_bytes_that_are_no_message_are_rows_all_the_same(
     assert batch.column(RAW).to_pylist() == payloads
 
 
+@pytest.mark.parametrize(
+    ("names", "appended"),
+    [
+        *[(names, b"\x40") for names in (["durable"], ["to"], ["to", "replyToGroupId"], ALL)],
+        (ALL, b"\x40\x40"),
+        (ALL, b"\x41"),
+        (ALL, b"\x40\x41"),
+    ],
+)
+def test_fields_behind_the_last_one(names: list[str], appended: bytes) -> None:
+    """Nulls are no fields; anything else is, and nobody knows it."""
+    header = b"\x41" + b"\x40" * 4 + appended
+    properties = b"\x40\x40\xa1\x01q" + b"\x40" * 10 + appended
+    payloads = [
+        b"\x00\x53%c\xc0%c%c%s\x00\x53\x75\xa0\x01x"
+        % (code, len(fields) + 1, known + len(appended), fields)
+        for code, known, fields in ((0x70, 5, header), (0x73, 13, properties))
+    ]
+    batch = RecordDecoder(names, "queue").decode_messages(payloads)
+    same(batch, batch_of(rows_of_messages(payloads, "queue", None), names))
+
+
 def one(message: Message | bytes, *names: str) -> Any:
     payload = message.encode() if isinstance(message, Message) else message
     batch = RecordDecoder(names).decode_messages([payload])

@@ -71,9 +71,13 @@ SCRIPTS: dict[str, list[object]] = {
     "no descriptor": [*OPENED, frame(b"\x45")],
     "list cut short": [*OPENED, frame(encode(BEGIN)[:-3])],
     "field of another type": [*OPENED, frame(b"\x00\x53\x11\xc0\x03\x01\xa1\x00")],
-    "more fields than the type has": [
+    "null behind the last field": [
         *OPENED,
         frame(b"\x00\x53\x11\xc0\x0d\x0a\x40\x43\x52\x64\x52\x64\x40\x40\x40\x40\x40\x40"),
+    ],
+    "value behind the last field": [
+        *OPENED,
+        frame(b"\x00\x53\x11\xc0\x0d\x0a\x40\x43\x52\x64\x52\x64\x40\x40\x40\x40\x40\x41"),
     ],
     # Connections
     "begin before the open": [AMQP_HEADER, BEGIN],

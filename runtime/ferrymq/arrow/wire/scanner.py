@@ -300,8 +300,6 @@ class Scanner:
         batch = self._batch
         outer = r.end
         count = r.enter_list("header")
-        if count > 5:
-            r.fail("header", f"has {count} fields, not at most 5")
         if count > 0 and not r.take_null():
             durable = r.read_boolean("header.durable")
             if batch.durable is not None:
@@ -318,6 +316,8 @@ class Scanner:
                 batch.first_acquirer.put(first_acquirer)
         if count > 4:
             add_uint(r, batch.delivery_count, "header.delivery-count")
+        if count > 5:
+            r.skip_appended(count, 5, "header")
         r.leave(outer, "header")
 
     def _properties(self) -> None:
@@ -325,9 +325,8 @@ class Scanner:
         batch = self._batch
         outer = r.end
         count = r.enter_list("properties")
-        if count > 13:
-            r.fail("properties", f"has {count} fields, not at most 13")
-        wanted = self._fields
+        # Fields behind the last known one are checked, so those before them must be read.
+        wanted = 13 if count > 13 else self._fields
         there = count
         if count > wanted:
             count = wanted
@@ -357,7 +356,9 @@ class Scanner:
             add_uint(r, batch.group_sequence, "properties.group-sequence")
         if count > 12:
             add_string(r, batch.reply_to_group_id, "properties.reply-to-group-id")
-        if count < there:
+        if there > 13:
+            r.skip_appended(there, 13, "properties")
+        elif count < there:
             # What no column needs is stepped over.
             r.pos = r.end
         r.leave(outer, "properties")
