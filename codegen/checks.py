@@ -184,6 +184,10 @@ def default(
         mistakes.add(field.at, what)
         return
     type_ = types.get(field.type)
+    if type_ is not None and type_.descriptors:
+        what = f"field {field.name}: default: a value of type {type_.name} carries a descriptor"
+        mistakes.add(field.at, f"{what} and cannot be written in the XML")
+        return
     if type_ is not None and type_.choices:
         if not any(field.default in (choice.name, choice.value) for choice in type_.choices):
             what = f'default "{field.default}" is not a choice of type {type_.name}'

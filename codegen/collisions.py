@@ -6,15 +6,18 @@ from collections.abc import Iterable
 
 from codegen.imports import IMPORTS
 from codegen.mistakes import Location, Mistakes
-from codegen.model import Spec, Type
+from codegen.model import Encoding, Spec, Type
 from codegen.names import (
     RESERVED_MODULES,
     class_name,
     constant_name,
     field_name,
     is_name,
+    is_quotable,
     module_name,
     snake_name,
+    union_name,
+    union_words,
 )
 
 
@@ -27,6 +30,9 @@ class _Scope:
 
     def take(self, python: str, what: str, at: Location) -> None:
         """Claim a name, or report why that is impossible."""
+        if not is_quotable(what):
+            self.mistakes.add(at, f"{what} has a character that no name may have")
+            return
         if not is_name(python):
             self.mistakes.add(at, f'{what} has no name in Python: "{python}"')
             return
@@ -35,8 +41,16 @@ class _Scope:
             self.mistakes.add(at, f"{what} and {owner} are both {python} in Python")
 
 
-def check(spec: Spec, capabilities: dict[str, tuple[Type, ...]], mistakes: Mistakes) -> None:
-    """Report names that no identifier can be made of and names that collide."""
+def check(
+    spec: Spec,
+    capabilities: dict[str, tuple[Type, ...]],
+    combinations: dict[tuple[str, ...], Location],
+    mistakes: Mistakes,
+) -> None:
+    """Report names that no identifier can be made of and names that collide.
+
+    `combinations` are the capabilities that fields require together, each with the first field.
+    """
     modules = _Scope(mistakes, RESERVED_MODULES)
     seen: dict[str, Location] = {}
     for part in spec.parts:
@@ -45,7 +59,7 @@ def check(spec: Spec, capabilities: dict[str, tuple[Type, ...]], mistakes: Mista
             continue
         seen[part.name] = part.at
         modules.take(module_name(part.name), f"part {part.name}", part.at)
-        scope = _Scope(mistakes, IMPORTS)
+        scope = _Scope(mistakes, [*IMPORTS, "CODES"])
         for definition in part.definitions():
             what = f"definition {definition.name}"
             if constant_name(definition.name) in scope.taken:
@@ -58,6 +72,17 @@ def check(spec: Spec, capabilities: dict[str, tuple[Type, ...]], mistakes: Mista
         at = providers[0].at
         aliases.take(class_name(word), f"capability {word}", at)
         aliases.take("decode_" + snake_name(word), f"capability {word}", at)
+        aliases.take("encode_" + snake_name(word), f"capability {word}", at)
+    for words, at in combinations.items():
+        what = f"capability {' or '.join(words)}"
+        aliases.take(union_name(words), what, at)
+        aliases.take("decode_" + union_words(words), what, at)
+
+
+def code_name(type_: Type, encoding: Encoding) -> str:
+    """The constant of one encoding of a primitive type."""
+    name = f"{type_.name}-{encoding.name}" if encoding.name else type_.name
+    return "CODE_" + constant_name(name)
 
 
 def _type(type_: Type, scope: _Scope, mistakes: Mistakes) -> None:
@@ -67,6 +92,12 @@ def _type(type_: Type, scope: _Scope, mistakes: Mistakes) -> None:
     if type_.descriptors or type_.choices:
         for verb in ("decode", "encode", "read", "write", "read_multiple", "write_multiple"):
             scope.take(f"{verb}_{snake_name(type_.name)}", what, type_.at)
+    for descriptor in type_.descriptors:
+        if not is_quotable(descriptor.name or ""):
+            text = f"descriptor {descriptor.name} has a character that no name may have"
+            mistakes.add(descriptor.at, text)
+    for encoding in type_.encodings:
+        scope.take(code_name(type_, encoding), f"an encoding of {what}", encoding.at)
     if type_.descriptors and type_.choices:
         scope.take(class_name(type_.name) + "Choice", what, type_.at)
     for choice in type_.choices:

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 
 from codegen.literals import parse
 from codegen.model import Field, Type
-from codegen.resolve import Resolved, closed_choice
+from codegen.resolve import Resolved, chosen, closed_choice
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,6 @@ def _default(resolved: Resolved, field: Field) -> object:
     """The value a default stands for: `none` and `0` may be the same choice."""
     if field.default is None:
         return None
-    for choice in resolved.types[field.type].choices:
-        if field.default in (choice.name, choice.value):
-            return parse(choice.value, resolved.base(field.type))
-    return parse(field.default, resolved.base(field.type))
+    type_ = resolved.types[field.type]
+    text = chosen(type_, field.default).value if type_.choices else field.default
+    return parse(text, resolved.base(field.type))

@@ -17,9 +17,11 @@ from codegen.names import (
     local_name,
     module_name,
     snake_name,
+    union_name,
+    union_words,
 )
 from codegen.primitives import ANYTHING, MAPS, PRIMITIVES, Primitive
-from codegen.resolve import Resolved, closed_choice, described
+from codegen.resolve import Resolved, chosen, closed_choice, described
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,25 +103,12 @@ def of_field(resolved: Resolved, field: Field, part: str) -> Kind:
     )
 
 
-def union_name(words: tuple[str, ...]) -> str:
-    """The alias for what `requires` permits: `Outcome`, or `AOrB` for several words."""
-    return "Or".join(class_name(word) for word in words)
-
-
-def union_words(words: tuple[str, ...]) -> str:
-    """The same as part of a function's name."""
-    return "_or_".join(snake_name(word) for word in words)
-
-
 def member(type_: Type, value: str, part: str) -> str:
     """The enum member for a choice's name or value, as code in the module of `part` says it."""
-    for choice in type_.choices:
-        if value in (choice.name, choice.value):
-            name = constant_name(choice.name)
-            if type_.part == part:
-                return constant(type_, name)
-            return f"_{module_name(type_.part)}.{class_name(type_.name)}.{name}"
-    raise LookupError(value)
+    name = constant_name(chosen(type_, value).name)
+    if type_.part == part:
+        return constant(type_, name)
+    return f"_{module_name(type_.part)}.{class_name(type_.name)}.{name}"
 
 
 def constant(type_: Type, member_name: str) -> str:
@@ -134,10 +123,7 @@ def default(resolved: Resolved, field: Field, part: str) -> str | None:
     type_ = resolved.types[field.type]
     if closed_choice(type_):
         return member(type_, field.default, part)
-    text = field.default
-    for choice in type_.choices:
-        if text == choice.name:
-            text = choice.value
+    text = chosen(type_, field.default).value if type_.choices else field.default
     return expression(parse(text, resolved.base(field.type)))
 
 

@@ -4,16 +4,32 @@ from __future__ import annotations
 
 import math
 import re
-from decimal import Decimal, InvalidOperation
+import struct
+from decimal import Context, Decimal, DecimalException, FloatOperation, Inexact, InvalidOperation
+from typing import Final
 from uuid import UUID
 
 from codegen.primitives import PRIMITIVES
 
 Literal = bool | int | float | str | bytes | Decimal | UUID
 
+MAX_DIGITS: Final = 200
+"""How long a number may be; all that a type can hold are shorter."""
+
+_NUMBER: Final = r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,6})?"
+# Precision in digits, lowest and highest exponent of an integral coefficient (§1.6.13-15).
+_DECIMALS: Final = {
+    "decimal32": (7, -101, 90),
+    "decimal64": (16, -398, 369),
+    "decimal128": (34, -6176, 6111),
+}
+_EXACT: Final = Context(prec=2 * MAX_DIGITS, traps=[Inexact, InvalidOperation, FloatOperation])
+
 
 def number(text: str) -> int | None:
     """A decimal or 0x integer, or None."""
+    if len(text) > MAX_DIGITS:
+        return None
     if re.fullmatch(r"[+-]?[0-9]+", text):
         return int(text)
     return int(text, 16) if re.fullmatch(r"0[xX][0-9a-fA-F]+", text) else None
@@ -50,16 +66,57 @@ def parse(text: str, primitive: str) -> Literal:
 
 
 def _rare(text: str, primitive: str) -> Literal:
-    try:
-        if primitive in ("float", "double"):
-            value = float(text)
-            if not math.isfinite(value):
-                raise ValueError
-            return value
-        if primitive.startswith("decimal"):
-            return Decimal(text)
-        if primitive == "uuid":
+    form = _DECIMALS.get(primitive)
+    if form is not None:
+        return _decimal(text, primitive, *form)
+    if primitive in ("float", "double"):
+        return _float(text, primitive)
+    if primitive == "uuid":
+        try:
             return UUID(text)
-    except (ValueError, InvalidOperation):
-        raise ValueError(f'{primitive} cannot hold "{text}"') from None
+        except ValueError:
+            raise ValueError(f'uuid cannot hold "{text}"') from None
     raise ValueError(f"a value of type {primitive} cannot be written in the XML")
+
+
+def _float(text: str, primitive: str) -> float:
+    """The nearest number that the type has, as every reader of the XML finds it.
+
+    What overflows, and what is not zero but would become so, is refused.
+    """
+    exact = _number(text, primitive)
+    value = float(exact)
+    if primitive == "float":
+        try:
+            (value,) = struct.unpack(">f", struct.pack(">f", value))
+        except OverflowError:
+            value = math.inf
+    if not math.isfinite(value) or (value == 0) != (exact == 0):
+        raise ValueError(f"{primitive} cannot hold {text}")
+    return value
+
+
+def _decimal(text: str, primitive: str, precision: int, lowest: int, top: int) -> Decimal:
+    """The number itself, which the type must hold without rounding (AMQP 1.0 §1.6.13-15).
+
+    `precision` is in digits; `lowest` and `top` bound the exponent of an integral coefficient.
+    """
+    value = _number(text, primitive)
+    _, digits, exponent = value.normalize(_EXACT).as_tuple()
+    assert isinstance(exponent, int)
+    if value == 0:
+        exponent = 0
+    # Zeros may be appended to the coefficient where the exponent would be too large.
+    room = precision - len(digits)
+    if room < 0 or exponent < lowest or exponent > top + room:
+        raise ValueError(f"{primitive} cannot hold {text}")
+    return value
+
+
+def _number(text: str, primitive: str) -> Decimal:
+    if len(text) > MAX_DIGITS or not re.fullmatch(_NUMBER, text, re.ASCII):
+        raise ValueError(f'"{text:.40}" is not a number, which {primitive} needs')
+    try:
+        return _EXACT.create_decimal(text)
+    except DecimalException:
+        raise ValueError(f"{primitive} cannot hold {text}") from None

@@ -11,6 +11,8 @@ import keyword
 import re
 from typing import Final
 
+from codegen.imports import IMPORTS
+
 CLASS_NAMES: Final = {
     # `Error` is the composite; these name conditions, and `ConnectionError` is a builtin.
     "amqp-error": "AmqpErrorCondition",
@@ -45,14 +47,20 @@ OPEN_CAPABILITIES: Final = frozenset(
 )
 """What fields require although nothing provides it, on purpose."""
 
-RESERVED_MODULES: Final = frozenset({"unions", "registry"})
-"""Modules of the output that no part may be called."""
+RESERVED_MODULES: Final = frozenset({"unions", "registry", "containers", "descriptor"})
+"""What no part may be called: two modules of the output, and two names (`_containers`,
+`_descriptor`) that generated modules use and an import of the part would take.
+"""
 
 _ANNOTATION_NAMES: Final = frozenset(
     {"bool", "int", "float", "str", "bytes", "list", "dict", "object", "Decimal", "UUID", "Array"}
 )
 _METHODS: Final = frozenset({"encode", "self"})
 _LOCALS: Final = frozenset({"r", "w", "value", "count", "outer", "mark", "nulls", "start", "field"})
+# Generated functions call each other, and the codec's, by names that begin with these.
+_VERBS: Final = ("read_", "write_", "decode_", "encode_")
+# What no name may hold: generated code quotes names in strings.
+_UNQUOTABLE: Final = re.compile(r"""["'\\{}\x00-\x1f\x7f-\x9f]""")
 
 
 def _words(name: str) -> list[str]:
@@ -60,12 +68,14 @@ def _words(name: str) -> list[str]:
 
 
 def class_name(name: str) -> str:
-    """The class, enum or alias of a type."""
+    """The class, enum or alias of a type; what would hide a keyword or a builtin (`Warning`) gets
+    a trailing underscore.
+    """
     special = CLASS_NAMES.get(name)
     if special is not None:
         return special
     result = "".join(word[0].upper() + word[1:] for word in _words(name))
-    return result + "_" if keyword.iskeyword(result) else result
+    return result + "_" if keyword.iskeyword(result) or hasattr(builtins, result) else result
 
 
 def snake_name(name: str) -> str:
@@ -84,10 +94,23 @@ def field_name(name: str) -> str:
 
 
 def local_name(attribute: str) -> str:
-    """The local variable that holds a field in generated functions."""
-    if attribute in _LOCALS or hasattr(builtins, attribute):
-        return attribute + "_"
-    return attribute
+    """The local variable that holds a field in generated functions.
+
+    It gets a trailing underscore where the function uses the name for something else: a variable of
+    its own, a builtin, a function of the codec or a generated one.
+    """
+    taken = attribute in _LOCALS or attribute in IMPORTS or hasattr(builtins, attribute)
+    return attribute + "_" if taken or attribute.startswith(_VERBS) else attribute
+
+
+def union_name(words: tuple[str, ...]) -> str:
+    """The alias for what `requires` permits: `Outcome`, or `AOrB` for several words."""
+    return "Or".join(class_name(word) for word in words)
+
+
+def union_words(words: tuple[str, ...]) -> str:
+    """The same as part of a function's name."""
+    return "_or_".join(snake_name(word) for word in words)
 
 
 def constant_name(name: str) -> str:
@@ -103,6 +126,11 @@ def module_name(name: str) -> str:
 def with_article(name: str) -> str:
     """`an open`, `a close`."""
     return ("an " if name[0] in "aeiou" else "a ") + name
+
+
+def is_quotable(name: str) -> bool:
+    """Whether generated code can hold `name` in a string as it is."""
+    return _UNQUOTABLE.search(name) is None
 
 
 def is_name(name: str) -> bool:

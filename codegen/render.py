@@ -19,7 +19,14 @@ from codegen import kinds, views
 from codegen.docs import docstring
 from codegen.imports import IMPORTS
 from codegen.model import Type
-from codegen.names import class_name, module_name, snake_name, with_article
+from codegen.names import (
+    class_name,
+    module_name,
+    snake_name,
+    union_name,
+    union_words,
+    with_article,
+)
 from codegen.primitives import ISINSTANCE
 from codegen.resolve import Resolved, described
 
@@ -201,11 +208,7 @@ def _rows(types: Iterable[Type]) -> list[_Row]:
 
 def _unions(resolved: Resolved) -> list[_Union]:
     """One union per capability, and one per combination that some field requires."""
-    wanted: set[tuple[str, ...]] = {(word,) for word in resolved.capabilities}
-    for type_ in resolved.spec.types():
-        for field in type_.fields:
-            if field.type == "*" and len(field.requires) > 1 and resolved.providers(field):
-                wanted.add(field.requires)
+    wanted = {(word,) for word in resolved.capabilities}.union(resolved.combinations())
     return [_union(resolved, words) for words in sorted(wanted)]
 
 
@@ -221,8 +224,8 @@ def _union(resolved: Resolved, words: tuple[str, ...]) -> _Union:
     what = " or ".join(words)
     article = with_article(what)
     return _Union(
-        name=kinds.union_name(words),
-        snake=kinds.union_words(words),
+        name=union_name(words),
+        snake=union_words(words),
         article=article,
         alias=" | ".join(members),
         doc=docstring(f"{article[0].upper()}{article[1:]}: {', '.join(found)}.", 0, ""),

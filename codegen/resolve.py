@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from codegen import checks, collisions, loading
-from codegen.mistakes import Mistakes
-from codegen.model import Field, Part, Spec, Type
+from codegen.mistakes import Location, Mistakes
+from codegen.model import Choice, Field, Part, Spec, Type
 from codegen.names import MAP_KEYS, OPEN_CAPABILITIES
 
 
@@ -66,6 +66,29 @@ class Resolved:
                 found[type_.name] = type_
         return tuple(found.values())
 
+    def combinations(self) -> dict[tuple[str, ...], Location]:
+        """The capabilities that some field requires together, each with the first such field."""
+        found: dict[tuple[str, ...], Location] = {}
+        for type_ in self.types.values():
+            for field in type_.fields:
+                if field.type == "*" and len(field.requires) > 1 and self.providers(field):
+                    found.setdefault(field.requires, field.at)
+        return found
+
+
+def chosen(type_: Type, text: str) -> Choice:
+    """The choice that a default means: the one of that name, or else of that value.
+
+    Raises `LookupError` when there is none.
+    """
+    for choice in type_.choices:
+        if choice.name == text:
+            return choice
+    for choice in type_.choices:
+        if choice.value == text:
+            return choice
+    raise LookupError(text)
+
 
 def described(type_: Type) -> bool:
     """Whether values of the type carry a descriptor on the wire."""
@@ -103,9 +126,10 @@ def resolve(spec: Spec) -> Resolved:
             checks.source_kind(type_, types, resolved.base, mistakes)
         checks.containment(resolved.types, resolved.providers, mistakes)
     loading.check(spec, types, mistakes)
-    collisions.check(spec, capabilities, mistakes)
+    resolved = Resolved(spec, types, capabilities)
+    collisions.check(spec, capabilities, resolved.combinations(), mistakes)
     mistakes.stop_if_any()
-    return Resolved(spec, types, capabilities)
+    return resolved
 
 
 def _index(spec: Spec, mistakes: Mistakes) -> dict[str, Type]:

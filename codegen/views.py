@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from codegen import kinds
+from codegen.collisions import code_name
 from codegen.docs import docstring
 from codegen.literals import number, parse
 from codegen.loading import early
@@ -212,12 +213,11 @@ def _definition(definition: Definition) -> AliasView:
 
 
 def _encoding(type_: Type, encoding: Encoding) -> AliasView:
-    name = f"{type_.name}-{encoding.name}" if encoding.name else type_.name
     size = {0: "no content", 1: "1 byte"}.get(encoding.width, f"{encoding.width} bytes")
     what = size if encoding.category == "fixed" else f"{encoding.category}, size in {size}"
     text = f"Constructor of {type_.name}: {encoding.label or encoding.name or 'its encoding'}"
     return AliasView(
-        "CODE_" + constant_name(name),
+        code_name(type_, encoding),
         f"{encoding.code:#04x}",
         docstring(f"{text} ({what}).", 0, ""),
     )

@@ -176,6 +176,79 @@ CASES = {
         5,
         "field f: default: uuid cannot hold",
     ),
+    "default: float too large": (
+        f'{COMPOSITE}\n<field name="f" type="float" default="1e39"/></type>',
+        5,
+        "field f: default: float cannot hold 1e39",
+    ),
+    "default: float that would be zero": (
+        f'{COMPOSITE}\n<field name="f" type="float" default="1e-50"/></type>',
+        5,
+        "field f: default: float cannot hold 1e-50",
+    ),
+    "default: double too large": (
+        f'{COMPOSITE}\n<field name="f" type="double" default="1e309"/></type>',
+        5,
+        "field f: default: double cannot hold 1e309",
+    ),
+    "default: double that would be zero": (
+        f'{COMPOSITE}\n<field name="f" type="double" default="-1e-400"/></type>',
+        5,
+        "field f: default: double cannot hold -1e-400",
+    ),
+    "default: double that is no number": (
+        f'{COMPOSITE}\n<field name="f" type="double" default="inf"/></type>',
+        5,
+        'field f: default: "inf" is not a number',
+    ),
+    "default: double with an underscore": (
+        f'{COMPOSITE}\n<field name="f" type="double" default="1_0"/></type>',
+        5,
+        'field f: default: "1_0" is not a number',
+    ),
+    "default: decimal32 with eight digits": (
+        f'{COMPOSITE}\n<field name="f" type="decimal32" default="1.2345678"/></type>',
+        5,
+        "field f: default: decimal32 cannot hold 1.2345678",
+    ),
+    "default: decimal64 too large": (
+        f'{COMPOSITE}\n<field name="f" type="decimal64" default="1e386"/></type>',
+        5,
+        "field f: default: decimal64 cannot hold 1e386",
+    ),
+    "default: decimal128 too small": (
+        f'{COMPOSITE}\n<field name="f" type="decimal128" default="1e-6177"/></type>',
+        5,
+        "field f: default: decimal128 cannot hold 1e-6177",
+    ),
+    "default: decimal that is no number": (
+        f'{COMPOSITE}\n<field name="f" type="decimal64" default="sNaN"/></type>',
+        5,
+        'field f: default: "sNaN" is not a number',
+    ),
+    "default: number of too many digits": (
+        f'{COMPOSITE}\n<field name="f" type="uint" default="{"9" * 5000}"/></type>',
+        5,
+        "is not an integer",
+    ),
+    "default of a described type": (
+        '<type name="t" class="restricted" source="symbol">'
+        '<descriptor name="x" code="0x1:0x2"/></type>\n'
+        f'{COMPOSITE}<field name="f" type="t" default="x"/></type>',
+        5,
+        "field f: default: a value of type t carries a descriptor",
+    ),
+    "choice that a float cannot hold": (
+        '<type name="a" class="restricted" source="float">\n<choice name="c" value="1e39"/></type>',
+        5,
+        "choice c of type a: float cannot hold 1e39",
+    ),
+    "choices that a float cannot tell apart": (
+        '<type name="a" class="restricted" source="float"><choice name="c" value="0.1"/>\n'
+        '<choice name="d" value="0.100000001"/></type>',
+        5,
+        "type a has two choices of value 0.100000001",
+    ),
     "default of a map": (
         f'{COMPOSITE}\n<field name="f" type="map" default="x"/></type>',
         5,
@@ -282,6 +355,12 @@ CASES = {
         '<descriptor name="x" code="0x1:0x1"/></type>',
         4,
         "are both read_value in Python",
+    ),
+    "definition called as an encoding": (
+        '<definition name="CODE-UINT" value="1"/>\n<type name="uint" class="primitive">\n'
+        '<encoding code="0x5f" category="fixed" width="1"/></type>',
+        6,
+        "an encoding of type uint and definition CODE-UINT are both CODE_UINT in Python",
     ),
     "field names that collide": (
         f'{COMPOSITE}<field name="a-b" type="uint"/>\n<field name="a_b" type="uint"/></type>',
