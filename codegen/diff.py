@@ -1,59 +1,83 @@
-"""The wire-level differences between two specs, and which of them break peers.
+"""The differences between two specs, and what each of them breaks.
 
-The question is: can a peer built from the old spec go on talking to one built from the new?
-Labels, docs, the order of files and the names of aliases are not on the wire and not compared.
+There are three questions. Does a peer built from the old spec read what one built from the new
+sends (old reads new)? The other way round (new reads old)? And does a program written for the old
+Python types run with the new ones (source)? A direction breaks when the sender may send something
+that the reader refuses or takes for something else. Whatever the sender's spec permits is
+considered, also what our own encoder does not write, such as a null for a default in a frame.
 
-- New types, definitions, provided capabilities and choices of open types are compatible; removed
-  ones break. A type that only names another one (`seconds` for `uint`) may come and go.
-- A field appended to a composite is compatible unless it is mandatory. Any other insertion,
-  removal, move or renaming breaks: fields are known by their position.
-- A changed wire type, `requires`, `mandatory` or `multiple` breaks, in either direction: one of the
-  peers sends what the other does not take.
-- A changed default breaks: null on the wire means another value to each peer.
-- A changed class, source, descriptor, encoding or value of a choice breaks, and so does one more
-  encoding or one more choice of a closed type: the old peer refuses what the new one may send.
+Labels, docs and the order of files are not compared.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from typing import Final
 
-from codegen.literals import parse
+from codegen import forms, kinds
+from codegen.forms import Form
+from codegen.literals import Literal, parse
 from codegen.model import Field, Type
-from codegen.resolve import Resolved, chosen, closed_choice
+from codegen.resolve import Resolved, chosen, described, listed, written_whole
+from codegen.views import field_view
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
     """One difference. `where` is a dotted path in the spec's names, `old` and `new` its values,
     empty on the side where there is nothing.
+
+    `old_reads_new`, `new_reads_old` and `source` say what breaks, and are empty where nothing does.
     """
 
     where: str
     what: str
     old: str
     new: str
-    breaking: bool
+    old_reads_new: str = ""
+    new_reads_old: str = ""
+    source: str = ""
+
+    @property
+    def breaking(self) -> bool:
+        """Whether it breaks peers, in either direction."""
+        return bool(self.old_reads_new or self.new_reads_old)
 
     def as_dict(self) -> dict[str, str | bool]:
         """The change as JSON takes it."""
-        return asdict(self)
+        return {**asdict(self), "breaking": self.breaking}
 
 
 def compare(old: Resolved, new: Resolved) -> list[Change]:
     """Every difference, in the order of the old spec, additions last."""
     changes: list[Change] = []
+    renamed = _renamed(old, new)
     for name, type_ in old.types.items():
-        other = new.types.get(name)
+        other = new.types.get(renamed.get(name, name))
         if other is None:
-            alias = wire(old, name) == wire(old, type_.source or "") and not type_.provides
-            changes.append(Change(name, "type removed", type_.cls, "", not alias))
+            changes.append(Change(name, "type removed", type_.cls, "", source="is gone"))
+            changes += _capabilities(old, new, type_, None)
         else:
             changes += _Pair(old, new, type_, other).changes()
     for name, type_ in new.types.items():
-        if name not in old.types:
-            changes.append(Change(name, "type added", "", type_.cls, False))
+        if name not in old.types and name not in renamed.values():
+            changes.append(Change(name, "type added", "", type_.cls))
+            changes += _capabilities(old, new, None, type_)
     return changes + _definitions(old, new)
+
+
+def _renamed(old: Resolved, new: Resolved) -> dict[str, str]:
+    """Described types that are called otherwise in the new spec: descriptors tell who they are."""
+    codes = {
+        t.descriptors[0].code: name
+        for name, t in new.types.items()
+        if described(t) and name not in old.types
+    }
+    return {
+        name: codes[t.descriptors[0].code]
+        for name, t in old.types.items()
+        if described(t) and name not in new.types and t.descriptors[0].code in codes
+    }
 
 
 def _definitions(old: Resolved, new: Resolved) -> list[Change]:
@@ -61,12 +85,14 @@ def _definitions(old: Resolved, new: Resolved) -> list[Change]:
     changes: list[Change] = []
     for name, value in before.items():
         if name not in after:
-            changes.append(Change(name, "definition removed", value, "", True))
+            changes.append(Change(name, "definition removed", value, "", source="is gone"))
         elif after[name] != value:
-            changes.append(Change(name, "definition", value, after[name], True))
+            changes.append(
+                Change(name, "definition", value, after[name], source="has another value")
+            )
     for name, value in after.items():
         if name not in before:
-            changes.append(Change(name, "definition added", "", value, False))
+            changes.append(Change(name, "definition added", "", value))
     return changes
 
 
@@ -78,120 +104,278 @@ def _values(resolved: Resolved) -> dict[str, str]:
     }
 
 
-def wire(resolved: Resolved, name: str) -> str:
-    """What a type looks like on the wire, whatever it is called."""
-    type_ = resolved.types.get(name)
-    if type_ is None or type_.descriptors or type_.choices:
-        return name
-    keys = resolved.map_keys(name)
-    return resolved.base(name) + (f" with {keys} keys" if keys else "")
+def _capabilities(
+    old: Resolved, new: Resolved, before: Type | None, after: Type | None
+) -> list[Change]:
+    """What a type provides in one spec only. A capability that the reader does not know is asked
+    for nowhere there, so that nothing of it can be refused.
+    """
+    had = before.provides if before is not None else ()
+    has = after.provides if after is not None else ()
+    changes: list[Change] = []
+    for word in sorted({*had, *has}):
+        if word not in has and before is not None:
+            refused = _unknown(new, word, forms.of_type(old, before.name))
+            gone = f"is no {word} any more"
+            changes.append(
+                Change(before.name, "provides removed", word, "", "", refused, source=gone)
+            )
+        elif word not in had and after is not None:
+            refused = _unknown(old, word, forms.of_type(new, after.name))
+            changes.append(Change(after.name, "provides added", "", word, refused))
+    return changes
+
+
+def _unknown(reader: Resolved, word: str, sent: Form) -> str:
+    providers = reader.capabilities.get(word)
+    if providers is None or forms.of_union(reader, providers).takes(sent):
+        return ""
+    return f"refused as {word}"
 
 
 class _Pair:
     """One type in both specs."""
 
     def __init__(self, old: Resolved, new: Resolved, before: Type, after: Type) -> None:
-        self.specs = (old, new)
+        self.old = old
+        self.new = new
         self.before = before
         self.after = after
-        self.name = before.name
         self.found: list[Change] = []
 
     def changes(self) -> list[Change]:
         """Every difference, from the outside in."""
         before, after = self.before, self.after
-        self._changed("", "class", before.cls, after.cls)
-        self._type("", "source", before.source or "", after.source or "")
+        if before.name != after.name:
+            self._note("", "type renamed", (before.name, after.name), source="is renamed")
+        if before.cls != after.cls:
+            self._note("", "class", (before.cls, after.cls), _BOTH, "is another class")
+        elif before.cls == "restricted":
+            self._source()
         self._descriptor()
-        self._members(
-            "encoding",
-            {f"{e.code:#04x}": f"{e.category}, width {e.width}" for e in before.encodings},
-            {f"{e.code:#04x}": f"{e.category}, width {e.width}" for e in after.encodings},
-            addition_breaks=True,
-        )
+        self._encodings()
         self._fields()
-        self._members(
-            "choice",
-            {choice.name: choice.value for choice in before.choices},
-            {choice.name: choice.value for choice in after.choices},
-            addition_breaks=closed_choice(before) or not before.choices,
+        if before.cls == after.cls == "restricted":
+            self._choices()
+        return self.found + _capabilities(self.old, self.new, before, after)
+
+    def _note(
+        self,
+        member: str,
+        what: str,
+        shown: tuple[str, str],
+        breaks: tuple[str, str] = ("", ""),
+        source: str = "",
+    ) -> None:
+        """Note a difference: the values of both sides, and what breaks in each direction."""
+        where = f"{self.before.name}.{member}" if member else self.before.name
+        self.found.append(Change(where, what, *shown, *breaks, source))
+
+    def _source(self) -> None:
+        shown = (self.before.source or "", self.after.source or "")
+        if shown[0] == shown[1]:
+            return
+        before = forms.content(self.old, self.before)
+        after = forms.content(self.new, self.after)
+        breaks = (
+            "" if before.takes(after) else "refused",
+            "" if after.takes(before) else "refused",
         )
-        for word in sorted({*before.provides, *after.provides}):
-            if word not in after.provides:
-                self._note("", "provides removed", word, "", True)
-            elif word not in before.provides:
-                self._note("", "provides added", "", word, False)
-        return self.found
-
-    def _note(self, member: str, what: str, old: str, new: str, breaking: bool) -> None:
-        where = f"{self.name}.{member}" if member else self.name
-        self.found.append(Change(where, what, old, new, breaking))
-
-    def _changed(self, member: str, what: str, old: str, new: str) -> None:
-        if old != new:
-            self._note(member, what, old, new, True)
-
-    def _type(self, member: str, what: str, old: str, new: str) -> None:
-        if old != new:
-            breaking = wire(self.specs[0], old) != wire(self.specs[1], new)
-            self._note(member, what, old, new, breaking)
+        was = kinds.plain(self.old, self.before.name).python
+        now = kinds.plain(self.new, self.after.name).python
+        self._note("", "source", shown, breaks, _typed(was, now))
 
     def _descriptor(self) -> None:
         old, new = self.before.descriptor, self.after.descriptor
-        if old is None or new is None:
-            shown = [f"{d.name} {_code(d.code)}" if d is not None else "" for d in (old, new)]
-            self._changed("", "descriptor", shown[0], shown[1])
-            return
-        self._changed("", "descriptor name", old.name or "", new.name or "")
-        self._changed("", "descriptor code", _code(old.code), _code(new.code))
+        if old is not None and new is not None:
+            if old.name != new.name:
+                shown = (old.name or "", new.name or "")
+                self._note("", "descriptor name", shown, (_SYMBOL, _SYMBOL))
+            if old.code != new.code:
+                shown = (_code(old.code), _code(new.code))
+                self._note("", "descriptor code", shown, _BOTH)
+        elif old is not None:
+            shown = (f"{old.name} {_code(old.code)}", "")
+            self._note("", "descriptor", shown, _BOTH, "is no class any more")
+        elif new is not None:
+            shown = ("", f"{new.name} {_code(new.code)}")
+            self._note("", "descriptor", shown, _BOTH, "is a class")
 
-    def _members(
-        self, what: str, old: dict[str, str], new: dict[str, str], *, addition_breaks: bool
-    ) -> None:
-        for name, value in old.items():
-            if name not in new:
-                self._note(name, f"{what} removed", value, "", True)
-            else:
-                self._changed(name, what, value, new[name])
-        for name, value in new.items():
-            if name not in old:
-                self._note(name, f"{what} added", "", value, addition_breaks)
+    def _encodings(self) -> None:
+        old = {f"{e.code:#04x}": f"{e.category}, width {e.width}" for e in self.before.encodings}
+        new = {f"{e.code:#04x}": f"{e.category}, width {e.width}" for e in self.after.encodings}
+        for code, layout in old.items():
+            if code not in new:
+                self._note(code, "encoding removed", (layout, ""), ("", _ENCODING))
+            elif new[code] != layout:
+                self._note(code, "encoding", (layout, new[code]), (_ENCODING, _ENCODING))
+        for code, layout in new.items():
+            if code not in old:
+                self._note(code, "encoding added", ("", layout), (_ENCODING, ""))
+
+    def _choices(self) -> None:
+        self._openness()
+        before, after = self.before, self.after
+        had, has = forms.values(self.old, before), forms.values(self.new, after)
+        old = {choice.name: choice.value for choice in before.choices}
+        new = {choice.name: choice.value for choice in after.choices}
+        names = {value: name for name, value in has.items()}
+        renamed = {
+            name: names[value]
+            for name, value in had.items()
+            if name not in has and value in names and names[value] not in had
+        }
+        for name, value in had.items():
+            if name in renamed:
+                shown = (name, renamed[name])
+                self._note(name, "choice renamed", shown, source="is renamed")
+            elif name not in has:
+                lost = _OTHER_CHOICE if value in names else "refused" if listed(after) else ""
+                self._note(name, "choice removed", (old[name], ""), ("", lost), "is gone")
+            elif has[name] != value:
+                shown = (old[name], new[name])
+                both = (_OTHER_CHOICE, _OTHER_CHOICE)
+                self._note(name, "choice", shown, both, "has another value")
+        for name, value in has.items():
+            if name not in had and name not in renamed.values():
+                lost = _OTHER_CHOICE if value in had.values() else "refused"
+                unknown = lost if listed(before) or value in had.values() else ""
+                self._note(name, "choice added", ("", new[name]), (unknown, ""))
+
+    def _openness(self) -> None:
+        """Whether values other than the choices are taken."""
+        before, after = self.before, self.after
+        if listed(before) == listed(after):
+            return
+        refused = []
+        for spec, type_ in ((self.old, before), (self.new, after)):
+            held = frozenset(forms.values(spec, type_).values())
+            base = spec.base(type_.name)
+            every = Form(plain=frozenset({(base, None)}))
+            whole = Form(plain=frozenset({(base, held)})).takes(every)
+            refused.append("refused when not listed" if listed(type_) and not whole else "")
+        shown = ("listed", "any") if listed(before) else ("any", "listed")
+        source = "is an enum" if listed(after) else "is an enum no more"
+        self._note("", "values", shown, (refused[0], refused[1]), source)
 
     def _fields(self) -> None:
         old, new = self.before.fields, self.after.fields
+        had, has = [f.name for f in old], [f.name for f in new]
         for index, (before, after) in enumerate(zip(old, new, strict=False)):
-            if before.name != after.name:
-                shown = [f"{index}: {before.name}", f"{index}: {after.name}"]
-                self._note(before.name, "field", shown[0], shown[1], True)
+            shown = (f"{index}: {before.name}", f"{index}: {after.name}")
+            if before.name == after.name:
+                self._field(before, after)
+            elif before.name in has or after.name in had:
+                gone = "" if before.name in has else "is gone"
+                both = (_OTHER_FIELD, _OTHER_FIELD)
+                self._note(before.name, "field", shown, both, gone)
             else:
+                self._note(before.name, "field renamed", shown, source="is renamed")
                 self._field(before, after)
         shared = min(len(old), len(new))
         for index, field in enumerate(old[shared:], shared):
-            self._note(field.name, "field removed", f"{index}: {field.type}", "", True)
+            breaks = (_missing(field), _unread(self.before, field))
+            gone = "" if field.name in has else "is gone"
+            self._note(field.name, "field removed", (f"{index}: {field.type}", ""), breaks, gone)
         for index, field in enumerate(new[shared:], shared):
-            shown_type = f"{index}: {field.type}"
-            self._note(field.name, "field added", "", shown_type, field.mandatory)
+            breaks = (_unread(self.after, field), _missing(field))
+            needed = "must be given" if breaks[1] and field.name not in had else ""
+            self._note(field.name, "field added", ("", f"{index}: {field.type}"), breaks, needed)
 
     def _field(self, old: Field, new: Field) -> None:
+        """What is different about a field that is at the same place."""
         name = old.name
-        self._type(name, "type", old.type, new.type)
-        self._changed(name, "requires", _words(old.requires), _words(new.requires))
-        before, after = _default(self.specs[0], old), _default(self.specs[1], new)
-        if before != after:
-            self._note(name, "default", old.default or "", new.default or "", True)
-        self._changed(name, "mandatory", str(old.mandatory).lower(), str(new.mandatory).lower())
-        self._changed(name, "multiple", str(old.multiple).lower(), str(new.multiple).lower())
+        first = len(self.found)
+        reads = (
+            _refused(self.old, old, self.new, new),
+            _refused(self.new, new, self.old, old),
+        )
+        absent = (
+            _absent(self.old, old, self.new, new),
+            _absent(self.new, new, self.old, old),
+        )
+        if old.type != new.type:
+            self._note(name, "type", (old.type, new.type), reads)
+        words = (", ".join(sorted(old.requires)), ", ".join(sorted(new.requires)))
+        if words[0] != words[1]:
+            self._note(name, "requires", words, reads if old.type == new.type else _NOTHING)
+        if _default(self.old, old) != _default(self.new, new):
+            breaks = absent if old.mandatory == new.mandatory else _NOTHING
+            self._note(name, "default", (old.default or "", new.default or ""), breaks)
+        if old.mandatory != new.mandatory:
+            self._note(name, "mandatory", (_flag(old.mandatory), _flag(new.mandatory)), absent)
+        if old.multiple != new.multiple:
+            shown = (_flag(old.multiple), _flag(new.multiple))
+            breaks = (
+                _ARRAY if new.multiple and not forms.of_field(self.old, old).anything else "",
+                _ARRAY if old.multiple and not forms.of_field(self.new, new).anything else "",
+            )
+            self._note(name, "multiple", shown, breaks)
+        source = self._in_python(old, new)
+        if source and len(self.found) > first:
+            self.found[first] = replace(self.found[first], source=source)
+
+    def _in_python(self, old: Field, new: Field) -> str:
+        before = field_view(self.old, self.before, old)
+        after = field_view(self.new, self.after, new)
+        if after.mandatory and not before.mandatory:
+            return "must be given"
+        return _typed(before.annotation, after.annotation)
 
 
-def _words(requires: tuple[str, ...]) -> str:
-    return ", ".join(sorted(requires))
+_NOTHING: Final = ("", "")
+_BOTH: Final = ("refused", "refused")
+_SYMBOL: Final = "refused by symbol"
+_ENCODING: Final = "refused in this encoding"
+_ARRAY: Final = "an array is refused"
+_OTHER_FIELD: Final = "taken for another field"
+_OTHER_CHOICE: Final = "taken for another choice"
+
+
+def _typed(before: str, after: str) -> str:
+    return f"{before} is {after} now" if before != after else ""
+
+
+def _strict(field: Field) -> bool:
+    """Whether null is refused: a default stands for it otherwise."""
+    return field.mandatory and field.default is None
+
+
+def _missing(field: Field) -> str:
+    """What happens to a list that ends before the field."""
+    return "refused without it" if _strict(field) else ""
+
+
+def _unread(type_: Type, field: Field) -> str:
+    """What happens to a field behind the last one that the reader knows."""
+    always = _strict(field) or (written_whole(type_) and field.default is not None)
+    return "refused" if always else "refused when set"
+
+
+def _refused(reader: Resolved, read: Field, writer: Resolved, sent: Field) -> str:
+    if forms.of_field(reader, read).takes(forms.of_field(writer, sent)):
+        return ""
+    return "refused" if _strict(sent) else "refused when set"
+
+
+def _absent(reader: Resolved, read: Field, writer: Resolved, sent: Field) -> str:
+    """What the reader makes of a null that the writer may send, or leave out."""
+    if _strict(sent):
+        return ""
+    if _strict(read):
+        return "refused when absent"
+    return "misread when absent" if _default(reader, read) != _default(writer, sent) else ""
+
+
+def _flag(value: bool) -> str:
+    return str(value).lower()
 
 
 def _code(code: int | None) -> str:
     return "" if code is None else f"0x{code >> 32:08x}:0x{code & 0xFFFFFFFF:08x}"
 
 
-def _default(resolved: Resolved, field: Field) -> object:
+def _default(resolved: Resolved, field: Field) -> Literal | None:
     """The value a default stands for: `none` and `0` may be the same choice."""
     if field.default is None:
         return None

@@ -11,11 +11,22 @@ from rich.text import Text
 from codegen.diff import Change
 
 
+def _counts(changes: list[Change]) -> dict[str, int]:
+    return {
+        "old_reads_new": sum(bool(change.old_reads_new) for change in changes),
+        "new_reads_old": sum(bool(change.new_reads_old) for change in changes),
+        "source": sum(bool(change.source) for change in changes),
+    }
+
+
 def as_json(changes: list[Change]) -> str:
-    """An object with `breaking` (how many), and `changes` (every field of each `Change`)."""
+    """An object with `breaking` (how many changes break peers), how many break each direction and
+    the source, and `changes` (every field of each `Change`).
+    """
     return json.dumps(
         {
             "breaking": sum(change.breaking for change in changes),
+            **_counts(changes),
             "changes": [change.as_dict() for change in changes],
         },
         indent=2,
@@ -27,11 +38,16 @@ def as_table(changes: list[Change]) -> None:
     """Print a table, and one line that sums it up."""
     console = Console()
     if changes:
-        table = Table("where", "what", "old", "new", "effect")
+        table = Table("where", "what", "old", "new", "old reads new", "new reads old", "source")
         for change in changes:
-            effect = "breaking" if change.breaking else "compatible"
-            row = [change.where, change.what, change.old, change.new, effect]
-            table.add_row(*map(Text, row))
+            effects = (change.old_reads_new, change.new_reads_old, change.source)
+            row = [change.where, change.what, change.old, change.new]
+            table.add_row(*map(Text, row), *(Text(effect or "ok") for effect in effects))
         console.print(table)
-    breaking = sum(change.breaking for change in changes)
-    console.print(f"{len(changes)} differences, {breaking} breaking", highlight=False)
+    counts = _counts(changes)
+    console.print(
+        f"{len(changes)} differences: {counts['old_reads_new']} break old reads new, "
+        f"{counts['new_reads_old']} break new reads old, {counts['source']} break the source",
+        highlight=False,
+        soft_wrap=True,
+    )

@@ -8,11 +8,15 @@ mistakes, so rendering never fails.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from codegen import checks, collisions, loading
 from codegen.mistakes import Location, Mistakes
 from codegen.model import Choice, Field, Part, Spec, Type
 from codegen.names import MAP_KEYS, OPEN_CAPABILITIES
+
+FRAMES: Final = frozenset({"frame", "sasl-frame"})
+"""The capabilities of what a frame carries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +104,16 @@ def closed_choice(type_: Type) -> bool:
     something (an error condition, a distribution mode), but not to the rest.
     """
     return bool(type_.choices) and not type_.provides
+
+
+def listed(type_: Type) -> bool:
+    """Whether a value that is no choice is refused: of a closed choice, or of a described one."""
+    return closed_choice(type_) or (described(type_) and bool(type_.choices))
+
+
+def written_whole(type_: Type) -> bool:
+    """Whether values of the type are written with all their fields: in frames."""
+    return not FRAMES.isdisjoint(type_.provides)
 
 
 def resolve(spec: Spec) -> Resolved:

@@ -23,9 +23,8 @@ from codegen.names import (
     snake_name,
     with_article,
 )
-from codegen.resolve import Resolved, closed_choice, described
+from codegen.resolve import Resolved, described, listed, written_whole
 
-_FRAMES = frozenset({"frame", "sasl-frame"})
 # In these, what is binary is credentials: no repr shows it.
 _SECRETIVE = "sasl-frame"
 
@@ -253,7 +252,7 @@ def _enum(resolved: Resolved, type_: Type) -> EnumView:
         write=inner.writing("value" if base != "Enum" else "value.value", "{field}").replace(
             '"{field}"', "field"
         ),
-        closed=closed_choice(type_) or described(type_),
+        closed=listed(type_),
         multiple=primitive if type_.name in multiples(resolved) else "",
         doc=docstring(_sentence(type_.label, type_.doc), 4, f"AMQP type {type_.name}."),
         members=tuple(
@@ -273,7 +272,7 @@ def _composite(resolved: Resolved, type_: Type) -> CompositeView:
     known = f"Descriptor: {descriptor.name} ({descriptor.code:#04x})."
     doc = _sentence(type_.label, type_.doc) or f"AMQP type {type_.name}."
     if type_.cls == "composite":
-        fields = tuple(_field(resolved, type_, f) for f in type_.fields)
+        fields = tuple(field_view(resolved, type_, f) for f in type_.fields)
     else:
         fields = (_single(resolved, type_),)
     return CompositeView(
@@ -284,7 +283,7 @@ def _composite(resolved: Resolved, type_: Type) -> CompositeView:
         symbol=descriptor.name,
         doc=docstring(f"{doc}\n\n{known}", 4, ""),
         fields=fields,
-        complete=bool(_FRAMES.intersection(type_.provides)),
+        complete=written_whole(type_),
         single=type_.cls != "composite",
         element="list" if type_.cls == "composite" else resolved.base(type_.name),
         multiple=type_.name in multiples(resolved),
@@ -318,7 +317,8 @@ def _single(resolved: Resolved, type_: Type) -> FieldView:
     )
 
 
-def _field(resolved: Resolved, type_: Type, f: Field) -> FieldView:
+def field_view(resolved: Resolved, type_: Type, f: Field) -> FieldView:
+    """How a field of a composite type is called, read and written."""
     kind = kinds.of_field(resolved, f, type_.part)
     attr = field_name(f.name)
     local = local_name(attr)
