@@ -56,7 +56,11 @@ def _generate(options: argparse.Namespace) -> int:
     if foreign:
         what = "is not generated: it would be deleted, so nothing was written"
         raise SpecError([Mistake(Location(shown(path), 0), what) for path in foreign])
-    output.write(files, out)
+    try:
+        output.write(files, out)
+    except OSError as error:
+        what = f"cannot be written: {error.strerror}"
+        raise SpecError([Mistake(Location(shown(out), 0), what)]) from error
     print(f"{shown(out)}: {len(files)} files")
     return 0
 

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
+import shutil
 from pathlib import Path
+from typing import Final
+
+EXTENSIONS: Final = (".so", ".pyd")
+"""How compiled modules end: they are neither compared nor removed."""
+
+# Of renameat2(2); macOS has the same number for RENAME_SWAP of renamex_np(2).
+AT_FDCWD: Final = -100
+RENAME_EXCHANGE: Final = 2
 
 
 def differences(files: dict[str, str], folder: Path) -> list[str]:
@@ -30,7 +41,7 @@ def stale(files: dict[str, str], folder: Path) -> list[Path]:
         for path in folder.rglob("*")
         if path.is_file()
         and "__pycache__" not in path.parts
-        and path.suffix not in (".so", ".pyd")
+        and path.suffix not in EXTENSIONS
         and path.relative_to(folder).as_posix() not in files
     )
 
@@ -45,12 +56,65 @@ def foreign(files: dict[str, str], folder: Path) -> list[Path]:
 
 
 def write(files: dict[str, str], folder: Path) -> None:
-    """Make the folder hold exactly the files: stale modules go, unchanged files stay untouched."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in stale(files, folder):
-        path.unlink()
-    for name, text in files.items():
-        path = folder / name
-        data = text.encode()
-        if not path.is_file() or path.read_bytes() != data:
-            path.write_bytes(data)
+    """Make the folder hold exactly the files: stale modules go, compiled extensions stay.
+
+    A new folder is filled beside the old one and takes its place in one step, so a generator that
+    is killed leaves the old tree or the new one, whole. Files that do not change keep their time.
+    """
+    folder = folder.resolve()
+    if folder.is_dir() and not differences(files, folder):
+        return
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    _sweep(folder)
+    fresh = folder.with_name(f".{folder.name}.new-{os.getpid()}")
+    try:
+        fresh.mkdir()
+        for path in folder.rglob("*") if folder.is_dir() else ():
+            name = path.relative_to(folder).as_posix()
+            same = name in files and path.is_file() and path.read_bytes() == files[name].encode()
+            if same or path.suffix in EXTENSIONS:
+                (fresh / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(path, fresh / name)
+        for name, text in files.items():
+            if not (fresh / name).exists():
+                (fresh / name).write_bytes(text.encode())
+        if not folder.exists():
+            fresh.rename(folder)
+        elif not _exchange(fresh, folder):
+            # This system cannot do it in one step. Between these two the old tree is at `aside`.
+            aside = folder.with_name(f".{folder.name}.old-{os.getpid()}")
+            folder.rename(aside)
+            fresh.rename(folder)
+            shutil.rmtree(aside, ignore_errors=True)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what generators that were killed have left beside the folder."""
+    for path in folder.parent.glob(f".{folder.name}.new-*"):
+        if not _alive(path.name.rpartition("-")[2]):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _alive(process: str) -> bool:
+    try:
+        os.kill(int(process), 0)
+    except (ProcessLookupError, ValueError):
+        return False
+    except OSError:
+        pass
+    return True
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Swap two folders in one step, where the system can: Linux and macOS."""
+    if os.name != "posix":
+        return False
+    library = ctypes.CDLL(None)
+    names = os.fsencode(one), os.fsencode(other)
+    if hasattr(library, "renameat2"):
+        return bool(library.renameat2(AT_FDCWD, names[0], AT_FDCWD, names[1], RENAME_EXCHANGE) == 0)
+    if hasattr(library, "renamex_np"):
+        return bool(library.renamex_np(names[0], names[1], RENAME_EXCHANGE) == 0)
+    return False

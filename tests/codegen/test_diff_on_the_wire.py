@@ -143,8 +143,8 @@ RESTS = [
     'type="flag"', 'type="boolean"', 'type="boolean" default="true"', 'type="*"',
     'type="*" mandatory="true"', 'type="*" requires="id"', 'type="*" requires="state"',
     'type="*" requires="outcome"', 'type="*" requires="outcome, state"',
-    'type="*" requires="event"', 'type="*" requires="kind"', 'type="open"', 'type="open" default="x"',
-    'type="inner"',
+    'type="*" requires="event"', 'type="*" requires="kind"', 'type="open"',
+    'type="open" default="x"', 'type="inner"',
     'type="inner" mandatory="true"', 'type="inner" multiple="true"', 'type="tag"', 'type="level"',
     'type="map"', 'type="list"', 'type="float" default="0.5"', 'type="decimal64" default="0.5"',
 ]  # fmt: skip
