@@ -235,7 +235,7 @@ def test_what_is_not_there(
     ("more", "told"),
     [
         ({"subscribePattern": "o.*"}, "'subscribePattern': Event Hubs does not list hubs"),
-        ({"subscribe": "o", "pushdown": "true"}, "'pushdown': Event Hubs"),
+        ({"subscribe": "o", "selector": "x = 1"}, "'selector': Event Hubs"),
         ({"subscribe": "o", "maxBytesPerTrigger": "1m"}, "use the option 'maxOffsetsPerTrigger'"),
         ({"subscribe": "o", "hold": "me"}, "'hold': Event Hubs keeps events"),
         ({"subscribe": "o", "queueMode": "browse"}, "'queueMode': Event Hubs has no queues"),

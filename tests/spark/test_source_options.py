@@ -49,6 +49,8 @@ def test_an_unknown_name_comes_with_a_suggestion() -> None:
         parse(maxOfsetsPerTrigger="1")
     with pytest.raises(AmqpOptionError, match="no paths"):
         parse(path="orders")
+    with pytest.raises(AmqpOptionError, match=r"'pushdown' is gone.*'endingOffsets'.*'selector'"):
+        parse(pushDown="true")
     # Spark's own go through.
     parse(checkpointLocation="x", queryName="q")
 
@@ -108,6 +110,8 @@ def test_every_option_is_on_the_page() -> None:
         ({"maxBytesPerBatch": "17m"}, "from 1 to 16777216"),
         ({"service": "kafka"}, "one of ferrymq, eventhubs"),
         ({"queueMode": "take"}, "one of browse"),
+        ({"queueMode": "browse", "selector": "n = 1"}, "'selector'.*'queueSelector'"),
+        ({"selector": "n = 1" + " OR n = 1" * 1000}, "'selector'.*8192 are allowed"),
         ({"hold": "x" * 257}, "257 characters"),
         ({"address": "there"}, "'address' is for writing"),
         ({"password": "geheim"}, "'password' needs the option 'username'"),
@@ -193,7 +197,6 @@ def test_what_a_batch_has_not(options: dict[str, str], says: str) -> None:
     ("options", "says"),
     [
         ({"endingOffsets": "latest"}, "availableNow"),
-        ({"pushdown": "true"}, "'pushdown'"),
         ({"queueMode": "browse"}, "'queueMode'"),
     ],
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark_ferrymq.errors import AmqpOptionError, AmqpSourceError
+from pyspark_ferrymq.errors import AmqpSourceError
 from pyspark_ferrymq.loss import AHEAD, DELETED, TRIMMED, Loss, report
 from pyspark_ferrymq.options.connection import AmqpUnreachableError, connect
 from pyspark_ferrymq.planning import Range
@@ -46,16 +46,12 @@ def sequence_number(delivery: Delivery) -> int:
 
 
 def read_range(
-    options: SourceOptions, columns: Sequence[str], range: Range, selector: str | None = None
+    options: SourceOptions, columns: Sequence[str], range: Range
 ) -> Iterator[pa.RecordBatch]:
     """The events of a range as record batches of the columns.
 
     Raises `AmqpDataLossError`, unless `failOnDataLoss` is false, and `AmqpSourceError`.
     """
-    if selector is not None:
-        raise AmqpOptionError(
-            "option 'pushdown': Event Hubs filters by the place of an event alone; leave it out"
-        )
     return _HubRange(options, columns, range).read()
 
 

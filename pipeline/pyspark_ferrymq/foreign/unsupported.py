@@ -14,6 +14,7 @@ NOT_THERE: Final = {
     "maxBytesPerTrigger": "Event Hubs does not tell how many bytes events have; use the option"
     " 'maxOffsetsPerTrigger'",
     "hold": "Event Hubs keeps events by the retention of the hub alone",
+    "selector": "Event Hubs selects by the position of an event alone; use where() in Spark",
     "queueMode": "Event Hubs has no queues to browse",
 }
 
@@ -22,7 +23,3 @@ def check_options(given: Values) -> None:
     """Raise `AmqpOptionError` for an option that means nothing to Event Hubs."""
     for name in given.given(NOT_THERE):
         raise AmqpOptionError(f"option {name!r}: {NOT_THERE[name]}")
-    if given.flag("pushdown", False):
-        raise AmqpOptionError(
-            "option 'pushdown': Event Hubs filters by the place of an event alone; leave it out"
-        )

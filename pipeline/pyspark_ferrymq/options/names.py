@@ -51,7 +51,7 @@ SOURCE: Final = (
     "failOnDataLoss",
     "includeMetadata",
     "includeRaw",
-    "pushdown",
+    "selector",
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
     "hold",
@@ -96,6 +96,12 @@ def check_names(given: Iterable[str]) -> None:
             raise AmqpOptionError(
                 "the data source amqp has no paths: a stream to read is named by the option"
                 " 'subscribe', a node to write to by 'address'"
+            )
+        if name.lower() == "pushdown":
+            raise AmqpOptionError(
+                "the option 'pushdown' is gone: Spark applies the filters of one use of a frame to"
+                " all its uses. What is to be read is said by 'assign', 'startingOffsets',"
+                " 'endingOffsets', 'startingTimestamp', 'endingTimestamp' and 'selector'"
             )
         close = get_close_matches(name.lower(), _KNOWN, n=1)
         guess = f"; did you mean {_KNOWN[close[0]]!r}?" if close else ""

@@ -22,6 +22,8 @@ QUEUE_MODES: Final = ("browse",)
 _MOST_RECORDS: Final = 65_536
 _MOST_BYTES: Final = 16 * 1024 * 1024
 _LONGEST_HOLDER: Final = 256
+# Characters of a selector, as the broker takes them.
+_LONGEST_SELECTOR: Final = 8192
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +48,7 @@ class SourceOptions:
     fail_on_data_loss: bool = True
     include_metadata: bool = False
     include_raw: bool = False
-    pushdown: bool = False
+    selector: str | None = None
     num_retries: int = 3
     retry_interval: int = 10
     hold: str | None = None
@@ -102,7 +104,7 @@ class SourceOptions:
             fail_on_data_loss=given.flag("failOnDataLoss", True),
             include_metadata=given.flag("includeMetadata", False),
             include_raw=given.flag("includeRaw", False),
-            pushdown=given.flag("pushdown", False),
+            selector=_selector(given),
             num_retries=_or(given.number("fetchOffset.numRetries", 0, 1_000_000), cls.num_retries),
             retry_interval=_or(
                 given.milliseconds("fetchOffset.retryIntervalMs"), cls.retry_interval
@@ -134,10 +136,6 @@ class SourceOptions:
                 "the options 'endingOffsets' and 'endingTimestamp' are for batches; a query ends"
                 " with trigger(availableNow=True), or by stop()"
             )
-        if self.pushdown:
-            raise AmqpOptionError(
-                "option 'pushdown': true is for batches; Spark pushes no filters into queries"
-            )
         if self.queue_mode == "browse":
             raise AmqpOptionError(
                 "option 'queueMode': browse is for batches; what a query has seen of a queue is"
@@ -146,6 +144,21 @@ class SourceOptions:
                 " so often"
             )
         return self.starting or End("latest")
+
+
+def _selector(given: Values) -> str | None:
+    """The condition for records of streams."""
+    text = given.text("selector")
+    if text is not None and given.has("queueMode"):
+        raise AmqpOptionError(
+            "option 'selector': it is for streams; the selectors of queues are in the option"
+            " 'queueSelector'"
+        )
+    if text is not None and len(text) > _LONGEST_SELECTOR:
+        raise AmqpOptionError(
+            f"option 'selector': it has {len(text)} characters; {_LONGEST_SELECTOR} are allowed"
+        )
+    return text
 
 
 def _selectors(given: Values) -> tuple[str, ...]:

@@ -16,17 +16,16 @@ __all__ = ["batch_reader", "stream_reader"]
 
 
 def batch_reader(options: SourceOptions, schema: StructType) -> DataSourceReader:
-    """The reader of a batch: of streams, or of queues with `queueMode`; one that takes filters with
-    `pushdown`, as Spark refuses one that could unless its configuration allows it."""
+    """Choose the reader of a batch: of streams, or of queues with `queueMode`.
+
+    No reader takes Spark's filters (`pushFilters`): Spark keeps one plan with a frame, made for the
+    last filter, and reads with it for every use of the frame.
+    """
     columns = columns_of(schema)
     if options.queue_mode is not None:
         from pyspark_ferrymq.reading.queue import queue_reader
 
         return queue_reader(options, columns)
-    if options.pushdown:
-        from pyspark_ferrymq.reading.pushdown import FilteringReader
-
-        return FilteringReader(options, columns)
     from pyspark_ferrymq.reading.batch import BatchReader
 
     return BatchReader(options, columns)

@@ -27,8 +27,6 @@ class BatchReader(DataSourceReader):
         self.options = options
         self.columns = tuple(columns)
         self.start, self.end = options.for_batch()
-        # What records have to pass at the broker.
-        self.selector: str | None = None
 
     def partitions(self) -> list[InputPartition]:
         """What the tasks read."""
@@ -45,7 +43,7 @@ class BatchReader(DataSourceReader):
         """The records of one task."""
         # Where there is nothing to read Spark makes up a partition.
         if isinstance(partition, RangePartition):
-            yield from read_range(self.options, self.columns, partition.range, self.selector)
+            yield from read_range(self.options, self.columns, partition.range)
 
     def ranges(self, service: Service) -> list[Range]:
         """What is to be read, one range for each partition."""

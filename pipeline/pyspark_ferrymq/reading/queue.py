@@ -73,11 +73,6 @@ def queue_reader(options: SourceOptions, columns: Sequence[str]) -> QueueReader:
     for attribute, name in _NOT_FOR_QUEUES:
         if getattr(options, attribute) is not None:
             raise AmqpOptionError(f"option {name!r}: it is about streams, and this browses queues")
-    if options.pushdown:
-        raise AmqpOptionError(
-            "option 'pushdown': it is about streams; what the broker is to leave out of a queue is"
-            " said by the option 'queueSelector'"
-        )
     return QueueReader(options, columns)
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from pyspark_ferrymq.errors import AmqpSourceError
+from pyspark_ferrymq.errors import AmqpOptionError, AmqpSourceError
 from pyspark_ferrymq.loss import AHEAD, ANEW, DELETED, TRIMMED, Loss, report
 from pyspark_ferrymq.options.connection import AmqpUnreachableError, connect
+from pyspark_ferrymq.options.values import shown
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,22 +27,20 @@ _CREDIT: Final = 2
 
 
 def read_range(
-    options: SourceOptions, columns: Sequence[str], range: Range, selector: str | None = None
+    options: SourceOptions, columns: Sequence[str], range: Range
 ) -> Iterator[pa.RecordBatch]:
-    """The records of a range as record batches of the columns; those that pass the selector.
+    """Read the records of a range that pass the selector, as record batches of the columns.
 
     Raises `AmqpDataLossError`, unless `failOnDataLoss` is false, and `AmqpSourceError`.
     """
     if options.connection.service == "eventhubs":
         from pyspark_ferrymq.foreign.eventhubs import read_range as read_foreign
 
-        return read_foreign(options, columns, range, selector)
-    return _read(options, columns, range, selector)
+        return read_foreign(options, columns, range)
+    return _read(options, columns, range)
 
 
-def _read(
-    options: SourceOptions, columns: Sequence[str], range: Range, selector: str | None
-) -> Iterator[pa.RecordBatch]:
+def _read(options: SourceOptions, columns: Sequence[str], range: Range) -> Iterator[pa.RecordBatch]:
     from ferrymq import AmqpError, LinkDetached
     from ferrymq.arrow import RecordDecoder
     from ferrymq.errors import CodecError, ProtocolError
@@ -53,7 +52,7 @@ def _read(
     while at < range.until:
         connection = connect(options.connection, role_of(range), patient=True)
         try:
-            reader = _attach(connection, options, range, at, selector)
+            reader = _attach(connection, options, range, at)
             if reader is None:
                 return
             at = max(at, reader.first_offset)
@@ -101,7 +100,7 @@ def role_of(range: Range) -> str:
 
 
 def _attach(
-    connection: Connection, options: SourceOptions, range: Range, at: int, selector: str | None
+    connection: Connection, options: SourceOptions, range: Range, at: int
 ) -> ChunkReader | None:
     """A reader that begins where it is to; None if there is nothing left to read."""
     reader = connection.chunk_reader(
@@ -111,7 +110,7 @@ def _attach(
         chunk_bytes=options.max_bytes_per_batch,
         chunk_records=options.max_records_per_batch,
         credit=_CREDIT,
-        selector=selector,
+        selector=options.selector,
         on_trim="detach" if options.fail_on_data_loss else "continue",
     )
     if range.incarnation and str(reader.incarnation) != range.incarnation:
@@ -140,8 +139,15 @@ def _detached(error: LinkDetached, options: SourceOptions, range: Range, at: int
         "amqp:not-found": DELETED,
         "amqp:resource-deleted": DELETED,
     }
+    if condition == "amqp:invalid-field" and options.selector is not None:
+        raise AmqpOptionError(
+            f"option 'selector': {shown(options.selector)} is refused by"
+            f" {options.connection.place}: {error}"
+        ) from None
     if condition not in reasons:
-        raise AmqpSourceError(f"{range}: the broker ended the link at offset {at}: {error}")
+        raise AmqpSourceError(
+            f"{range}: the broker ended the link at offset {at}: {error}"
+        ) from None
     _lose(
         options,
         Loss(range.stream, range.partition, reasons[condition], at, range.until, available),
