@@ -198,7 +198,58 @@ def test_what_is_read_can_be_written_back(given_messages: list[Message]) -> None
         if kind == "data":
             assert before == after
         else:
-            assert json.loads(before) == json.loads(after)
+            assert exactly(before) == exactly(after)
+
+
+def exactly(body: bytes) -> object:
+    """The JSON of a body, in which numbers are different if their digits are."""
+    return json.loads(body, parse_float=lambda digits: Decimal(digits).as_tuple())
+
+
+@pytest.mark.parametrize(
+    ("body", "value"),
+    [
+        ("1.1", 1.1),
+        ("1.0", 1.0),
+        ("-0.0", -0.0),
+        ("5e-324", 5e-324),
+        # As Java and people write doubles.
+        ("1.0E10", 1e10),
+        ("1.1E-7", 1.1e-7),
+        ("1e5", 1e5),
+        ("1.10", Decimal("1.10")),
+        ("1.00", Decimal("1.00")),
+        ("0.00", Decimal("0.00")),
+        ("0E-10", Decimal("0E-10")),
+        ("1E+2", Decimal("1E+2")),
+        ("0.12345678901234567890123456789", Decimal("0.12345678901234567890123456789")),
+        ("0.10000000000000001", Decimal("0.10000000000000001")),
+        ("1e400", Decimal("1e400")),
+        ("-1e-400", Decimal("-1e-400")),
+        ("-0", Decimal("-0")),
+        ("9223372036854775807", 9223372036854775807),
+        ("18446744073709551615", 18446744073709551615),
+        ("-9223372036854775809", Decimal("-9223372036854775809")),
+        ("18446744073709551616", Decimal("18446744073709551616")),
+    ],
+)
+def test_numbers_in_json_keep_their_digits(body: str, value: object) -> None:
+    schema = schema_of(["body", "bodyType"])
+    for text, wanted in ((body, value), (f'{{"a":[{body}]}}', {"a": [value]})):
+        row = {"body": text.encode(), "bodyType": "value"}
+        (message,) = MessageEncoder(schema).encode(pa.RecordBatch.from_pylist([row], schema=schema))
+        assert repr(_bare(Message.decode(message).body)) == repr(wanted)
+        (again,) = RecordDecoder(["body"], "orders", 0).decode_messages([message])[0].to_pylist()
+        assert json.loads(again, parse_float=Decimal) == json.loads(text, parse_float=Decimal)
+
+
+def _bare(value: object) -> object:
+    """A value with Python's own integers."""
+    if isinstance(value, dict):
+        return {str(key): _bare(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_bare(item) for item in value]
+    return int(value) if isinstance(value, int) else value
 
 
 def test_raw_is_sent_as_it_is() -> None:
@@ -294,6 +345,10 @@ def test_values_that_no_message_can_have(
         (b"1" * 40, "value", "digits do not fit"),
         (b"1" * 5000, "value", "not JSON"),
         (b'"\\ud800"', "value", "surrogate"),
+        (b'[{"a":1,"b":2,"a":3}]', "value", "the key 'a' is there twice"),
+        (b"1e9999999999999999999", "value", "an exponent that no decimal has"),
+        (b"1e7000", "value", "out of range for decimal128"),
+        (b"0." + b"1" * 40, "value", "digits do not fit"),
     ],
 )
 def test_json_that_no_body_can_be(body: bytes, kind: str, reason: str) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
-from json import JSONDecoder
 from typing import Final, NoReturn, final
 
 from librt.strings import BytesWriter, write_i32_be, write_i64_be
 from mypy_extensions import i32, i64, u8
 
+from ferrymq.arrow.wire.bodies import value_of_json
 from ferrymq.arrow.wire.inputs import (
     BooleanInput,
     MapInput,
@@ -18,7 +17,6 @@ from ferrymq.arrow.wire.inputs import (
 )
 from ferrymq_codec.compound import begin_composite, begin_map, end_list, end_map
 from ferrymq_codec.errors import EncodeError
-from ferrymq_codec.scalars import ULong
 from ferrymq_codec.values import write_value
 
 _DURABLE: Final = b"\x00\x53\x70\xc0\x02\x01\x41"
@@ -252,21 +250,9 @@ def _write_json(w: BytesWriter, value: object, row: i64, sequence: bool) -> None
         _fail("body", row, error.reason)
 
 
-def _integer(digits: str) -> object:
-    """An integer in JSON: a long, or the first of ulong and decimal128 that holds it."""
-    value = int(digits)
-    if -0x8000_0000_0000_0000 <= value <= 0x7FFF_FFFF_FFFF_FFFF:
-        return value
-    return ULong(value) if 0 <= value <= 0xFFFF_FFFF_FFFF_FFFF else Decimal(value)
-
-
-_parse: Final = JSONDecoder(parse_int=_integer).decode
-
-
 def _from_json(data: bytes, row: i64) -> object:
     try:
-        value: object = _parse(data.decode("utf-8"))
-        return value
+        return value_of_json(data.decode("utf-8"))
     except UnicodeDecodeError:
         _fail("body", row, "not UTF-8, and JSON has to be")
     except RecursionError:

@@ -1,0 +1,83 @@
+"""JSON bodies as AMQP values: the way back from `texts`, which turns values into JSON.
+
+| JSON | AMQP |
+|---|---|
+| an integer | long, else ulong, else decimal128 |
+| another number | double if the double has just these digits, else decimal128 |
+| a string, `true`, `false`, `null` | string, boolean, null |
+| an array, an object | list, map with strings as keys |
+
+No digit is lost: ``1.10`` is a decimal, ``1.1`` a double.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal, InvalidOperation
+from json import JSONDecoder
+from typing import Final
+
+from ferrymq_codec.scalars import ULong
+
+_INFINITY: Final = float("inf")
+
+
+def value_of_json(text: str) -> object:
+    """The value of a JSON text.
+
+    Raises ValueError for what is no JSON, for a number with more exponent than any decimal has, and
+    for an object with one key twice; RecursionError for deep nesting.
+    """
+    value: object = _parse(text)
+    return value
+
+
+def _integer(digits: str) -> object:
+    """A long, or the first of ulong and decimal128 that holds the integer; -0 is a decimal."""
+    value = int(digits)
+    if value == 0 and digits[0] == "-":
+        return Decimal(digits)
+    if -0x8000_0000_0000_0000 <= value <= 0x7FFF_FFFF_FFFF_FFFF:
+        return value
+    return ULong(value) if 0 <= value <= 0xFFFF_FFFF_FFFF_FFFF else Decimal(value)
+
+
+def _fraction(digits: str) -> object:
+    """A double if that has the same digits, else a decimal."""
+    number = float(digits)
+    if repr(number) == digits:
+        return number
+    try:
+        exact = Decimal(digits)
+    except InvalidOperation:
+        raise ValueError(f"{digits:.40} has an exponent that no decimal has") from None
+    return number if _is_double(digits, number, exact) else exact
+
+
+def _is_double(digits: str, number: float, exact: Decimal) -> bool:
+    """Whether a text that is spelled in another way than Python's is one of a double.
+
+    Java writes ``1.0E10``, people write ``1e10``; decimals are written ``1E+10``.
+    """
+    if "E+" in digits or number == _INFINITY or number == -_INFINITY or exact.is_zero():
+        return False
+    fraction = digits.lower().partition("e")[0].partition(".")[2]
+    if fraction != "0" and fraction.endswith("0"):
+        return False
+    return exact == Decimal(repr(number))
+
+
+def _members(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """An object, whose keys have to differ."""
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise ValueError(f"the key {key!r:.80} is there twice")
+            seen.add(key)
+    return members
+
+
+_parse: Final = JSONDecoder(
+    parse_int=_integer, parse_float=_fraction, object_pairs_hook=_members
+).decode
