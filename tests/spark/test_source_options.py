@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from pathlib import Path
 
 import pytest
@@ -97,7 +98,10 @@ def test_every_option_is_on_the_page() -> None:
         ({"startingOffsets": '{"a":{"0":-3}}'}, "-1 for the latest"),
         ({"startingOffsets": '{"a":{"0":true}}'}, "-1 for the latest"),
         ({"startingOffsets": '{"a":{"0":1,"00":2}}'}, "'startingOffsets'.*'00'"),
-        ({"startingOffsets": '{"a":{"0":9223372036854775808}}'}, "an offset, -1 for the latest"),
+        (
+            {"startingOffsets": '{"a":{"0":9223372036854775808}}'},
+            "an offset, or -2 for the earliest",
+        ),
         ({"maxBytesPerTrigger": "9" * 5000}, "a number of bytes"),
         ({"connectTimeoutMs": "9" * 5000}, "a number of milliseconds"),
         ({"maxOffsetsPerTrigger": "9" * 5000}, "a number, 1 or more"),
@@ -205,6 +209,41 @@ def test_what_a_query_has_not(options: dict[str, str], says: str) -> None:
     parsed.for_batch()
     with pytest.raises(AmqpOptionError, match=says):
         parsed.for_streaming()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"startingOffsets": "first"},
+        {"startingOffsets": "latest"},
+        {"startingOffsets": "{]"},
+        {"startingOffsets": '{"a":[0]}'},
+        {"startingOffsets": '{"a":{"00":1}}'},
+        {"endingOffsets": "last"},
+        {"endingOffsets": "earliest"},
+        {"endingOffsets": "{]"},
+        {"endingOffsets": '{"a":[0]}'},
+    ],
+)
+def test_offsets_that_an_error_suggests_are_allowed(given: dict[str, str]) -> None:
+    with pytest.raises(AmqpOptionError) as caught:
+        parse(**given).for_batch()
+    (option,) = given
+    suggested = re.search(r"such as (\{.*\}\})", str(caught.value))
+    assert suggested is not None, str(caught.value)
+    parse(**{option: suggested[1]}).for_batch()
+
+
+@pytest.mark.parametrize(
+    ("option", "wrong", "number"),
+    [("startingOffsets", "-3", "-2"), ("endingOffsets", "-3", "-1")],
+)
+def test_places_that_an_error_suggests_are_allowed(option: str, wrong: str, number: str) -> None:
+    with pytest.raises(AmqpOptionError, match=f"{number} for the") as caught:
+        parse(**{option: f'{{"a":{{"0":{wrong}}}}}'}).for_batch()
+    # What is named without a condition is allowed.
+    assert set(re.findall(r"or (-\d) for", str(caught.value))) == {number}
+    parse(**{option: f'{{"a":{{"0":{number}}}}}'}).for_batch()
 
 
 def test_sizes_and_times_have_units() -> None:

@@ -15,7 +15,16 @@ from pyspark_ferrymq.offsets import EARLIEST, LATEST, Offset, OffsetError
 from pyspark_ferrymq.options.values import LONGEST, Values, wrong
 
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,8}")
-_SHAPE: Final = '{"orders":{"0":23,"1":-1}}'
+# Examples that are allowed wherever the option is, and the places an option may name.
+_SHAPES: Final = {
+    "startingOffsets": '{"orders":{"0":23,"1":-2}}',
+    "endingOffsets": '{"orders":{"0":23,"1":-1}}',
+}
+_PLACES: Final = {
+    "startingOffsets": "-2 for the earliest, or in a query -1 for the latest",
+    "endingOffsets": "-1 for the latest",
+}
+_WORDS: Final = {"startingOffsets": "earliest, latest", "endingOffsets": "latest"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +51,11 @@ class AtOffsets:
 
     option: str
     offsets: dict[str, dict[int, int]]
+
+    @property
+    def places(self) -> str:
+        """The numbers that the option takes in place of an offset, for messages."""
+        return _PLACES[self.option]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +88,7 @@ def ending(given: Values) -> Bound | None:
         return None
     bound = _offsets(given, option)
     if bound == End("earliest"):
-        raise wrong(option, given.text(option), f"latest, or JSON such as {_SHAPE}")
+        raise wrong(option, given.text(option), f"latest, or JSON such as {_SHAPES[option]}")
     if isinstance(bound, AtOffsets):
         for name, partition in _placed(bound, EARLIEST):
             raise wrong(
@@ -89,7 +103,9 @@ def check_batch(start: Bound | None) -> None:
     """Raise `AmqpOptionError` for a beginning that leaves a batch nothing to read."""
     if start == End("latest"):
         raise wrong(
-            "startingOffsets", "latest", f"earliest, or JSON such as {_SHAPE}, as this is a batch"
+            "startingOffsets",
+            "latest",
+            f"earliest, or JSON such as {_SHAPES['startingOffsets']}, as this is a batch",
         )
     if isinstance(start, AtOffsets):
         for name, partition in _placed(start, LATEST):
@@ -117,13 +133,14 @@ def _time(given: Values, option: str) -> int:
 def _offsets(given: Values, option: str) -> Bound:
     value = given.required(option)
     word = value.strip().lower()
+    shape = _SHAPES[option]
     if word == "earliest":
         return End("earliest")
     if word == "latest":
         return End("latest")
     if not word.startswith("{"):
-        raise wrong(option, value, f"earliest, latest, or JSON such as {_SHAPE}")
-    found = given.json(option, _SHAPE)
+        raise wrong(option, value, f"{_WORDS[option]}, or JSON such as {shape}")
+    found = given.json(option, shape)
     if "streams" in found and "v" in found:
         try:
             return AtCheckpoint(option, Offset.from_json(found))
@@ -132,17 +149,17 @@ def _offsets(given: Values, option: str) -> Bound:
     offsets: dict[str, dict[int, int]] = {}
     for name, partitions in found.items():
         if not isinstance(partitions, dict):
-            raise wrong(option, value, f"JSON such as {_SHAPE} ({name!r})")
+            raise wrong(option, value, f"JSON such as {shape} ({name!r})")
         offsets[name] = {}
         for number, offset in partitions.items():
             # As JSON has numbers: "0" and "00" would be one partition with two offsets.
             if not _NUMBER.fullmatch(number):
-                raise wrong(option, value, f"JSON such as {_SHAPE} ({name!r}: {number!r})")
+                raise wrong(option, value, f"JSON such as {shape} ({name!r}: {number!r})")
             if type(offset) is not int or not EARLIEST <= offset <= LONGEST:
                 raise wrong(
                     option,
                     value,
-                    f"an offset, -1 for the latest or -2 for the earliest ({name}::{number})",
+                    f"an offset, or {_PLACES[option]} ({name}::{number})",
                 )
             offsets[name][int(number)] = offset
     return AtOffsets(option, offsets)

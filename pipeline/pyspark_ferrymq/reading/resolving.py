@@ -81,7 +81,7 @@ def _check_complete(bound: AtOffsets, ranges: Mapping[str, StreamRanges]) -> Non
             if number not in bound.offsets.get(name, {}):
                 raise AmqpOptionError(
                     f"option {bound.option!r}: it leaves out {name}::{number}; it has to say where"
-                    f" to be in each of {_listed(ranges)}, -2 for the earliest, -1 for the latest"
+                    f" to be in each of {_listed(ranges)}; {bound.places}"
                 )
 
 
