@@ -309,6 +309,13 @@ def test_tasks_without_rows_are_part_of_the_batch(
         ("'x' as body", {}, "give the option 'address'"),
         ("'x' as boby", {"address": "a"}, "no column 'boby'.*did you mean 'body'"),
         ("1 as body", {"address": "a"}, "column 'body'"),
+        (
+            "'x' as body, map() as footer",
+            {"address": "a"},
+            r"column 'footer' is map<void,void>, which .* cast\(map\(\) as map<string,string>\)",
+        ),
+        ("'x' as body, array() as subject", {"address": "a"}, "column 'subject' is array<void>"),
+        ("'x' as body, map('a', 1) as footer", {"address": "a"}, "'footer' is map<string, int32>"),
         ("'x' as body, 1 as address", {}, "'address' says where rows go and is int"),
         ("'x' as body", {"address": "a", "adress": "b"}, "'adress'.*did you mean 'address'"),
         ("'x' as body", {"address": "a", "hold": "b"}, "'hold' is for reading"),

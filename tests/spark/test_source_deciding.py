@@ -40,6 +40,7 @@ class There:
                 {
                     number: PartitionRange(number, self.first, end)
                     for number, end in enumerate(ends)
+                    if selection.reads(name, number)
                 },
             )
             for name, (incarnation, ends) in self.streams.items()
@@ -197,6 +198,42 @@ def test_a_stream_that_is_named_and_goes(monkeypatch: pytest.MonkeyPatch, fails:
     after = follow(reader, end)
     assert ranges(reader, end, after) == ["a::0 from 12 to before 15"]
     assert follow(reader, after) == after
+
+
+@pytest.mark.parametrize("seen", [True, False], ids=["seen-gone", "at-once"])
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        {"subscribe": "a"},
+        {"subscribePattern": "."},
+        {"assign": '{"a":[0,1,2]}'},
+        {"assign": '{"a":[1,2]}'},
+        {"subscribe": "a", "hold": "q"},
+        {"subscribe": "a", "maxOffsetsPerTrigger": "100"},
+    ],
+    ids=str,
+)
+def test_a_stream_made_anew_with_fewer_partitions(
+    monkeypatch: pytest.MonkeyPatch, chosen: dict[str, str], seen: bool
+) -> None:
+    there = There(a=[10, 10, 10])
+    reader = reader_of(there, monkeypatch, failOnDataLoss="false", **chosen)
+    end = follow(reader, reader.initialOffset())
+    if seen:
+        del there.streams["a"]
+        end = follow(reader, end)
+    there.make("a", [5], "2")
+    read: list[str] = []
+    for number in (5, 8, 8):
+        there.make("a", [number], "2")
+        after = follow(reader, end)
+        read += ranges(reader, end, after)
+        reader.commit(after)
+        end = after
+    if chosen.get("assign") == '{"a":[1,2]}':
+        assert read == []
+    else:
+        assert read == ["a::0 from 0 to before 5", "a::0 from 5 to before 8"]
 
 
 def test_a_name_that_was_never_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from pyspark_ferrymq.errors import AmqpSourceError
-from pyspark_ferrymq.loss import LOGGER, missing_before, missing_from, report
+from pyspark_ferrymq.loss import DELETED, LOGGER, missing_before, missing_from, report
 from pyspark_ferrymq.metadata import Service, StreamRanges, asking, open_service
 from pyspark_ferrymq.offsets import Offset, OffsetError, Position
 from pyspark_ferrymq.options.connection import AmqpUnreachableError
@@ -54,7 +54,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: dict[str, StreamRanges] | None = None
         # The end that was given out last, which is known to be there.
         self._given: Offset | None = None
-        # Streams that are gone, which has been told: the query goes on without them.
+        # Streams that are gone, or some of their partitions. That has been told: the query goes on.
         self._gone: set[str] = set()
         # When there was a batch, by the clock that only goes forward.
         self._triggered: float | None = None
@@ -179,8 +179,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         service = self._ask()
         found = self._look() if self._target is None else self._target
         losses = missing_from(start, found)
-        # One that a query has read from already, and that is gone, is a loss.
-        gone = start.streams.keys() - found.keys()
+        # A stream that the query has read from, and that is gone or has lost partitions, is a loss.
+        gone = {loss.stream for loss in losses if loss.reason == DELETED}
         if not losses and not gone | self._gone:
             check_found(self.options.selection, found, service, self.options.connection.place)
         report(losses, self.options.fail_on_data_loss)

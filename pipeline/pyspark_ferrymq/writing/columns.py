@@ -16,6 +16,7 @@ def check_columns(schema: StructType, options: SinkOptions) -> None:
     """Raise `AmqpOptionError` for a frame whose rows are no messages, or have no place to go."""
     from pyspark.errors import PySparkException
     from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import StructType
 
     from ferrymq.arrow import ColumnError, MessageEncoder
 
@@ -31,10 +32,19 @@ def check_columns(schema: StructType, options: SinkOptions) -> None:
                 f"the column {field.name!r} says where rows go and is"
                 f" {field.dataType.simpleString()}; it has to be string"
             )
-    try:
-        arrow = to_arrow_schema(schema, timezone="UTC")
-    except PySparkException as error:
-        raise AmqpOptionError(f"the frame cannot be written: {error}") from None
+    for field in schema.fields:
+        # Column by column: the errors of Spark and Arrow name no column.
+        try:
+            to_arrow_schema(StructType([field]), timezone="UTC")
+        except (PySparkException, ValueError, TypeError) as error:
+            kind = field.dataType.simpleString()
+            remedy = ""
+            if "void" in kind:
+                remedy = ". Give it a type, such as cast(map() as map<string,string>)"
+            raise AmqpOptionError(
+                f"the column {field.name!r} is {kind}, which cannot be written: {error}{remedy}"
+            ) from None
+    arrow = to_arrow_schema(schema, timezone="UTC")
     try:
         MessageEncoder(renamed(arrow, options))
     except ColumnError as error:

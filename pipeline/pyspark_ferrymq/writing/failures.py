@@ -78,4 +78,7 @@ def _text(error: Error | None) -> str:
         return "not accepted, and no reason given"
     if error.description is None:
         return str(error.condition)
-    return f"{error.condition}: {error.description}"
+    hint = ""
+    if "x-opt-partition " in error.description:
+        hint = ". The column 'partition' chooses it; drop the column, and the broker chooses"
+    return f"{error.condition}: {error.description}{hint}"
