@@ -67,6 +67,7 @@ async def test_the_open_says_what_it_is(server: BrokerServer) -> None:
         assert remote.max_frame_size == 65536
         assert remote.idle_time_out == 30000
         assert remote.properties is not None and remote.properties["product"] == "ferrymq"
+        assert remote.properties["ferrymq:authenticated"] is False
 
 
 @pytest.mark.spec("2.4.5")

@@ -8,9 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from pyspark_ferrymq.cli import app
+from pyspark_ferrymq.cli.durations import duration
 from pyspark_ferrymq.cli.failures import reason_of
 from pyspark_ferrymq.errors import AmqpOptionError
 from pyspark_ferrymq.management import AmqpRefusedError
@@ -49,6 +51,9 @@ def test_a_query_prints_and_ends_cleanly_by_ctrl_c(
 def test_what_is_wrong_is_said_in_one_line_before_spark_starts(tmp_path: Path) -> None:
     binary = tmp_path / "binary"
     binary.write_bytes(b"\xff\xfe")
+    word = tmp_path / "word"
+    word.write_text("geheim")
+    gone = "amqp://127.0.0.1:1"
     for arguments, said in (
         (("metrics",), "say which streams"),
         (("metrics", "a", "--to", "b"), "say --checkpoint DIR"),
@@ -57,6 +62,7 @@ def test_what_is_wrong_is_said_in_one_line_before_spark_starts(tmp_path: Path) -
         (("replay", "a", "--to", "a", "--checkpoint", "x"), "sent into itself"),
         (("replay", "a", "--to", "b", "--checkpoint", "x", "--from", "{"), "or offsets as"),
         (("metrics", "a", "--once", "--conf", "x=1"), "is not spark.KEY=VALUE"),
+        (("--user", "me", "--password-file", str(word), "work", "--url", gone), "no connection to"),
         (("--password-file", str(tmp_path / "none"), "metrics", "a"), "No such file"),
         (("--password-file", str(binary), "metrics", "a"), "binary has no password or token"),
     ):
@@ -64,6 +70,49 @@ def test_what_is_wrong_is_said_in_one_line_before_spark_starts(tmp_path: Path) -
         assert (done.exit_code, done.stdout) == (1, "")
         assert done.stderr.startswith("ferrymq: ") and done.stderr.count("\n") == 1
         assert said in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("metrics", "a", "--window", "1"), "'1' is no span of time: say such as 500ms"),
+        (("metrics", "a", "--window", "0s"), "has to be more than nothing"),
+        (("archive", "a", "--path", "x", "--every", "soon"), "'soon' is no span of time"),
+        (("work", "--idle", "-1"), "'-1' is no span of time"),
+    ],
+)
+def test_what_is_no_span_of_time(arguments: tuple[str, ...], said: str) -> None:
+    done = CliRunner().invoke(app, arguments, prog_name="ferrymq pipeline", env={"COLUMNS": "200"})
+    assert done.exit_code == 2
+    assert said in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("1s", "1 second"),
+        ("500ms", "500 milliseconds"),
+        ("90s", "90 seconds"),
+        ("60 s", "1 minute"),
+        ("2h", "2 hours"),
+        ("1 minute", "1 minute"),
+        ("5 seconds", "5 seconds"),
+        ("0s", "0 seconds"),
+        ("1w", "7 days"),
+    ],
+)
+def test_spans_of_time(given: str, words: str) -> None:
+    assert duration(given) == words
+
+
+def test_a_package_that_is_missing_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "pyspark_ferrymq.pipelines.metrics", raising=False)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "pyspark"]:
+        monkeypatch.setitem(sys.modules, name, None)
+    done = CliRunner().invoke(app, ("metrics", "a"), prog_name="ferrymq pipeline")
+    assert done.exit_code == 1
+    assert done.stderr.startswith("ferrymq: there is no package 'pyspark") and "\n" in done.stderr
+    assert "pip install 'ferrymq[spark]'" in done.stderr
 
 
 def test_what_was_said_at_the_source_is_what_is_told() -> None:

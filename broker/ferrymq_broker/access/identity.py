@@ -12,10 +12,10 @@ class Identity:
     """`user` is None for who has said nothing of himself. `claims` are those of a token, each with
     its values as text. `key` is the shared access key that signed the token, if one did.
     `mechanism` is how it was proved: a SASL mechanism, or ``token``. `expires` is the end of it in
-    seconds since the Unix epoch, 0 for none.
+    seconds since the Unix epoch, 0 for none. `proven` is False for a name that nobody has checked.
     """
 
-    __slots__ = ("user", "groups", "claims", "key", "mechanism", "expires")
+    __slots__ = ("user", "groups", "claims", "key", "mechanism", "expires", "proven")
 
     def __init__(
         self,
@@ -25,6 +25,7 @@ class Identity:
         key: str = "",
         mechanism: str = "",
         expires: float = 0.0,
+        proven: bool = True,
     ) -> None:
         self.user = user
         self.groups = groups
@@ -32,3 +33,4 @@ class Identity:
         self.key = key
         self.mechanism = mechanism
         self.expires = expires
+        self.proven = proven

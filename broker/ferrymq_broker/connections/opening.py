@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 # So many values in the properties of an open are kept, with those that they hold.
 MAX_PROPERTIES: Final = 500
+AUTHENTICATED: Final = "ferrymq:authenticated"
+"""The property of our open that says whether the client is known as some user."""
 
 
 def on_open(handler: ConnectionHandler, open: Open) -> None:
@@ -31,6 +33,12 @@ def on_open(handler: ConnectionHandler, open: Open) -> None:
         handler.identity = handler.authenticator.silent(handler.transport)
         handler.user = handler.identity.user
     space = broker.space_for(open.hostname)
+    opening = handler.connection.settings.opening
+    opening.properties = {
+        **(opening.properties or {}),
+        # So that a client learns whether anybody looked at the password that it gave.
+        AUTHENTICATED: handler.user is not None and handler.identity.proven,
+    }
     handler.connection.open()
     handler.deadline_moved = True
     if space is not None:

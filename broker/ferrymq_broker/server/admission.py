@@ -12,6 +12,7 @@ from ferrymq_broker.config.model import Config
 from ferrymq_broker.connections.authentication import Authenticator, ClientTransport
 from ferrymq_broker.connections.capabilities import OFFERED
 from ferrymq_broker.connections.handler import ConnectionHandler
+from ferrymq_broker.connections.opening import AUTHENTICATED
 from ferrymq_broker.security.building import make_gate
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ class Admission:
         self._product: dict[str, object] = {
             "product": "ferrymq",
             "version": importlib.metadata.version("ferrymq"),
+            # As long as nobody has logged in.
+            AUTHENTICATED: False,
         }
         self.gate = make_gate(config.security, changed, verifier=verifier)
 

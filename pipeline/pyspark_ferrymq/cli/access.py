@@ -138,5 +138,11 @@ def take_options(
 
 
 def access_options(url: str) -> dict[str, str]:
-    """The options of the data source, for the command that is running."""
-    return _SAID.get().options(url)
+    """Return the options of the data source, for the command that is running.
+
+    A user is tried out at once: before Spark is started, and where a warning can be seen.
+    """
+    options = _SAID.get().options(url)
+    if "username" in options or "@" in url:
+        connection(options, "check").close()
+    return options

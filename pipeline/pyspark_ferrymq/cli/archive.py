@@ -59,7 +59,7 @@ def archive(
         bool, typer.Option(help="Keep messages as they were, byte for byte: `replay` needs that.")
     ] = True,
     once: Once = False,
-    every: Every = "10 seconds",
+    every: Every = "10s",
     limit: Limit = None,
     report: Report = None,
     master: Master = DEFAULT_MASTER,

@@ -26,6 +26,8 @@ _CLIENTS: Final = re.compile(r"(?:^|\s)ferrymq(?:_codec)?\.errors\.\w+: ([^\n]+)
 _CLASS: Final = re.compile(r"^\[[A-Z_.0-9]+\]\s*")
 _STATE: Final = re.compile(r"\s*SQLSTATE: \w+.*$", re.S)
 _LONGEST: Final = 600
+# What the extra "spark" brings.
+_EXTRA: Final = frozenset({"pandas", "plotly", "py4j", "pyarrow", "pyspark", "rich"})
 
 
 def told(command: Callable[P, R]) -> Callable[P, R]:
@@ -43,6 +45,14 @@ def told(command: Callable[P, R]) -> Callable[P, R]:
             return command(*args, **kwargs)
         except (typer.Exit, KeyboardInterrupt, BrokenPipeError):
             raise
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.partition(".")[0] not in _EXTRA:
+                raise
+            sys.stderr.write(
+                f"ferrymq: there is no package {error.name!r}: pipelines need what comes with"
+                " pip install 'ferrymq[spark]'\n"
+            )
+            raise typer.Exit(1) from None
         except Exception as error:
             if not _is_expected(error):
                 raise

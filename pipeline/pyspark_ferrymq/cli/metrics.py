@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from pyspark_ferrymq.cli.access import access_options
+from pyspark_ferrymq.cli.durations import duration, span
 from pyspark_ferrymq.cli.failures import told
 from pyspark_ferrymq.cli.options import (
     DEFAULT_MASTER,
@@ -39,13 +40,19 @@ def metrics(
     url: Url = DEFAULT_URL,
     pattern: Pattern = None,
     start: Start = "earliest",
-    window: Annotated[str, typer.Option(metavar="TIME", help="How long a window is.")] = "1 minute",
+    window: Annotated[
+        str, typer.Option(metavar="TIME", parser=span, help="How long a window is, as 10s or 5m.")
+    ] = "1m",
     watermark: Annotated[
-        str, typer.Option(metavar="TIME", help="How long a window waits for what comes late.")
-    ] = "1 minute",
+        str,
+        typer.Option(
+            metavar="TIME", parser=duration, help="How long a window waits for what comes late."
+        ),
+    ] = "1m",
     late: Annotated[
-        str, typer.Option(metavar="TIME", help="Later than this on the way is late.")
-    ] = "1 minute",
+        str,
+        typer.Option(metavar="TIME", parser=duration, help="Later than this on the way is late."),
+    ] = "1m",
     by: Annotated[
         str,
         typer.Option(metavar="enqueued|created", help="Which time decides on the window."),
@@ -59,7 +66,7 @@ def metrics(
         typer.Option(metavar="DIR", help="Write results there, as Parquet.", show_default=False),
     ] = None,
     once: Once = False,
-    every: Every = "5 seconds",
+    every: Every = "5s",
     limit: Limit = None,
     checkpoint: Annotated[
         str | None,

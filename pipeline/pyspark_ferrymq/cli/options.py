@@ -7,6 +7,8 @@ from typing import Annotated, Final
 
 import typer
 
+from pyspark_ferrymq.cli.durations import duration
+
 DEFAULT_URL: Final = "amqp://127.0.0.1:5672"
 DEFAULT_MASTER: Final = "local[*]"
 
@@ -57,7 +59,10 @@ Once = Annotated[
     bool, typer.Option("--once", help="End when all that is there now has been dealt with.")
 ]
 Every = Annotated[
-    str, typer.Option("--every", metavar="TIME", help="How often to look for more, as '5 seconds'.")
+    str,
+    typer.Option(
+        "--every", metavar="TIME", parser=duration, help="How often to look for more, as 5s or 10m."
+    ),
 ]
 Streams = Annotated[
     list[str] | None, typer.Argument(metavar="STREAM…", help="The streams.", show_default=False)

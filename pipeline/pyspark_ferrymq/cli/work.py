@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from pyspark_ferrymq.cli.access import access_options
+from pyspark_ferrymq.cli.durations import seconds
 from pyspark_ferrymq.cli.failures import told
 from pyspark_ferrymq.cli.options import DEFAULT_URL, Json, Url
 from pyspark_ferrymq.cli.progress import Bar
@@ -22,7 +23,9 @@ def work(
     workers: Annotated[int, typer.Option(min=1, max=64, help="How many.")] = 2,
     idle: Annotated[
         float,
-        typer.Option(min=0, metavar="SECONDS", help="End when nothing has come so long; 0: never."),
+        typer.Option(
+            metavar="TIME", parser=seconds, help="End when nothing has come so long; 0: never."
+        ),
     ] = 1.0,
     as_json: Json = False,
 ) -> None:

@@ -6,6 +6,7 @@ connection is opened.
 
 from __future__ import annotations
 
+import logging
 import os
 import ssl
 import time
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from ferrymq.options import ConnectionArguments
     from ferrymq.url import Url
 
+LOGGER: Final = logging.getLogger("pyspark_ferrymq")
+
 SERVICES: Final = ("ferrymq", "eventhubs")
 """What is at the other end: how it tells offsets, and how it hands out records."""
 
@@ -38,6 +41,8 @@ MECHANISMS: Final = (
     "OAUTHBEARER",
 )
 _WITHOUT_PASSWORD: Final = ("EXTERNAL", "ANONYMOUS")
+# Brokers of which it has been said that they do not look at credentials.
+_MENTIONED: Final[set[str]] = set()
 # Seconds between attempts to reach a broker that is not there: first, and at most.
 _PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
@@ -205,10 +210,26 @@ def connect(settings: ConnectionSettings, role: str, *, patient: bool = False) -
         except ValueError as error:
             raise AmqpOptionError(f"{settings.place}: {error}") from None
         else:
+            _mention_unused(connection, settings)
             return _let_in(connection, settings)
         # The broker is being started again; there is nothing to be told by.
         time.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def _mention_unused(connection: Connection, settings: ConnectionSettings) -> None:
+    """Warn, once in a process, if a ferrymq broker has not looked at the user that we gave."""
+    user = settings.username or _url(settings.url).username
+    unused = connection.remote_properties.get("ferrymq:authenticated") is False
+    if user is None or not unused or settings.place in _MENTIONED:
+        return
+    _MENTIONED.add(settings.place)
+    LOGGER.warning(
+        "%s lets in everybody and does not ask for credentials: those of the user %r, which are"
+        " given, are not checked",
+        settings.place,
+        user,
+    )
 
 
 def _let_in(connection: Connection, settings: ConnectionSettings) -> Connection:

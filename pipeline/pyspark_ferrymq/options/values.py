@@ -16,10 +16,18 @@ _UNITS: Final = {
     "": 1,
     "ms": 1,
     "s": 1000,
+    "sec": 1000,
     "m": 60_000,
     "min": 60_000,
     "h": 3_600_000,
     "d": 86_400_000,
+    "w": 604_800_000,
+    "millisecond": 1,
+    "second": 1000,
+    "minute": 60_000,
+    "hour": 3_600_000,
+    "day": 86_400_000,
+    "week": 604_800_000,
 }
 _BYTES: Final = re.compile(r"([0-9]{1,19})\s*([kmgt]?)(i?b)?")
 LONGEST: Final = (1 << 63) - 1
@@ -99,11 +107,14 @@ class Values:
         value = self.text(name)
         if value is None:
             return None
-        match = _DURATION.fullmatch(value.strip().lower())
-        span = None
-        if match is not None and match[2] in _UNITS:
-            span = int(match[1]) * _UNITS[match[2]]
-        return _within(name, value, span, minimum, LONGEST, " of milliseconds, or such as 30s, 5m")
+        return _within(
+            name,
+            value,
+            milliseconds_of(value),
+            minimum,
+            LONGEST,
+            " of milliseconds, or such as 30s, 5m",
+        )
 
     def size(self, name: str, minimum: int = 1, maximum: int = LONGEST) -> int | None:
         """A number of bytes; with a unit (k, m, g: powers of 1024) in that."""
@@ -128,6 +139,19 @@ class Values:
         if not isinstance(found, dict):
             raise wrong(name, value, f"a JSON object such as {shape}")
         return found
+
+
+def milliseconds_of(text: str) -> int | None:
+    """Read a span of time, such as ``250``, ``250ms``, ``5m`` or ``2 minutes``; None if it is none.
+
+    A number without a unit is milliseconds.
+    """
+    match = _DURATION.fullmatch(text.strip().lower())
+    if match is None:
+        return None
+    unit = match[2]
+    size = _UNITS.get(unit) or (_UNITS.get(unit[:-1]) if len(unit) > 4 else None)
+    return None if size is None else int(match[1]) * size
 
 
 def shown(value: object) -> str:
