@@ -27,6 +27,7 @@ from ferrymq.errors import (
     DeliveryRejected,
     DeliveryReleased,
     EncodeError,
+    FenceMismatch,
     FencePassed,
     LinkDetached,
     LocalProtocolError,
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
         connect,
     )
     from ferrymq.chunks import Chunk
-    from ferrymq.fence import Fence
+    from ferrymq.fence import Committed, Digest, Fence
     from ferrymq.message import Message
     from ferrymq.reconnect import ReconnectPolicy
     from ferrymq.unsettled import Unsettled
@@ -73,6 +74,8 @@ __all__ = [
     "Transaction",
     "Message",
     "ReconnectPolicy",
+    "Committed",
+    "Digest",
     "Fence",
     "Unsettled",
     "aio",
@@ -91,6 +94,7 @@ __all__ = [
     "LinkDetached",
     "TransactionError",
     "TransactionRolledBack",
+    "FenceMismatch",
     "FencePassed",
     "TransactionInDoubt",
     "TransportError",
@@ -113,6 +117,8 @@ _HOMES: Final = {
     "Transaction": "ferrymq.aio",
     "Message": "ferrymq.message",
     "ReconnectPolicy": "ferrymq.reconnect",
+    "Committed": "ferrymq.fence",
+    "Digest": "ferrymq.fence",
     "Fence": "ferrymq.fence",
     "Unsettled": "ferrymq.unsettled",
 }

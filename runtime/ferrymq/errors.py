@@ -18,7 +18,8 @@ defines, so that `except AmqpError` is enough for "anything AMQP":
      ├─ AuthenticationError       SASL did not succeed
      ├─ TransactionError          no transaction could be declared
      │   ├─ TransactionRolledBack a transaction was not committed: nothing of it was done
-     │   │   └─ FencePassed       because its work was committed before
+     │   │   ├─ FencePassed       because its work was committed before
+     │   │   └─ FenceMismatch     because other work was committed under its fence
      │   └─ TransactionInDoubt    nobody answered: all of it was done, or nothing
      └─ DeliveryError             a message was not accepted
          ├─ DeliveryRejected
@@ -47,6 +48,7 @@ __all__ = [
     "DeliveryRejected",
     "DeliveryReleased",
     "EncodeError",
+    "FenceMismatch",
     "FencePassed",
     "LinkDetached",
     "LocalProtocolError",
@@ -163,6 +165,11 @@ class FencePassed(TransactionRolledBack):
     def __init__(self, message: str, sequence: int, error: Error | None = None) -> None:
         super().__init__(message, error)
         self.sequence = sequence
+
+
+class FenceMismatch(TransactionRolledBack):
+    """The sequence of the fence was committed with other content: another count of rows, or another
+    digest. The content of this transaction is nowhere."""
 
 
 class TransactionInDoubt(TransactionError):

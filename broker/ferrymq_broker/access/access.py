@@ -92,6 +92,21 @@ class Access:
         if not address.startswith(DYNAMIC) or (known & (SEND << WIDTH)) != 0:
             raise refusal(SEND, named or address)
 
+    def permits_fence(self, group: str, target: str) -> bool:
+        """Return whether fences of a group may be used for a target, an address with aliases
+        followed: whoever may send there may, unless a rule refuses the group.
+
+        Without a target, ``""``, it takes the right at the group.
+        """
+        if self.open:
+            return True
+        known = self._ask(fence_address(group))
+        if (known & SEND) != 0:
+            return True
+        if not target or (known & (SEND << WIDTH)) != 0:
+            return False
+        return (self._ask(target) & SEND) != 0
+
     def _ask(self, address: str) -> i64:
         known = self._known.get(address)
         if known is not None:
@@ -137,5 +152,15 @@ def refusal(right: i64, named: str) -> BrokerError:
 
 
 def fence_address(group: str) -> str:
-    """Where the rights at the fences of a group are asked for: `SEND` to use them."""
+    """Return the address at which a right to the fences of a group is given: `SEND` to use them."""
     return f"{FENCE}{group}"
+
+
+def fence_refusal(group: str, target: str) -> BrokerError:
+    """Return the error for somebody who may not use the fences of a group for a target."""
+    if not target:
+        return refusal(SEND, fence_address(group))
+    return BrokerError(
+        UNAUTHORIZED,
+        f"send at {target[:200]!r}, or at {fence_address(group)[:200]!r}, is not allowed to you",
+    )

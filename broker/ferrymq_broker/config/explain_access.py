@@ -129,7 +129,9 @@ def _notes(config: Config, tables: Tables, found: Explanation, address: str) -> 
     if address in _SERVICES:
         notes.append("whoever got in may send requests there; each of them takes rights of its own")
     elif address.startswith(FENCE):
-        notes.append("transactions with this fence take send")
+        notes.append(
+            "transactions with this fence take send, here or at the address that the fence is for"
+        )
     elif address.startswith(DYNAMIC):
         notes.append("who knows the address may send there, unless a rule says no")
         notes.append("the connection that the node was made for may receive from it")

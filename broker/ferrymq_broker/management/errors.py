@@ -29,6 +29,8 @@ _STATUSES: Final[dict[str, int]] = {
     "amqp:illegal-state": CONFLICT,
     "amqp:not-implemented": NOT_IMPLEMENTED,
     "amqp:resource-limit-exceeded": NO_ROOM,
+    "ferrymq:fence-passed": CONFLICT,
+    "ferrymq:fence-content": CONFLICT,
 }
 
 

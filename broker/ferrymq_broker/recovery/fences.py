@@ -30,10 +30,18 @@ def recover_fences(broker: Broker, store: Store) -> int:
         sequence, width, time = (fields.get(key) for key in ("sequence", "width", "time"))
         if not (isinstance(sequence, int) and isinstance(width, int) and isinstance(time, int)):
             raise StoreDamaged(f"fence {record.id} has no sequence, width or time")
+        # Those of older releases have no target, and say nothing of what was written.
+        rows, digest = fields.get("rows", 0), fields.get("digest", b"")
+        repeated = fields.get("repeated", 0)
+        if not (
+            isinstance(rows, int) and isinstance(digest, bytes) and isinstance(repeated, int)
+        ):
+            raise StoreDamaged(f"fence {record.id} has rows or a digest that are none")
         space.fences.restore(
             str(fields.get("group")),
             str(fields.get("member")),
-            Passed(record.id, sequence, width, time),
+            str(fields.get("target", "")),
+            Passed(record.id, sequence, width, time, rows, digest, repeated),
         )
         count += 1
     return count

@@ -18,7 +18,7 @@ that. Ids come from `Changes.new_id` and are never used again while anything has
 | `RECORD` | the partition | offset | head of a record, then the message |
 | `TERMINUS` | the terminus | 0 | what it is: a map |
 | `DELIVERY` | the terminus | number | tag, state, and what it is a delivery of: a map |
-| `FENCE` | any, unique | 0 | group, member, sequence: a map |
+| `FENCE` | any, unique | 0 | group, member, target, sequence, rows, digest: a map |
 | `HOLD` | any, unique | 0 | stream, holder: a map |
 | `HELD` | the hold | partition | from which offset on: a map |
 """

@@ -8,10 +8,9 @@ from mypy_extensions import i64
 
 from ferrymq.engine.delivery import IncomingDelivery
 from ferrymq.engine.receiver import ReceiverLink
-from ferrymq_broker.access.access import fence_address
-from ferrymq_broker.access.rights import SEND
+from ferrymq_broker.access.access import fence_refusal
 from ferrymq_broker.connections.outcomes import ACCEPTED, REJECTED_SYMBOL
-from ferrymq_broker.connections.permissions import put_on_record
+from ferrymq_broker.connections.permissions import meant_by, put_on_record
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.journal import log
 from ferrymq_broker.nodes.fences import Fence
@@ -139,7 +138,9 @@ class Coordinator(Producer):
         if fence is None or transaction.fails or transaction.doomed:
             return None
         try:
-            self.handler.access.require(SEND, fence_address(fence.group))
+            target = meant_by(self.handler, fence.target) if fence.target else ""
+            if not self.handler.access.permits_fence(fence.group, target):
+                raise fence_refusal(fence.group, fence.target)
             self.handler.space.fences.check(fence)
         except BrokerError as error:
             put_on_record(self.handler, error, "transaction")

@@ -205,7 +205,10 @@ def connect(settings: ConnectionSettings, role: str, *, patient: bool = False) -
             ) from None
         except (TransportError, ConnectionClosed, TimeoutError) as error:
             certificate = isinstance(error.__cause__, ssl.SSLCertVerificationError)
-            if not patient or certificate or time.monotonic() + pause >= end:
+            if certificate:
+                # It will be the same the next time.
+                raise AmqpSourceError(_unreachable(settings, error, certificate)) from None
+            if not patient or time.monotonic() + pause >= end:
                 raise AmqpUnreachableError(_unreachable(settings, error, certificate)) from None
         except ValueError as error:
             raise AmqpOptionError(f"{settings.place}: {error}") from None

@@ -69,6 +69,8 @@ SINK: Final = (
     "txnAppId",
     "txnVersion",
     "tasks",
+    "deterministic",
+    "write.retryTimeoutMs",
 )
 """Where to write, and how."""
 

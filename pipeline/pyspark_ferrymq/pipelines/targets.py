@@ -49,12 +49,15 @@ def prepare(options: Mapping[str, str], target: str, partitions: int) -> None:
 
 
 def last_step(options: Mapping[str, str], run: str) -> int:
-    """The last step of a run that is sent as a whole; -1 if none is."""
-    from pyspark_ferrymq.writing.work import WHOLE
+    """Return the last step of a run that is sent as a whole; -1 if none is.
+
+    The rows of a replay say themselves which partition they go to.
+    """
+    from pyspark_ferrymq.writing.work import EACH, WHOLE
 
     settings = _settings(options)
     with _connected(settings) as connection:
-        found = connection.fence(run, WHOLE, timeout=settings.timeout)
+        found = connection.fence(run, WHOLE, target=EACH, timeout=settings.timeout)
     return -1 if found is None else found
 
 

@@ -31,7 +31,9 @@ class BatchWriter(DataSourceArrowWriter):
         """In a task: its rows, in one transaction."""
         from pyspark_ferrymq.writing.task import write
 
-        work = of_job(self._group, self._sequence, self._options.tasks)
+        work = of_job(
+            self._group, self._sequence, self._options.tasks, self._options.address
+        )
         return write(self._options, work, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -39,7 +41,7 @@ class BatchWriter(DataSourceArrowWriter):
         from pyspark_ferrymq.writing.fences import finish
 
         if self._options.delivery == EXACTLY_ONCE:
-            finish(self._options.connection, [one for one in messages if isinstance(one, Written)])
+            finish(self._options, [one for one in messages if isinstance(one, Written)])
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """In the driver: a task has failed. Others may still write; what they have committed

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from pyspark_ferrymq.errors import AmqpWriteError
-from pyspark_ferrymq.writing.fences import other_width
+from pyspark_ferrymq.management import FORBIDDEN, AmqpRefusedError
 from pyspark_ferrymq.writing.work import Work
 
 if TYPE_CHECKING:
@@ -71,6 +71,72 @@ def rolled_back(work: Work, error: Error | None, otherwise: object) -> AmqpWrite
             f" ferrymq admin, or raise [nodes] limit of the broker. {_NOTHING}"
         )
     return AmqpWriteError(f"{work}: {_text(error)}. {_NOTHING}")
+
+
+def other_width(work: Work, width: object) -> str:
+    """Return the message for a batch that has been committed by another number of tasks."""
+    return (
+        f"{work}: the batch has been written, or begun, by {width} tasks, and now there are"
+        f" {work.width}. It would be shared out otherwise: restore the partitioning, with"
+        f" repartition({width}) and the option 'tasks' = {width}, until the batch is done"
+    )
+
+
+def other_count(work: Work, found: int) -> str:
+    """Return the message for a batch that another number of tasks has written than was said."""
+    return (
+        f"batch {work.sequence} of {work.group!r} was written by {found} tasks, and the option"
+        f" 'tasks' says {work.width}: restore the partitioning with repartition({work.width}), or"
+        f" give the option 'tasks' = {found}"
+    )
+
+
+def behind(work: Work, last: int) -> AmqpWriteError:
+    """Return the error for a batch that is older than the last one at the target."""
+    if not work.of_query:
+        return AmqpWriteError(
+            f"{work}: {last} is the last 'txnVersion' that {work.group!r} has written to"
+            f" {work.target!r}, and {work.sequence} is lower. {_NOTHING}. Give the rows a higher"
+            " 'txnVersion', or another 'txnAppId'"
+        )
+    return AmqpWriteError(
+        f"{work}: {work.target!r} has batch {last} of this query already, so its checkpoint is"
+        " older than what has been written: has it been restored from a copy, or is the query"
+        f" running twice? {_NOTHING}. Spark would not read again what it read then, so rows may be"
+        " there already, or not: compare the target with the source. To go on from what the"
+        " checkpoint says, with rows there twice, forget the fences of the query: ferrymq admin"
+        f" delete fence {work.group}. To go on behind what is there, begin with a new checkpoint"
+        " and the option 'startingOffsets'"
+    )
+
+
+def other_content(work: Work, error: object) -> AmqpWriteError:
+    """Return the error for work that has been committed with other rows."""
+    again = (
+        "the source is not the same, the query was changed, or its checkpoint has been restored"
+        if work.of_query
+        else "this is other work under the same 'txnAppId' and 'txnVersion'"
+    )
+    return AmqpWriteError(
+        f"{work}: it has been written to {work.target!r} before, with other rows than now:"
+        f" {error}. {_NOTHING} this time. Either {again}; or the rows are made up anew each time,"
+        " as with rand(), uuid() or the time of day. If that is so, and what was written first"
+        " counts, give the option 'deterministic' = false: then a batch is known by its number"
+        " alone"
+    )
+
+
+def unanswered(work: Work, refused: AmqpRefusedError) -> AmqpWriteError:
+    """Return the error for a fence that the broker does not tell of."""
+    if refused.status == FORBIDDEN:
+        return AmqpWriteError(
+            f"{work}: the broker does not say how far it has got: {refused}. Who writes exactly"
+            f" once needs the right to send to {work.target!r}, or to the fences '$fence/*'"
+        )
+    return AmqpWriteError(
+        f"{work}: the broker does not say how far it has got: {refused}. Is it older than this"
+        " package? It has to know fences with a target"
+    )
 
 
 def _text(error: Error | None) -> str:

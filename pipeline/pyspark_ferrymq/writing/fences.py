@@ -1,35 +1,74 @@
 """Asking the broker how far a query or job has got, and telling it that a batch is whole.
 
-Each task has a fence of its own. When all tasks of a batch have committed, the driver commits one
-more, for the member `WHOLE`, with the number of tasks: from then on the batch is done, whoever
-asks. Of a batch that was begun and is not whole, tasks that have committed do nothing, and the
-others do their part; that is right only if there are as many tasks as before.
+Each task has a fence of its own, for the target that it writes to. When all tasks of a batch have
+committed, the driver commits one more, for the member `WHOLE`, with the number of tasks: from then
+on the batch is done, whoever asks. Of a batch that was begun and is not whole, tasks that have
+committed do nothing, and the others do their part; that is right only if there are as many tasks as
+before.
+
+A fence has the digest of the rows it was committed with, that of the whole batch the sum of all.
+Spark repeats its last batch and no other: one that is older than the last, or that has other rows
+the second time, is none that was repeated, and an error.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pyspark_ferrymq.errors import AmqpSourceError, AmqpWriteError
+from pyspark_ferrymq.loss import LOGGER
 from pyspark_ferrymq.management import NOT_FOUND, AmqpRefusedError, Management
-from pyspark_ferrymq.options import ConnectionSettings
+from pyspark_ferrymq.writing.failures import (
+    behind,
+    other_content,
+    other_count,
+    other_width,
+    unanswered,
+)
+from pyspark_ferrymq.writing.retrying import Outage, retrying, was_lost
 from pyspark_ferrymq.writing.work import WHOLE, Work, Written
 
 if TYPE_CHECKING:
-    from ferrymq import Fence
+    from ferrymq import Digest, Fence
     from ferrymq.blocking import Connection
+    from pyspark_ferrymq.writing.options import SinkOptions
 
 _TYPE: Final = "org.ferrymq.fence"
+_CONFLICT: Final = 409
 # How many members beyond those there are the driver looks for, of a batch that was begun before.
 _BEYOND: Final = 64
 
 
-class Fences:
-    """The fences of one broker. Raises `AmqpWriteError` if it has none."""
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a member has committed last. `target` is empty, and `digest` None, in a fence of an
+    older release; there is no digest of rows that may differ from one time to the next either."""
 
-    def __init__(self, connection: Connection, settings: ConnectionSettings) -> None:
+    sequence: int
+    width: int
+    target: str
+    rows: int | None
+    digest: str | None
+
+    def is_of(self, written: Written) -> bool:
+        """Return whether this is what a task has written."""
+        if self.digest is None or written.digest is None:
+            return self.digest is None and written.digest is None
+        return self.rows == written.rows and self.digest == written.digest.hex()
+
+
+class Fences:
+    """The fences of the broker that rule one piece of work: `done` is the one by which it has been
+    committed, None if it has not; that of the `whole` batch, or its own.
+
+    Raises `AmqpWriteError` if the broker has no fences, has a later batch, or had this one shared
+    out otherwise.
+    """
+
+    def __init__(self, connection: Connection, options: SinkOptions, work: Work) -> None:
+        settings = options.connection
         if connection.remote_properties.get("product") != "ferrymq":
             raise AmqpWriteError(
                 f"{settings.place} is no ferrymq broker and knows no fences, without which nothing"
@@ -37,24 +76,50 @@ class Fences:
                 " transactional"
             )
         self._management = Management(connection, settings.timeout)
+        self._deterministic = options.deterministic
+        self._work = work
+        self.done = self._committed(WHOLE)
+        self.whole = self.done is not None
+        if self.done is None and work.partition >= 0:
+            self.done = self._committed(work.member)
 
-    def done(self, work: Work) -> bool:
-        """Whether the rows of the work are there, of this attempt or an earlier one.
+    @property
+    def comparable(self) -> bool:
+        """Whether the rows of the work have to be those that were committed."""
+        return self._deterministic and self.done is not None and self.done.digest is not None
 
-        Raises `AmqpWriteError` if the work was shared out otherwise then.
+    def repeat(self, member: str, digest: Digest | None) -> int:
+        """Tell the broker that the work has come again; return how many rows are skipped.
+
+        Raises `AmqpWriteError` if the rows are not those that were committed.
         """
-        for member in (WHOLE, work.member):
-            found = self._read(work.group, member)
-            if found is not None and found[0] >= work.sequence:
-                _check_width(work, found)
-                return True
-        return False
+        work, done = self._work, self.done
+        assert done is not None
+        arguments = self._arguments(member) | {"sequence": done.sequence}
+        if digest is not None:
+            arguments |= {"rows": digest.rows, "digest": digest.value}
+        try:
+            self._management.ask("REPEAT", _TYPE, arguments=arguments)
+        except AmqpRefusedError as refused:
+            if refused.status == _CONFLICT:
+                raise other_content(work, refused.description) from None
+            raise unanswered(work, refused) from None
+        skipped = done.rows or 0
+        of = f"{work.group!r} at {work.target!r}"
+        which = f"batch {work.sequence} of {of}" if member == WHOLE else str(work)
+        LOGGER.warning(
+            "%s was committed before%s: it is not written again",
+            which,
+            f", with {skipped} rows" if done.rows is not None else "",
+        )
+        return skipped
 
-    def check_beyond(self, work: Work, tasks: int) -> None:
+    def check_beyond(self, tasks: int) -> None:
         """Raise `AmqpWriteError` if the batch was begun by more tasks than there are."""
+        work = self._work
         for partition in range(tasks, tasks + _BEYOND):
-            found = self._read(work.group, str(partition))
-            if found is not None and found[0] >= work.sequence:
+            found = self._read(str(partition))
+            if found is not None and found.sequence >= work.sequence:
                 raise AmqpWriteError(
                     f"batch {work.sequence} of {work.group!r} was begun with at least"
                     f" {partition + 1} tasks, and now there were {tasks}: rows may be missing and"
@@ -62,97 +127,132 @@ class Fences:
                     " partitioning of a query while a batch is under way"
                 )
 
-    def _read(self, group: str, member: str) -> tuple[int, int] | None:
-        """Sequence and width of what a member has committed last."""
+    def _committed(self, member: str) -> Found | None:
+        """The fence of a member, if it says that the work is done."""
+        work = self._work
+        found = self._read(member)
+        if found is None or found.sequence < work.sequence:
+            return None
+        if found.sequence > work.sequence and found.target:
+            raise behind(work, found.sequence)
+        if found.sequence == work.sequence and found.width and work.width:
+            if found.width != work.width:
+                raise AmqpWriteError(other_width(work, found.width))
+        return found
+
+    def _read(self, member: str) -> Found | None:
         try:
-            answer = self._management.ask(
-                "READ", _TYPE, arguments={"group": group, "member": member}
-            )
+            answer = self._management.ask("READ", _TYPE, arguments=self._arguments(member))
         except AmqpRefusedError as refused:
             if refused.status == NOT_FOUND:
                 return None
-            raise AmqpWriteError(
-                f"the broker does not say how far {group!r} has got: {refused}. Who writes exactly"
-                f" once needs the right to send to the fence {group!r}"
-            ) from None
-        sequence, width = answer.get("sequence"), answer.get("width")
+            raise unanswered(self._work, refused) from None
+        sequence, width, rows, digest = (
+            answer.get(key) for key in ("sequence", "width", "rows", "digest")
+        )
         if not isinstance(sequence, int) or not isinstance(width, int):
-            raise AmqpSourceError(f"the broker answers {answer} for the fence of {group!r}")
-        return int(sequence), int(width)
+            raise AmqpSourceError(
+                f"the broker answers {answer} for the fence of {self._work.group!r}"
+            )
+        return Found(
+            int(sequence),
+            int(width),
+            str(answer.get("target") or ""),
+            int(rows) if isinstance(rows, int) else None,
+            digest if isinstance(digest, str) else None,
+        )
+
+    def _arguments(self, member: str) -> dict[str, object]:
+        return {"group": self._work.group, "member": member, "target": self._work.target}
 
 
 def fence_of(work: Work) -> Fence:
-    """The fence of a task's transaction."""
+    """Return the fence of a task's transaction."""
     from ferrymq import Fence
 
-    return Fence(work.group, work.member, work.sequence, work.width)
+    return Fence(work.group, work.member, work.sequence, work.width, work.target)
 
 
-def finish(settings: ConnectionSettings, messages: Sequence[Written | None]) -> None:
+def finish(options: SinkOptions, messages: Sequence[Written | None]) -> None:
     """All tasks of a batch have committed: say so at the broker. In the driver.
 
-    Raises `AmqpWriteError` if there were more or fewer than there should be.
+    Raises `AmqpWriteError` if there were more or fewer than there should be, or if a batch that was
+    written before has other rows now.
     """
-    from ferrymq import AmqpError, Fence, FencePassed
-    from pyspark_ferrymq.writing.task import connected
-
     written = [message for message in messages if message is not None]
     if not written:
         return
     work = written[0].work
-    with connected(settings, f"driver/{work.sequence}") as connection:
-        if any(message.repeated for message in written):
-            fences = Fences(connection, settings)
-            if fences.done(replace(work, partition=-1, width=0)):
-                return
-            fences.check_beyond(work, len(written))
-        elif not any(message.rows for message in written):
-            # Spark writes a batch without partitions in one task. Nothing has been shared out.
-            _record(connection, Fence(work.group, WHOLE, work.sequence))
-            return
-        elif work.width and work.width != len(written):
-            # All of it is there. The next time it may be shared out as it was, or as was said.
-            _record(connection, Fence(work.group, WHOLE, work.sequence))
-            raise AmqpWriteError(_other_count(work, len(written)))
-        if work.width and work.width != len(written):
-            raise AmqpWriteError(
-                f"{_other_count(work, len(written))}. It was begun before: rows may be missing and"
-                " others be there twice"
-            )
-        try:
-            _record(connection, Fence(work.group, WHOLE, work.sequence, len(written)))
-        except FencePassed:
-            return
-        except AmqpError as error:
-            raise AmqpWriteError(
-                f"batch {work.sequence} of {work.group!r} is written, and the broker could not be"
-                f" told so: {error}"
-            ) from None
-
-
-def _record(connection: Connection, fence: Fence) -> None:
-    with connection.transaction(fence=fence):
-        pass
-
-
-def _other_count(work: Work, found: int) -> str:
-    return (
-        f"batch {work.sequence} of {work.group!r} was written by {found} tasks, and the option"
-        f" 'tasks' says {work.width}: restore the partitioning with repartition({work.width}), or"
-        f" give the option 'tasks' = {found}"
+    batch = f"batch {work.sequence} of {work.group!r}"
+    outage = Outage(f"{batch}: its last step", options.retry_timeout)
+    role = f"driver/{work.sequence}"
+    retrying(
+        options.connection,
+        role,
+        outage,
+        lambda connection: _finish(connection, options, written),
     )
 
 
-def _check_width(work: Work, found: tuple[int, int]) -> None:
-    sequence, width = found
-    if sequence == work.sequence and width and work.width and width != work.width:
-        raise AmqpWriteError(other_width(work, width))
+def _finish(connection: Connection, options: SinkOptions, written: Sequence[Written]) -> None:
+    from dataclasses import replace
+
+    work = replace(written[0].work, partition=-1)
+    tasks = len(written)
+    digest = _sum(written)
+    if any(message.repeated for message in written):
+        # Whatever number of tasks has written it, done is done.
+        fences = Fences(connection, options, replace(work, width=0))
+        if fences.whole:
+            fences.repeat(WHOLE, digest if fences.comparable else None)
+            return
+        fences.check_beyond(tasks)
+    elif not any(message.rows for message in written):
+        # Spark writes a batch without partitions in one task. Nothing has been shared out.
+        _record(connection, work, 0, digest)
+        return
+    elif work.width and work.width != tasks:
+        # All of it is there. The next time it may be shared out as it was, or as was said.
+        _record(connection, work, 0, digest)
+        raise AmqpWriteError(other_count(work, tasks))
+    if work.width and work.width != tasks:
+        raise AmqpWriteError(
+            f"{other_count(work, tasks)}. It was begun before: rows may be missing and others be"
+            " there twice"
+        )
+    _record(connection, work, tasks, digest)
 
 
-def other_width(work: Work, width: object) -> str:
-    """The message for a batch that has been committed by another number of tasks."""
-    return (
-        f"{work}: the batch has been written, or begun, by {width} tasks, and now there are"
-        f" {work.width}. It would be shared out otherwise: restore the partitioning, with"
-        f" repartition({width}) and the option 'tasks' = {width}, until the batch is done"
-    )
+def _sum(written: Sequence[Written]) -> Digest | None:
+    """The digest of all rows of a batch; None if that of a task is not known."""
+    from ferrymq import Digest
+
+    total = Digest()
+    for message in written:
+        if message.digest is None:
+            return None
+        rows = message.skipped if message.repeated else message.rows
+        total.merge(Digest(rows, message.digest))
+    return total
+
+
+def _record(connection: Connection, work: Work, tasks: int, digest: Digest | None) -> None:
+    """Commit the fence of the whole batch."""
+    from ferrymq import AmqpError, Fence, FenceMismatch, FencePassed
+
+    fence = Fence(work.group, WHOLE, work.sequence, tasks, work.target)
+    try:
+        connection.transaction(fence=fence).commit(digest=digest)
+    except FencePassed as passed:
+        # It was recorded before: by this driver, which has had no answer, or by one before it.
+        if passed.sequence > work.sequence:
+            raise behind(work, passed.sequence) from None
+    except FenceMismatch as error:
+        raise other_content(work, error) from None
+    except AmqpError as error:
+        if was_lost(error):
+            raise
+        raise AmqpWriteError(
+            f"batch {work.sequence} of {work.group!r} is written, and the broker could not be"
+            f" told so: {error}"
+        ) from None

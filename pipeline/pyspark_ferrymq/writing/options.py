@@ -33,6 +33,11 @@ class SinkOptions:
     app_id: str | None = None
     version: int | None = None
     tasks: int | None = None
+    deterministic: bool = True
+    """Whether a batch that is repeated has the rows it had the first time."""
+
+    retry_timeout: float = 120.0
+    """Seconds that the broker may be away."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str], streaming: bool) -> SinkOptions:
@@ -49,12 +54,12 @@ class SinkOptions:
                 f"option 'service': {connection.service} knows no fences, which 'delivery' ="
                 f" {EXACTLY_ONCE} needs; give the option 'delivery' = {AT_LEAST_ONCE}"
             )
-        for name in given.given(("txnAppId", "txnVersion", "tasks")):
+        for name in given.given(("txnAppId", "txnVersion", "tasks", "deterministic")):
             if delivery != EXACTLY_ONCE:
                 raise AmqpOptionError(
                     f"the option {name!r} is for 'delivery' = {EXACTLY_ONCE}, not {delivery}"
                 )
-            if streaming and name != "tasks":
+            if streaming and name in ("txnAppId", "txnVersion"):
                 raise AmqpOptionError(
                     f"the option {name!r} is for batches; a query is known by its id, and its"
                     " batches by theirs"
@@ -66,6 +71,7 @@ class SinkOptions:
             raise AmqpOptionError(
                 f"option 'txnAppId': it has to be one line of at most {_LONGEST_APP} characters"
             )
+        retry_timeout = given.milliseconds("write.retryTimeoutMs")
         return cls(
             connection=connection,
             address=given.text("address"),
@@ -74,4 +80,6 @@ class SinkOptions:
             app_id=app_id,
             version=given.number("txnVersion"),
             tasks=given.number("tasks", 1, _MOST_TASKS),
+            deterministic=given.flag("deterministic", True),
+            retry_timeout=cls.retry_timeout if retry_timeout is None else retry_timeout / 1000,
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark_ferrymq.errors import AmqpWriteError
 from pyspark_ferrymq.writing.columns import renamed_batch
-from pyspark_ferrymq.writing.options import AT_LEAST_ONCE, SinkOptions
+from pyspark_ferrymq.writing.options import AT_LEAST_ONCE, EXACTLY_ONCE, SinkOptions
 from pyspark_ferrymq.writing.work import Work
 
 if TYPE_CHECKING:
@@ -23,18 +23,31 @@ _SLICE_ROWS: Final = 10_000
 
 @dataclass(slots=True)
 class Shipment:
-    """Messages for one address, and the numbers of their rows in the task."""
+    """Messages for one address, and the numbers of their rows in the task.
+
+    When they are accepted, so are all rows of the task before `end`.
+    """
 
     address: str
     payloads: list[bytes]
     rows: range | list[int]
+    end: int
 
 
 class Rows:
-    """Makes the shipments of a task; `count` is how many rows there have been."""
+    """Makes the shipments of a task; `count` is how many rows there have been, those before
+    `first` included, and `digest` is that of the others, None if it is not wanted.
 
-    def __init__(self, options: SinkOptions, work: Work) -> None:
-        self.count = 0
+    Of the rows that say themselves where they go, the digest is over address and message.
+    """
+
+    def __init__(self, options: SinkOptions, work: Work, first: int = 0) -> None:
+        from ferrymq import Digest
+
+        self.count = first
+        self.digest: Digest | None = None
+        if options.delivery == EXACTLY_ONCE and options.deterministic:
+            self.digest = Digest()
         self._options = options
         self._work = work
         self._encoder: MessageEncoder | None = None
@@ -68,7 +81,9 @@ class Rows:
             ) from None
         address = self._options.address
         if address is not None:
-            yield Shipment(address, payloads, range(first, self.count))
+            if self.digest is not None:
+                self.digest.add(payloads)
+            yield Shipment(address, payloads, range(first, self.count), self.count)
             return
         yield from self._by_address(payloads, self._encoder.addresses(batch) or [], first)
 
@@ -85,11 +100,18 @@ class Rows:
                 )
             shipment = found.get(address)
             if shipment is None:
-                shipment = found[address] = Shipment(address, [], [])
+                shipment = found[address] = Shipment(address, [], [], first)
             shipment.payloads.append(payloads[index])
             assert isinstance(shipment.rows, list)
             shipment.rows.append(first + index)
-        yield from found.values()
+        shipments = list(found.values())
+        if shipments:
+            shipments[-1].end = self.count
+        for shipment in shipments:
+            if self.digest is not None:
+                prefix = f"{shipment.address}\0".encode()
+                self.digest.add([prefix + payload for payload in shipment.payloads])
+            yield shipment
 
 
 def _with_ids(batch: pa.RecordBatch, work: Work, first: int) -> pa.RecordBatch:

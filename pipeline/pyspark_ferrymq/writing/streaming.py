@@ -28,7 +28,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """In a task: its rows, in one transaction."""
         from pyspark_ferrymq.writing.task import write
 
-        return write(self._options, of_query(self._options.tasks), iterator)
+        return write(self._options, of_query(self._options.tasks, self._options.address), iterator)
 
     def commit(
         self,
@@ -39,7 +39,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         from pyspark_ferrymq.writing.fences import finish
 
         if self._options.delivery == EXACTLY_ONCE:
-            finish(self._options.connection, [one for one in messages if isinstance(one, Written)])
+            finish(self._options, [one for one in messages if isinstance(one, Written)])
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """In the driver: a task has failed. Others may still write; what they have committed

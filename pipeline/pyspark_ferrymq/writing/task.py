@@ -1,115 +1,173 @@
-"""The part of one task: its rows over one connection, in one transaction."""
+"""The part of one task: its rows over one connection, in one transaction.
+
+A connection that is lost is made again, and the task begins again with the rows it has kept.
+Whether a commit without an answer was done, the broker knows by its fence.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pyspark_ferrymq.errors import AmqpWriteError
-from pyspark_ferrymq.options import ConnectionSettings, connect
-from pyspark_ferrymq.writing.failures import rolled_back
+from pyspark_ferrymq.writing.failures import other_content, rolled_back
 from pyspark_ferrymq.writing.fences import Fences, fence_of
+from pyspark_ferrymq.writing.keeping import KeptBatches
 from pyspark_ferrymq.writing.links import Links
 from pyspark_ferrymq.writing.options import AT_LEAST_ONCE, EXACTLY_ONCE, SinkOptions
+from pyspark_ferrymq.writing.retrying import Outage, retrying, was_lost
 from pyspark_ferrymq.writing.rows import Rows, Shipment
 from pyspark_ferrymq.writing.work import Work, Written
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ferrymq.blocking import Connection
-
-
-@contextmanager
-def connected(settings: ConnectionSettings, role: str) -> Iterator[Connection]:
-    """A connection, closed at the end. One that is lost meanwhile is an `AmqpWriteError`."""
-    from ferrymq import ConnectionClosed, SessionEnded
-
-    connection = connect(settings, role, patient=True)
-    try:
-        yield connection
-    except (ConnectionClosed, SessionEnded, TimeoutError) as error:
-        raise AmqpWriteError(
-            f"the connection to {settings.place} was lost, or there was no answer:"
-            f" {str(error) or 'the time is over'}. What was not committed is not written; Spark"
-            " tries the task again"
-        ) from None
-    finally:
-        try:
-            connection.close()
-        except (ConnectionClosed, TimeoutError):
-            pass
+    from ferrymq import Digest
+    from ferrymq.blocking import Connection, Transaction
 
 
 def write(options: SinkOptions, work: Work, batches: Iterator[pa.RecordBatch]) -> Written:
     """Write the rows of a task. Raises `AmqpWriteError`; nothing of it is there then, but for what
     was accepted with `AT_LEAST_ONCE`."""
-    from ferrymq import TransactionInDoubt
-
+    kept = KeptBatches(batches)
+    outage = Outage(str(work), options.retry_timeout)
+    task = _Task(options, work, kept, outage)
     try:
-        with connected(options.connection, _role(work)) as connection:
-            if options.delivery == AT_LEAST_ONCE:
-                return _send_all(Links(connection, work, None), options, work, batches)
-            if options.delivery == EXACTLY_ONCE and Fences(connection, options.connection).done(
-                work
-            ):
-                return Written(work, 0, True)
-            return _in_transaction(connection, options, work, batches)
-    except TransactionInDoubt as doubt:
+        role = f"write/{work.sequence}/{work.partition}"
+        return retrying(options.connection, role, outage, task.attempt)
+    finally:
+        kept.close()
+
+
+class _Task:
+    """What is known of a task from one attempt to the next."""
+
+    def __init__(
+        self, options: SinkOptions, work: Work, kept: KeptBatches, outage: Outage
+    ) -> None:
+        self._options = options
+        self._work = work
+        self._kept = kept
+        self._outage = outage
+        # How many rows have been accepted in the attempt that came farthest.
+        self._accepted = 0
+        # What was written in a transaction of whose commit there was no answer.
+        self._doubtful: Written | None = None
+
+    def attempt(self, connection: Connection) -> Written:
+        """Write all there is to write. Raises what ended the connection, and `AmqpWriteError`."""
+        options = self._options
+        if options.delivery == AT_LEAST_ONCE:
+            rows = self._send_all(Links(connection, self._work, None), self._accepted)
+            return Written(self._work, rows.count)
         if options.delivery != EXACTLY_ONCE:
-            raise AmqpWriteError(f"{work}: {doubt}") from None
-    # Whether it was committed the broker knows, when it is there again.
-    with connected(options.connection, _role(work)) as connection:
-        if Fences(connection, options.connection).done(work):
-            return Written(work, 0, True)
-    raise AmqpWriteError(
-        f"{work}: the connection was lost before the commit. Nothing of the task is written; Spark"
-        " tries it again"
-    )
+            return self._in_transaction(connection)
+        fences = Fences(connection, options, self._work)
+        if fences.done is None:
+            return self._in_transaction(connection)
+        return self._there(fences, None)
 
+    def _there(self, fences: Fences, digest: Digest | None) -> Written:
+        """The work is committed: compare the rows with what was, and write none.
 
-def _in_transaction(
-    connection: Connection, options: SinkOptions, work: Work, batches: Iterator[pa.RecordBatch]
-) -> Written:
-    from ferrymq import FencePassed, TransactionRolledBack
+        `digest` is that of the rows, if it is known.
+        """
+        mine = self._doubtful
+        if mine is not None and not fences.whole and fences.done is not None:
+            if fences.done.is_of(mine):
+                # By an attempt of this task, whose commit had no answer.
+                return mine
+        if not fences.comparable:
+            digest = None
+        elif digest is None:
+            digest = self._digest()
+        if fences.whole:
+            # It may be shared out otherwise now: the driver compares the whole of it.
+            skipped = 0 if digest is None else digest.rows
+        else:
+            skipped = fences.repeat(self._work.member, digest)
+        return Written(self._work, 0, True, skipped, None if digest is None else digest.value)
 
-    fence = fence_of(work) if options.delivery == EXACTLY_ONCE else None
-    # The time of a transaction runs from its beginning: Spark may take long for the first rows.
-    first = next(batches, None)
-    transaction = connection.transaction(fence=fence)
-    links = Links(connection, work, transaction, settled=fence is not None)
-    try:
-        written = _send_all(links, options, work, _with_first(first, batches))
-        transaction.commit()
-    except FencePassed:
-        # Another attempt was faster.
-        return Written(work, 0, True)
-    except TransactionRolledBack as error:
-        raise rolled_back(work, error.error, error) from None
-    return written
+    def _digest(self) -> Digest | None:
+        rows = Rows(self._options, self._work)
+        for batch in self._kept.from_the_beginning():
+            for _ in rows.shipments(batch):
+                pass
+        return rows.digest
 
+    def _in_transaction(self, connection: Connection) -> Written:
+        from ferrymq import FenceMismatch, FencePassed, TransactionInDoubt, TransactionRolledBack
 
-def _send_all(
-    links: Links, options: SinkOptions, work: Work, batches: Iterator[pa.RecordBatch]
-) -> Written:
-    """Encode one shipment while the one before is sent."""
-    rows = Rows(options, work)
-    under_way: Future[None] | None = None
-    with ThreadPoolExecutor(1, thread_name_prefix="amqp-sink") as sending:
-        for shipment in _shipments(rows, batches):
+        options, work = self._options, self._work
+        fence = fence_of(work) if options.delivery == EXACTLY_ONCE else None
+        batches = self._kept.from_the_beginning()
+        # The time of a transaction runs from its beginning: Spark may take long for the first rows.
+        first = next(batches, None)
+        transaction = connection.transaction(fence=fence)
+        links = Links(connection, work, transaction, settled=fence is not None)
+        try:
+            rows = self._send_all(links, 0, _with_first(first, batches))
+            written = Written(
+                work, rows.count, digest=None if rows.digest is None else rows.digest.value
+            )
+            transaction.commit(digest=rows.digest)
+        except FenceMismatch as error:
+            raise other_content(work, error) from None
+        except FencePassed:
+            # Another attempt was faster.
+            return self._there(Fences(connection, options, work), rows.digest)
+        except TransactionInDoubt as doubt:
+            if fence is None:
+                raise AmqpWriteError(f"{work}: {doubt}") from None
+            # The broker knows, when it is there again.
+            self._doubtful = written
+            raise
+        except TransactionRolledBack as error:
+            if was_lost(error):
+                raise
+            raise rolled_back(work, error.error, error) from None
+        return written
+
+    def _send_all(
+        self, links: Links, first: int, batches: Iterator[pa.RecordBatch] | None = None
+    ) -> Rows:
+        """Send the rows from `first` on; encode one shipment while the one before is sent."""
+        rows = Rows(self._options, self._work, first)
+        if batches is None:
+            batches = _from(first, self._kept.from_the_beginning())
+        under_way: Future[None] | None = None
+        before = first
+        with ThreadPoolExecutor(1, thread_name_prefix="amqp-sink") as sending:
+            for shipment in _shipments(rows, batches):
+                if under_way is not None:
+                    under_way.result()
+                    self._accept(before)
+                under_way, before = sending.submit(links.send, shipment), shipment.end
             if under_way is not None:
                 under_way.result()
-            under_way = sending.submit(links.send, shipment)
-        if under_way is not None:
-            under_way.result()
-    return Written(work, rows.count, False)
+                self._accept(before)
+        return rows
+
+    def _accept(self, count: int) -> None:
+        if count > self._accepted:
+            self._accepted = count
+            self._outage.progress()
 
 
 def _shipments(rows: Rows, batches: Iterator[pa.RecordBatch]) -> Iterator[Shipment]:
     for batch in batches:
         yield from rows.shipments(batch)
+
+
+def _from(first: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches without the rows before `first`."""
+    for batch in batches:
+        if first >= batch.num_rows:
+            first -= batch.num_rows
+            continue
+        yield batch.slice(first)
+        first = 0
 
 
 def _with_first(
@@ -118,7 +176,3 @@ def _with_first(
     if first is not None:
         yield first
         yield from rest
-
-
-def _role(work: Work) -> str:
-    return f"write/{work.sequence}/{work.partition}"

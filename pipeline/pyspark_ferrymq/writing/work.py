@@ -16,18 +16,24 @@ _BATCH: Final = "streaming.sql.batchId"
 WHOLE: Final = "*"
 """The member that stands for the whole batch: committed when all tasks have."""
 
+EACH: Final = "*"
+"""The target of work whose rows say themselves where they go."""
+
 
 @dataclass(frozen=True, slots=True)
 class Work:
     """The part `partition` of batch `sequence` of a query or job, the `group`.
 
-    `width` is how many parts there are, 0 if nobody has said so.
+    `width` is how many parts there are, 0 if nobody has said so. `target` is the address that all
+    rows go to, or `EACH`. `of_query` says whether the group is a query, which has a checkpoint.
     """
 
     group: str
     sequence: int
     partition: int
     width: int = 0
+    target: str = EACH
+    of_query: bool = False
 
     @property
     def member(self) -> str:
@@ -40,14 +46,20 @@ class Work:
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """A task is done: it has written so many `rows`, or was `repeated`: its rows were there."""
+    """A task is done: it has written so many `rows`; or was `repeated`, and `skipped` so many that
+    were there before.
+
+    `digest` is the value of the digest of its rows, None if it was not asked for.
+    """
 
     work: Work
-    rows: int
-    repeated: bool
+    rows: int = 0
+    repeated: bool = False
+    skipped: int = 0
+    digest: bytes | None = None
 
 
-def of_query(tasks: int | None) -> Work:
+def of_query(tasks: int | None, address: str | None) -> Work:
     """The work of the task this runs in, of a streaming query.
 
     Raises `AmqpSourceError` if Spark does not say which query and batch it is.
@@ -61,12 +73,14 @@ def of_query(tasks: int | None) -> Work:
             f" {batch!r}), without which nothing can be written exactly once. Is the trigger a"
             " continuous one? Use processingTime or availableNow"
         )
-    return _within(Work(query, int(batch), context.partitionId(), tasks or 0))
+    return _within(
+        Work(query, int(batch), context.partitionId(), tasks or 0, address or EACH, True)
+    )
 
 
-def of_job(group: str, sequence: int, tasks: int | None) -> Work:
+def of_job(group: str, sequence: int, tasks: int | None, address: str | None) -> Work:
     """The work of the task this runs in, of a batch."""
-    return _within(Work(group, sequence, _context().partitionId(), tasks or 0))
+    return _within(Work(group, sequence, _context().partitionId(), tasks or 0, address or EACH))
 
 
 def _within(work: Work) -> Work:

@@ -17,7 +17,7 @@ from ferrymq.aio.session import Session
 from ferrymq.aio.transaction import OpeningTransaction, Transaction, declare
 from ferrymq.aio.waiting import Signal, fresh, resolve
 from ferrymq.errors import AmqpError, ConnectionClosed
-from ferrymq.fence import Fence
+from ferrymq.fence import Committed, Fence
 from ferrymq.options import (
     ChunkReaderArguments,
     ChunkReaderOptions,
@@ -159,13 +159,25 @@ class Connection:
 
         return OpeningTransaction(open)
 
-    async def fence(self, group: str, member: str, *, timeout: float | None = None) -> int | None:
-        """The sequence that a member of a group has committed last, None if nothing: see `Fence`.
+    async def fence(
+        self, group: str, member: str, *, target: str = "", timeout: float | None = None
+    ) -> int | None:
+        """Return the sequence that a member of a group has committed last at a target, None if
+        nothing: see `Fence`. Raises as `committed`."""
+        found = await self.committed(group, member, target=target, timeout=timeout)
+        return None if found is None else found.sequence
+
+    async def committed(
+        self, group: str, member: str, *, target: str = "", timeout: float | None = None
+    ) -> Committed | None:
+        """Return what a member of a group has committed last at a target, with its digest; None if
+        nothing: see `Fence`. Where nothing is known for the target, the answer is the fence of a
+        writer that named none.
 
         Raises `TransactionError` if the peer cannot tell, `LinkDetached` if it has no management.
         """
         async with asyncio.timeout(timeout):
-            return await read_fence(self, group, member)
+            return await read_fence(self, group, member, target)
 
     async def close(self, *, error: Error | None = None) -> None:
         """Close the connection, waiting for the peer to do the same for `close_timeout` at most.

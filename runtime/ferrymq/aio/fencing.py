@@ -5,8 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
-from ferrymq.errors import FencePassed, PeerError, TransactionError, TransactionRolledBack
-from ferrymq.fence import Fence
+from ferrymq.errors import (
+    FenceMismatch,
+    FencePassed,
+    PeerError,
+    TransactionError,
+    TransactionRolledBack,
+)
+from ferrymq.fence import Committed, Digest, Fence
 from ferrymq.message import Message
 
 if TYPE_CHECKING:
@@ -15,17 +21,23 @@ if TYPE_CHECKING:
 
 _MANAGEMENT: Final = "$management"
 PASSED: Final = "ferrymq:fence-passed"
+OTHER_CONTENT: Final = "ferrymq:fence-content"
 
 _OK: Final = 200
 _NOT_FOUND: Final = 404
 
 
-async def read_fence(connection: Connection, group: str, member: str) -> int | None:
-    """The sequence that a member has committed last; None if there is none.
+async def read_fence(
+    connection: Connection, group: str, member: str, target: str
+) -> Committed | None:
+    """Return what a member has committed last at a target; None if there is nothing.
 
     Raises `TransactionError` if the peer does not know fences, and what ended the connection.
     """
     name = f"fence-{uuid4()}"
+    arguments = {"group": group, "member": member}
+    if target:
+        arguments["target"] = target
     async with connection.session() as session:
         answers = await session.receiver(_MANAGEMENT, name=name, credit=1)
         requests = await session.sender(_MANAGEMENT)
@@ -36,8 +48,7 @@ async def read_fence(connection: Connection, group: str, member: str) -> int | N
             application_properties={
                 "operation": "READ",
                 "type": "org.ferrymq.fence",
-                "group": group,
-                "member": member,
+                **arguments,
             },
         )
         await requests.send(request)
@@ -49,39 +60,53 @@ async def read_fence(connection: Connection, group: str, member: str) -> int | N
         return None
     body = answer.body
     sequence = body.get("sequence") if isinstance(body, dict) else None
-    if status != _OK or not isinstance(sequence, int):
+    if status != _OK or not isinstance(body, dict) or not isinstance(sequence, int):
         reason = answer.application_properties.get("statusDescription")
         raise TransactionError(f"the peer does not say how far the fence is: {status} {reason}")
-    return sequence
+    width, rows, digest = (body.get(key) for key in ("width", "rows", "digest"))
+    return Committed(
+        int(sequence),
+        int(width) if isinstance(width, int) else 0,
+        str(body.get("target") or ""),
+        Digest(int(rows), bytes.fromhex(digest))
+        if isinstance(rows, int) and isinstance(digest, str)
+        else None,
+    )
 
 
-async def was_committed(connection: Connection, fence: Fence) -> bool | None:
-    """Whether a transaction with the fence was committed, of which no answer came.
+async def was_committed(
+    connection: Connection, fence: Fence, digest: Digest | None
+) -> bool | None:
+    """Return whether a transaction with the fence was committed, of which no answer came.
 
     Waits until the connection is there again. None if it is not restored. Raises `FencePassed` if
-    its member has gone on meanwhile.
+    its member has gone on meanwhile, and `FenceMismatch` if somebody else has committed other
+    content under this fence.
     """
     while not connection.closed and connection.recovery is not None:
         try:
-            sequence = await read_fence(connection, fence.group, fence.member)
+            found = await read_fence(connection, fence.group, fence.member, fence.target)
         except PeerError:
             # Lost again, or for good.
             continue
-        if sequence is None or sequence < fence.sequence:
+        if found is None or found.sequence < fence.sequence:
             return False
-        if sequence > fence.sequence:
-            raise FencePassed(f"member {fence.member!r} of {fence.group!r} is further", sequence)
+        who = f"member {fence.member!r} of {fence.group!r}"
+        if found.sequence > fence.sequence:
+            raise FencePassed(f"{who} is further", found.sequence)
+        if digest is not None and found.digest is not None and digest != found.digest:
+            raise FenceMismatch(f"{who} has committed {found.digest}, and this is {digest}")
         return True
     return None
 
 
 def refusal(error: Error) -> TransactionRolledBack | None:
-    """What a discharge that was rejected because of its fence raises; None for other reasons."""
+    """Return what a discharge that was rejected because of its fence raises; None for other
+    reasons."""
+    text = f"{error.condition}: {error.description}"
+    if error.condition == OTHER_CONTENT:
+        return FenceMismatch(text, error)
     if error.condition != PASSED:
         return None
     sequence = None if error.info is None else error.info.get("sequence")
-    return FencePassed(
-        f"{error.condition}: {error.description}",
-        sequence if isinstance(sequence, int) else -1,
-        error,
-    )
+    return FencePassed(text, sequence if isinstance(sequence, int) else -1, error)

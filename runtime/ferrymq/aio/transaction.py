@@ -25,7 +25,7 @@ from ferrymq.errors import (
     TransactionInDoubt,
     TransactionRolledBack,
 )
-from ferrymq.fence import Fence
+from ferrymq.fence import Digest, Fence
 from ferrymq_types.transactions import Declare, Declared, Discharge, TransactionalState
 
 if TYPE_CHECKING:
@@ -91,8 +91,11 @@ class Transaction:
         """Send a message that exists once the transaction is committed: `Sender.send`."""
         await sender.send(message, settled=settled, timeout=timeout, transaction=self)
 
-    async def commit(self, *, timeout: float | None = None) -> None:
+    async def commit(self, *, digest: Digest | None = None, timeout: float | None = None) -> None:
         """Do all of it; when this returns, it has been done.
+
+        `digest` is what its fence remembers of the rows that were written: `FenceMismatch`, a
+        `TransactionRolledBack`, is raised if the sequence was committed with another one.
 
         Raises `TransactionRolledBack` when the peer could not, and nothing was done; `FencePassed`
         is one of these. Raises `TransactionInDoubt` when the connection or session was lost before
@@ -100,7 +103,7 @@ class Transaction:
         not. With a fence, and a connection that is restored, the peer is asked then, and nothing is
         left in doubt. Raises `LocalProtocolError` for a transaction that has ended.
         """
-        await self._discharge(False, timeout)
+        await self._discharge(False, timeout, digest)
 
     async def rollback(self, *, timeout: float | None = None) -> None:
         """Do none of it. Deliveries that were given an outcome in it have none again.
@@ -174,7 +177,9 @@ class Transaction:
         if self._state is _State.OPEN:
             self._end(False)
 
-    async def _discharge(self, fail: bool, timeout: float | None) -> None:
+    async def _discharge(
+        self, fail: bool, timeout: float | None, digest: Digest | None = None
+    ) -> None:
         if self._state is _State.OPEN and self._reason is not None:
             self._state = _State.ROLLED_BACK
             if not fail:
@@ -187,7 +192,7 @@ class Transaction:
         try:
             async with asyncio.timeout(timeout):
                 try:
-                    answered = await self._ask(fail)
+                    answered = await self._ask(fail, digest)
                 except (ConnectionClosed, SessionEnded) as lost:
                     # It was lost before there was a discharge.
                     self._end(False)
@@ -200,7 +205,7 @@ class Transaction:
                     self._end(False)
                     if fail:
                         raise
-                    await self._find_out(lost)
+                    await self._find_out(lost, digest)
                     return
         except DeliveryRejected as refused:
             self._end(False)
@@ -216,21 +221,21 @@ class Transaction:
         else:
             self._end(not fail)
 
-    async def _ask(self, fail: bool) -> asyncio.Future[None]:
+    async def _ask(self, fail: bool, digest: Digest | None) -> asyncio.Future[None]:
         """Send the discharge; the future ends with the answer."""
         for receiver in list(self.acquirers):
             # What comes after the discharge would be in no transaction (§4.4.3).
             if not receiver.closed:
                 await receiver.drain()
-        annotations = None if self.fence is None or fail else self.fence.annotations()
+        annotations = None if self.fence is None or fail else self.fence.annotations(digest)
         discharge = Discharge(txn_id=self.id, fail=fail)
         return (await self._control.post(discharge, annotations))[1]
 
-    async def _find_out(self, lost: PeerError) -> None:
+    async def _find_out(self, lost: PeerError, digest: Digest | None) -> None:
         """The answer to a commit was lost. Returns if it was done."""
         committed = None
         if self.fence is not None:
-            committed = await was_committed(self.session.connection, self.fence)
+            committed = await was_committed(self.session.connection, self.fence, digest)
         if committed is None:
             raise TransactionInDoubt(
                 f"the answer to the commit was lost, it was done or not: {lost}", lost.error

@@ -11,7 +11,7 @@ from ferrymq.blocking.chunks import ChunkReader
 from ferrymq.blocking.links import Receiver, Sender
 from ferrymq.blocking.portal import Portal
 from ferrymq.blocking.transaction import Transaction
-from ferrymq.fence import Fence
+from ferrymq.fence import Committed, Fence
 from ferrymq.options import (
     ChunkReaderArguments,
     ConnectionArguments,
@@ -147,9 +147,21 @@ class Connection:
         opening = self._connection.transaction(fence=fence)
         return Transaction(self._portal, self._portal.run(opening.open))
 
-    def fence(self, group: str, member: str, *, timeout: float | None = None) -> int | None:
-        """The sequence a member has committed last; see `aio.Connection.fence`."""
-        return self._portal.run(lambda: self._connection.fence(group, member, timeout=timeout))
+    def fence(
+        self, group: str, member: str, *, target: str = "", timeout: float | None = None
+    ) -> int | None:
+        """Return the sequence a member has committed last; see `aio.Connection.fence`."""
+        return self._portal.run(
+            lambda: self._connection.fence(group, member, target=target, timeout=timeout)
+        )
+
+    def committed(
+        self, group: str, member: str, *, target: str = "", timeout: float | None = None
+    ) -> Committed | None:
+        """Return what a member has committed last; see `aio.Connection.committed`."""
+        return self._portal.run(
+            lambda: self._connection.committed(group, member, target=target, timeout=timeout)
+        )
 
     def close(self, *, error: Error | None = None) -> None:
         """Close the connection and end its thread; see `aio.Connection.close`."""

@@ -7,6 +7,7 @@ from typing import Self
 
 from ferrymq import aio
 from ferrymq.blocking.portal import Portal
+from ferrymq.fence import Digest
 
 
 class Transaction:
@@ -32,9 +33,9 @@ class Transaction:
         """Whether work may be added to it."""
         return self.asynchronous.active
 
-    def commit(self, *, timeout: float | None = None) -> None:
+    def commit(self, *, digest: Digest | None = None, timeout: float | None = None) -> None:
         """Do all of it; see `aio.Transaction.commit`."""
-        self._portal.run(lambda: self.asynchronous.commit(timeout=timeout))
+        self._portal.run(lambda: self.asynchronous.commit(digest=digest, timeout=timeout))
 
     def rollback(self, *, timeout: float | None = None) -> None:
         """Do none of it; see `aio.Transaction.rollback`."""

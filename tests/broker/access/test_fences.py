@@ -63,4 +63,4 @@ def test_others_roll_back(net: Network, name: str, group: str) -> None:
     _, why = write(net, name, group)
     assert why == f"{UNAUTHORIZED}: send at '$fence/{group}' is not allowed to you"
     assert net.queue("out").message_count() == 1
-    assert net.space.fences.names() == [("mine.a", "0")]
+    assert net.space.fences.names() == [("mine.a", "0", "")]

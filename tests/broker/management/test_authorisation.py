@@ -17,6 +17,7 @@ from tests.broker.management.rules import guard, rule, user
 _BOUND = {"exchange": "e", "destination": "q", "key": "k"}
 
 # Of all that there is, what it takes: operation, type, name, arguments, and where which right.
+FENCE = [("send", "$fence/g"), ("manage", "$management")]
 TABLE = [
     ("READ", "queue", "q", None, [("send", "q"), ("receive", "q"), ("browse", "q")]),
     ("READ", "queue", "q-alias", None, [("send", "q")]),
@@ -58,8 +59,13 @@ TABLE = [
     ("PEEK", "subscription", "t::s", None, [("manage", "t")]),
     ("READ", "alias", "q-alias", None, [("manage", "q-alias"), ("send", "q")]),
     ("DELETE", "alias", "q-alias", None, [("delete", "q-alias")]),
-    ("READ", "fence", None, {"group": "g", "member": "m"}, [("send", "$fence/g")]),
-    ("DELETE", "fence", "g\nm", None, [("send", "$fence/g")]),
+    ("READ", "fence", None, {"group": "g", "member": "m"}, FENCE),
+    ("READ", "fence", None, {"group": "g", "member": "m", "target": "q"}, [*FENCE, ("send", "q")]),
+    ("READ", "fence", "g\nm\nq-alias", None, [*FENCE, ("send", "q")]),
+    ("REPEAT", "fence", "g\nm\nq", {"sequence": 1}, [*FENCE, ("send", "q")]),
+    ("DELETE", "fence", "g\nm", None, FENCE),
+    ("DELETE", "fence", "g\nm\nq", None, [*FENCE, ("send", "q")]),
+    ("DELETE", "fence", "g", None, FENCE),
     ("READ", "broker", "broker", None, [("manage", "$management")]),
     ("READ", "virtual-host", "default", None, [("manage", "$management")]),
 ]  # fmt: skip

@@ -40,6 +40,7 @@ _PLURALS: Final = {
     "connections": "connection",
     "sessions": "session",
     "links": "link",
+    "fences": "fence",
     "virtual-hosts": "virtual-host",
     "brokers": "broker",
 }

@@ -22,6 +22,7 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "exchange": ("routing", "bindings", "published", "unroutable", "alternate"),
     "binding": ("exchange", "key", "destination", "arguments"),
     "alias": ("address",),
+    "fence": ("group", "member", "target", "sequence", "rows", "repeated", "digest"),
     "connection": ("peer", "container-id", "user", "sessions", "links"),
     "session": ("connection", "channel", "links"),
     "link": ("connection", "role", "address", "credit", "delivery-count"),
@@ -31,14 +32,18 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
 }
 # Where a name is told apart from others of the kind by its identity.
 _BY_IDENTITY: Final = ("session", "link")
+# Where the name is made of several attributes, which are columns of their own.
+_BY_COLUMNS: Final = ("fence",)
 # Nobody reads a line of this length; but programs do, and must not find it cut off.
 _ENDLESS: Final = 10_000
 
 
 def columns_of(kind: str) -> list[str]:
     """What a list of this kind shows."""
-    first = "identity" if kind in _BY_IDENTITY else "name"
-    return [first, *COLUMNS.get(kind, ("type",))]
+    columns = list(COLUMNS.get(kind, ("type",)))
+    if kind in _BY_COLUMNS:
+        return columns
+    return ["identity" if kind in _BY_IDENTITY else "name", *columns]
 
 
 def print_json(value: object) -> None:

@@ -32,7 +32,7 @@ _NAMES: Final = {
     NODE: ("space", "address"),
     ALIAS: ("space", "name"),
     TERMINUS: ("space", "user", "container", "link", "sends"),
-    FENCE: ("space", "group", "member"),
+    FENCE: ("space", "group", "member", "target"),
 }
 
 

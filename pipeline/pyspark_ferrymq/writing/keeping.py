@@ -1,0 +1,75 @@
+"""The rows of a task, kept for as long as they may have to be written again.
+
+Spark hands them over once. When the broker is lost before the commit, they are needed from the
+beginning.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from typing import IO, TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# Bytes of the columns that are kept in memory; what is more goes into a file.
+_IN_MEMORY: Final = 32 * 1024 * 1024
+# Where Spark tells its workers to put such files; several are separated by commas.
+_SPARK_DIRS: Final = "SPARK_LOCAL_DIRS"
+
+
+class KeptBatches:
+    """The record batches of a task. Close it to get rid of its file, which has no name."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch], in_memory: int = _IN_MEMORY) -> None:
+        self._rest = batches
+        self._left = in_memory
+        # Each is in memory, or a place in the file: where it begins, and its length in bytes.
+        self._kept: list[pa.RecordBatch | tuple[int, int]] = []
+        self._file: IO[bytes] | None = None
+        self._schema: pa.Schema | None = None
+
+    def from_the_beginning(self) -> Iterator[pa.RecordBatch]:
+        """Yield all of them, those first that have been seen before."""
+        for kept in self._kept:
+            yield self._load(kept)
+        for batch in self._rest:
+            self._keep(batch)
+            yield batch
+
+    def close(self) -> None:
+        """Forget all of them."""
+        self._kept = []
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _keep(self, batch: pa.RecordBatch) -> None:
+        if self._file is None and batch.nbytes <= self._left:
+            self._left -= batch.nbytes
+            self._kept.append(batch)
+            return
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(prefix="amqp-sink-", dir=_folder())
+        self._schema = batch.schema
+        data = batch.serialize()
+        self._file.seek(0, os.SEEK_END)
+        self._kept.append((self._file.tell(), len(data)))
+        self._file.write(data)
+
+    def _load(self, kept: pa.RecordBatch | tuple[int, int]) -> pa.RecordBatch:
+        if not isinstance(kept, tuple):
+            return kept
+        import pyarrow as pa
+
+        assert self._file is not None
+        place, size = kept
+        self._file.seek(place)
+        return pa.ipc.read_record_batch(pa.py_buffer(self._file.read(size)), self._schema)
+
+
+def _folder() -> str | None:
+    folder = os.environ.get(_SPARK_DIRS, "").split(",")[0]
+    return folder if folder and os.path.isdir(folder) else None
