@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 import ferrymq
-from ferrymq import Fence, FencePassed, Message, blocking
+from ferrymq import Committed, Digest, Fence, FenceMismatch, FencePassed, Message, blocking
 from ferrymq.errors import ConnectionClosed, TransactionInDoubt, TransactionRolledBack
 from ferrymq_broker.config import Config
 from ferrymq_broker.nodes.queues.queue import Queue
@@ -132,6 +132,70 @@ async def test_a_member_that_has_gone_on_meanwhile(
     assert caught.value.sequence == 8
 
 
+def digest(*rows: bytes) -> Digest:
+    found = Digest()
+    found.add(rows)
+    return found
+
+
+def test_a_digest_is_the_same_in_any_order_and_in_parts() -> None:
+    whole = digest(b"a", b"b", b"c")
+    assert whole == digest(b"c", b"a", b"b")
+    parts = digest(b"c", b"b")
+    parts.merge(digest(b"a"))
+    assert parts == whole and hash(parts) == hash(whole)
+    assert Digest(3, whole.value) == whole
+    # What is there twice counts twice, and nothing is nothing.
+    assert digest(b"a", b"a") != digest(b"a") != digest()
+    assert (whole.rows, len(whole.value), digest().value) == (3, 16, bytes(16))
+    # It is stored for a long time: another function would refuse all that is.
+    assert digest(b"a", b"b").value.hex() == "08bb6929ca5416152e4c8118ff048e82"
+
+
+async def test_each_target_has_a_fence_of_its_own_with_what_was_written(
+    broker: BrokerServer, connection: ferrymq.Connection
+) -> None:
+    sender = await connection.sender("q")
+
+    async def write(target: str, *rows: bytes) -> None:
+        async with connection.transaction(fence=Fence("g", "m", 7, target=target)) as txn:
+            await sender.send_many([Message(row) for row in rows], transaction=txn)
+            await txn.commit(digest=digest(*rows))
+
+    await write("here", b"a", b"b")
+    await write("there", b"c")
+    with pytest.raises(FencePassed):
+        await write("here", b"b", b"a")
+    with pytest.raises(FenceMismatch, match="ferrymq:fence-content.*2 rows") as caught:
+        await write("here", b"a", b"c")
+    assert not isinstance(caught.value, FencePassed)
+    assert messages(broker) == 3
+    assert await connection.committed("g", "m", target="here") == Committed(
+        7, 0, "here", digest(b"a", b"b")
+    )
+    assert await connection.fence("g", "m", target="there") == 7
+    assert await connection.committed("g", "m") is None
+
+
+async def test_a_commit_without_an_answer_that_was_somebody_elses(
+    broker: BrokerServer, connection: ferrymq.Connection
+) -> None:
+    """The same number stands for other rows: ours are not there."""
+    sender = await connection.sender("q")
+    fence = Fence("g", "m", 7, target="q")
+    txn = await connection.transaction(fence=fence)
+    await sender.send(Message("ours"), transaction=txn)
+    async with ferrymq.connect(broker.url) as other:
+        theirs = await other.transaction(fence=fence)
+        await (await other.sender("q")).send(Message("theirs"), transaction=theirs)
+        await theirs.commit(digest=digest(b"theirs"))
+    lose_the_answer(connection)
+    async with asyncio.timeout(20):
+        with pytest.raises(FenceMismatch):
+            await txn.commit(digest=digest(b"ours"))
+    assert messages(broker) == 1
+
+
 async def test_without_reconnecting_it_stays_in_doubt(broker: BrokerServer) -> None:
     async with ferrymq.connect(broker.url) as connection:
         sender = await connection.sender("q")
@@ -156,5 +220,10 @@ async def test_the_blocking_client(broker: BrokerServer) -> None:
             assert connection.fence("g", "b", timeout=20) == 2
             with pytest.raises(FencePassed), connection.transaction(fence=Fence("g", "b", 2)):
                 pass
+            txn = connection.transaction(fence=Fence("g", "b", 3, target="t"))
+            txn.commit(digest=digest(b"x"))
+            assert connection.fence("g", "b", target="t") == 3
+            found = connection.committed("g", "b", target="t", timeout=20)
+            assert found is not None and found.digest == digest(b"x")
 
     await asyncio.to_thread(work)

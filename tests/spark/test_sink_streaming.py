@@ -62,7 +62,7 @@ def test_a_batch_that_is_repeated_writes_nothing_twice(
     run(lines(spark, folder), checkpoint, url=broker.url, address=address)
     assert ledger(broker.url, address) == expected(range(500))
     with blocking.connect(broker.url) as connection:
-        assert connection.fence(str(query.id), "*") == 2
+        assert connection.fence(str(query.id), "*", target=address) == 2
 
 
 def half_a_batch(
@@ -100,18 +100,20 @@ def test_a_batch_that_was_begun_by_more_tasks_is_noticed(
     frame, checkpoint = lines(spark, folder), tmp_path / "checkpoint"
     query = run(frame, checkpoint, url=broker.url, address=address)
     forget_commit(checkpoint, 1)
-    forget_whole(broker.url, str(query.id))
+    forget_whole(broker.url, str(query.id), address)
     with pytest.raises(PySparkException, match="begun with at least 2 tasks, and now there were 1"):
         run(frame.coalesce(1), checkpoint, url=broker.url, address=address)
 
 
-def forget_whole(url: str, group: str) -> None:
+def forget_whole(url: str, group: str, target: str) -> None:
     """As if the driver had ended before it told the broker that a batch is whole."""
     from pyspark_ferrymq.management import Management
 
     with blocking.connect(url) as connection:
         Management(connection, 20).ask(
-            "DELETE", "org.ferrymq.fence", arguments={"group": group, "member": "*"}
+            "DELETE",
+            "org.ferrymq.fence",
+            arguments={"group": group, "member": "*", "target": target},
         )
 
 

@@ -14,6 +14,15 @@ RULES = """
 [[queue]]
 name = "out"
 
+[[alias]]
+name = "another-name"
+to = "out"
+
+[[rule]]
+who = "*"
+may-not = "send"
+where = "$fence/closed.*"
+
 [[rule]]
 who = ["user:ann", "user:bob"]
 may = "send"
@@ -23,10 +32,15 @@ where = "*"
 who = "user:ann"
 may = "send"
 where = "$fence/mine.*"
+
+[[rule]]
+who = "user:dan"
+may = "send"
+where = "out"
 """
 
 
-def write(net: Network, name: str, group: str) -> tuple[object, str]:
+def write(net: Network, name: str, group: str, target: str = "") -> tuple[object, str]:
     """The outcome of a commit with a fence of a group, and why it was refused."""
     client = user(net, name)
     control = Controller(client)
@@ -37,6 +51,8 @@ def write(net: Network, name: str, group: str) -> tuple[object, str]:
         "ferrymq:fence-member": "0",
         "ferrymq:fence-sequence": 1,
     }
+    if target:
+        fence["ferrymq:fence-target"] = target
     delivery = control.tell(
         MessageAnnotations(value=fence), AmqpValue(value=Discharge(txn_id=txn, fail=False))
     )
@@ -64,3 +80,23 @@ def test_others_roll_back(net: Network, name: str, group: str) -> None:
     assert why == f"{UNAUTHORIZED}: send at '$fence/{group}' is not allowed to you"
     assert net.queue("out").message_count() == 1
     assert net.space.fences.names() == [("mine.a", "0", "")]
+
+
+@pytest.mark.parametrize("target", ["out", "another-name", "*"])
+def test_who_may_send_to_the_target_may_use_its_fences(net: Network, target: str) -> None:
+    state, why = write(net, "bob", "any-name-at-all", target)
+    assert (state, why) == (Accepted(), "")
+
+
+def test_a_rule_may_still_refuse_a_group(net: Network) -> None:
+    _, why = write(net, "bob", "closed.x", "out")
+    assert why.startswith(f"{UNAUTHORIZED}: send at 'out', or at '$fence/closed.x'")
+
+
+@pytest.mark.parametrize("target", ["$management", "dynamic.made-up", "private"])
+def test_what_may_not_be_sent_to_is_no_target(net: Network, target: str) -> None:
+    """Else who may do nothing could fill the table of fences."""
+    net.declare("private")
+    _, why = write(net, "dan", "g", target)
+    assert why == f"{UNAUTHORIZED}: send at '{target}', or at '$fence/g', is not allowed to you"
+    assert len(net.space.fences) == 0

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import pytest
 
+from ferrymq_broker.cli.store.lines import line_of, record_of
 from ferrymq_broker.management.install import install
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
+from ferrymq_broker.nodes.fences import Fence
 from ferrymq_broker.nodes.policy import ExchangePolicy, QueuePolicy, StreamPolicy, TopicPolicy
+from ferrymq_broker.store.records import Record
+from ferrymq_broker.store.tables import FENCE as FENCE_TABLE
+from ferrymq_broker.store.values import decode_map, encode_map
 from ferrymq_types.messaging import (
     Accepted,
     AmqpValue,
@@ -216,6 +222,49 @@ def test_a_fence_is_stored_with_what_was_written(net: Network) -> None:
     assert isinstance(attempt(), Rejected)
     assert browse(net, "one") == [b"a"]
     assert read(net.connect(), "log").bodies() == [b"a"]
+
+
+def test_what_a_fence_knows_survives(net: Network) -> None:
+    def tried(annotations: dict[str | int, object]) -> str:
+        client = net.connect()
+        control = Controller(client)
+        txn = control.declare()
+        write(client.sender("one"), txn, b"a")
+        delivery = control.tell(
+            MessageAnnotations(value=annotations),
+            AmqpValue(value=Discharge(txn_id=txn, fail=False)),
+        )
+        return "" if delivery.remote_state == Accepted() else reason(delivery)
+
+    mine = FENCE | {
+        "ferrymq:fence-target": "one",
+        "ferrymq:fence-rows": 1,
+        "ferrymq:fence-digest": b"d" * 16,
+    }
+    assert tried(mine) == ""
+    net.space.fences.repeat(Fence("g", "m", 5, 0, "one", 1, b"d" * 16))
+    net.broker.finish_pass()
+    net.run()
+    net.restart()
+    assert tried(mine).startswith("ferrymq:fence-passed")
+    assert tried(mine | {"ferrymq:fence-rows": 2}).startswith("ferrymq:fence-content")
+    passed = net.space.fences.find("g", "m", "one")
+    assert passed is not None
+    assert (passed.rows, passed.digest, passed.repeated) == (1, b"d" * 16, 1)
+    # Exports have it.
+    for (table, id, number), value in store_of(net).records.items():
+        if table == FENCE_TABLE:
+            line = line_of(table, Record(id, number, value))
+            assert decode_map(record_of(json.loads(line))[1].value) == decode_map(value)
+    # What an older release has stored has neither target nor digest, and rules for all targets.
+    older = {"space": net.space.name, "group": "old", "member": "m"}
+    value = encode_map({**older, "sequence": 5, "width": 0, "time": 0})
+    store_of(net).records[FENCE_TABLE, 10_000, 0] = value
+    net.restart()
+    known = mine | {"ferrymq:fence-group": "old"}
+    assert tried(known).startswith("ferrymq:fence-passed")
+    assert tried(known | {"ferrymq:fence-sequence": 6}) == ""
+    assert browse(net, "one") == [b"a", b"a"]
 
 
 # -- any number of them, and a crash whenever it likes ---------------------------------

@@ -123,6 +123,60 @@ def test_a_sequence_that_others_share_out_otherwise_is_refused(net: Network) -> 
     assert writer.write(b"0 of 3", fence(2, "0", width=3)).remote_state == Accepted()
 
 
+def test_each_target_has_fences_of_its_own(net: Network) -> None:
+    writer = Writer(net)
+    for target in ("here", "there"):
+        assert writer.write(b"x", fence(7, target=target)).remote_state == Accepted()
+        assert reason(writer.write(b"x", fence(7, target=target))).startswith(PASSED)
+    assert reason(writer.write(b"x", fence(6, target="here"))).startswith(PASSED)
+    # Without a target it is another fence again.
+    assert writer.write(b"x", fence(1)).remote_state == Accepted()
+    assert len(written(net)) == 3
+
+
+def test_a_fence_without_a_target_rules_where_there_is_none_for_the_target(net: Network) -> None:
+    """That of a writer of an older release, which names its target from now on."""
+    writer = Writer(net)
+    writer.write(b"old", fence(7))
+    for sequence in (6, 7):
+        again = writer.write(b"again", fence(sequence, target="here"))
+        assert reason(again).startswith(PASSED)
+    assert writer.write(b"new", fence(8, target="here")).remote_state == Accepted()
+    assert reason(writer.write(b"again", fence(8, target="here"))).startswith(PASSED)
+    assert reason(writer.write(b"again", fence(7, target="there"))).startswith(PASSED)
+    assert written(net) == [b"old", b"new"]
+
+
+def content(rows: int, digest: bytes) -> dict[str, object]:
+    return {"target": "t", "rows": ULong(rows), "digest": digest}
+
+
+def test_a_sequence_with_other_content_is_refused_as_such(net: Network) -> None:
+    writer = Writer(net)
+    writer.write(b"first", fence(1, **content(3, b"d" * 16)))
+    assert reason(writer.write(b"x", fence(1, **content(3, b"d" * 16)))).startswith(PASSED)
+    for other in (content(3, b"e" * 16), content(4, b"d" * 16)):
+        state = writer.write(b"x", fence(1, **other)).remote_state
+        assert isinstance(state, Rejected) and state.error is not None
+        assert state.error.condition == "ferrymq:fence-content"
+        assert state.error.info is not None
+        assert (state.error.info["rows"], state.error.info["digest"]) == (3, b"d" * 16)
+    # Who says nothing of the content is not held to it, nor is a lower sequence.
+    assert reason(writer.write(b"x", fence(1, target="t"))).startswith(PASSED)
+    assert reason(writer.write(b"x", fence(0, **content(9, b"f")))).startswith(PASSED)
+    assert writer.write(b"second", fence(2, **content(9, b"f"))).remote_state == Accepted()
+    assert written(net) == [b"first", b"second"]
+
+
+def test_members_of_one_target_share_out_work_among_themselves(net: Network) -> None:
+    writer = Writer(net)
+    writer.write(b"0 of 2", fence(1, "0", width=2, target="here"))
+    refused = writer.write(b"1 of 3", fence(1, "1", width=3, target="here"))
+    assert reason(refused).startswith("ferrymq:fence-width")
+    elsewhere = writer.write(b"1 of 3", fence(1, "1", width=3, target="there"))
+    assert elsewhere.remote_state == Accepted()
+
+
 def test_streams_are_fenced_alike(net: Network) -> None:
     net.space.create("log", StreamPolicy())
     client = net.connect()
@@ -147,6 +201,14 @@ def test_streams_are_fenced_alike(net: Network) -> None:
         fence(1) | {"ferrymq:fence-member": 7},
         fence(1) | {"ferrymq:fence-group": ""},
         fence(1) | {"ferrymq:fence-group": "g" * 2000},
+        fence(1, target="t" * 2000),
+        fence(1, target="a\nb"),
+        fence(1, "a\nb", target="t"),
+        fence(1, target=7),
+        fence(1, digest="text", rows=1),
+        fence(1, digest=b"d" * 65, rows=1),
+        fence(1, digest=b"d"),
+        fence(1, digest=b"d", rows=-1),
     ],
 )
 def test_half_a_fence_is_none(net: Network, annotations: dict[str | int, object]) -> None:
@@ -182,3 +244,61 @@ def test_management_knows_them(net: Network) -> None:
     assert asker.ask("DELETE", "fence", properties=mine).status == 204
     assert asker.ask("READ", "fence", properties=mine).status == 404
     assert Writer(net).write(b"one", fence(1, "m")).remote_state == Accepted()
+
+
+def test_management_tells_them_apart_by_target(net: Network) -> None:
+    install(net.space, net.broker)
+    writer = Writer(net)
+    writer.write(b"x", fence(9, "m", **content(5, bytes(range(16)))))
+    writer.write(b"x", fence(3, "m", target="u"))
+    writer.write(b"x", fence(1, "m"))
+    asker = Asker(net)
+    shown = asker.ask("READ", "fence", "query\nm\nt").map()
+    assert (shown["sequence"], shown["target"], shown["rows"]) == (9, "t", 5)
+    assert (shown["digest"], shown["repeated"]) == (bytes(range(16)).hex(), 0)
+    other = asker.ask("READ", "fence", properties={"group": "query", "member": "m", "target": "u"})
+    assert (other.map()["sequence"], other.map()["rows"], other.map()["digest"]) == (3, None, None)
+    # Where there is none for the target, the one without rules.
+    third = asker.ask("READ", "fence", properties={"group": "query", "member": "m", "target": "v"})
+    assert (third.map()["sequence"], third.map()["target"]) == (1, "")
+    assert asker.ask("DELETE", "fence", "query\nm\nu").status == 204
+    assert [row["target"] for row in asker.query("fence", attributeNames=["target"])] == ["", "t"]
+
+
+def test_all_fences_of_a_group_are_forgotten_together(net: Network) -> None:
+    install(net.space, net.broker)
+    writer = Writer(net)
+    for member in range(600):
+        writer.write(b"x", fence(1, str(member), target=f"t{member % 2}"))
+    writer.write(b"x", fence(1, "m") | {"ferrymq:fence-group": "query-2"})
+    asker = Asker(net)
+    only = asker.ask("DELETE", "fence", properties={"group": "query", "target": "t1"})
+    assert only.status == 204
+    assert len(net.space.fences) == 301
+    assert asker.ask("DELETE", "fence", "query").status == 204
+    assert net.space.fences.names() == [("query-2", "m", "")]
+    assert asker.ask("DELETE", "fence", "query").status == 404
+
+
+def test_what_comes_again_is_counted(net: Network) -> None:
+    install(net.space, net.broker)
+    writer = Writer(net)
+    writer.write(b"x", fence(9, "m", **content(5, b"d" * 16)))
+    asker = Asker(net)
+
+    def repeat(sequence: int, **more: object) -> int:
+        arguments = {"group": "query", "member": "m", "target": "t", "sequence": sequence}
+        return asker.ask("REPEAT", "fence", body=arguments | more).status
+
+    assert repeat(9, rows=5, digest=b"d" * 16) == 200
+    assert repeat(9) == 200
+    assert repeat(9, rows=6, digest=b"d" * 16) == 409
+    assert repeat(9, rows=5, digest=b"e" * 16) == 409
+    assert repeat(8, rows=5, digest=b"d" * 16) == 409
+    assert repeat(10, rows=5, digest=b"d" * 16) == 404
+    assert repeat(9, rows=5, digest="text") == 400
+    assert asker.ask("READ", "fence", "query\nm\nt").map()["repeated"] == 10
+    # The count stays when the member goes on.
+    writer.write(b"x", fence(10, "m", **content(7, b"f" * 16)))
+    shown = asker.ask("READ", "fence", "query\nm\nt").map()
+    assert (shown["rows"], shown["repeated"]) == (7, 10)
