@@ -34,15 +34,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "lines"
 
 
-def fences(url: str, group: str) -> dict[tuple[str, str], dict[str, Any]]:
-    """The fences of a group as management shows them, by target and member."""
+def fence(url: str, group: str, member: str, target: str) -> dict[str, Any]:
+    """A fence as management shows it."""
     from pyspark_ferrymq.management import Management
 
+    arguments = {"group": group, "member": member, "target": target}
     with blocking.connect(url) as connection:
-        answer: Any = Management(connection, 20).ask("QUERY", "org.ferrymq.fence")
-    names = answer["attributeNames"]
-    found = [dict(zip(names, row, strict=True)) for row in answer["results"]]
-    return {(one["target"], one["member"]): one for one in found if one["group"] == group}
+        return Management(connection, 20).ask("READ", "org.ferrymq.fence", arguments=arguments)
 
 
 def test_one_version_is_written_to_two_addresses(
@@ -114,7 +112,7 @@ def test_a_job_with_a_lower_version_is_refused(
         write(20, 5)
     write(10, 5)
     assert ledger(broker.url, address) == expected(range(10))
-    assert fences(broker.url, address)[address, "*"]["repeated"] == 10
+    assert fence(broker.url, address, "*", address)["repeated"] == 10
 
 
 def test_a_batch_with_other_rows_is_refused(
@@ -128,7 +126,7 @@ def test_a_batch_with_other_rows_is_refused(
         run(changed, checkpoint, url=broker.url, address=address)
     run(changed, checkpoint, url=broker.url, address=address, deterministic="false")
     assert ledger(broker.url, address) == expected(range(400))
-    shown = fences(broker.url, str(query.id))[address, "*"]
+    shown = fence(broker.url, str(query.id), "*", address)
     assert (shown["rows"], shown["repeated"], shown["width"]) == (200, 200, 2)
     assert len(shown["digest"]) == 32
 
@@ -148,8 +146,8 @@ def test_tasks_with_other_rows_are_refused(
         run(changed, checkpoint, url=broker.url, address=address)
     run(lines(spark, folder), checkpoint, url=broker.url, address=address)
     assert ledger(broker.url, address) == expected(range(400))
-    found = fences(broker.url, str(query.id))
-    assert {found[address, str(task)]["repeated"] for task in range(2)} == {100}
+    for task in ("0", "1"):
+        assert fence(broker.url, str(query.id), task, address)["repeated"] == 100
 
 
 def test_rows_that_say_where_they_go_are_compared_with_that(
@@ -166,7 +164,7 @@ def test_rows_that_say_where_they_go_are_compared_with_that(
     with pytest.raises(PySparkException, match="with other rows than now"):
         write(frame.selectExpr("body", f"'{address}-b' as address"))
     assert ledger(broker.url, f"{address}-a") == expected(range(40))
-    assert fences(broker.url, address)["*", "*"]["repeated"] == 40
+    assert fence(broker.url, address, "*", "*")["repeated"] == 40
 
 
 def test_fences_of_an_older_release_go_on_as_they_did(
@@ -187,9 +185,8 @@ def test_fences_of_an_older_release_go_on_as_they_did(
     write_lines(folder, 9, range(400, 440))
     run(lines(spark, folder), checkpoint, url=broker.url, address=address)
     assert ledger(broker.url, address) == expected(range(440))
-    found = fences(broker.url, group)
-    assert found["", "*"]["sequence"] == 1
-    assert found[address, "*"]["sequence"] == 2
+    assert fence(broker.url, group, "*", "")["sequence"] == 1
+    assert fence(broker.url, group, "*", address)["sequence"] == 2
 
 
 _SECURED = """
