@@ -166,7 +166,7 @@ async def test_each_target_has_a_fence_of_its_own_with_what_was_written(
     await write("there", b"c")
     with pytest.raises(FencePassed):
         await write("here", b"b", b"a")
-    with pytest.raises(FenceMismatch, match="ferrymq:fence-content.*2 rows") as caught:
+    with pytest.raises(FenceMismatch, match=r"ferrymq:fence-content.*2 rows") as caught:
         await write("here", b"a", b"c")
     assert not isinstance(caught.value, FencePassed)
     assert messages(broker) == 3

@@ -112,9 +112,8 @@ def kill_and_start(kills: int, longest: float, tmp_path: Path, address: str) -> 
 
         def fill(first: int) -> None:
             with blocking.connect(broker.url) as connection:
-                connection.sender(source).send_many(
-                    [Message(f"row-{n}".encode(), durable=True) for n in range(first, first + _ROWS)]
-                )
+                rows = [f"row-{n}".encode() for n in range(first, first + _ROWS)]
+                connection.sender(source).send_many([Message(row, durable=True) for row in rows])
                 # There is something to count from the beginning.
                 connection.sender(target).close()
 

@@ -97,9 +97,7 @@ class Fences(EntityType):
         if passed is None:
             raise _missing(group, member, target)
         return Result(
-            self.complete(
-                _identity(group, member, ruling), _shown(group, member, ruling, passed)
-            )
+            self.complete(_identity(group, member, ruling), _shown(group, member, ruling, passed))
         )
 
     def repeat(self, call: Call) -> Result:

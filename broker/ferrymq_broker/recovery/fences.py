@@ -33,9 +33,7 @@ def recover_fences(broker: Broker, store: Store) -> int:
         # Those of older releases have no target, and say nothing of what was written.
         rows, digest = fields.get("rows", 0), fields.get("digest", b"")
         repeated = fields.get("repeated", 0)
-        if not (
-            isinstance(rows, int) and isinstance(digest, bytes) and isinstance(repeated, int)
-        ):
+        if not (isinstance(rows, int) and isinstance(digest, bytes) and isinstance(repeated, int)):
             raise StoreDamaged(f"fence {record.id} has rows or a digest that are none")
         space.fences.restore(
             str(fields.get("group")),

@@ -31,9 +31,7 @@ class BatchWriter(DataSourceArrowWriter):
         """In a task: its rows, in one transaction."""
         from pyspark_ferrymq.writing.task import write
 
-        work = of_job(
-            self._group, self._sequence, self._options.tasks, self._options.address
-        )
+        work = of_job(self._group, self._sequence, self._options.tasks, self._options.address)
         return write(self._options, work, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:

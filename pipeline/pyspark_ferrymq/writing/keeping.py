@@ -52,7 +52,8 @@ class KeptBatches:
             self._kept.append(batch)
             return
         if self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="amqp-sink-", dir=_folder())
+            # Closed by `close`, when the task is over.
+            self._file = tempfile.TemporaryFile(prefix="amqp-sink-", dir=_folder())  # noqa: SIM115
         self._schema = batch.schema
         data = batch.serialize()
         self._file.seek(0, os.SEEK_END)

@@ -101,15 +101,11 @@ def was_lost(error: BaseException | None) -> bool:
         return error.condition in ("amqp:connection:forced", "amqp:link:detach-forced")
     if isinstance(error, TransactionRolledBack | TransactionInDoubt):
         return was_lost(error.__cause__)
-    return isinstance(
-        error, ConnectionClosed | SessionEnded | TimeoutError | AmqpUnreachableError
-    )
+    return isinstance(error, ConnectionClosed | SessionEnded | TimeoutError | AmqpUnreachableError)
 
 
 @contextmanager
-def _connected(
-    settings: ConnectionSettings, role: str, outage: Outage
-) -> Iterator[Connection]:
+def _connected(settings: ConnectionSettings, role: str, outage: Outage) -> Iterator[Connection]:
     from ferrymq import ConnectionClosed
 
     patience = max(0.1, min(settings.timeout, outage.left()))

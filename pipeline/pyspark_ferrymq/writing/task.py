@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ferrymq import Digest
-    from ferrymq.blocking import Connection, Transaction
+    from ferrymq.blocking import Connection
 
 
 def write(options: SinkOptions, work: Work, batches: Iterator[pa.RecordBatch]) -> Written:
@@ -43,9 +43,7 @@ def write(options: SinkOptions, work: Work, batches: Iterator[pa.RecordBatch]) -
 class _Task:
     """What is known of a task from one attempt to the next."""
 
-    def __init__(
-        self, options: SinkOptions, work: Work, kept: KeptBatches, outage: Outage
-    ) -> None:
+    def __init__(self, options: SinkOptions, work: Work, kept: KeptBatches, outage: Outage) -> None:
         self._options = options
         self._work = work
         self._kept = kept

@@ -68,15 +68,15 @@ async def read_fence(
         int(sequence),
         int(width) if isinstance(width, int) else 0,
         str(body.get("target") or ""),
-        Digest(int(rows), bytes.fromhex(digest))
-        if isinstance(rows, int) and isinstance(digest, str)
-        else None,
+        (
+            Digest(int(rows), bytes.fromhex(digest))
+            if isinstance(rows, int) and isinstance(digest, str)
+            else None
+        ),
     )
 
 
-async def was_committed(
-    connection: Connection, fence: Fence, digest: Digest | None
-) -> bool | None:
+async def was_committed(connection: Connection, fence: Fence, digest: Digest | None) -> bool | None:
     """Return whether a transaction with the fence was committed, of which no answer came.
 
     Waits until the connection is there again. None if it is not restored. Raises `FencePassed` if

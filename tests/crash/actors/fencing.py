@@ -13,7 +13,7 @@ from ferrymq import (
     TransactionInDoubt,
     TransactionRolledBack,
 )
-from ferrymq.fence import Fence
+from ferrymq.fence import Digest, Fence
 from tests.crash.actors.actor import Actor
 from tests.crash.actors.transactions import post
 from tests.crash.layout import STREAM
@@ -36,7 +36,7 @@ class Fencer(Actor):
         while True:
             self._attempts += 1
             name = f"{self.name}/{self._attempts}"
-            fence = Fence(self.name, "one", self._sequence)
+            fence = Fence(self.name, "one", self._sequence, target="right")
             txn = await connection.transaction(fence=fence)
             futures = []
             for node, sender in senders.items():
@@ -44,8 +44,11 @@ class Fencer(Actor):
                 futures.append(post(self, sender, node, name, txn))
             await asyncio.gather(*futures)
             self.ledger.write("commits", txn=name)
+            # Each attempt posts other bodies, which stand for the same work.
+            digest = Digest()
+            digest.add([f"{self.name}/{self._sequence}".encode()])
             try:
-                await txn.commit()
+                await txn.commit(digest=digest)
             except FencePassed as passed:
                 self._on_passed(name, passed)
             except TransactionInDoubt as doubt:
