@@ -109,8 +109,8 @@ def test_a_newer_store_is_told_in_a_line(data: Path) -> None:
     with stored(data):
         pass
     format = data / "format"
-    format.write_text(format.read_text().replace("format: 1", "format: 2"))
-    assert "format 2" in serve_in_vain(data)
+    format.write_text(format.read_text().replace("format: 2", "format: 3"))
+    assert "format 3" in serve_in_vain(data)
 
 
 def test_a_damaged_store_is_told_in_a_line(data: Path) -> None:

@@ -224,7 +224,7 @@ async def test_a_store_of_a_newer_version(tmp_path: Path) -> None:
     async with BrokerServer(config(tmp_path)):
         pass
     format = tmp_path / "format"
-    format.write_text(format.read_text().replace("format: 1", "format: 9"))
+    format.write_text(format.read_text().replace("format: 2", "format: 9"))
     with pytest.raises(StoreVersionError, match="format 9"):
         await BrokerServer(config(tmp_path)).start()
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import random
 from collections.abc import Callable, Sequence
+from itertools import count
 
 from ferrymq_broker.store.disk import File, Folder
 from ferrymq_broker.store.errors import StoreLocked
@@ -24,7 +25,10 @@ class Interrupted(BaseException):
 class _Content:
     """The bytes of a file, whatever its name. Those behind `synced` may be zeros after a cut."""
 
+    _numbers = count(1)
+
     def __init__(self) -> None:
+        self.number = next(self._numbers)
         self.data = bytearray()
         # Sectors that were written and not synced, as they were before.
         self.unsynced: dict[int, bytes] = {}
@@ -197,6 +201,10 @@ class SimulatedFolder(Folder):
             raise self.disk.failing
         if self.disk.syncs:
             self.disk.synced_names = dict(self.disk.names)
+
+    def identity(self, name: str) -> str:
+        content = self.disk.names.get(name)
+        return "" if content is None else str(content.number)
 
     def free(self) -> int:
         return self.disk.free()

@@ -20,6 +20,7 @@ from ferrymq_broker.store.disk import RealFolder
 from ferrymq_broker.store.durable_store import DurableStore
 from ferrymq_broker.store.errors import StoreError
 from ferrymq_broker.store.format_file import FORMAT_NAME, read_format
+from ferrymq_broker.store.head_file import Head, HeadFile
 from ferrymq_broker.store.lmdb_records import DATA_NAME
 from ferrymq_broker.store.segments import Segment, find_segments, journal_name, read_frame
 
@@ -92,10 +93,12 @@ class Backup:
         try:
             ends = [(one, self._end_of(format.secret, one)) for one in segments]
             self.total += sum(end for _, end in ends)
+            name = ""
             for segment, end in ends:
                 if end:
                     name = journal_name(segment.first, end)
                     self._copy_file(self._path / segment.name, self.target / name, end)
+            HeadFile.create(target, Head(self.last_batch, name)).close()
         finally:
             for segment in segments:
                 segment.file.close()

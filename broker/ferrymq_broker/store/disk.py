@@ -27,6 +27,23 @@ _FILL_BYTES: Final = 1 << 20
 _LOCK_NAME: Final = "lock"
 _BOUNDLESS: Final = 1 << 62
 
+# Of a file that is open, and that its name does not lead to any more.
+GONE: Final = (
+    "is not in its place any more: it, or the directory of the store, was removed, moved or replaced "
+    "while it was in use"
+)
+
+# Errors of file systems on which a directory cannot be locked.
+_NO_LOCKS: Final = (
+    errno.EBADF,
+    errno.EINVAL,
+    errno.EISDIR,
+    errno.ENOLCK,
+    errno.ENOSYS,
+    errno.ENOTSUP,
+    errno.EOPNOTSUPP,
+)
+
 # Set to 1, nothing is synced. For a test of power cuts that has to find out that it is not.
 _UNSAFE_NAME: Final = "FERRYMQ_UNSAFE_NO_SYNC"
 
@@ -51,6 +68,10 @@ class File:
     def size(self) -> int:
         """Bytes in the file."""
         raise NotImplementedError
+
+    def is_in_place(self) -> bool:
+        """Whether the name that the file has still leads to it."""
+        return True
 
     def fill(self, size: int) -> None:
         """Let the file be `size` zeros, which have their place on the disk; synced."""
@@ -93,6 +114,11 @@ class Folder:
         """Let the names be on disk."""
         raise NotImplementedError
 
+    def identity(self, name: str) -> str:
+        """The number that the file system knows a file by, which a copy of it does not have; empty
+        if there is no such file, or no such number."""
+        return ""
+
     def free(self) -> int:
         """Bytes the disk has room for."""
         return _BOUNDLESS
@@ -115,6 +141,14 @@ def free_bytes(path: Path) -> int:
     return disk.f_bavail * disk.f_frsize
 
 
+def is_in_place(path: Path, inode: int) -> bool:
+    """Whether a path leads to the file with this inode."""
+    try:
+        return os.stat(path).st_ino == inode
+    except OSError:
+        return False
+
+
 def only_pretends() -> bool:
     """Whether syncing was switched off: what is acknowledged can then be lost."""
     return os.environ.get(_UNSAFE_NAME) == "1"
@@ -135,12 +169,13 @@ def sync_descriptor(descriptor: int) -> None:
 class RealFile(File):
     """A file of the operating system."""
 
-    __slots__ = ("path", "_descriptor", "_one_call", "_flags")
+    __slots__ = ("path", "_descriptor", "_one_call", "_flags", "_inode")
 
     def __init__(self, path: Path, flags: int) -> None:
         # What it is called now.
         self.path = path
         self._descriptor = os.open(path, flags | getattr(os, "O_CLOEXEC", 0), 0o600)
+        self._inode = os.fstat(self._descriptor).st_ino
         # Whether writing and syncing is one call: what a thread waits for least of all.
         self._one_call = hasattr(os, "RWF_DSYNC")
         self._flags = 0 if only_pretends() else getattr(os, "RWF_DSYNC", 0)
@@ -196,6 +231,10 @@ class RealFile(File):
         """See `File.size`."""
         return os.fstat(self._descriptor).st_size
 
+    def is_in_place(self) -> bool:
+        """See `File.is_in_place`."""
+        return is_in_place(self.path, self._inode)
+
     def fill(self, size: int) -> None:
         """See `File.fill`."""
         try:
@@ -226,7 +265,8 @@ class RealFolder(Folder):
         if not hasattr(os, "pwritev"):
             raise StoreError(f"a store needs calls that {sys.platform} does not have (pwritev)")
         self.path = path
-        self._lock = -1
+        # Descriptors of what is locked: the file, and the directory.
+        self._locks: list[int] = []
         # Open files by name, so that they know of a new one.
         self._files: WeakValueDictionary[str, RealFile] = WeakValueDictionary()
         if only_pretends():
@@ -273,6 +313,13 @@ class RealFolder(Folder):
         """See `Folder.sync`."""
         _sync_directory(self.path)
 
+    def identity(self, name: str) -> str:
+        """See `Folder.identity`."""
+        try:
+            return str(os.stat(self.path / name).st_ino)
+        except FileNotFoundError:
+            return ""
+
     def free(self) -> int:
         """See `Folder.free`."""
         return free_bytes(self.path)
@@ -281,30 +328,45 @@ class RealFolder(Folder):
         """See `Folder.lock`."""
         if sys.platform == "win32":
             return
+        # The file says who has the store, and keeps out versions that know of nothing else. It can
+        # be removed under us; the directory that we use cannot become another one.
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        descriptor = os.open(self.path / _LOCK_NAME, flags, 0o600)
+        self._locks = [os.open(self.path / _LOCK_NAME, flags, 0o600)]
+        try:
+            self._lock(self._locks[0])
+            self._locks.append(os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+            try:
+                self._lock(self._locks[1])
+            except OSError as error:
+                if error.errno not in _NO_LOCKS:
+                    raise
+                log.warning(
+                    "this file system cannot lock a directory: do not remove the file lock",
+                    store=str(self.path),
+                )
+            os.ftruncate(self._locks[0], 0)
+            os.pwrite(self._locks[0], f"{os.getpid()}\n".encode(), 0)
+        except BaseException:
+            self.unlock()
+            raise
+
+    def _lock(self, descriptor: int) -> None:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
-            os.close(descriptor)
+            # A new file, in the place of one that was removed, names nobody.
+            holder = os.pread(self._locks[0], 32, 0).decode("ascii", "replace").strip()
             raise StoreLocked(
                 f"the store {self.path} is in use by the process {holder or '(unknown)'}: "
                 "stop it first, or use another directory"
             ) from error
-        except OSError:
-            os.close(descriptor)
-            raise
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-        self._lock = descriptor
 
     def unlock(self) -> None:
         """See `Folder.unlock`."""
         # The file stays: removing it would let two processes lock two files of the same name.
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        for descriptor in self._locks:
+            os.close(descriptor)
+        self._locks = []
 
 
 def _sync_directory(path: Path) -> None:

@@ -12,12 +12,13 @@ from ferrymq_broker.store.alarm import BATCH, LIMIT, ROOM, SEGMENT, DiskAlarm
 from ferrymq_broker.store.applier import Applier
 from ferrymq_broker.store.changes import Changes
 from ferrymq_broker.store.check import check_file
-from ferrymq_broker.store.disk import Folder, RealFolder, is_full
+from ferrymq_broker.store.disk import GONE, Folder, RealFolder, is_full
 from ferrymq_broker.store.errors import StoreDamaged, StoreError
 from ferrymq_broker.store.executor import Executor
 from ferrymq_broker.store.format_file import (
     CLEAN_NAME,
     FORMAT,
+    FORMAT_NAME,
     Format,
     read_clean,
     read_format,
@@ -25,6 +26,8 @@ from ferrymq_broker.store.format_file import (
     write_clean,
     write_format,
 )
+from ferrymq_broker.store.head_file import Head, HeadFile, read_head, require_whole
+from ferrymq_broker.store.in_use import mark_in_use, require_original, unmark
 from ferrymq_broker.store.journal import (
     DEFAULT_SEGMENT_BYTES,
     MIN_SEGMENT_BYTES,
@@ -41,6 +44,8 @@ from ferrymq_broker.store.store import Store
 _RETRY: Final = 1.0
 # Full segments that may wait for being applied before the next batch waits.
 _MOST_FULL: Final = 8
+# The head of a store that has nothing.
+_NEW: Final = Head(0, "")
 # The alarm of `max_bytes` goes when no more than this share of it is used.
 _LOW_WATER: Final = 0.9
 
@@ -114,6 +119,9 @@ class DurableStore(Store):
         def open_records(clean: bool) -> Records:
             if data.exists():
                 check_file(data)
+            elif (path / FORMAT_NAME).exists():
+                # LMDB would make a new file.
+                raise StoreDamaged(f"{data}: the records are missing")
             return LmdbRecords(path)
 
         return cls(folder, open_records, changes, options, progress)
@@ -122,27 +130,41 @@ class DurableStore(Store):
         folder = self._folder
         format = read_format(folder)
         clean = read_clean(folder)
-        self._records = records = open_records(clean is not None)
+        require_original(folder)
+        head: HeadFile | None = None
+        if format is not None and format.version >= FORMAT:
+            head = HeadFile.open(folder)
+        try:
+            self._records = records = open_records(clean is not None)
+        except BaseException:
+            if head is not None:
+                head.close()
+            raise
         try:
             if format is None:
                 format = self._make()
+                head = HeadFile.open(folder)
             elif records.is_new:
                 raise StoreDamaged(f"{folder.describe(DATA_NAME)}: the records are missing")
-            if clean is not None and records.applied < clean:
-                raise StoreDamaged(
-                    f"{folder.describe(DATA_NAME)} or {folder.describe(CLEAN_NAME)} is damaged: "
-                    f"the records are those of batch {records.applied}; when the store was closed "
-                    f"they had batch {clean}, says {CLEAN_NAME}. If {DATA_NAME} was put in the "
-                    "place of another one, bring back the whole directory as it was; if nobody has "
-                    f"touched it, remove {CLEAN_NAME}: all that was acknowledged is in the records "
-                    "and in the journal"
-                )
+            if clean is not None:
+                self._require_closed_at(clean)
+            if head is not None:
+                require_whole(folder, head.value, records.applied)
+            mark_in_use(folder)
             remove_clean(folder)
+            if head is None:
+                # Nobody asks for it before the format says that there is one.
+                head = HeadFile.create(folder, _NEW)
             self._secret = format.secret
-            self._journal = Journal(folder, format.secret, self.options.segment_bytes)
+            self._journal = Journal(folder, format.secret, self.options.segment_bytes, head)
             last = recover(self._journal, format.secret, records, progress)
+            if format.version < FORMAT:
+                write_format(folder, format.secret)
+                log.info("the store has a new format", store=folder.describe(), format=FORMAT)
             self._make_spares()
         except BaseException:
+            if head is not None:
+                head.close()
             records.close()
             raise
         changes = self.changes
@@ -151,14 +173,36 @@ class DurableStore(Store):
         changes.stable = last
         self._total = changes.total
 
+    def _require_closed_at(self, clean: int) -> None:
+        """Check that the records are those of the batch that the store was closed with. Raises
+        `StoreDamaged`."""
+        folder = self._folder
+        applied = self._records.applied
+        # What the mark says may have been lost: 0.
+        if applied < clean or (clean and applied > clean):
+            raise StoreDamaged(
+                f"{folder.describe(DATA_NAME)} or {folder.describe(CLEAN_NAME)} is damaged: "
+                f"the records are those of batch {applied}; when the store was closed "
+                f"they had batch {clean}, says {CLEAN_NAME}. If {DATA_NAME} was put in the "
+                "place of another one, bring back the whole directory as it was; if nobody has "
+                f"touched it, remove {CLEAN_NAME}: all that was acknowledged is in the records "
+                "and in the journal"
+            )
+
     def _make(self) -> Format:
         """A new store, in a directory that has none."""
         folder = self._folder
         used = any(parse_journal(name) is not None for name in folder.names())
+        try:
+            used = used or read_head(folder) != _NEW
+        except StoreDamaged:
+            # It was being made when the process ended.
+            pass
         if self._records.applied or used:
             raise StoreDamaged(f"{folder.describe('format')} is missing, but there is a store")
         self._records.begin()
         self._records.commit(0)
+        HeadFile.create(folder, _NEW).close()
         return write_format(folder)
 
     def _make_spares(self) -> None:
@@ -267,6 +311,11 @@ class DurableStore(Store):
                 self._fail(error)
             return
         self._alarm.set(BATCH, False)
+        assert placement.segment is not None
+        if not placement.segment.file.is_in_place():
+            # What is written there is gone with the process, and nobody hears of it.
+            self._fail(StoreError(f"{placement.segment.name} {GONE}"))
+            return
         self._placement = None
         self._pending = None
         self._journal.placed(placement)
@@ -454,8 +503,9 @@ class DurableStore(Store):
         journal.full = []
         journal.current = None
         journal.applied = self._records.applied
-        journal.recycle(used, journal.spares)
+        journal.clear(used)
         if self._pending is None:
+            unmark(self._folder)
             write_clean(self._folder, self._records.applied)
 
 

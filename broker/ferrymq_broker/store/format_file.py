@@ -2,26 +2,27 @@
 
 The file `format` is written last when a store is made. `clean` is there while a store is closed: a
 directory without it was left by a process that was killed, or it is in use.
+
+Format 1 had no file `head`. A store of that format becomes one of format 2 at its first opening:
+the head is written, and then `format` anew, so that versions which do not know the head refuse it.
 """
 
 from __future__ import annotations
 
 import os
-from typing import Any, Final, NamedTuple
-
-import google_crc32c
+from typing import Final, NamedTuple
 
 from ferrymq_broker.store.disk import Folder
 from ferrymq_broker.store.errors import StoreDamaged, StoreVersionError
+from ferrymq_broker.store.labels import decode_label, encode_label
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+OLDEST_FORMAT: Final = 1
 FORMAT_NAME: Final = "format"
 CLEAN_NAME: Final = "clean"
 _NEW_NAME: Final = "format.new"
 
 _TITLE: Final = "ferrymq store"
-
-_crc: Final[Any] = google_crc32c.value
 
 
 class Format(NamedTuple):
@@ -39,38 +40,42 @@ def read_format(folder: Folder) -> Format | None:
     where = folder.describe(FORMAT_NAME)
     file = folder.open(FORMAT_NAME)
     try:
-        text = file.read(0, 4096).decode("ascii", "replace")
+        data = file.read(0, 4096)
     finally:
         file.close()
-    fields = dict(line.partition(": ")[::2] for line in text.splitlines()[1:])
-    version = fields.get("format", "")
-    if not text.startswith(_TITLE + "\n") or not version.isdecimal():
+    lines = data.decode("ascii", "replace").splitlines()
+    said = dict(line.partition(": ")[::2] for line in lines[1:])
+    version = said.get("format", "")
+    if lines[:1] != [_TITLE] or not version.isdecimal():
         raise StoreDamaged(f"{where} does not say which format the store has")
     if int(version) > FORMAT:
         raise StoreVersionError(
             f"{where}: the store has format {version}, this version of ferrymq knows {FORMAT} and "
             "older ones: start the version that has written it, or a newer one"
         )
-    if int(version) < FORMAT:
+    if int(version) < OLDEST_FORMAT:
         raise StoreVersionError(
             f"{where}: the store has format {version}, which this version of ferrymq does not "
             "know: export it with the version that has written it, and import that with this one"
         )
+    fields = decode_label(_TITLE, data) or {}
     try:
         secret = bytes.fromhex(fields.get("secret", ""))
     except ValueError:
         secret = b""
-    if len(secret) != 16 or text != _encode(Format(FORMAT, secret)):
+    # With another secret the whole journal would look as if it had never been written.
+    if len(secret) != 16:
         raise StoreDamaged(f"{where} is not what was written there")
-    return Format(FORMAT, secret)
+    return Format(int(version), secret)
 
 
-def write_format(folder: Folder) -> Format:
-    """Say that there is a store now, of this format."""
-    format = Format(FORMAT, os.urandom(16))
+def write_format(folder: Folder, secret: bytes = b"") -> Format:
+    """Say that there is a store now, of the newest format; with a new secret if there was none."""
+    format = Format(FORMAT, secret or os.urandom(16))
+    fields = {"format": format.version, "secret": format.secret.hex()}
     file = folder.create(_NEW_NAME)
     try:
-        file.write(0, (_encode(format).encode(),))
+        file.write(0, (encode_label(_TITLE, fields),))
     finally:
         file.close()
     folder.rename(_NEW_NAME, FORMAT_NAME)
@@ -105,9 +110,3 @@ def write_clean(folder: Folder, last: int) -> None:
     finally:
         file.close()
     folder.sync()
-
-
-def _encode(format: Format) -> str:
-    # With another secret the whole journal would look as if it had never been written.
-    text = f"{_TITLE}\nformat: {format.version}\nsecret: {format.secret.hex()}\n"
-    return f"{text}check: {_crc(text.encode()):08x}\n"

@@ -7,6 +7,7 @@ from typing import Final
 from ferrymq_broker.store.disk import Folder
 from ferrymq_broker.store.errors import StoreDamaged, StoreError
 from ferrymq_broker.store.frames import MAX_BATCH_BYTES, encode, frame_bytes
+from ferrymq_broker.store.head_file import Head, HeadFile
 from ferrymq_broker.store.segments import (
     NEW_PREFIX,
     Segment,
@@ -56,6 +57,9 @@ class Placement:
                 self.journal.folder.rename(segment.name, name)
                 segment.name = name
             self.journal.folder.sync()
+        if self.is_first:
+            # The segment has its name on disk, and no frame yet.
+            self.journal.head.write(Head(self.number - 1, segment.name))
         segment.file.write(segment.position, self.parts)
 
     def _make_segment(self) -> Segment:
@@ -83,11 +87,13 @@ class Journal:
     """The segments of a store that is running.
 
     `current` is being written to, `full` ones wait for being applied, oldest first, `spares` for
-    being used. `applied` is the last batch that the records have.
+    being used. `applied` is the last batch that the records have. `head` says on disk which
+    segment was begun last; the journal closes it.
     """
 
-    def __init__(self, folder: Folder, secret: bytes, segment_bytes: int) -> None:
+    def __init__(self, folder: Folder, secret: bytes, segment_bytes: int, head: HeadFile) -> None:
         self.folder = folder
+        self.head = head
         self.segment_bytes = segment_bytes
         self.applied = 0
         self.current: Segment | None = None
@@ -198,8 +204,16 @@ class Journal:
             del segments[0]
         self.folder.sync()
 
+    def clear(self, segments: list[Segment]) -> None:
+        """Move all segments there are, which were applied, to `spares`; for when nothing is
+        written. Raises `OSError`."""
+        # Before the first one goes: from now on nobody misses them.
+        self.head.write(Head(self.applied, ""))
+        self.recycle(segments, self.spares)
+
     def close(self) -> None:
         """Close all files."""
+        self.head.close()
         for segment in [*self.full, *self.spares]:
             segment.file.close()
         if self.current is not None:

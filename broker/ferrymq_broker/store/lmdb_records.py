@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import lmdb
 
-from ferrymq_broker.store.disk import free_bytes, only_pretends
+from ferrymq_broker.store.disk import GONE, free_bytes, is_in_place, only_pretends
 from ferrymq_broker.store.errors import StoreDamaged
 from ferrymq_broker.store.footprint import Footprint
 from ferrymq_broker.store.keys import APPLIED_KEY, describe_key, encode_key, is_intact, seal
@@ -60,6 +60,7 @@ class LmdbRecords(Records):
             if failed is not None:
                 raise failed from error
             raise StoreDamaged(f"{self.path} cannot be opened: {error}") from error
+        self._inode = self.path.stat().st_ino
         self._txn: Any = None
         # Whether the map was too small.
         self._grow = False
@@ -207,6 +208,9 @@ class LmdbRecords(Records):
             self._txn = None
             txn.abort()
             raise self._failed(error) from error
+        if not is_in_place(self.path, self._inode):
+            # The journal still has what was committed, and must keep it.
+            raise OSError(errno.ENOENT, f"it {GONE}", str(self.path))
         self.applied = applied
         self.is_new = False
 

@@ -8,6 +8,7 @@ from typing import Final
 from ferrymq_broker.store.applying import apply_now, read_batches
 from ferrymq_broker.store.disk import is_full
 from ferrymq_broker.store.errors import StoreError
+from ferrymq_broker.store.head_file import require_batches
 from ferrymq_broker.store.journal import Journal
 from ferrymq_broker.store.records import Records
 from ferrymq_broker.store.replay import NetEffect
@@ -48,6 +49,7 @@ def recover(
                 size = 0
                 if progress is not None:
                     progress(done, total)
+        require_batches(journal.folder, journal.head.value, reader.last)
         if batches:
             _apply(batches, records, journal)
         if progress is not None:
@@ -56,7 +58,7 @@ def recover(
         for segment in segments:
             segment.file.close()
         raise
-    journal.recycle(segments, journal.spares)
+    journal.clear(segments)
     return reader.last
 
 

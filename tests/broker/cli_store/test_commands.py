@@ -170,7 +170,7 @@ def test_a_backup_has_everything_and_is_a_store(killed: Path, tmp_path: Path) ->
     report = told("backup", killed, target)
     assert report["target"] == str(target)
     assert report["bytes"] == sum(file.stat().st_size for file in target.iterdir())
-    assert sorted(file.name for file in target.iterdir()) == ["clean", "data.mdb", "format"]
+    assert sorted(file.name for file in target.iterdir()) == ["clean", "data.mdb", "format", "head"]
     assert records(target) == {"entry": 3, "node": 1}
     command("verify", target)
     assert [body for body, _ in bodies(target, "q", 3)] == ["one", "two", "three"]

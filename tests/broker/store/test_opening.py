@@ -110,14 +110,14 @@ def test_the_same_process_is_kept_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "said"), [(2, "start the version that has written it"), (0, "export it")]
+    ("version", "said"), [(3, "start the version that has written it"), (0, "export it")]
 )
 def test_other_formats(tmp_path: Path, version: int, said: str) -> None:
     write(tmp_path, 1)
     file = tmp_path / "format"
     text = file.read_text()
     before = {f.name: f.read_bytes() for f in tmp_path.iterdir() if f.name != "lock"}
-    file.write_text(text.replace("format: 1", f"format: {version}"))
+    file.write_text(text.replace("format: 2", f"format: {version}"))
     with pytest.raises(StoreVersionError, match=f"has format {version},.*{said}"):
         DurableStore.open(tmp_path, Changes(), OPTIONS)
     file.write_text(text)

@@ -66,7 +66,7 @@ async def test_everything_in_its_time(running: Running, tmp_path: Path) -> None:
     info = store.info()
     assert info["last"] == 300
     assert info["applied"] >= 100
-    assert info["format"] == 1
+    assert info["format"] == 2
     assert 0 < info["used-bytes"] < 20 * SMALL
     assert info["records-bytes"] >= info["free-bytes"]
     store.close()

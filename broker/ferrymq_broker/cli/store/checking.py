@@ -18,7 +18,15 @@ from ferrymq_broker.store.changes import DROP, DROP_RANGE, PUT
 from ferrymq_broker.store.check import check_file
 from ferrymq_broker.store.disk import RealFolder
 from ferrymq_broker.store.errors import StoreDamaged, StoreError
-from ferrymq_broker.store.format_file import read_format
+from ferrymq_broker.store.format_file import FORMAT, read_format
+from ferrymq_broker.store.head_file import (
+    HEAD_NAME,
+    Head,
+    read_head,
+    require_batches,
+    require_whole,
+)
+from ferrymq_broker.store.in_use import IN_USE_NAME, require_original
 from ferrymq_broker.store.keys import APPLIED_KEY, describe_key, is_intact
 from ferrymq_broker.store.lmdb_records import DATA_NAME
 from ferrymq_broker.store.records import Record
@@ -78,8 +86,24 @@ def check(folder: RealFolder, progress: Progress) -> Contents:
         contents.add(folder.path / "format", str(error))
         return contents
     assert format is not None
+    try:
+        require_original(folder)
+    except StoreDamaged as error:
+        contents.add(folder.path / IN_USE_NAME, str(error))
+    head: Head | None = None
+    if format.version >= FORMAT:
+        try:
+            head = read_head(folder)
+        except StoreDamaged as error:
+            contents.add(folder.path / HEAD_NAME, str(error))
     if _check_records(folder.path, contents, progress):
         _check_journal(folder, format.secret, contents, progress)
+        if head is not None and not contents.found:
+            try:
+                require_whole(folder, head, contents.applied)
+                require_batches(folder, head, contents.last)
+            except StoreDamaged as error:
+                contents.add(folder.path, str(error))
     return contents
 
 

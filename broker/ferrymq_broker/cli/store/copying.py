@@ -20,6 +20,7 @@ from ferrymq_broker.config.units import format_size
 from ferrymq_broker.store.disk import RealFolder
 from ferrymq_broker.store.errors import StoreDamaged, StoreError
 from ferrymq_broker.store.format_file import CLEAN_NAME, FORMAT_NAME
+from ferrymq_broker.store.head_file import HEAD_NAME
 from ferrymq_broker.store.lmdb_records import DATA_NAME
 from ferrymq_broker.store.segments import SPARE_PREFIX
 
@@ -100,7 +101,7 @@ def _copy(directory: Path, target: Path) -> int:
         copy = RealFolder(target)
         _copy_records(directory, target / DATA_NAME, "copying")
         # Without its format it is no store: that comes last.
-        for name in (CLEAN_NAME, FORMAT_NAME):
+        for name in (HEAD_NAME, CLEAN_NAME, FORMAT_NAME):
             file = copy.create(name)
             file.write(0, [(directory / name).read_bytes()])
             file.close()

@@ -1,0 +1,129 @@
+"""The file `head`: which batches and which segment a store has at least.
+
+The segments of the journal say in their frames which batch follows which, so one that is missing
+before others is noticed. One that is missing at the end is noticed by the head alone: it names the
+segment that was begun last, and the last batch before it. It is written when a segment is begun,
+after the segment has its name and before it has a frame; and when the journal is emptied (after
+recovery, and when the store is closed), before the first segment goes.
+
+The file has two slots of a block each, which are written in turn. A write that is cut short damages
+the slot that it was for, and the other one is what the file says.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from ferrymq_broker.store.disk import File, Folder
+from ferrymq_broker.store.errors import StoreDamaged
+from ferrymq_broker.store.frames import BLOCK
+from ferrymq_broker.store.labels import decode_label, encode_label
+
+HEAD_NAME: Final = "head"
+
+_TITLE: Final = "ferrymq head"
+_SLOTS: Final = 2
+_NO_SEGMENT: Final = "none"
+
+
+class Head(NamedTuple):
+    """Batches up to `last` were on disk. `segment` is the name of the file that was begun last, ""
+    while all batches are in the records."""
+
+    last: int
+    segment: str
+
+
+class HeadFile:
+    """The head of a store that is open. `value` is what it says."""
+
+    def __init__(self, file: File, value: Head, turn: int) -> None:
+        self.value = value
+        self._file = file
+        # Counts writes: the slot with the highest one is valid.
+        self._turn = turn
+
+    @classmethod
+    def open(cls, folder: Folder) -> HeadFile:
+        """Open the head of a store. Raises `StoreDamaged` if it is missing or cannot be read."""
+        if HEAD_NAME not in folder.names():
+            raise StoreDamaged(
+                f"{folder.describe(HEAD_NAME)} is missing: without it nobody can tell whether the "
+                "journal is all there"
+            )
+        file = folder.open(HEAD_NAME)
+        slots = [_decode(file.read(slot * BLOCK, BLOCK)) for slot in range(_SLOTS)]
+        known = [slot for slot in slots if slot is not None]
+        if not known:
+            file.close()
+            raise StoreDamaged(f"{folder.describe(HEAD_NAME)} is not what was written there")
+        turn, value = max(known)
+        return cls(file, value, turn)
+
+    @classmethod
+    def create(cls, folder: Folder, value: Head) -> HeadFile:
+        """Make a head for a store that has none, in the place of any file of that name."""
+        head = cls(folder.create(HEAD_NAME), value, 0)
+        for _ in range(_SLOTS):
+            head._put(value)
+        folder.sync()
+        return head
+
+    def write(self, value: Head) -> None:
+        """Let the head say this; it is on disk then. Raises `OSError`, and can be called again."""
+        if value != self.value:
+            self._put(value)
+            self.value = value
+
+    def _put(self, value: Head) -> None:
+        turn = self._turn + 1
+        fields = {"turn": turn, "last": value.last, "segment": value.segment or _NO_SEGMENT}
+        label = encode_label(_TITLE, fields)
+        self._file.write(turn % _SLOTS * BLOCK, (label, bytes(BLOCK - len(label))))
+        self._turn = turn
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def read_head(folder: Folder) -> Head:
+    """Read what the head says. Raises `StoreDamaged` if it is missing or cannot be read."""
+    file = HeadFile.open(folder)
+    file.close()
+    return file.value
+
+
+def require_whole(folder: Folder, head: Head, applied: int) -> None:
+    """Check that what the head names is there, before anything is read of the journal: its segment,
+    or all batches in the records, which have those up to `applied`. Raises `StoreDamaged`."""
+    if head.segment and head.segment not in folder.names():
+        raise StoreDamaged(
+            f"{folder.describe(head.segment)} is missing: the journal had batches in it from "
+            f"{head.last + 1} on, says {HEAD_NAME}"
+        )
+    if not head.segment and applied < head.last:
+        raise StoreDamaged(
+            f"{folder.describe('data.mdb')}: the records are those of batch {applied}, and had "
+            f"batch {head.last}, says {HEAD_NAME}"
+        )
+
+
+def require_batches(folder: Folder, head: Head, last: int) -> None:
+    """Check that the journal, which was read up to the batch `last`, has all that the head says.
+    Raises `StoreDamaged`."""
+    if last < head.last:
+        raise StoreDamaged(
+            f"{folder.describe()}: the journal ends with batch {last}, and had batch {head.last}, "
+            f"says {HEAD_NAME}: files of the journal are missing"
+        )
+
+
+def _decode(data: bytes) -> tuple[int, Head] | None:
+    fields = decode_label(_TITLE, data)
+    if fields is None:
+        return None
+    turn, last, segment = (fields.get(key, "") for key in ("turn", "last", "segment"))
+    if not turn.isdecimal() or not last.isdecimal():
+        return None
+    return int(turn), Head(int(last), "" if segment == _NO_SEGMENT else segment)
