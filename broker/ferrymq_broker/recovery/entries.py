@@ -20,8 +20,10 @@ from ferrymq_broker.nodes.queues.restoring import (
 from ferrymq_broker.nodes.queues.storing import read_head, read_identity
 from ferrymq_broker.recovery.found import Found
 from ferrymq_broker.recovery.messages import Messages
+from ferrymq_broker.recovery.reading import Reading
 from ferrymq_broker.store.changes import LAST
 from ferrymq_broker.store.errors import StoreDamaged
+from ferrymq_broker.store.records import Record
 from ferrymq_broker.store.store import Store
 from ferrymq_broker.store.tables import DUPLICATE, ENTRY, NAMES, SCHEDULED, STATE
 
@@ -31,31 +33,30 @@ OnEntries = Callable[[int], None]
 # How often it is called.
 _STEP: Final = 10_000
 
-_NONE: Final[dict[int, int]] = {}
 
-
-def recover_entries(broker: Broker, store: Store, found: Found, told: OnEntries) -> int:
+def recover_entries(
+    broker: Broker, store: Store, found: Found, reading: Reading, told: OnEntries
+) -> int:
     """All queues have what they had; how many entries that is. Raises `StoreDamaged`."""
     messages = Messages(broker.agenda, store)
-    failures = _failures(store)
+    failures = _Failures(store)
     count: i64 = 0
     last: i64 = -1
     queue: Queue | None = None
-    failed: dict[int, int] = _NONE
     gone = Gone(broker, found)
     for record in store.scan(ENTRY):
         id: i64 = record.id
         if id != last:
             last = id
             queue = found.queues.get(id)
-            failed = failures.get(id, _NONE)
         if queue is None:
             gone.meet(ENTRY, id, record.value, messages)
             continue
         value = record.value
+        reading.add(len(value))
         try:
             head = read_head(value)
-            message = messages.load(head, value)
+            message, size = messages.load(head, value)
         except StoreDamaged as error:
             raise StoreDamaged(
                 f"entry {record.number} of {queue.address[:200]!r}: {error}"
@@ -67,8 +68,11 @@ def recover_entries(broker: Broker, store: Store, found: Found, told: OnEntries)
             head.time,
             head.expires,
             message,
-            failed.get(record.number, 0),
+            size,
+            failures.of(id, record.number),
         )
+        if head.shared and message.holders == 1:
+            reading.add(size)
         count += 1
         if count % _STEP == 0:
             told(count)
@@ -82,14 +86,32 @@ def recover_entries(broker: Broker, store: Store, found: Found, told: OnEntries)
     return count
 
 
-def _failures(store: Store) -> dict[int, dict[int, int]]:
-    """How often entries were delivered in vain, by queue and sequence."""
-    failures: dict[int, dict[int, int]] = {}
-    for record in store.scan(STATE):
-        if len(record.value) != 8:
+class _Failures:
+    """How often entries were delivered in vain, read beside them: both are in the same order."""
+
+    def __init__(self, store: Store) -> None:
+        self._records = store.scan(STATE)
+        self._next: Record | None = None
+        self._advance()
+
+    def of(self, id: i64, sequence: i64) -> int:
+        """How often the entry of a sequence in the queue `id` was; entries are asked for in order.
+
+        Raises `StoreDamaged`.
+        """
+        while True:
+            record = self._next
+            if record is None or record.id > id or (record.id == id and record.number > sequence):
+                return 0
+            if record.id == id and record.number == sequence:
+                return read_i64_be(record.value, 0)
+            self._advance()
+
+    def _advance(self) -> None:
+        record = next(self._records, None)
+        if record is not None and len(record.value) != 8:
             raise StoreDamaged(f"state {record.number} of queue {record.id} is no number")
-        failures.setdefault(record.id, {})[record.number] = read_i64_be(record.value, 0)
-    return failures
+        self._next = record
 
 
 def _recover_scheduled(store: Store, found: Found, messages: Messages, gone: Gone) -> None:
@@ -100,12 +122,12 @@ def _recover_scheduled(store: Store, found: Found, messages: Messages, gone: Gon
             continue
         try:
             head = read_head(record.value)
-            message = messages.load(head, record.value)
+            message, size = messages.load(head, record.value)
         except StoreDamaged as error:
             raise StoreDamaged(
                 f"scheduled message {record.number} of {queue.address[:200]!r}: {error}"
             ) from error
-        restore_scheduled(queue, record.number, head.time, message)
+        restore_scheduled(queue, record.number, head.time, message, size)
 
 
 def _recover_identities(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_left
 from typing import Final, final
 
 from ferrymq_broker.nodes.message import Message, restore
@@ -14,51 +16,70 @@ from ferrymq_codec.errors import DecodeError
 
 # The connection that brought it is gone: it is nobody's now, and not the broker's own.
 _ELSEWHERE: Final = -1
+# The size of a body that stays for entries which are kept aside.
+_KEPT: Final = -1
 
 
 @final
 class Messages:
-    """Makes messages of the values of entries; one that several entries have is made once."""
+    """Makes messages of the values of entries; one that several entries have is made once.
 
-    __slots__ = ("_agenda", "_payloads", "_shared")
+    The body of such a message is read when the first entry asks for it, and may leave memory before
+    the next one does. Of each body there are 24 bytes here, beside its message.
+    """
+
+    __slots__ = ("_agenda", "_store", "_ids", "_messages", "_sizes")
 
     def __init__(self, agenda: Agenda, store: Store) -> None:
         self._agenda = agenda
-        # Bodies that no entry has asked for, and those that one has.
-        self._payloads: dict[int, bytes] = {}
-        self._shared: dict[int, Message] = {}
-        for record in store.scan(BODY):
-            agenda.changes.has_id(record.id)
-            self._payloads[record.id] = record.value
+        self._store = store
+        # The ids of all bodies, in order; the message of each once an entry has asked for it, and
+        # the size of its payload.
+        self._ids: array[int] = array("q", store.ids(BODY))
+        count = len(self._ids)
+        self._messages: list[Message | None] = [None] * count
+        self._sizes: array[int] = array("q", bytes(8 * count))
+        if count:
+            agenda.changes.has_id(self._ids[-1])
 
-    def load(self, head: Head, value: bytes) -> Message:
-        """The message of the value of an `ENTRY` or `SCHEDULED`. Raises `StoreDamaged`."""
+    def load(self, head: Head, value: bytes) -> tuple[Message, int]:
+        """Make or find the message of the value of an `ENTRY` or `SCHEDULED`, and the size of its
+        payload. Raises `StoreDamaged`."""
         if not head.shared:
-            return _restore(value[HEAD:], head)
+            return _restore(value[HEAD:], head), len(value) - HEAD
         id = body_id(value)
-        message = self._shared.get(id)
+        at = self._find(id)
+        message = self._messages[at]
         if message is None:
-            payload = self._payloads.pop(id, None)
+            payload = self._store.get(BODY, id, 0)
             if payload is None:
                 raise StoreDamaged(f"the body {id} is missing")
             message = _restore(payload, head)
             message.shared = True
-            self._shared[id] = message
+            self._messages[at] = message
+            self._sizes[at] = len(payload)
             self._agenda.bodies[message] = id
-        return message
+        return message, self._sizes[at]
 
     def keep(self, value: bytes) -> None:
-        """The value stays in the store, where nobody reads it: so does its body."""
+        """Let the body of a value stay in the store, where nobody reads it."""
         if read_head(value).shared:
-            self._payloads.pop(body_id(value), None)
+            self._sizes[self._find(body_id(value))] = _KEPT
 
     def drop_orphans(self) -> int:
         """Drop the bodies that no entry has; how many there were."""
-        orphans = self._payloads
-        self._payloads = {}
-        for id in orphans:
-            self._agenda.changes.drop(BODY, id, 0)
-        return len(orphans)
+        count = 0
+        for id, message, size in zip(self._ids, self._messages, self._sizes, strict=True):
+            if message is None and size != _KEPT:
+                self._agenda.changes.drop(BODY, id, 0)
+                count += 1
+        return count
+
+    def _find(self, id: int) -> int:
+        at = bisect_left(self._ids, id)
+        if at == len(self._ids) or self._ids[at] != id:
+            raise StoreDamaged(f"the body {id} is missing")
+        return at
 
 
 def _restore(payload: bytes, head: Head) -> Message:

@@ -11,6 +11,7 @@ from ferrymq_broker.recovery.entries import recover_entries
 from ferrymq_broker.recovery.fences import recover_fences
 from ferrymq_broker.recovery.found import Found
 from ferrymq_broker.recovery.nodes import recover_aliases, recover_bindings, recover_nodes
+from ferrymq_broker.recovery.reading import Reading
 from ferrymq_broker.recovery.streams import recover_streams
 from ferrymq_broker.recovery.subscriptions import recover_subscriptions
 from ferrymq_broker.recovery.termini import recover_termini
@@ -23,13 +24,19 @@ Progress = Callable[[str, int, int], None]
 _WHAT: Final = "recovering messages"
 
 
-def recover(broker: Broker, store: Store, progress: Progress | None = None) -> Found:
+def recover(
+    broker: Broker,
+    store: Store,
+    progress: Progress | None = None,
+    unmap: Callable[[], object] | None = None,
+) -> Found:
     """Let a new broker have all that is in the store, which it keeps things in from now on.
 
     To be called in a pass, once the virtual hosts are there and before anything is declared in
     them (`config.apply.make_hosts`, `config.apply.declare`). What has to be tidied up is in the
     batch when this returns, and nothing else; what has become due meanwhile is done in the first
-    passes after, as if it were due then. Raises `StoreDamaged`.
+    passes after, as if it were due then. `unmap` gives back what is mapped of the store's file; it
+    is called after every few MiB that were read. Raises `StoreDamaged`.
     """
 
     # There are other records than those of messages, but few.
@@ -41,6 +48,7 @@ def recover(broker: Broker, store: Store, progress: Progress | None = None) -> F
 
     broker.keep(store)
     found = Found()
+    reading = Reading(unmap)
     # Nothing of what is made here is garbage, and there may be millions of it.
     collecting = gc.isenabled()
     gc.disable()
@@ -49,8 +57,8 @@ def recover(broker: Broker, store: Store, progress: Progress | None = None) -> F
         recover_subscriptions(broker, store, found)
         recover_bindings(broker, store, found)
         recover_aliases(broker, store)
-        recover_entries(broker, store, found, told)
-        recover_streams(broker, store, found)
+        recover_entries(broker, store, found, reading, told)
+        recover_streams(broker, store, found, reading)
         recover_termini(broker, store, found)
         recover_fences(broker, store)
     finally:

@@ -9,12 +9,13 @@ from ferrymq_broker.nodes.streams.stored import decode_partition
 from ferrymq_broker.nodes.streams.stream import Stream
 from ferrymq_broker.recovery.found import Found
 from ferrymq_broker.recovery.holds import recover_holds
+from ferrymq_broker.recovery.reading import Reading
 from ferrymq_broker.store.changes import LAST
 from ferrymq_broker.store.store import Store
 from ferrymq_broker.store.tables import PARTITION, RECORD
 
 
-def recover_streams(broker: Broker, store: Store, found: Found) -> None:
+def recover_streams(broker: Broker, store: Store, found: Found, reading: Reading) -> None:
     """The partitions of all streams, with their records. Raises `StoreDamaged`."""
     changes = broker.agenda.changes
     partitions: dict[int, Partition] = {}
@@ -35,6 +36,7 @@ def recover_streams(broker: Broker, store: Store, found: Found) -> None:
     partition: Partition | None = None
     last = -1
     for record in store.scan(RECORD):
+        reading.add(len(record.value))
         if record.id != last:
             last = record.id
             partition = partitions.get(last)

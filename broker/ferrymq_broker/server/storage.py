@@ -101,10 +101,11 @@ class Opening:
         store = DurableStore.open(self._path, changes, self._options, self._on_journal)
         try:
             self._broker.keep(store)
+            unmap = find_unmap()
             if self._page_out:
                 pages = LmdbPages(self._path / PAGES)
-                self._broker.page_out(pages, self._page_out, find_unmap())
-            recover(self._broker, store, self._on_records)
+                self._broker.page_out(pages, self._page_out, unmap)
+            recover(self._broker, store, self._on_records, unmap)
         except BaseException:
             self._discard(store)
             raise

@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,8 +31,9 @@ DATA_NAME: Final = "data.mdb"
 _MIN_MAP: Final = 1 << 30
 # More free room than this is there before changes begin, so that they hardly ever begin again.
 _HEADROOM: Final = 256 << 20
-# Records that are read at once. They are few, as each may be long.
+# Records that are read at once, and bytes of them: each may be long.
 _SCAN_AT_ONCE: Final = 100
+_SCAN_BYTES: Final = 1 << 18
 
 # When so much was put, it is looked at whether there is room: LMDB may begin to write.
 _LOOK_AFTER: Final = 128 << 20
@@ -116,13 +116,24 @@ class LmdbRecords(Records):
             items = cursor.iternext()
             while True:
                 records: list[Record] = []
-                some = list(islice(items, _SCAN_AT_ONCE))
-                damaged = take_records(some, table, records)
+                damaged = take_records(items, table, records, _SCAN_AT_ONCE, _SCAN_BYTES)
                 yield from records
                 if damaged is not None:
                     raise self._damaged(damaged)
-                if len(records) < _SCAN_AT_ONCE:
+                if not records:
                     return
+
+    def ids(self, table: int) -> Iterator[int]:
+        """See `Records.ids`."""
+        first = bytes((table,))
+        with self._env.begin() as txn, txn.cursor() as cursor:
+            if not cursor.set_range(first):
+                return
+            # Long values have pages of their own, which are not read for this.
+            for key in cursor.iternext(keys=True, values=False):
+                if key[:1] != first:
+                    return
+                yield int.from_bytes(key[1:9], "big")
 
     def highest(self, prefix: bytes) -> int:
         """See `Records.highest`."""

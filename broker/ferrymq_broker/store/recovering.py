@@ -17,8 +17,10 @@ from ferrymq_broker.store.segments import Frame, JournalReader, Segment, find_se
 # What is told as it goes: bytes that are done, and bytes there are.
 Progress = Callable[[int, int], None]
 
-# Bytes of batches that are applied in one transaction.
-_AT_ONCE: Final = 64 << 20
+# Bytes of batches, and changes in them, that are applied in one transaction: a broker that runs
+# needs more than they take.
+_AT_ONCE: Final = 8 << 20
+_CHANGES_AT_ONCE: Final = 50_000
 
 
 def recover(
@@ -36,17 +38,18 @@ def recover(
         total = sum(segment.capacity for segment in segments)
         done = 0
         batches: list[Frame] = []
-        size = 0
+        size = changes = 0
         for frame in reader.frames():
             done += frame.header.size
             if frame.header.number <= records.applied:
                 continue
             batches.append(frame)
             size += frame.header.length
-            if size >= _AT_ONCE:
+            changes += frame.header.changes
+            if size >= _AT_ONCE or changes >= _CHANGES_AT_ONCE:
                 _apply(batches, records, journal)
                 batches = []
-                size = 0
+                size = changes = 0
                 if progress is not None:
                     progress(done, total)
         require_batches(journal.folder, journal.head.value, reader.last)

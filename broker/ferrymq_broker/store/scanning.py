@@ -21,17 +21,24 @@ _new: Final[Any] = tuple.__new__
 
 
 def take_records(
-    items: list[tuple[bytes, bytes]], table: int, records: list[Record]
+    items: Iterator[tuple[bytes, bytes]], table: int, records: list[Record], count: i64, most: i64
 ) -> bytes | None:
-    """Append the records of `table` at the beginning of `items` to `records`.
+    """Append the next records of `table` to `records`: up to `count`, until they have `most` bytes.
 
-    The answer is the key of a damaged one, where it ends; what follows a record of another table is
-    left out.
+    The answer is the key of a damaged one, where it ends. It ends without any at a record of
+    another table, and at the end of `items`.
     """
     wanted: i64 = table
-    for key, stored in items:
+    size: i64 = 0
+    while count > 0 and size < most:
+        item = next(items, None)
+        if item is None:
+            return None
+        key, stored = item
         if i64(key[0]) != wanted:
             return None
+        count -= 1
+        size += len(stored)
         if len(key) != _KEY_BYTES or len(stored) < _CRC_BYTES:
             return key
         value = stored[_CRC_BYTES:]

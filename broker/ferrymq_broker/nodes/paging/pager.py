@@ -209,14 +209,17 @@ class Pager:
                 self._empty(entry.message, entry)
 
     def leave_restored(self, queue: Queue, entry: Entry) -> None:
-        """The entry has come out of the store, in order: if there is enough in memory, its message
-        stays where it is. Those of several entries wait until all of these are there."""
-        self._has_read(i64(entry.size))
+        """Leave the message of an entry that has come out of the store, in order, where it is, if
+        there is enough in memory."""
         if self.agenda.held > self.low:
             paging = self.paging_of(queue)
             paging.safe = entry.sequence
             message = entry.message
-            if entry.size > 0 and message.holders == 1 and not message.shared:
+            if entry.is_out() or entry.size == 0:
+                return
+            if message.shared:
+                self._empty(message, entry)
+            elif message.holders == 1:
                 self._blank_out(paging, entry, self._recorded, _RECORDED)
 
     def _blank_out(

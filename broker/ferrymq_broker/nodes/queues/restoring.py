@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from mypy_extensions import i32, i64
 
 from ferrymq_broker.nodes.entry import Entry
+from ferrymq_broker.nodes.paging.pager import page_in
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.message import Message
@@ -46,15 +47,17 @@ def restore_entry(
     time: i64,
     expires: bool,
     message: Message,
+    size: i64,
     failures: i64,
 ) -> None:
-    """An entry, after all those of lower sequences. `time` is when it came or, if so, `expires`."""
+    """Append an entry, after all those of lower sequences. `time` is when it came or, if so,
+    `expires`. `size` is that of the payload of the message, which may have left memory again since
+    another entry had it."""
     entry = Entry(message, sequence, level)
     entry.stored = True
     # Perhaps somebody has had it.
     entry.attempts = 1
     entry.failures = i32(failures)
-    size: i64 = len(message.payload)
     entry.size = i32(size)
     queue.lane_of(level).append(entry)
     if sequence > queue.published:
@@ -65,18 +68,22 @@ def restore_entry(
     if message.holders == 1:
         queue.agenda.held += size
     groups = queue.groups
+    watched = queue.guarded or message.special or expires or queue.lifecycle.eras is not None
+    if (watched or groups is not None) and entry.is_out():
+        # What follows may read the message.
+        page_in(queue, entry)
     if groups is not None:
         groups.join(entry)
-    if queue.guarded or message.special or expires or queue.lifecycle.eras is not None:
+    if watched:
         queue.lifecycle.restore_entry(entry, time, expires)
     pager = queue.agenda.pager
     if pager is not None:
         pager.leave_restored(queue, entry)
 
 
-def restore_scheduled(queue: Queue, sequence: i64, due: i64, message: Message) -> None:
-    """A message that is to come at `due`."""
-    queue.lifecycle.restore_scheduled(sequence, due, message)
+def restore_scheduled(queue: Queue, sequence: i64, due: i64, message: Message, size: i64) -> None:
+    """Keep a message that is to come at `due`, with a payload of this size."""
+    queue.lifecycle.restore_scheduled(sequence, due, message, size)
 
 
 def restore_identity(queue: Queue, number: i64, time: i64, identity: object) -> bool:

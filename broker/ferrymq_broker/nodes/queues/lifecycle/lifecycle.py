@@ -449,11 +449,11 @@ class Lifecycle:
                     self._replaced = []
                 self._replaced.append(before)
 
-    def restore_scheduled(self, sequence: i64, due: i64, message: Message) -> None:
-        """A message that was to come."""
+    def restore_scheduled(self, sequence: i64, due: i64, message: Message, size: i64) -> None:
+        """Keep a message that was to come, with a payload of this size."""
         if self._schedule is None:
             self._schedule = Schedule(self, self.queue.space.timers)
-        self._schedule.restore(sequence, due, message)
+        self._schedule.restore(sequence, due, message, size)
 
     def restore_identity(self, number: i64, time: i64, identity: object) -> bool:
         """What a message was known by that came at `time`; False if nobody wants to know."""

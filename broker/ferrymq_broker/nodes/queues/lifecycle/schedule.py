@@ -81,11 +81,11 @@ class Scheduled:
 
     __slots__ = ("sequence", "due", "message", "size", "stored")
 
-    def __init__(self, sequence: i64, due: i64, message: Message) -> None:
+    def __init__(self, sequence: i64, due: i64, message: Message, size: i64) -> None:
         self.sequence: i64 = sequence
         self.due: i64 = due
         self.message = message
-        self.size: i64 = len(message.payload)
+        self.size = size
         self.stored = False
 
 
@@ -108,7 +108,8 @@ class Schedule(Timed):
     def add(self, message: Message, due: i64) -> Scheduled:
         """Keep the message until `due`."""
         self._last += 1
-        scheduled = Scheduled(self._last, due, message)
+        size: i64 = len(message.payload)
+        scheduled = Scheduled(self._last, due, message, size)
         self._known[self._last] = scheduled
         heap = self._heap
         heappush(heap, (due, self._last))
@@ -123,9 +124,10 @@ class Schedule(Timed):
             self._timers.set(self, due)
         return scheduled
 
-    def restore(self, sequence: i64, due: i64, message: Message) -> None:
-        """A message that was stored."""
-        scheduled = Scheduled(sequence, due, message)
+    def restore(self, sequence: i64, due: i64, message: Message, size: i64) -> None:
+        """Keep a message that was stored; its payload, which has this size, may be out of
+        memory."""
+        scheduled = Scheduled(sequence, due, message, size)
         scheduled.stored = True
         self._known[sequence] = scheduled
         if sequence > self._last:
@@ -133,7 +135,7 @@ class Schedule(Timed):
         heap = self._heap
         heappush(heap, (due, sequence))
         self.count += 1
-        self.bytes += len(message.payload)
+        self.bytes += size
         self._hold(message)
         if heap[0][1] == sequence:
             self._timers.set(self, due)
