@@ -20,6 +20,8 @@ from tests.crash.specimen import Specimen
 from tests.crash.stage import Stage
 
 _PAGE: Final = 4096
+# Files that a copy does not have, or that nobody reads.
+_UNREAD: Final = ("lock", "in-use")
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,27 @@ class Damage:
         return changed[head] != data[head]
 
 
+@dataclass(frozen=True)
+class Removal:
+    """Files of a store that are gone: those of a pattern, in order, or some of them."""
+
+    pattern: str
+    first: int | None = None
+    end: int | None = None
+    # What a broker that misses them says.
+    name: str = "missing"
+
+    def __str__(self) -> str:
+        return f"{self.pattern}[{self.first}:{self.end}] removed"
+
+    def apply(self, folder: Path) -> None:
+        """Do it."""
+        files = sorted(folder.glob(self.pattern))[self.first : self.end]
+        assert files, f"there is no {self.pattern}"
+        for file in files:
+            file.unlink()
+
+
 def batches(name: str, data: bytes) -> list[int]:
     """Where batches begin in a file, if it is a segment of the journal."""
     journal = parse_journal(name)
@@ -74,7 +97,7 @@ def damages(folder: Path, seed: int, count: int) -> Iterator[Damage]:
     anywhere in what is not zero."""
     random = Random(f"{seed} damage")
     files = {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
-    files = {name: data for name, data in files.items() if data and name != "lock"}
+    files = {name: data for name, data in files.items() if data and name not in _UNREAD}
     aimed = [d for name, data in files.items() for d in _aimed(name, data, random)]
     random.shuffle(aimed)
     for number in range(count):
@@ -118,7 +141,7 @@ class Finding:
     and said so, or could not see that there was more; ``wrong`` is everything else.
     """
 
-    damage: Damage
+    damage: Damage | Removal
     verdict: str
     said: str
     violations: list[Violation]
@@ -128,7 +151,9 @@ class Finding:
         return f"{self.damage}: {self.verdict}: {self.said[-400:]}{shown}"
 
 
-async def examine(starter: Starter, specimen: Specimen, damage: Damage, folder: Path) -> Finding:
+async def examine(
+    starter: Starter, specimen: Specimen, damage: Damage | Removal, folder: Path
+) -> Finding:
     """Start a broker with a damaged copy of the specimen and compare all it has."""
     data = specimen.copy(folder / "data")
     damage.apply(data)
@@ -165,7 +190,8 @@ async def examine(starter: Starter, specimen: Specimen, damage: Damage, folder: 
     if not violations:
         return Finding(damage, "exact", said, [])
     cut = ("not written completely" in said and damage.name in said) or (
-        damage.hides_the_last_batch((specimen.folder / damage.name).read_bytes())
+        isinstance(damage, Damage)
+        and damage.hides_the_last_batch((specimen.folder / damage.name).read_bytes())
     )
     rules = {violation.rule for violation in violations}
     if cut and rules <= {"lost", "half", "redelivered", "ghost", "gap"}:

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import ferrymq
+from ferrymq_broker.store.in_use import IN_USE_NAME
 from ferrymq_types.transport import ReceiverSettleMode
 from tests.crash.actors.actor import Actor
 from tests.crash.actors.transactions import commit, post
@@ -72,8 +73,9 @@ class Specimen:
         self.seed = seed
 
     def copy(self, to: Path) -> Path:
-        """Another one like it."""
+        """Copy it; nobody uses it any more, which a broker has to be told."""
         shutil.copytree(self.folder, to)
+        (to / IN_USE_NAME).unlink(missing_ok=True)
         return to
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import shutil
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from tests.crash.damage import Damage, Finding, batches, damages, examine
-from tests.crash.processes import Starter
-from tests.crash.specimen import make_specimen
+from tests.crash.damage import Damage, Finding, Removal, batches, damages, examine
+from tests.crash.processes import NotReady, Starter
+from tests.crash.specimen import Writer, make_specimen
+from tests.crash.play import prepare
+from tests.crash.stage import Stage
 
 pytestmark = [pytest.mark.crash, pytest.mark.slow]
 
@@ -49,3 +54,62 @@ async def test_what_a_torn_write_leaves_is_no_damage_unless_more_was_written_aft
         verdicts.append(finding.verdict)
     # The last one may have had nothing in it that clients can see.
     assert verdicts[0] == "refused" and verdicts[1] in ("cut", "exact")
+
+
+KILLED = [
+    Removal("journal-*", 0, 1),
+    Removal("journal-*", 1, 2),
+    Removal("journal-*", -1, None),
+    Removal("journal-*", 1, None),
+    Removal("journal-*"),
+    Removal("*-*"),
+    Removal("data.mdb"),
+    Removal("head"),
+    Removal("format"),
+]
+CLOSED = [Removal("data.mdb"), Removal("head"), Removal("format")]
+UNNEEDED = [Removal("spare-*"), Removal("lock")]
+
+
+@pytest.mark.parametrize("closed", [False, True], ids=["killed", "closed"])
+async def test_a_file_that_is_missing_is_named_or_not_missed(
+    starter: Starter, folder: Path, closed: bool
+) -> None:
+    specimen = await make_specimen(starter, folder, 3, closed=closed)
+    needed = CLOSED if closed else KILLED
+    if not closed:
+        # In use are more than the last: some were not applied.
+        assert len(sorted(specimen.folder.glob("journal-*"))) > 1
+    for number, removal in enumerate((*needed, *UNNEEDED)):
+        place = folder / f"copy-{number}"
+        place.mkdir()
+        finding = await examine(starter, specimen, removal, place)
+        expected = ("refused", "exact") if "journal" in removal.pattern else ("refused",)
+        assert finding.verdict in (expected if removal in needed else ("exact",)), str(finding)
+        if removal.pattern == "journal-*" and removal.end is None:
+            assert finding.verdict == "refused", str(finding)
+
+
+async def test_a_copy_of_a_store_in_use_is_refused(starter: Starter, folder: Path) -> None:
+    stage = Stage(starter, 4, folder, segment_bytes=64 * 1024)
+    await stage.start()
+    await prepare(stage)
+    async with stage.connect("writer") as connection:
+        work = asyncio.create_task(Writer(stage, "writer").work(connection))
+        for number in range(4):
+            place = folder / f"copy-{number}"
+            await asyncio.to_thread(copy, stage.data, place / "data")
+            other = Stage(starter, 4, place, data=place / "data")
+            with pytest.raises(NotReady, match="a copy of a store that was not closed"):
+                await other.begin().ready()
+            await other.end("refused")
+        await work
+    await stage.end("over")
+
+
+def copy(source: Path, target: Path) -> None:
+    """Copy files one after the other, whatever becomes of them meanwhile."""
+    target.mkdir(parents=True)
+    for file in list(source.iterdir()):
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copy2(file, target)

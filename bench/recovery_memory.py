@@ -1,0 +1,193 @@
+"""What recovery occupies beside what the broker occupied when it was killed:
+`python -m bench.recovery_memory [--count N] [--pure] [shape ...]`.
+
+Each shape has a store of its own, which may have `PAGE_OUT` bytes of messages in memory. It is
+filled, the broker gets SIGKILL, and the next one is asked what it occupied at most until it was
+ready. A demand is missed when that is more than 1.1 times what the first one needed at most.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import ferrymq
+from bench.client import drain, fill
+from bench.machine import PEAK, memory_of
+from bench.process import Server, durable_broker
+from bench.tree import Trees
+from ferrymq_broker.management.client import ManagementClient
+
+COUNT: Final = 150_000
+SIZE: Final = 3000
+LARGE: Final = 10 << 20
+PAGE_OUT: Final = 32 << 20
+DEMAND: Final = 1.1
+
+CONFIG: Final = """
+[store]
+page-out = {page_out}
+segment-bytes = "{segment}"
+
+[[topic]]
+name = "news"
+
+[[stream]]
+name = "log"
+
+[[exchange]]
+name = "all"
+routing = "fanout"
+
+[[queue]]
+name = "a"
+
+[[queue]]
+name = "b"
+
+[[queue]]
+name = "c"
+
+[[exchange.binding]]
+to = "a"
+
+[[exchange.binding]]
+to = "b"
+
+[[exchange.binding]]
+to = "c"
+"""
+
+
+def encoded(size: int) -> bytes:
+    """A durable message with so many bytes of data (AMQP 1.0 §3.2)."""
+    data = b"\x00\x53\x75\xb0" + size.to_bytes(4, "big") + bytes(size)
+    return b"\x00\x53\x70\xc0\x02\x01\x41" + data
+
+
+def queue(port: int, count: int) -> None:
+    """One queue."""
+    fill(port, "a", encoded(SIZE), count)
+
+
+def topic(port: int, count: int) -> None:
+    """A topic with two subscriptions."""
+    asyncio.run(_subscribe(port))
+    fill(port, "news", encoded(SIZE), count)
+
+
+def exchange(port: int, count: int) -> None:
+    """An exchange with three queues."""
+    fill(port, "all", encoded(SIZE), count)
+
+
+def stream(port: int, count: int) -> None:
+    """A stream."""
+    fill(port, "log", encoded(SIZE), count)
+
+
+def large(port: int, count: int) -> None:
+    """Messages of 10 MiB, as many bytes in all."""
+    fill(port, "a", encoded(LARGE), max(1, count * SIZE // LARGE))
+
+
+def drained(port: int, count: int) -> None:
+    """Small messages that came and went."""
+    fill(port, "a", encoded(100), count)
+    drain(port, "a", count)
+
+
+def transactions(port: int, count: int) -> None:
+    """Transactions of 1 000 messages for a queue and a topic; the last one is left open."""
+    asyncio.run(_subscribe(port))
+    asyncio.run(_transact(port, count))
+
+
+async def _subscribe(port: int) -> None:
+    async with (
+        ferrymq.connect(f"amqp://127.0.0.1:{port}") as connection,
+        ManagementClient(connection) as management,
+    ):
+        for name in ("one", "two"):
+            await management.request("CREATE", "subscription", f"news::{name}", {})
+
+
+async def _transact(port: int, count: int) -> None:
+    body = bytes(SIZE)
+    async with ferrymq.connect(f"amqp://127.0.0.1:{port}") as connection:
+        senders = [await connection.sender(node) for node in ("a", "news")]
+        for left in range(count, -1000, -1000):
+            txn = await connection.transaction()
+            message = ferrymq.Message(body, durable=True)
+            await asyncio.gather(*(txn.send(senders[number % 2], message) for number in range(1000)))
+            if left > 0:
+                await txn.commit()
+
+
+class Shape(NamedTuple):
+    """How a store is filled, and how large the segments of its journal are."""
+
+    fill: Callable[[int, int], None]
+    segment: str = "32MiB"
+
+
+SHAPES: Final = {
+    "queue": Shape(queue),
+    "topic": Shape(topic),
+    "exchange": Shape(exchange),
+    "stream": Shape(stream),
+    "large": Shape(large),
+    "drained": Shape(drained),
+    "transactions": Shape(transactions),
+    "journal": Shape(queue, "1GiB"),
+    "journal of small changes": Shape(drained, "1GiB"),
+}
+
+
+def measure(trees: Trees, shape: Shape, count: int, folder: Path) -> tuple[int, int, float]:
+    """Most bytes while it ran, most while it recovered, and seconds of that."""
+    config = folder / "broker.toml"
+    config.write_text(CONFIG.format(page_out=PAGE_OUT, segment=shape.segment), "utf-8")
+    with durable_broker(trees, folder / "data", {}, config) as server:
+        shape.fill(server.port, count)
+        running = _peak(server)
+        server.kill()
+    with durable_broker(trees, folder / "data", {}, config) as server:
+        return running, _peak(server), server.cpu_seconds() or 0.0
+
+
+def _peak(server: Server) -> int:
+    return memory_of(server.pid, PEAK) or 0
+
+
+def main() -> int:
+    """Measure all shapes, or some; 1 if one misses what is demanded."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("shapes", nargs="*", choices=[*SHAPES, []], metavar="shape")
+    parser.add_argument("--count", type=int, default=COUNT, help="messages")
+    parser.add_argument("--pure", action="store_true", help="measure the interpreted broker")
+    options = parser.parse_args()
+    trees = Trees(pure=options.pure, loops=False)
+    missed = 0
+    for name in options.shapes or SHAPES:
+        with tempfile.TemporaryDirectory() as folder:
+            running, recovering, seconds = measure(
+                trees, SHAPES[name], options.count, Path(folder)
+            )
+        late = recovering > DEMAND * running
+        missed += late
+        sys.stdout.write(
+            f"{name:26} running {running >> 20:5} MiB, recovering {recovering >> 20:5} MiB "
+            f"({recovering / running:.2f}), {seconds:.1f} s{'  MISSED' if late else ''}\n"
+        )
+        sys.stdout.flush()
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
