@@ -16,6 +16,8 @@ ACQUIRED: Final = 1
 REMOVED: Final = 2
 # Its message cannot be read from disk: it stays where it is, and nobody gets it.
 DAMAGED: Final = 3
+# No message, but the place of a run of messages that are on disk (`queues/runs.py`).
+RUN: Final = 4
 
 # Where the level of priority lies in a rank, and the highest there is.
 LEVEL_SHIFT: Final = 56
@@ -92,6 +94,10 @@ class Entry:
             self.excluded = {consumer_id}
         else:
             excluded.add(consumer_id)
+
+    def __lt__(self, other: Entry) -> bool:
+        """False: in heaps, where entries lie behind their numbers, none of the same goes first."""
+        return False
 
     def payload(self) -> bytes:
         """What to send in the next delivery."""

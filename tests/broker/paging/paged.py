@@ -39,10 +39,11 @@ class DictPages(Pages):
 
 
 class PagedNetwork(Network):
-    """Pages out whatever is above `limit` bytes."""
+    """Pages out whatever is above `limit` bytes; `least` messages that follow each other are a run."""
 
-    def __init__(self, *, limit: int = 0, **options: object) -> None:
+    def __init__(self, *, limit: int = 0, least: int = 2, **options: object) -> None:
         self.limit = limit
+        self.least = least
         self.pages = DictPages()
         options.setdefault("store", ManualStore())
         super().__init__(**options)  # type: ignore[arg-type]
@@ -58,6 +59,7 @@ class PagedNetwork(Network):
             self.pages = DictPages()
             self.broker.keep(store)
             self.broker.page_out(self.pages, self.limit)
+            self.pager.least = self.least
             sweep = self.broker.sweep
             assert sweep is not None
             sweep.period = 0

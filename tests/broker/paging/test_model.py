@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from ferrymq_broker.nodes.entry import Entry
+from ferrymq_broker.nodes.entry import REMOVED, RUN, Entry
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.nodes.policy import ExchangePolicy, QueuePolicy
 from ferrymq_broker.nodes.queues.contents import move
@@ -40,7 +40,10 @@ READERS = (
     ("right", "colour <> 'blue'"),
     ("dead", None),
     ("last", None),
+    ("urgent", "colour = 'blue'"),
 )
+# Those who look on, for as long as their connection is there.
+BROWSERS = (("urgent", None), ("orders", "colour = 'red'"), ("dead", None))
 OUTCOMES = {
     "accept": Accepted(),
     "reject": Rejected(),
@@ -76,16 +79,17 @@ class World:
         self.receivers: list[Receiver] = [
             consume(self.client, address, selector=selector) for address, selector in READERS
         ]
+        self.receivers += [
+            consume(self.client, address, selector=selector, mode="copy")
+            for address, selector in BROWSERS
+        ]
 
     def entries(self) -> list[tuple[Queue, Entry]]:
         found = []
         for name in QUEUES:
             queue = self.net.queue(name)
             for lane in queue.lanes:
-                entry = lane.first
-                while entry is not None:
-                    found.append((queue, entry))
-                    entry = entry.next
+                found += [(queue, entry) for entry in lane.all()]
         return found
 
     def figures(self) -> list[tuple[int, int, int, int]]:
@@ -134,7 +138,7 @@ class PagingMachine(RuleBasedStateMachine):
                 sections.insert(1, annotations)
             world.senders[to].send_sections(*sections)
 
-    @rule(reader=st.integers(0, len(READERS) - 1), credit=st.integers(0, 10))
+    @rule(reader=st.integers(0, len(READERS) + len(BROWSERS) - 1), credit=st.integers(0, 10))
     def allow(self, reader: int, credit: int) -> None:
         for world in self.worlds:
             world.receivers[reader].credit(credit)
@@ -215,6 +219,29 @@ class PagingMachine(RuleBasedStateMachine):
         for one, other in zip(plain.receivers, paged.receivers, strict=True):
             assert [d.payload for d in one.deliveries] == [d.payload for d in other.deliveries]
         assert plain.figures() == paged.figures()
+
+    @invariant()
+    def lanes_are_in_order(self) -> None:
+        if not hasattr(self, "worlds"):
+            return
+        for name in QUEUES:
+            queue = self.worlds[1].net.queue(name)
+            for lane in queue.lanes:
+                nodes: list[Entry] = []
+                node = lane.first
+                while node is not None:
+                    assert node.prev is (nodes[-1] if nodes else None) and node.state != REMOVED
+                    if node.state == RUN:
+                        assert lane.runs is not None and lane.runs.of(node).count() > 0
+                    nodes.append(node)
+                    node = node.next
+                assert lane.last is (nodes[-1] if nodes else None)
+                sequences = [int(entry.sequence) for entry in lane.all()]
+                assert sequences == sorted(set(sequences))
+                assert queue.pointed(lane) <= set(nodes), "something points to what is not there"
+            entries = [entry for lane in queue.lanes for entry in lane.all()]
+            assert queue.available + queue.acquired == len(entries)
+            assert queue.bytes == sum(int(entry.size) for entry in entries)
 
     @invariant()
     def the_pager_counts_right(self) -> None:

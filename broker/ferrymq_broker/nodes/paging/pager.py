@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 # Paging out ends when one part in so many of what may be in memory is free.
 _MARGIN: Final = 8
+# Fewer messages that follow each other are no run.
+_LEAST: Final = 8
 # What comes back together: a draining consumer takes some of it at once.
 _AHEAD: Final = 64
 _AHEAD_BYTES: Final = 262_144
@@ -61,7 +63,7 @@ class Pager:
     """Of one broker, which is not to have more than `high` bytes of messages in memory, and is to
     have no more than `low` when it did. `messages` with `bytes` bytes are out.
 
-    Counted since the start: messages that were `paged_out` and `paged_in`, those that were read and
+    Fewer than `least` messages are no run (`queues/runs.py`). Counted since the start: messages that were `paged_out` and `paged_in`, those that were read and
     stayed where they are (`peeked`), and those that could not be read (`damaged`). After many bytes
     have been read `unmap` is called: it gives back what is mapped of the files they are in.
     """
@@ -71,6 +73,7 @@ class Pager:
         "store",
         "high",
         "low",
+        "least",
         "messages",
         "bytes",
         "paged_out",
@@ -97,6 +100,7 @@ class Pager:
         self.store = store
         self.high: i64 = high
         self.low: i64 = high - high // _MARGIN
+        self.least: i64 = _LEAST
         self.messages: i64 = 0
         self.bytes: i64 = 0
         self.paged_out: i64 = 0
@@ -130,7 +134,7 @@ class Pager:
         paging = queue.paging
         if paging is None:
             self._last_id += 1
-            paging = Paging(queue, self._last_id)
+            paging = Paging(queue, self._last_id, self.least)
             queue.paging = paging
             queue.reconsider()
         return paging
@@ -213,7 +217,7 @@ class Pager:
         there is enough in memory."""
         if self.agenda.held > self.low:
             paging = self.paging_of(queue)
-            paging.safe = entry.sequence
+            paging.safe = paging.restored = entry.sequence
             message = entry.message
             if entry.is_out() or entry.size == 0:
                 return
@@ -221,6 +225,7 @@ class Pager:
                 self._empty(message, entry)
             elif message.holders == 1:
                 self._blank_out(paging, entry, self._recorded, _RECORDED)
+                paging.fold_restored()
 
     def _blank_out(
         self, paging: Paging, entry: Entry, blanks: dict[int, Message], mark: i64
@@ -408,13 +413,17 @@ class Pager:
             if message.holders == 0:
                 self.forget_message(message, size)
             return
-        if message.header_end == _PAGED:
-            self._drop_page(self._key_of(queue, entry))
-        self._drop_blank(message)
+        self.forget_out(queue, message, entry.sequence, size)
+
+    def forget_out(self, queue: Queue, blank: Message, sequence: i64, size: i64) -> None:
+        """A message leaves the queue that is out, and that a blank stands for."""
         paging = queue.paging
         if paging is not None:
+            if blank.header_end == _PAGED:
+                self._drop_page(_key(paging.id, sequence))
             paging.count -= 1
             paging.bytes -= size
+        self._drop_blank(blank)
         self.messages -= 1
         self.bytes -= size
 

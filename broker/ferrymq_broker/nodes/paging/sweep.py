@@ -107,7 +107,9 @@ class Sweep:
         """To be called now and then: let go of queues that have nothing out any more."""
         for queue in self._all_queues():
             paging = queue.paging
-            if paging is not None and paging.count == 0 and queue.bytes <= self._kept:
+            if paging is None or (paging.withheld and queue.acquired > 0):
+                continue
+            if paging.count == 0 and queue.bytes <= self._kept:
                 paging.close()
                 queue.paging = None
                 queue.reconsider()
@@ -162,17 +164,20 @@ class Sweep:
         cursor = paging.cursor(lane)
         # What the next deliveries are of.
         near = lane.plain.next
-        entry = cursor.next
+        begin = cursor.next
+        entry = begin
         while entry is not None:
             if budget <= 0 or agenda.held - pager.pending <= low:
                 cursor.next = entry
                 pager.flush()
+                if begin is not None:
+                    paging.fold(lane, begin, entry)
                 return 0
             if entry is near:
                 near = None
                 kept: i64 = 0
                 while entry is not None and kept < self._kept:
-                    kept += i64(entry.size)
+                    kept += lane.bytes_of(entry)
                     entry = entry.next
                     budget -= 1
                 continue
@@ -189,6 +194,8 @@ class Sweep:
             entry = entry.next
         cursor.next = entry
         pager.flush()
+        if begin is not None:
+            paging.fold(lane, begin, entry)
         return budget
 
 

@@ -7,27 +7,36 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 from ferrymq_broker.nodes.consumer import IDLE, Consumer
-from ferrymq_broker.nodes.entry import AVAILABLE, Entry
+from ferrymq_broker.nodes.entry import AVAILABLE, RUN, Entry
 from ferrymq_broker.nodes.paging.pager import peek
 from ferrymq_broker.nodes.queues.lanes import LEVELS
 from ferrymq_broker.nodes.queues.views import PATIENCE
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.queues.queue import Queue
+    from ferrymq_broker.nodes.queues.runs import Runs
 
 # What it takes to read a message from disk, in questions to a filter.
 _READING: Final = 10
+# Whether it has seen an entry, or why not: it has no credit, its turn is over, or the entry is not
+# stable.
+_SEEN: Final = 0
+_NOT_READY: Final = 1
+_NOT_NOW: Final = 2
+_NOT_THERE: Final = 3
 
 
 @final
 class Browser:
     """A consumer that browses, and how far it has come: by level, the last entry it has passed."""
 
-    __slots__ = ("consumer", "_positions")
+    __slots__ = ("consumer", "_positions", "_patience")
 
     def __init__(self, consumer: Consumer) -> None:
         self.consumer = consumer
         self._positions: list[Entry | None] = [None] * LEVELS
+        # How much more it may be shown in this turn.
+        self._patience: i64 = 0
 
     def show(self, queue: Queue, now: i64) -> bool:
         """Show it what it has not seen. What others hold at this moment is passed over; entries
@@ -35,38 +44,74 @@ class Browser:
 
         False if there is more to look at, in another turn.
         """
-        patience = PATIENCE
-        consumer = self.consumer
-        filter = consumer.filter
+        self._patience = PATIENCE
         stable = queue.stable
         for lane in queue.lanes:
             level = lane.level
             position = self._positions[level]
             entry = lane.first if position is None else position.next
             while entry is not None and entry.sequence <= stable:
-                if not consumer.ready:
-                    return True
-                if entry.state == AVAILABLE and (entry.expires == 0 or entry.expires > now):
-                    out = entry.is_out()
-                    if filter is not None or out:
-                        if patience <= 0:
-                            return False
-                        patience -= _READING if out else 0
-                    message = peek(queue, entry) if out else entry.message
-                    if message is not None and filter is not None:
-                        patience -= filter.price(message)
-                    if message is not None and (filter is None or filter.matches(message)):
-                        # It is shown, and stays where it is.
-                        kept = entry.message
-                        entry.message = message
-                        verdict = consumer.deliver(entry)
-                        entry.message = kept
-                        if verdict == IDLE:
-                            consumer.ready = False
-                            return True
+                if entry.state == RUN and lane.runs is not None:
+                    seen = self._show_run(queue, lane.runs, entry, now)
+                else:
+                    seen = self._show_entry(queue, entry, now)
+                if seen == _NOT_THERE:
+                    break
+                if seen != _SEEN:
+                    return seen == _NOT_READY
                 self._positions[level] = entry
                 entry = entry.next
         return True
+
+    def _show_run(self, queue: Queue, runs: Runs, place: Entry, now: i64) -> i64:
+        """Show it the messages of a run. If it has not seen them all, the others have a place of
+        their own."""
+        run = runs.of(place)
+        index = run.begin
+        seen = _SEEN
+        while index < run.end and seen == _SEEN:
+            entry = runs.stand_in(run, index)
+            if entry.sequence > queue.stable:
+                seen = _NOT_THERE
+            else:
+                seen = self._show_entry(queue, entry, now)
+            if seen == _SEEN:
+                index += 1
+        if seen != _SEEN and index > run.begin:
+            runs.divide(place, index)
+            self._positions[place.level] = place.prev
+        return seen
+
+    def _show_entry(self, queue: Queue, entry: Entry, now: i64) -> i64:
+        """Show it an entry, if it is to see that."""
+        consumer = self.consumer
+        if not consumer.ready:
+            return _NOT_READY
+        if entry.state != AVAILABLE or (entry.expires != 0 and entry.expires <= now):
+            return _SEEN
+        filter = consumer.filter
+        out = entry.is_out()
+        if filter is not None or out:
+            if self._patience <= 0:
+                return _NOT_NOW
+            self._patience -= _READING if out else 0
+        message = peek(queue, entry) if out else entry.message
+        if message is not None and filter is not None:
+            self._patience -= filter.price(message)
+        if message is not None and (filter is None or filter.matches(message)):
+            # It is shown, and stays where it is.
+            kept = entry.message
+            entry.message = message
+            verdict = consumer.deliver(entry)
+            entry.message = kept
+            if verdict == IDLE:
+                consumer.ready = False
+                return _NOT_READY
+        return _SEEN
+
+    def position(self, level: i64) -> Entry | None:
+        """The last entry, or place of a run, that it has passed in the lane of a level."""
+        return self._positions[level]
 
     def forget(self, entry: Entry) -> None:
         """The entry is about to leave the queue."""

@@ -9,7 +9,7 @@ from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 from ferrymq_broker.nodes.delivering import delivered_before
-from ferrymq_broker.nodes.entry import AVAILABLE, DAMAGED, Entry
+from ferrymq_broker.nodes.entry import AVAILABLE, DAMAGED, RUN, Entry
 from ferrymq_broker.nodes.facts import facts_of
 from ferrymq_broker.nodes.message import Message, derive, section_end
 from ferrymq_broker.nodes.paging.pager import page_in
@@ -64,7 +64,15 @@ def peek(queue: Queue, count: i64, from_sequence: i64 = 0) -> list[Entry]:
     for lane in queue.lanes:
         entry = lane.first
         while entry is not None and len(found) < count:
-            if entry.sequence >= from_sequence:
+            if entry.state == RUN and lane.runs is not None:
+                runs = lane.runs
+                run = runs.of(entry)
+                index = run.begin
+                while index < run.end and len(found) < count:
+                    if run.sequence(index) >= from_sequence:
+                        found.append(runs.stand_in(run, index))
+                    index += 1
+            elif entry.sequence >= from_sequence:
                 found.append(entry)
             entry = entry.next
     return found
@@ -80,6 +88,8 @@ def move(queue: Queue, target: Node, count: i64) -> tuple[int, Refusal | None]:
     for lane in queue.lanes:
         entry = lane.first
         while entry is not None and len(entries) < count:
+            if entry.state == RUN:
+                entry = lane.enter(entry, count - len(entries))
             if entry.state == AVAILABLE:
                 entries.append(entry)
             entry = entry.next
@@ -109,6 +119,10 @@ def drop_available(queue: Queue) -> i64:
         entry = lane.first
         while entry is not None:
             after = entry.next
+            if entry.state == RUN:
+                count += queue.drop_run(lane, entry)
+                entry = after
+                continue
             if entry.state == DAMAGED:
                 entry.state = AVAILABLE
                 queue.available += 1

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
-from ferrymq_broker.nodes.entry import AVAILABLE, Entry
+from ferrymq_broker.nodes.entry import AVAILABLE, RUN, Entry
+
+if TYPE_CHECKING:
+    from ferrymq_broker.nodes.queues.runs import Runs
 
 # How many levels there are (AMQP 1.0 §3.2.1), and that of messages which do not say theirs. However
 # many levels a queue tells apart, this one keeps its number.
 LEVELS: Final = 10
 DEFAULT_LEVEL: Final = 4
+# Messages of a run that become entries together: where they are consumed, and where one is looked
+# for that may go.
+AHEAD: Final = 64
+_MAKE_ROOM: Final = 16
 
 
 @final
@@ -36,9 +43,10 @@ class Lane:
 
     `plain` is the cursor of those who take everything, `others` are those of filters and that of
     the pager, `out`. `oldest` is where to look for the first available entry: none before it is.
+    `runs` are those that have places among the entries, None as long as none ever had.
     """
 
-    __slots__ = ("level", "first", "last", "plain", "others", "out", "oldest")
+    __slots__ = ("level", "first", "last", "plain", "others", "out", "oldest", "runs")
 
     def __init__(self, level: i64) -> None:
         self.level: i64 = level
@@ -48,6 +56,7 @@ class Lane:
         self.plain = Cursor(self)
         self.others: list[Cursor] | None = None
         self.out: Cursor | None = None
+        self.runs: Runs | None = None
 
     def append(self, entry: Entry) -> None:
         """Put an entry behind all others."""
@@ -66,6 +75,53 @@ class Lane:
             for cursor in others:
                 if cursor.next is None:
                     cursor.next = entry
+
+    def insert(self, entry: Entry, after: Entry) -> None:
+        """Put an entry before another one."""
+        before = after.prev
+        entry.prev = before
+        entry.next = after
+        after.prev = entry
+        if before is None:
+            self.first = entry
+        else:
+            before.next = entry
+
+    def redirect(self, entry: Entry, other: Entry) -> None:
+        """Let the cursors that point to the entry point to the other one."""
+        if self.oldest is entry:
+            self.oldest = other
+        if self.plain.next is entry:
+            self.plain.next = other
+        others = self.others
+        if others is not None:
+            for cursor in others:
+                if cursor.next is entry:
+                    cursor.next = other
+
+    def enter(self, place: Entry, count: i64) -> Entry:
+        """Make entries of the first messages of the run that has this place; the first of them."""
+        runs = self.runs
+        assert runs is not None
+        return runs.take(place, count)
+
+    def bytes_of(self, entry: Entry) -> i64:
+        """How large the message of an entry is, or those of the run that has this place."""
+        if entry.state == RUN and self.runs is not None:
+            return self.runs.of(entry).bytes
+        return i64(entry.size)
+
+    def all(self) -> list[Entry]:
+        """All entries, and stand-ins of what is in runs, to be looked at."""
+        found: list[Entry] = []
+        entry = self.first
+        while entry is not None:
+            if entry.state == RUN and self.runs is not None:
+                found += self.runs.all(entry)
+            else:
+                found.append(entry)
+            entry = entry.next
+        return found
 
     def unlink(self, entry: Entry) -> None:
         """Take an entry out. Nothing may point to it but its neighbours."""
@@ -107,6 +163,9 @@ class Lane:
         if entry is None:
             entry = self.first
         while entry is not None and entry.state != AVAILABLE:
+            if entry.state == RUN:
+                entry = self.enter(entry, _MAKE_ROOM)
+                break
             # Here and not at the end: what is appended later is found from the last one.
             self.oldest = entry
             entry = entry.next

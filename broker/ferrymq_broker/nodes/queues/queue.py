@@ -354,6 +354,32 @@ class Queue(Node):
         self.available -= 1
         self._unlink(entry)
 
+    def drop_run(self, lane: Lane, place: Entry) -> i64:
+        """Drop all messages of a run; how many there were."""
+        runs = lane.runs
+        if runs is None:
+            return 0
+        count = runs.drop(place)
+        self.lifecycle.on_dropped()
+        if self.starved or self.lifetime != PERMANENT:
+            self.touch()
+        return count
+
+    def pointed(self, lane: Lane) -> set[Entry]:
+        """What cursors, browsers and others point to in a lane."""
+        found: set[Entry] = set()
+        _add_to(found, lane.oldest)
+        _add_to(found, lane.plain.next)
+        others = lane.others
+        if others is not None:
+            for cursor in others:
+                _add_to(found, cursor.next)
+        for view in self.views:
+            _add_to(found, view.matched(lane))
+        for browser in self._browsers:
+            _add_to(found, browser.position(lane.level))
+        return found
+
     def first_available(self) -> Entry | None:
         """The oldest available entry of the least priority there is: the first to make room."""
         self._aged = True
@@ -368,7 +394,7 @@ class Queue(Node):
         """The entry leaves the queue."""
         watched = self._watched
         if watched:
-            self._forget(entry)
+            self.detach(entry)
         if self._by_level is None:
             self.lane.unlink(entry)
         else:
@@ -395,7 +421,7 @@ class Queue(Node):
             if message.shared:
                 drop_body(self.agenda, message)
 
-    def _forget(self, entry: Entry) -> None:
+    def detach(self, entry: Entry) -> None:
         """Let nothing point to the entry."""
         self.lane_of(entry.level).forget(entry)
         for view in self.views:
@@ -557,3 +583,8 @@ class Queue(Node):
     def describe(self) -> dict[str, object]:
         """Its settings and figures by their public names."""
         return describe_queue(self)
+
+
+def _add_to(found: set[Entry], entry: Entry | None) -> None:
+    if entry is not None:
+        found.add(entry)

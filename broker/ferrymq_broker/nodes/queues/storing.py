@@ -110,6 +110,18 @@ def drop_entry(queue: Queue, entry: Entry) -> None:
         changes.drop(STATE, id, sequence)
 
 
+def drop_entries(queue: Queue, first: i64, last: i64) -> None:
+    """Entries that are stored, of all sequences from `first` to `last`, leave the queue; none has a
+    failed delivery."""
+    id = queue.store_id
+    if id == 0 or last < first:
+        return
+    if first == last:
+        queue.agenda.changes.drop(ENTRY, id, first)
+    else:
+        queue.agenda.changes.drop_range(ENTRY, id, first, last)
+
+
 def put_state(queue: Queue, entry: Entry) -> None:
     """Store how often the entry was delivered in vain."""
     w = BytesWriter()

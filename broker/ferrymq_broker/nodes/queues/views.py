@@ -15,15 +15,16 @@ from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
-from ferrymq_broker.nodes.entry import AVAILABLE, Entry
+from ferrymq_broker.nodes.entry import AVAILABLE, RUN, Entry
 from ferrymq_broker.nodes.node import BOUNDLESS
 from ferrymq_broker.nodes.paging.pager import peek
-from ferrymq_broker.nodes.queues.lanes import Cursor
+from ferrymq_broker.nodes.queues.lanes import AHEAD, Cursor
 
 if TYPE_CHECKING:
     from ferrymq_broker.filters.filter import Filter
     from ferrymq_broker.nodes.consumer import Consumer
     from ferrymq_broker.nodes.message import Message
+    from ferrymq_broker.nodes.queues.lanes import Lane
     from ferrymq_broker.nodes.queues.queue import Queue
 
 # A heap may have so many outdated records before somebody looks whether it has too many.
@@ -123,6 +124,15 @@ class View:
             if entry.sequence > stable:
                 cursor.next = entry
                 return None
+            if entry.state == RUN:
+                found = self._enter(cursor, entry, stable)
+                if found is not None:
+                    entry = found
+                    break
+                if cursor.next is entry:
+                    return None
+                entry = cursor.next
+                continue
             if entry.state == AVAILABLE:
                 filter = self.filter
                 if filter is None or self._match is entry:
@@ -135,6 +145,34 @@ class View:
             entry = entry.next
         cursor.next = entry
         return entry
+
+    def _enter(self, cursor: Cursor, place: Entry, stable: i64) -> Entry | None:
+        """The first message of a run that passes, made an entry. If none does, the cursor is at the
+        place of those nobody was asked about yet, or behind it."""
+        if self.filter is None:
+            return cursor.lane.enter(place, AHEAD)
+        runs = cursor.lane.runs
+        assert runs is not None
+        run = runs.of(place)
+        index = run.begin
+        while index < run.end:
+            entry = runs.stand_in(run, index)
+            if entry.sequence > stable or self.patience <= 0:
+                runs.divide(place, index)
+                cursor.next = place
+                return None
+            if self.passes(entry):
+                entry = runs.cut(place, index)
+                self._match = entry
+                return entry
+            index += 1
+        cursor.next = place.next
+        return None
+
+    def matched(self, lane: Lane) -> Entry | None:
+        """What the filter let pass last, if it is still there, and in this lane."""
+        match = self._match
+        return match if match is not None and match.level == lane.level else None
 
     def passes(self, entry: Entry) -> bool:
         """Whether the filter lets the message pass."""

@@ -4,7 +4,8 @@
     for entry in held.values(): consumer.hold(entry)
 
 A cursor never points to an entry that somebody holds and may remove. So where some are held, the
-cursor begins behind the last of them, and what is available before counts as returned.
+cursor begins behind the last of them, and what is available before counts as returned. Of a queue
+that is paged it stays where it is, as there is somebody then who moves it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
 
-from ferrymq_broker.nodes.entry import ACQUIRED, AVAILABLE
+from ferrymq_broker.nodes.entry import ACQUIRED, AVAILABLE, RUN
+from ferrymq_broker.nodes.queues.runs import MOST
 from ferrymq_broker.nodes.queues.views import push
 
 if TYPE_CHECKING:
@@ -41,6 +43,11 @@ def _withhold(
     behind: Entry | None = None
     count = 0
     while entry is not None and entry.sequence <= last:
+        if entry.state == RUN and lane.runs is not None:
+            if not lane.runs.has_any(entry, sequences):
+                entry = entry.next
+                continue
+            entry = lane.enter(entry, MOST)
         if entry.state == AVAILABLE:
             if entry.sequence in sequences:
                 entry.state = ACQUIRED
@@ -52,7 +59,11 @@ def _withhold(
             else:
                 passed.append(entry)
         entry = entry.next
-    if behind is not None:
+    if behind is None:
+        return
+    if queue.paging is not None:
+        queue.paging.withheld = True
+    else:
         lane.plain.next = behind.next
         for entry in passed[:count]:
             push(queue.plain.returned, entry, queue.available)

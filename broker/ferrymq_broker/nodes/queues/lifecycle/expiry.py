@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
-from ferrymq_broker.nodes.entry import AVAILABLE, REMOVED
+from ferrymq_broker.nodes.entry import AVAILABLE, REMOVED, RUN
 from ferrymq_broker.nodes.facts import facts_of
 from ferrymq_broker.timers import Timed
 
@@ -56,9 +56,10 @@ def expiry_of(message: Message, arrived: i64, message_ttl: i64) -> i64:
 
 @final
 class Expiry(Timed):
-    """The entries of one queue that expire, the next one first."""
+    """The entries of one queue that expire, the next one first. A run is known by its place and by
+    the earliest of its deadlines."""
 
-    __slots__ = ("_lifecycle", "_timers", "_heap", "_live", "_passed")
+    __slots__ = ("_lifecycle", "_timers", "_heap", "_live", "_passed", "_runs")
 
     def __init__(self, lifecycle: Lifecycle, timers: Timers) -> None:
         super().__init__()
@@ -69,6 +70,8 @@ class Expiry(Timed):
         self._live: i64 = 0
         # The last one that was taken out of the heap was due then.
         self._passed: tuple[int, int] = (0, 0)
+        # The places of runs that are in the heap as they are now.
+        self._runs: set[Entry] = set()
 
     def __len__(self) -> int:
         return len(self._heap)
@@ -86,6 +89,29 @@ class Expiry(Timed):
         if (entry.expires, entry.sequence) <= self._passed:
             return
         self._live -= 1
+        self._compact()
+
+    def add_run(self, place: Entry, earliest: i64) -> None:
+        """Messages of a run expire, the first of them at `earliest` or later."""
+        if place in self._runs and place.expires <= earliest:
+            return
+        if place not in self._runs:
+            self._runs.add(place)
+            self._live += 1
+        place.expires = earliest
+        heap = self._heap
+        heappush(heap, (earliest, place.sequence, place))
+        if heap[0][2] is place:
+            self._timers.set(self, earliest)
+
+    def forget_run(self, place: Entry) -> None:
+        """The run is no more."""
+        if place in self._runs:
+            self._runs.remove(place)
+            self._live -= 1
+            self._compact()
+
+    def _compact(self) -> None:
         heap = self._heap
         if len(heap) > 2 * self._live + _SLACK:
             self._heap = [item for item in heap if item[2].state != REMOVED]
@@ -102,7 +128,12 @@ class Expiry(Timed):
             if expires > now:
                 break
             heappop(self._heap)
-            if entry.state != REMOVED:
+            if entry.state == RUN:
+                if entry in self._runs and i64(entry.expires) == i64(expires):
+                    self._runs.remove(entry)
+                    self._live -= 1
+                    lifecycle.release_due(entry)
+            elif entry.state != REMOVED:
                 self._live -= 1
                 self._passed = (expires, sequence)
                 if entry.state == AVAILABLE:
@@ -120,3 +151,4 @@ class Expiry(Timed):
         self._timers.cancel(self)
         self._heap = []
         self._live = 0
+        self._runs = set()

@@ -84,6 +84,10 @@ class LastValues:
         self._newest[value] = entry
         return newest if newest is not None and newest.state == AVAILABLE else None
 
+    def has(self, entry: Entry) -> bool:
+        """Whether the entry is known by a value."""
+        return int(entry.sequence) in self._values
+
     def forget(self, entry: Entry) -> None:
         """The entry has left the queue."""
         sequence: i64 = entry.sequence

@@ -318,6 +318,43 @@ class Lifecycle:
         if self._idleness is not None:
             self._idleness.reconsider()
 
+    def on_dropped(self) -> None:
+        """Entries have left the queue that were in a run."""
+        if self._idleness is not None:
+            self._idleness.reconsider()
+
+    def has_key(self, entry: Entry) -> bool:
+        """Whether a newer message may replace that of the entry."""
+        return self._last_values is not None and self._last_values.has(entry)
+
+    def watch_expiry(self, entry: Entry) -> None:
+        """The entry, which was in a run, expires."""
+        if self._expiry is None:
+            self._expiry = Expiry(self, self.queue.space.timers)
+        self._expiry.add(entry)
+
+    def forget_expiry(self, entry: Entry) -> None:
+        """The entry is in a run from now on."""
+        if self._expiry is not None:
+            self._expiry.forget(entry)
+
+    def watch_run(self, place: Entry, earliest: i64) -> None:
+        """Messages of a run expire, the first of them at `earliest`."""
+        if self._expiry is None:
+            self._expiry = Expiry(self, self.queue.space.timers)
+        self._expiry.add_run(place, earliest)
+
+    def forget_run(self, place: Entry) -> None:
+        """The run is no more."""
+        if self._expiry is not None:
+            self._expiry.forget_run(place)
+
+    def release_due(self, place: Entry) -> None:
+        """The time of messages in a run may be over: those become entries."""
+        runs = self.queue.lane_of(place.level).runs
+        if runs is not None:
+            runs.release_due(place, self.queue.agenda.now)
+
     def returned(self, entry: Entry) -> bool:
         """An entry a consumer held is to be available again; True if it is not wanted any more.
 

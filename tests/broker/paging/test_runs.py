@@ -1,0 +1,264 @@
+"""Runs: what is in memory of messages that are out, and that nobody sees a difference."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from collections.abc import Sequence
+
+from ferrymq_broker.nodes.consumer import Consumer
+from ferrymq_broker.nodes.entry import RUN
+from ferrymq_broker.nodes.policy import QueuePolicy
+from ferrymq_broker.nodes.queues.contents import move, peek
+from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_broker.nodes.queues.withholding import withhold
+from ferrymq_broker.store.tables import ENTRY
+from ferrymq_types.messaging import Accepted, ApplicationProperties, Data, Header, Released
+from tests.broker.harness import Sender
+from tests.broker.paging.paged import DictPages, PagedNetwork
+from tests.broker.queues.links import consume
+
+BODY = b"x" * 100
+
+
+def send(
+    sender: Sender, count: int, *, durable: bool = False, ttls: Sequence[int | None] = (None,)
+) -> None:
+    """Messages with bodies that tell them apart, every third one red."""
+    for number in range(count):
+        sender.send_sections(
+            Header(durable=durable, ttl=ttls[number % len(ttls)]),
+            ApplicationProperties(value={"colour": "blue" if number % 3 else "red"}),
+            Data(value=b"%06d" % number + BODY),
+        )
+
+
+def numbers(bodies: list[bytes]) -> list[int]:
+    return [int(body[:6]) for body in bodies]
+
+
+def places(queue: Queue) -> tuple[int, int]:
+    """How many entries and how many runs there are in the lanes of a queue."""
+    entries = runs = 0
+    for lane in queue.lanes:
+        node = lane.first
+        while node is not None:
+            if node.state == RUN:
+                runs += 1
+            else:
+                entries += 1
+            node = node.next
+    return entries, runs
+
+
+class NoPages(DictPages):
+    """Forgets what it is given."""
+
+    def put(self, pairs: Sequence[tuple[bytes, bytes]]) -> None:
+        pass
+
+
+def test_a_message_that_is_out_takes_at_most_32_bytes() -> None:
+    count = 5_000
+    net = PagedNetwork(limit=0, least=8)
+    net.pager._pages = NoPages()
+    queue = net.declare("q")
+    client = net.connect()
+    sender = client.sender("q")
+    send(sender, 1000)
+    net.pager.high = net.pager.low = 0
+    net.settle()
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for _ in range(5):
+            net.pager.high = net.pager.low = 1 << 40
+            send(sender, count // 5, ttls=(None, 1_000_000))
+            net.pager.high = net.pager.low = 0
+            net.settle()
+            # What the client remembers is not the broker's.
+            client.events.clear()
+        net.settle()
+        gc.collect()
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert queue.available == net.pager.messages == count + 1000
+    assert (after - before) / count <= 32
+    entries, runs = places(queue)
+    assert entries <= 2 and runs <= 12
+
+
+def test_a_restart_makes_runs_and_no_entries() -> None:
+    net = PagedNetwork(limit=0)
+    net.declare("q", QueuePolicy(priorities=10, message_ttl=60_000))
+    sender = net.connect().sender("q")
+    for priority in (2, 7, 4) * 700:
+        sender.send_sections(Header(durable=True, priority=priority), Data(value=BODY))
+    net.restart()
+    entries, runs = places(net.queue("q"))
+    # At the end of each lane there are some that would have become a run with those behind them.
+    assert entries <= 3 * 86 and 3 <= runs <= 12
+    assert len(net.connect().receiver("q", credit=5000).deliveries) == 2100
+    net.advance(61)
+    assert net.queue("q").message_count() == 2100, "they are the consumer's"
+
+
+def test_all_come_out_in_order_and_leave_nothing() -> None:
+    net = PagedNetwork(limit=0)
+    queue = net.declare("q")
+    send(net.connect().sender("q"), 3000)
+    net.settle()
+    assert places(queue)[0] <= 2
+    receiver = net.connect().receiver("q", credit=1000)
+    seen: list[int] = []
+    while receiver.deliveries:
+        seen += numbers(receiver.bodies())
+        receiver.settle(Accepted(), *receiver.take())
+        receiver.credit(1000)
+    assert seen == list(range(3000))
+    net.broker.tidy()
+    assert net.pages.pages == {} and net.pager.messages == 0 and queue.message_count() == 0
+
+
+def test_a_purge_drops_runs_records_and_pages() -> None:
+    net = PagedNetwork(limit=0)
+    queue = net.declare("q", QueuePolicy(priorities=2))
+    sender = net.connect().sender("q")
+    send(sender, 500, durable=True)
+    send(sender, 500)
+    for _ in range(30):
+        sender.send_sections(Header(durable=True, priority=9), Data(value=BODY))
+    net.settle()
+    net.restart()
+    queue = net.queue("q")
+    send(net.connect().sender("q"), 100)
+    net.settle()
+    held = net.connect().receiver("q", credit=3)
+    assert queue.message_count() == 630
+    assert queue.clear() == 627
+    net.broker.finish_pass()
+    net.run()
+    net.broker.tidy()
+    store = net.store
+    assert store is not None and store.count(ENTRY) == 3 and net.pages.pages == {}
+    assert net.pager.messages <= 3 and queue.bytes == sum(int(e.size) for e in peek(queue, 9))
+    held.settle(Accepted(), *held.take())
+    net.restart()
+    assert net.queue("q").message_count() == 0
+
+
+def test_a_selector_takes_what_it_wants_out_of_the_middle() -> None:
+    net = PagedNetwork(limit=0)
+    queue = net.declare("q")
+    send(net.connect().sender("q"), 90)
+    net.settle()
+    red = consume(net.connect(), "q", 10, selector="colour = 'red'")
+    assert numbers(red.bodies()) == list(range(0, 30, 3))
+    late = consume(net.connect(), "q", 5, selector="colour = 'none'")
+    assert late.bodies() == []
+    rest = net.connect().receiver("q", credit=100)
+    assert numbers(rest.bodies()) == [n for n in range(90) if n % 3 or n >= 30]
+    red.settle(Released(), *red.take())
+    assert numbers(rest.bodies())[80:] == list(range(0, 30, 3))
+    assert queue.acquired == 90
+
+
+def test_a_selector_that_finds_nothing_leaves_no_entries_behind() -> None:
+    net = PagedNetwork(limit=0)
+    queue = net.declare("q")
+    send(net.connect().sender("q"), 2500)
+    net.settle()
+    nobody = consume(net.connect(), "q", 5, selector="colour = 'none'")
+    net.advance(1)
+    assert nobody.bodies() == [] and queue.evaluations() == 2500
+    assert places(queue)[0] <= 2
+
+
+def test_a_browser_stops_in_a_run_and_goes_on_there() -> None:
+    net = PagedNetwork(limit=0)
+    queue = net.declare("q")
+    send(net.connect().sender("q"), 60)
+    net.settle()
+    browser = consume(net.connect(), "q", 7, mode="copy")
+    assert numbers(browser.bodies()) == list(range(7))
+    taker = net.connect().receiver("q", credit=20)
+    taker.settle(Accepted(), *taker.take())
+    browser.credit(10)
+    assert numbers(browser.bodies()) == [*range(7), *range(20, 30)]
+    other = consume(net.connect(), "q", 100, mode="copy")
+    browser.credit(100)
+    assert numbers(browser.bodies()) == [*range(7), *range(20, 60)]
+    assert numbers(other.bodies()) == list(range(20, 60))
+    assert queue.available == 40 and net.pager.messages >= 39
+
+
+def test_messages_in_runs_expire_on_time() -> None:
+    net = PagedNetwork(limit=0)
+    queue = net.declare("q", QueuePolicy(expired="late"))
+    net.declare("late")
+    send(net.connect().sender("q"), 300, ttls=(None, 5_000, 90_000, 20_000))
+    net.settle()
+    assert places(queue)[0] <= 2
+    late = net.connect().receiver("late", credit=500)
+    net.advance(4.9)
+    assert late.bodies() == []
+    net.advance(0.2)
+    assert numbers(late.bodies()) == list(range(1, 300, 4)) and queue.available == 225
+    net.advance(20)
+    assert sorted(numbers(late.bodies())) == list(range(1, 300, 2))
+    assert numbers(net.connect().receiver("q", credit=1).bodies()) == [0]
+    net.advance(70)
+    assert queue.message_count() == 75
+
+
+def test_the_oldest_of_a_run_makes_room() -> None:
+    net = PagedNetwork(limit=0)
+    net.declare("q", QueuePolicy(max_length=100, overflow="dead-letter", dead_letter="dead"))
+    net.declare("dead")
+    sender = net.connect().sender("q")
+    send(sender, 100)
+    net.settle()
+    send(sender, 30)
+    assert numbers(net.connect().receiver("dead", credit=99).bodies()) == list(range(30))
+    left = numbers(net.connect().receiver("q", credit=200).bodies())
+    assert left == [*range(30, 100), *range(30)]
+
+
+def test_management_looks_into_runs_and_moves_out_of_them() -> None:
+    net = PagedNetwork(limit=0)
+    queue = net.declare("q")
+    other = net.declare("other")
+    send(net.connect().sender("q"), 200)
+    net.settle()
+    assert [int(entry.sequence) for entry in peek(queue, 5, 150)] == list(range(150, 155))
+    net.broker.begin_pass(net.now)
+    assert move(queue, other, 120) == (120, None)
+    net.broker.finish_pass()
+    net.run()
+    assert numbers(net.connect().receiver("other", credit=200).bodies()) == list(range(120))
+    assert numbers(net.connect().receiver("q", credit=200).bodies()) == list(range(120, 200))
+
+
+def test_what_somebody_had_before_a_restart_is_found_in_runs() -> None:
+    net = PagedNetwork(limit=0)
+    net.declare("q")
+    send(net.connect().sender("q"), 600, durable=True)
+    net.restart()
+    queue = net.queue("q")
+    held = withhold(queue, {5, 300, 900})
+    assert sorted(held) == [5, 300] and queue.acquired == 2
+    owner = Consumer(0, copies=False)
+    for entry in held.values():
+        owner.hold(entry)
+    receiver = net.connect().receiver("q", credit=1000)
+    assert numbers(receiver.bodies()) == [n for n in range(600) if n not in (4, 299)]
+    net.broker.begin_pass(net.now)
+    queue.give_back(owner, held[300], False, False)
+    queue.remove(owner, held[5])
+    net.broker.finish_pass()
+    net.run()
+    assert numbers(receiver.bodies())[-1] == 299
+    receiver.settle(Accepted(), *receiver.take())
+    assert queue.message_count() == 0
