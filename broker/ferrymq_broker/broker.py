@@ -235,6 +235,8 @@ class Broker:
         self.termini.end_orphans()
         if self.sweep is not None:
             self.sweep.tidy()
+        if self.store is not None:
+            self.store.tidy()
         self.finish_pass()
 
     def _watch_memory(self) -> None:

@@ -91,6 +91,8 @@ class DurableStore(Store):
         self._placement: Placement | None = None
         self._preparing = False
         self._limited = False
+        # The batch that was being filled when somebody called `tidy`.
+        self._tidied = -1
         self._stopped = False
         self._closed = False
         folder.lock()
@@ -416,6 +418,14 @@ class DurableStore(Store):
             assert self._applier is not None and self._executor is not None
             self._applier.apply_all()
             self._executor.later(_RETRY, self._look_at_limit)
+
+    def tidy(self) -> None:
+        """Apply what is in the journal if there was nothing new since the last call: what consumers
+        have settled becomes free."""
+        number = int(self.changes.number)
+        if number == self._tidied and self._applier is not None and not self._stopped:
+            self._applier.apply_all()
+        self._tidied = number
 
     # -- copies ------------------------------------------------------------------------------
 

@@ -81,6 +81,13 @@ class Footprint:
         touched = _PAGES_OF_RUN * (len(self._keys) + self._ranges + 1) + self._new_leaves()
         return touched * (i64(depth) + 1) + self._alone + self._runs
 
+    def written(self, leaves: int, branches: int) -> int:
+        """How many pages may be written, without those of lists of free ones; `leaves` and
+        `branches` are the pages the tree has now."""
+        touched = _PAGES_OF_RUN * (self._runs_of_keys() + self._ranges + 1) + self._new_leaves()
+        singles = min(touched, i64(leaves)) + min(2 * touched, i64(branches)) + self._alone + _MORE
+        return singles + self._runs
+
     def growth(
         self, leaves: int, branches: int, freed: int, free: list[tuple[int, list[int]]]
     ) -> int:

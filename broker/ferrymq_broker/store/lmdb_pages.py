@@ -183,6 +183,22 @@ class PageFile:
         self._lists = None
         return [one for one in lists if one[0] < self.transaction]
 
+    def free_map(self) -> bytearray:
+        """A bit for each page, the lowest of a byte first, which is set if the page is free."""
+        free = bytearray(self.last_page // 8 + 1)
+        self._lists = []
+        self._begin(self.free)
+        done = False
+        while not done:
+            done = self._step(self.free, False)
+            for _, pages in self._lists:
+                for number in pages:
+                    page: i64 = number
+                    free[page >> 3] |= 1 << (page & 7)
+            self._lists = []
+        self._lists = None
+        return free
+
     def begin_records(self) -> None:
         """Begin with the tree of records; `check_free` was called before."""
         self._begin(self.records)

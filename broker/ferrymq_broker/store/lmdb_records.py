@@ -18,7 +18,15 @@ import lmdb
 from ferrymq_broker.store.disk import GONE, free_bytes, is_in_place, only_pretends
 from ferrymq_broker.store.errors import StoreDamaged
 from ferrymq_broker.store.footprint import Footprint
-from ferrymq_broker.store.keys import APPLIED_KEY, describe_key, encode_key, is_intact, seal
+from ferrymq_broker.store.holes import Holes
+from ferrymq_broker.store.keys import (
+    APPLIED_KEY,
+    KEY_BYTES,
+    describe_key,
+    encode_key,
+    is_intact,
+    seal,
+)
 from ferrymq_broker.store.lmdb_pages import PageFile
 from ferrymq_broker.store.records import Record, Records, RecordsGrow
 from ferrymq_broker.store.scanning import take_records, take_values
@@ -35,6 +43,13 @@ _HEADROOM: Final = 256 << 20
 _SCAN_AT_ONCE: Final = 100
 _SCAN_BYTES: Final = 1 << 18
 
+# Of a page, and of a record in it, beside key and value.
+_PAGE_HEAD: Final = 16
+_NODE_BYTES: Final = 10
+# Fewer records than this in a page: what the split of a page leaves empty is too much.
+_FEW: Final = 5
+# The number that no record has, behind all others of a prefix.
+_BEHIND: Final = b"\xff" * 8
 # When so much was put, it is looked at whether there is room: LMDB may begin to write.
 _LOOK_AFTER: Final = 128 << 20
 
@@ -67,6 +82,10 @@ class LmdbRecords(Records):
         # What the transaction may write, and at how many bytes of values it is looked at.
         self._page_bytes: int = self._env.stat()["psize"]
         self._footprint = Footprint(self._page_bytes)
+        # What is free in the file and on the disk.
+        self.holes = Holes(self.path, self._page_bytes)
+        # The key that lies behind those that are put.
+        self._end: bytes | None = None
         self._put_bytes = 0
         self._look_at = _LOOK_AFTER
         with self._env.begin() as txn:
@@ -163,6 +182,7 @@ class LmdbRecords(Records):
             self._env.set_mapsize(2 * size)
             self._grow = False
         self._footprint.clear()
+        self._end = None
         self._put_bytes = 0
         self._look_at = _LOOK_AFTER
         self._txn = self._env.begin(write=True)
@@ -179,6 +199,28 @@ class LmdbRecords(Records):
             self._txn.put(key, value)
         except lmdb.Error as error:
             raise self._failed(error) from error
+
+    def extend(self, prefix: bytes, size: int) -> None:
+        """See `Records.extend`.
+
+        LMDB splits a page that is full where a record is put behind the last one so that the last
+        record of the page goes to the new page. Of pages that have room for few records much is
+        lost. Where something lies behind the record that is put, LMDB leaves full pages full. So
+        a record without a value lies there for the time being.
+        """
+        self._end_run()
+        node = _NODE_BYTES + KEY_BYTES + size
+        room = self._page_bytes - _PAGE_HEAD
+        if room // _FEW < node <= room // 2:
+            end = prefix + _BEHIND
+            self.put(end, b"")
+            self._end = end
+
+    def _end_run(self) -> None:
+        if self._end is not None:
+            end = self._end
+            self._end = None
+            self.drop(end)
 
     def drop(self, key: bytes) -> None:
         """See `Records.drop`."""
@@ -209,6 +251,7 @@ class LmdbRecords(Records):
     def commit(self, applied: int) -> None:
         """See `Records.commit`. Nothing was written when this raises ENOSPC for want of room that
         can be seen before."""
+        self._end_run()
         self._look_for_room()
         txn = self._txn
         try:
@@ -224,9 +267,11 @@ class LmdbRecords(Records):
             raise OSError(errno.ENOENT, f"it {GONE}", str(self.path))
         self.applied = applied
         self.is_new = False
+        self.holes.give_back(self.used_bytes())
 
     def abort(self) -> None:
         """See `Records.abort`."""
+        self._end = None
         txn = self._txn
         self._txn = None
         if txn is not None:
@@ -264,9 +309,11 @@ class LmdbRecords(Records):
         growth = self._footprint.growth(
             now["leaf_pages"], now["branch_pages"], freed, lists_of_free
         )
-        # Some of what is free in the file may have no place on the disk yet.
-        blocks = getattr(self.path.stat(), "st_blocks", 0) * 512 // self._page_bytes
-        growth += max(0, pages - blocks)
+        # Some of what is free in the file may have no place on the disk, but no more pages need one
+        # than are written.
+        blocks = self.holes.allocated() // self._page_bytes
+        written = self._footprint.written(now["leaf_pages"], now["branch_pages"]) + 2 * lists
+        growth = min(growth + max(0, pages - blocks), max(growth, written))
         if growth > free:
             self.abort()
             raise OSError(
@@ -289,7 +336,7 @@ class LmdbRecords(Records):
 
     def file_bytes(self) -> int:
         """See `Records.file_bytes`."""
-        return self.path.stat().st_size
+        return self.holes.allocated()
 
     def close(self) -> None:
         """See `Records.close`."""

@@ -88,6 +88,10 @@ class Records:
         """Let the record of a key (table, id, number: 17 bytes) be this: checksum and value."""
         raise NotImplementedError
 
+    def extend(self, prefix: bytes, size: int) -> None:
+        """Puts of records of this prefix follow, in order, with values of about this size, until
+        this is called again. It makes no difference but to how the records are laid out."""
+
     def drop(self, key: bytes) -> None:
         """Let there be no such record."""
         raise NotImplementedError

@@ -26,6 +26,10 @@ _PUT_HEAD: Final = 1 + _KEY_BYTES + 8
 _DROP_BYTES: Final = 1 + _KEY_BYTES
 _RANGE_BYTES: Final = 1 + _KEY_BYTES + 8
 
+# How many changes are sorted while one is written; and how many records are a run.
+_GATHERED: Final = 10
+_RUN: Final = 4
+
 
 @final
 class DroppedRanges:
@@ -73,6 +77,22 @@ class DroppedRanges:
 
 
 @final
+class _Group:
+    """The changes of one prefix: `keys`, of which those before `next` are done, among them `puts`
+    of values with `bytes` bytes. `begun` is whether the first was made."""
+
+    __slots__ = ("prefix", "keys", "next", "puts", "bytes", "begun")
+
+    def __init__(self, prefix: bytes) -> None:
+        self.prefix = prefix
+        self.keys: list[bytes] = []
+        self.next: i64 = 0
+        self.puts: i64 = 0
+        self.bytes: i64 = 0
+        self.begun = False
+
+
+@final
 class NetEffect:
     """Reads batches with `begin` and `read`, then writes with `rewind` and `write`.
 
@@ -89,6 +109,10 @@ class NetEffect:
         "_drops",
         "_next_drop",
         "_items",
+        "_groups",
+        "_waiting",
+        "_group",
+        "_gathered",
         "_highest",
     )
 
@@ -106,6 +130,12 @@ class NetEffect:
         self._drops: list[tuple[bytes, bytes]] = []
         self._next_drop: i64 = 0
         self._items: Iterator[tuple[bytes, int]] = iter(())
+        # The changes by prefix, so that records that follow each other are written together; the
+        # group that is being written.
+        self._groups: dict[bytes, _Group] = {}
+        self._waiting: Iterator[_Group] = iter(())
+        self._group: _Group | None = None
+        self._gathered = False
         # Prefix -> the highest number that the records have for it, -1 for none.
         self._highest: dict[bytes, int] = {}
 
@@ -178,6 +208,8 @@ class NetEffect:
             for first, last in zip(ranges.firsts, ranges.lasts, strict=True)
         ]
         self._items = iter(self._places.items())
+        self._groups = {}
+        self._gathered = False
 
     def write(self, records: Records, limit: int) -> bool:
         """Make up to `limit` changes of records; whether these were all."""
@@ -189,10 +221,57 @@ class NetEffect:
             limit -= 1
             if limit <= 0:
                 return False
+        if not self._gathered:
+            self._gathered = self._gather(_GATHERED * limit)
+            return False
         left: i64 = limit
-        has_ranges = len(self._ranges) > 0
+        group = self._group
+        while group is not None:
+            if not group.begun:
+                group.begun = True
+                if group.puts >= _RUN:
+                    records.extend(group.prefix, group.bytes // group.puts)
+            left = self._write_group(group, records, left)
+            if left <= 0:
+                return False
+            self._next_group()
+            group = self._group
+        return True
+
+    def _gather(self, limit: i64) -> bool:
+        """Sort up to `limit` changes by their prefixes; whether these were all."""
+        groups = self._groups
         batches = self._batches
         for key, place in self._items:
+            prefix = key[:_PREFIX_BYTES]
+            group = groups.get(prefix)
+            if group is None:
+                group = groups[prefix] = _Group(prefix)
+            group.keys.append(key)
+            if place >= 0:
+                group.puts += 1
+                at: i64 = place & 0xFFFF_FFFF
+                group.bytes += i64(read_i32_be(batches[place >> 32], at - 4)) & 0xFFFF_FFFF
+            limit -= 1
+            if limit <= 0:
+                return False
+        self._waiting = iter(groups.values())
+        self._next_group()
+        return True
+
+    def _next_group(self) -> None:
+        self._group = next(self._waiting, None)
+
+    def _write_group(self, group: _Group, records: Records, left: i64) -> i64:
+        """Make up to `left` changes of a group; how many more may be made, 0 if there are more."""
+        has_ranges = len(self._ranges) > 0
+        batches = self._batches
+        places = self._places
+        keys = group.keys
+        while group.next < len(keys):
+            key = keys[group.next]
+            group.next += 1
+            place: i64 = places[key]
             if has_ranges:
                 ranges = self._ranges.get(key[:_PREFIX_BYTES])
                 if ranges is not None:
@@ -214,8 +293,8 @@ class NetEffect:
                 records.put(key, memoryview(batch)[at : at + 4 + size])
             left -= 1
             if left == 0:
-                return False
-        return True
+                return 0
+        return left
 
 
 def _damaged(position: i64) -> StoreDamaged:

@@ -36,6 +36,9 @@ class Store:
         """
         return run_of(self.get, table, id, first, end, most)
 
+    def tidy(self) -> None:
+        """To be called now and then, between passes: give back what is not needed."""
+
     def count(self) -> int:
         """How many records there are in all tables, or 0 if nobody knows."""
         return 0

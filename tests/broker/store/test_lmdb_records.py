@@ -26,6 +26,9 @@ STEPS = st.lists(
             st.just("put"), st.integers(1, 3), st.integers(1, 2), NUMBERS, st.integers(0, 9000)
         ),
         st.tuples(st.just("drop"), st.integers(1, 3), st.integers(1, 2), NUMBERS, st.just(0)),
+        st.tuples(
+            st.just("extend"), st.integers(1, 3), st.integers(1, 2), NUMBERS, st.integers(0, 9000)
+        ),
         st.tuples(st.just("range"), st.integers(1, 3), st.integers(1, 2), NUMBERS, NUMBERS),
         st.tuples(
             st.sampled_from(("commit", "abort")), st.just(0), st.just(0), NUMBERS, st.just(0)
@@ -65,6 +68,8 @@ def test_the_same_as_in_memory(steps: list[tuple[str, int, int, int, int]]) -> N
                     put(records, table, id, number, bytes(more))
                 elif kind == "drop":
                     records.drop(encode_key(table, id, number))
+                elif kind == "extend":
+                    records.extend(encode_key(table, id, 0)[:9], more)
                 elif kind == "range":
                     first, last = encode_key(table, id, number), encode_key(table, id, more)
                     while not records.drop_range(first, last, 2):
