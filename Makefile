@@ -16,7 +16,8 @@ CUTS    ?= 30
 ARGS    ?=
 
 PY       := $(VENV)/bin/python
-COMPILED := $(CURDIR)/build/compiled
+# The folder behind the link, so that a build does not change what runs; empty if nothing is compiled.
+COMPILED  = $$(cd "$(CURDIR)/build/compiled" 2>/dev/null && pwd -P)
 RESULTS  := build/test-results
 READY     = $(VENV)/.ready
 READY_DEV = $(VENV)/.ready-dev
@@ -24,7 +25,7 @@ READY_DEV = $(VENV)/.ready-dev
 PIP     := $(PY) -m pip install --quiet --disable-pip-version-check
 # The same suite runs twice; FERRYMQ_BUILD makes the suite insist on the variant it was meant for.
 PURE    := FERRYMQ_BUILD=pure PYTHONPATH=
-BUILT    = FERRYMQ_BUILD=$$(test -d "$(COMPILED)" && echo compiled || echo pure) \
+BUILT    = FERRYMQ_BUILD=$$(test -d "$(CURDIR)/build/compiled" && echo compiled || echo pure) \
            PYTHONPATH="$(COMPILED)"
 # Tests that share a Spark session go to one process: `tests/conftest.py`.
 PYTEST  := $(PY) -m pytest -q -n $(JOBS) --dist loadgroup --hypothesis-profile=ci
@@ -81,7 +82,7 @@ test: $(READY_DEV) node-modules build ## run the tests twice: interpreted and co
 	@rm -rf $(RESULTS); status=0; \
 	echo "== interpreted"; \
 	$(PURE) $(PYTEST) -m "$(COMMON)" --junitxml=$(RESULTS)/pure.xml || status=1; \
-	if test -d "$(COMPILED)"; then \
+	if test -d build/compiled; then \
 	    echo "== compiled"; \
 	    $(BUILT) $(PYTEST) --junitxml=$(RESULTS)/compiled.xml || status=1; \
 	    $(PY) .ci/summary.py $(RESULTS)/pure.xml $(RESULTS)/compiled.xml || status=1; \

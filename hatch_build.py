@@ -5,6 +5,7 @@ form ONE mypyc group, so a call from one package into another is a direct C call
 *tree*: a folder with every package of every import root, each `.py` file beside the extension
 compiled from it, and the group's shared library (`ferrymq__mypyc`) at the top::
 
+    build/compiled -> compiled-0123456789ab
     build/compiled/ferrymq__mypyc.cpython-311-x86_64-linux-gnu.so
     build/compiled/ferrymq_codec/reader.py
     build/compiled/ferrymq_codec/reader.cpython-311-x86_64-linux-gnu.so
@@ -13,6 +14,11 @@ The source folders never hold an extension. Whoever wants the compiled variant p
 front of the import path (`PYTHONPATH=build/compiled`), whoever wants the interpreted one does not;
 neither can pick up the other by accident. A wheel takes its extensions from such a tree; an
 editable install points at the sources and is therefore always interpreted.
+
+A tree is never changed. `build/compiled` is a link to the tree of the present sources, which is
+replaced in one step. A process that runs from the folder behind the link keeps its modules: a tree
+goes only when it is neither the present nor the previous one, and no process has loaded from it. A
+wheel never changes the link: it has a tree of its own, unless the present one fits.
 
     python hatch_build.py build [--force] [--out DIR] [--only GLOB]...
     python hatch_build.py status        compiled, stale or pure: what build/compiled holds
@@ -32,10 +38,12 @@ import hashlib
 import importlib
 import importlib.metadata
 import os
+import re
 import shutil
 import sys
 import sysconfig
 import tempfile
+import threading
 import time
 import tomllib
 from collections.abc import Iterator
@@ -46,6 +54,11 @@ from typing import Any, NamedTuple
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 STAMP = ".ferrymq-build"
+# How long a build takes, in seconds of one processor: mypy as a whole, and the C of a module.
+CHECK_SECONDS = 25.0
+C_SECONDS = 0.5
+# Seconds between two lines of progress.
+EVERY = 5.0
 EXTENSION_SUFFIX: str = sysconfig.get_config_var("EXT_SUFFIX") or ".so"
 
 
@@ -210,7 +223,49 @@ def _working_in(folder: Path) -> Iterator[None]:
         os.chdir(before)
 
 
-def _compile(config: Config, target: Path) -> None:
+class _Progress:
+    """How far a build is, on standard error: a line every few seconds."""
+
+    def __init__(self, modules: int) -> None:
+        self.modules = modules
+        self.total = 0
+        self.done = 0
+        self.began = time.monotonic()
+        self._said = 0.0
+        self._lock = threading.Lock()
+
+    def begin(self) -> None:
+        """Say what is going to happen, and about how long it takes."""
+        cores = os.cpu_count() or 1
+        seconds = CHECK_SECONDS + C_SECONDS * self.modules / cores
+        self.say(
+            f"compiling {self.modules} modules: about {max(5, round(seconds, -1)):.0f} s the first"
+            f" time, on {cores} processors; later only what has changed"
+        )
+        self.say("1/2 mypy checks the types and translates to C")
+
+    def compile(self, files: int) -> None:
+        """Begin the part whose length is known."""
+        self.total = files
+        self.began = time.monotonic()
+        self.say(f"2/2 the C compiler: {files} files")
+
+    def step(self) -> None:
+        """Count one C file, compiled or still fresh."""
+        with self._lock:
+            self.done += 1
+            now = time.monotonic()
+            if now - self._said >= EVERY and self.done < self.total:
+                left = (now - self.began) / self.done * (self.total - self.done)
+                self.say(f"    {self.done} of {self.total} files, about {left:.0f} s left")
+
+    def say(self, line: str) -> None:
+        """Print a line at once, whoever reads it."""
+        self._said = time.monotonic()
+        print(line, file=sys.stderr, flush=True)
+
+
+def _compile(config: Config, target: Path, progress: _Progress) -> None:
     """Run mypyc and the C compiler; put the extensions into `target`, laid out as packages."""
     from mypyc.build import mypycify
     from setuptools import Distribution
@@ -239,7 +294,8 @@ def _compile(config: Config, target: Path) -> None:
         command.parallel = os.cpu_count() or 1
         try:
             command.ensure_finalized()
-            _compile_in_parallel(command)
+            _compile_in_parallel(command, progress)
+            progress.compile(sum(len(extension.sources) for extension in extensions))
             command.run()
         except Exception as error:
             raise BuildError(f"the C compiler failed: {error}") from error
@@ -249,7 +305,7 @@ def _compile(config: Config, target: Path) -> None:
             shutil.copy2(work / "lib" / relative, target / relative)
 
 
-def _compile_in_parallel(command: Any) -> None:
+def _compile_in_parallel(command: Any, progress: _Progress) -> None:
     """Make setuptools compile one extension's C files side by side and keep fresh objects.
 
     `command` is a `build_ext`; its compiler exists only once it runs.
@@ -268,6 +324,7 @@ def _compile_in_parallel(command: Any) -> None:
                 (product,) = compiler.object_filenames([source], output_dir=folder)
                 if not _is_fresh(product, [source, *depends]):
                     compile_serially([source], **options)
+                progress.step()
 
             with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
                 list(pool.map(compile_one, sources))
@@ -315,46 +372,90 @@ def status(config: Config, out: Path) -> str:
 def build_tree(config: Config, out: Path, *, force: bool = False) -> str:
     """Bring the compiled tree at `out` up to date and say in one line what happened.
 
-    Where nothing can be compiled, `out` is removed, so that an import path that names it falls
-    through to the sources. A running process keeps the files it has open: a new tree replaces the
-    old one whole.
+    `out` becomes a link to the tree, which is replaced in one step. Where nothing can be compiled
+    it is removed, so that an import path that names it falls through to the sources.
 
     Raises:
         BuildError: mypyc or the C compiler refused the sources.
     """
+    out = out.parent.resolve() / out.name
     with _locked(config.root / "build" / ".lock"):
         reason = why_not()
         if reason is not None:
-            shutil.rmtree(out, ignore_errors=True)
+            _point(out, None)
             return f"pure build: {reason}, so the modules run interpreted"
         count = len(config.compiled())
         if not count:
-            shutil.rmtree(out, ignore_errors=True)
+            _point(out, None)
             return "pure build: there are no modules to compile"
         if not force and is_current(config, out):
             return f"compiled build: up to date, {count} modules in {out}"
         began = time.monotonic()
         digest = config.digest()
-        fresh = out.with_name(out.name + ".new")
-        shutil.rmtree(fresh, ignore_errors=True)
-        for path in config.files():
-            copy = fresh / config.in_tree(path)
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(path, copy)
-        try:
-            _compile(config, fresh)
-        except BuildError:
-            shutil.rmtree(fresh)
-            raise
-        (fresh / STAMP).write_text(digest, "utf-8")
-        old = out.with_name(out.name + ".old")
-        shutil.rmtree(old, ignore_errors=True)
-        if out.exists():
-            out.rename(old)
-        fresh.rename(out)
-        shutil.rmtree(old, ignore_errors=True)
+        tree = out.with_name(f"{out.name}-{digest[:12]}")
+        if force or not is_current(config, tree):
+            if tree.exists():
+                tree = out.with_name(f"{tree.name}-{time.time_ns():x}")
+            _fill(config, tree, digest)
+        _point(out, tree)
         seconds = time.monotonic() - began
         return f"compiled build: {count} modules in {seconds:.0f} s, {out}"
+
+
+def _fill(config: Config, tree: Path, digest: str) -> None:
+    """Compile into a new tree, which has its name only when it is complete."""
+    fresh = tree.with_name(tree.name + ".new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    for path in config.files():
+        copy = fresh / config.in_tree(path)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(path, copy)
+    progress = _Progress(len(config.compiled()))
+    progress.begin()
+    try:
+        _compile(config, fresh, progress)
+    except BuildError:
+        shutil.rmtree(fresh)
+        raise
+    (fresh / STAMP).write_text(digest, "utf-8")
+    fresh.rename(tree)
+
+
+def _point(out: Path, tree: Path | None) -> None:
+    """Make `out` a link to the tree, or nothing; remove trees that nobody can be using."""
+    previous = out.resolve() if out.is_symlink() else None
+    if out.exists() and not out.is_symlink():
+        # A tree of an earlier version of this file, which was a folder itself.
+        previous = out.with_name(f"{out.name}-{time.time_ns():x}")
+        out.rename(previous)
+    if tree is None:
+        out.unlink(missing_ok=True)
+    else:
+        link = out.with_name(out.name + ".link")
+        link.unlink(missing_ok=True)
+        try:
+            link.symlink_to(tree.name, target_is_directory=True)
+        except OSError:  # Windows asks for a privilege: there, the tree itself takes the place.
+            out.unlink(missing_ok=True)
+            tree.rename(out)
+        else:
+            link.replace(out)
+    trees = re.compile(re.escape(out.name) + r"-[0-9a-f]{12,16}(-[0-9a-f]+)?(\.new)?")
+    for path in out.parent.iterdir():
+        if trees.fullmatch(path.name) and path not in (tree, previous) and not _in_use(path):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _in_use(tree: Path) -> bool:
+    """Whether a process has loaded an extension of the tree, as far as the system tells (Linux)."""
+    mark = f"{tree.resolve()}{os.sep}".encode()
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        try:
+            if mark in maps.read_bytes():
+                return True
+        except OSError:  # Gone, or of another user.
+            continue
+    return False
 
 
 class FerrymqBuildHook(BuildHookInterface[Any]):
@@ -367,10 +468,14 @@ class FerrymqBuildHook(BuildHookInterface[Any]):
         if self.target_name != "wheel" or version == "editable":
             return
         config = Config.read(Path(self.root).resolve())
+        # What runs from build/compiled is not this wheel's business: that link stays as it is.
         out = config.root / "build" / "compiled"
+        if why_not() is not None or not is_current(config, out):
+            out = config.root / "build" / "wheel"
         self.app.display_info(build_tree(config, out))
         if not out.is_dir():
             return
+        out = out.resolve()
         build_data["pure_python"] = False
         build_data["infer_tag"] = True
         for path in sorted(out.rglob(f"*{EXTENSION_SUFFIX}")):
@@ -398,7 +503,7 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     config = Config.read(root, tuple(arguments.only))
     try:
-        print(build_tree(config, arguments.out.resolve(), force=arguments.force))
+        print(build_tree(config, arguments.out.absolute(), force=arguments.force))
     except BuildError as error:
         print(f"build failed: {error}", file=sys.stderr)
         return 1

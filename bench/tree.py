@@ -56,7 +56,8 @@ class Trees:
     def _build(self, name: str, config: hatch_build.Config) -> Path:
         out = ROOT / "build" / name
         self.messages.append(hatch_build.build_tree(config, out))
-        return out
+        # Behind the link, so that a build in the meantime does not change what is measured.
+        return out.resolve()
 
 
 def loops_config() -> hatch_build.Config:

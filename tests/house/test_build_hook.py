@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -106,6 +107,13 @@ def imported(project: Path, path: str, code: str) -> list[str]:
     return done.stdout.split()
 
 
+# In a process of its own: mypyc works relative to the current folder.
+WHEEL = """
+from hatchling.builders.wheel import WheelBuilder
+import zipfile
+for wheel in WheelBuilder('.').build(directory='dist', versions=['standard']):
+    print(wheel, *zipfile.ZipFile(wheel).namelist(), sep='\\n')
+"""
 ASK = "import sample_app.use as u; print(u.count(21), u.__file__)"
 
 
@@ -115,12 +123,18 @@ def test_build_compiles_all_roots_into_one_tree_and_follows_changes(project: Pat
     built = run(project, "build")
     assert built.returncode == 0, built.stderr
     assert built.stdout.startswith("compiled build: 2 modules"), built.stdout
+    said = built.stderr.splitlines()
+    assert said[0].startswith("compiling 2 modules: about "), said
+    assert said[1] == "1/2 mypy checks the types and translates to C"
+    assert re.fullmatch(r"2/2 the C compiler: \d+ files", said[2])
     result, file = imported(project, "build/compiled", ASK)
     assert result == "42"
     assert file.endswith(hatch_build.EXTENSION_SUFFIX)
     assert (project / "build/compiled/sample_codec/counter.py").read_text("utf-8") == COUNTER
 
-    assert "up to date" in run(project, "build").stdout
+    again = run(project, "build")
+    assert "up to date" in again.stdout
+    assert again.stderr == ""
     assert run(project, "status").stdout == "compiled\n"
 
     source = project / "upper/sample_app/use.py"
@@ -144,7 +158,7 @@ def test_a_module_that_mypyc_refuses_is_an_error_and_keeps_the_old_tree(project:
     assert "build failed" in failed.stderr
     assert "Traceback" not in failed.stderr
     assert imported(project, "build/compiled", ASK)[0] == "42"
-    assert not (project / "build/compiled.new").exists()
+    assert [path.name for path in (project / "build").glob("*.new")] == []
 
 
 @can_compile
@@ -152,15 +166,8 @@ def test_a_module_that_mypyc_refuses_is_an_error_and_keeps_the_old_tree(project:
 def test_a_wheel_holds_sources_extensions_and_the_shared_library(project: Path) -> None:
     from hatchling.builders.wheel import WheelBuilder
 
-    # In a process of its own: mypyc works relative to the current folder.
-    code = (
-        "from hatchling.builders.wheel import WheelBuilder\n"
-        "import zipfile\n"
-        "for wheel in WheelBuilder('.').build(directory='dist', versions=['standard']):\n"
-        "    print(wheel, *zipfile.ZipFile(wheel).namelist(), sep='\\n')\n"
-    )
     assert WheelBuilder.PLUGIN_NAME == "wheel"
-    wheel, *names = imported(project, "", code)[-20:]
+    wheel, *names = imported(project, "", WHEEL)[-20:]
     listing = "\n".join([wheel, *names])
     suffix = hatch_build.EXTENSION_SUFFIX
     for name in ("sample_codec/counter", "sample_app/use"):
@@ -185,3 +192,85 @@ def test_without_a_compiler_the_build_is_pure_and_says_so(project: Path) -> None
     assert built.stderr == ""
     path = os.pathsep.join(["build/compiled", "lower", "upper"])
     assert imported(project, path, ASK)[1].endswith(".py")
+
+
+def tree_of(project: Path) -> dict[str, tuple[int, int]]:
+    """Every file that an import from build/compiled finds: its inode and when it was written."""
+    tree = project / "build/compiled"
+    return {
+        str(path.relative_to(tree)): (path.stat().st_ino, path.stat().st_mtime_ns)
+        for path in tree.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_a_pure_wheel_leaves_the_compiled_tree_alone(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used = project / "build/compiled/sample_codec/counter.so"
+    used.parent.mkdir(parents=True)
+    used.write_text("in use")
+    before = tree_of(project)
+    monkeypatch.setenv("FERRYMQ_PURE", "1")
+    listing = imported(project, "", WHEEL)
+    assert "sample_codec/counter.py" in listing
+    assert not any(name.endswith(hatch_build.EXTENSION_SUFFIX) for name in listing)
+    assert tree_of(project) == before
+
+
+@can_compile
+@pytest.mark.slow
+def test_a_wheel_of_other_sources_leaves_the_compiled_tree_alone(project: Path) -> None:
+    assert run(project, "build").returncode == 0
+    before = tree_of(project)
+    (project / "upper/sample_app/use.py").write_text(USE.replace("step(2)", "step(3)"), "utf-8")
+    listing = "\n".join(imported(project, "", WHEEL))
+    assert f"sample_app/use{hatch_build.EXTENSION_SUFFIX}" in listing
+    assert tree_of(project) == before
+    assert imported(project, "build/compiled", ASK)[0] == "42"
+    assert imported(project, "build/wheel", ASK)[0] == "63"
+
+
+@can_compile
+@pytest.mark.slow
+def test_a_build_under_a_running_process(project: Path) -> None:
+    """It goes on importing what it was started with, and its tree goes after it."""
+    assert run(project, "build").returncode == 0
+    tree = (project / "build/compiled").resolve()
+    code = f"import sample_codec.counter; print('up', flush=True); input(); {ASK}"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(tree)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        source = project / "upper/sample_app/use.py"
+        for by in (3, 4):
+            source.write_text(USE.replace("step(2)", f"step({by})"), "utf-8")
+            assert run(project, "build").returncode == 0
+        assert imported(project, "build/compiled", ASK)[0] == "84"
+        assert process.communicate("\n")[0].split()[0] == "42"
+    finally:
+        process.kill()
+        process.wait()
+    # Sources that were built before are not compiled again.
+    source.write_text(USE.replace("step(2)", "step(3)"), "utf-8")
+    built = run(project, "build")
+    assert (built.returncode, built.stderr) == (0, "")
+    assert imported(project, "build/compiled", ASK)[0] == "63"
+    assert not tree.exists()
+    assert len(list((project / "build").glob("compiled-*"))) == 2
+
+
+@can_compile
+@pytest.mark.slow
+def test_a_pure_build_under_a_running_process(project: Path) -> None:
+    assert run(project, "build").returncode == 0
+    tree = (project / "build/compiled").resolve()
+    assert run(project, "build", FERRYMQ_PURE="1").returncode == 0
+    assert not (project / "build/compiled").exists()
+    assert imported(project, str(tree), ASK)[0] == "42"
