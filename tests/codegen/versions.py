@@ -245,7 +245,8 @@ def same(sender: Version, sent: Any, reader: Version, got: Any) -> bool:
         if sent.name in type(got).__members__:
             return sent.name == got.name
         return got.name not in type(sent).__members__ and sent.value == got.value
-    return bool((sent.value if isinstance(sent, Enum) else sent) == got)
+    plain = [value.value if isinstance(value, Enum) else value for value in (sent, got)]
+    return bool(plain[0] == plain[1])
 
 
 def _same_composite(sender: Version, sent: Composite, reader: Version, got: Composite) -> bool:
