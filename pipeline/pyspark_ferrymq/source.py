@@ -6,6 +6,8 @@ the options and opens nothing.
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
@@ -16,6 +18,7 @@ from pyspark.sql.datasource import (
     DataSourceWriter,
 )
 
+from pyspark_ferrymq.errors import plain
 from pyspark_ferrymq.options import SourceOptions, Values, check_names
 from pyspark_ferrymq.options.names import CHOOSING
 
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 class DefaultSource(DataSource):
     """``format("amqp")``. Raises `AmqpOptionError` for options that are wrong, at ``load()``."""
 
+    @plain
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         check_names(options)
@@ -41,6 +45,7 @@ class DefaultSource(DataSource):
         """The name of the format."""
         return "amqp"
 
+    @plain
     def schema(self) -> StructType:
         """The columns for those who have not said which."""
         from pyspark_ferrymq.schema import default_schema
@@ -48,24 +53,28 @@ class DefaultSource(DataSource):
         options = self._source_options()
         return default_schema(options.include_metadata, options.include_raw)
 
+    @plain
     def reader(self, schema: StructType) -> DataSourceReader:
         """What reads a batch."""
         from pyspark_ferrymq.reading import batch_reader
 
         return batch_reader(self._source_options(), schema)
 
+    @plain
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """What reads batch after batch."""
         from pyspark_ferrymq.reading import stream_reader
 
         return stream_reader(self._source_options(), schema)
 
+    @plain
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """What writes a batch."""
         from pyspark_ferrymq.writing.batch import batch_writer
 
         return batch_writer(dict(self.options), schema, overwrite)
 
+    @plain
     def streamWriter(  # noqa: N802
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
@@ -80,10 +89,26 @@ class DefaultSource(DataSource):
         return self._parsed
 
 
+def _work_with_this_python(spark: SparkSession) -> None:
+    # A session of Spark Connect has no context; its server runs elsewhere.
+    context = getattr(spark, "_sc", None)
+    if context is None or not context.master.startswith("local"):
+        return
+    if "PYSPARK_PYTHON" in os.environ or context.getConf().contains("spark.pyspark.python"):
+        return
+    context.pythonExec = sys.executable
+
+
 def register(spark: SparkSession) -> None:
     """Make ``format("amqp")`` known to a session that has not found it by itself, and
-    ``format("amqp_capture")``, which none does."""
+    ``format("amqp_capture")``, which none does.
+
+    In local mode, workers of Python run with the interpreter of this process, unless
+    `PYSPARK_PYTHON` or `spark.pyspark.python` names another: by default Spark starts the first
+    ``python3`` of the PATH, which has none of the packages of an environment that is not activated.
+    """
     from pyspark_ferrymq.capture.sink import CaptureSink
 
+    _work_with_this_python(spark)
     spark.dataSource.register(DefaultSource)
     spark.dataSource.register(CaptureSink)

@@ -57,7 +57,7 @@ def test_bodies_of_every_type_are_written_as_they_were_read(
     with Streams(broker) as streams:
         streams.create(first)
         streams.create(second)
-        bodies = [AmqpValue(value) for value in VALUES]
+        bodies: list[object] = [AmqpValue(value) for value in VALUES]
         bodies += [AmqpSequence([value, value]) for value in VALUES]
         streams.publish(first, [Message(body) for body in bodies])
     one = read(spark, broker, subscribe=first, includeMetadata=True)

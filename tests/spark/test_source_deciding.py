@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import traceback
 from collections.abc import Mapping
 from typing import Any
 
@@ -78,6 +79,16 @@ def follow(reader: StreamReader, start: dict[str, Any]) -> dict[str, Any]:
 def ranges(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[str]:
     planned = reader.partitions(start, end)
     return [str(each.range) for each in planned if isinstance(each, RangePartition)]
+
+
+def test_errors_come_without_a_traceback_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = reader_of(There(), monkeypatch, subscribe="a")
+    with pytest.raises(AmqpSourceError, match="there is no stream 'a'") as caught:
+        reader.initialOffset()
+    names = [frame.name for frame in traceback.extract_tb(caught.tb)]
+    # The test, and what raises the error again.
+    assert len(names) == 2 and caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
 
 
 def test_what_comes_before_it_begins_is_not_behind_the_end(

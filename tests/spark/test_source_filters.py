@@ -196,4 +196,5 @@ def test_a_query_with_a_selector(
     ]
     # Limits count records, selected or not.
     assert sum(report["numInputRows"] for report in query.recentProgress) == 20
+    assert query.lastProgress is not None
     assert query.lastProgress["batchId"] >= 40 // 7

@@ -8,7 +8,7 @@ import typer
 
 from pyspark_ferrymq.options.values import milliseconds_of
 
-_NAMED: Final = (
+_NAMED: Final[tuple[tuple[str, int], ...]] = (
     ("day", 86_400_000),
     ("hour", 3_600_000),
     ("minute", 60_000),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from pyspark_ferrymq.errors import AmqpSourceError
+from pyspark_ferrymq.errors import AmqpSourceError, plain, plain_rows
 from pyspark_ferrymq.loss import missing_before, missing_from, report
 from pyspark_ferrymq.metadata import Service, StreamRanges, asking, open_service
 from pyspark_ferrymq.planning import Range, RangePartition, plan
@@ -28,6 +28,7 @@ class BatchReader(DataSourceReader):
         self.columns = tuple(columns)
         self.start, self.end = options.for_batch()
 
+    @plain
     def partitions(self) -> list[InputPartition]:
         """What the tasks read."""
         service = open_service(self.options.connection)
@@ -39,6 +40,7 @@ class BatchReader(DataSourceReader):
         planned = plan(ranges, options.min_partitions, options.max_records_per_partition)
         return [RangePartition(range) for range in planned]
 
+    @plain_rows
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one task."""
         # Where there is nothing to read Spark makes up a partition.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from pyspark_ferrymq.errors import AmqpOptionError, AmqpSourceError
+from pyspark_ferrymq.errors import AmqpOptionError, AmqpSourceError, plain_rows
 from pyspark_ferrymq.options.connection import connect
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class QueueReader(DataSourceReader):
             for selector in self.options.queue_selectors or (None,)
         ]
 
+    @plain_rows
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of one task."""
         if isinstance(partition, QueuePartition):

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from pyspark_ferrymq.errors import AmqpSourceError
+from pyspark_ferrymq.errors import AmqpSourceError, plain, plain_rows
 from pyspark_ferrymq.loss import DELETED, LOGGER, missing_before, missing_from, report
 from pyspark_ferrymq.metadata import Service, StreamRanges, asking, open_service
 from pyspark_ferrymq.offsets import Offset, OffsetError, Position
@@ -61,6 +61,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # -- in the driver ---------------------------------------------------------------------
 
+    @plain
     def initialOffset(self) -> dict[str, object]:  # noqa: N802
         """Where a new query begins, not written down yet."""
         return asking(self.options, self._initial).pinned().to_json()
@@ -72,6 +73,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxBytes(options.max_bytes_per_trigger)
         return ReadMaxRows(options.max_offsets_per_trigger or _UNLIMITED)
 
+    @plain
     def latestOffset(  # noqa: N802
         self, start: dict[str, object], limit: ReadLimit
     ) -> dict[str, object]:
@@ -90,6 +92,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._given = end
         return end.to_json()
 
+    @plain
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """The query ends with what there is now."""
         self._target = asking(self.options, self._look)
@@ -99,6 +102,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ranges = self._ranges
         return None if ranges is None else _ends(ranges).to_json()
 
+    @plain
     def partitions(self, start: dict[str, object], end: dict[str, object]) -> list[InputPartition]:
         """The tasks of a batch: from offsets and options alone."""
         begin, until = _offset(start), _offset(end)
@@ -145,6 +149,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # -- in tasks --------------------------------------------------------------------------
 
+    @plain_rows
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one task."""
         if isinstance(partition, RangePartition):
