@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from decimal import Decimal
 from uuid import UUID
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -88,3 +90,18 @@ def test_more_partitions_than_the_stream_has(
             write(frame, broker, one)
         write(frame.drop("partition"), broker, one)
         assert numbers(read(spark, broker, subscribe=one)) == list(range(9))
+
+
+def test_what_map_in_arrow_needs_is_there(
+    spark: SparkSession, broker: BrokerProcess, address: str
+) -> None:
+    """Spark wants packages for it that it does not bring: the extra `spark` does."""
+
+    def same(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+
+    with Streams(broker) as streams:
+        streams.create(address)
+        streams.fill(address, 9)
+    frame = read(spark, broker, subscribe=address, schema="body binary")
+    assert numbers(frame.mapInArrow(same, "body binary")) == list(range(9))
