@@ -80,16 +80,17 @@ def _digits(body: bytes) -> object:
 def test_more_partitions_than_the_stream_has(
     spark: SparkSession, broker: BrokerProcess, address: str
 ) -> None:
-    three, one = f"{address}-3", f"{address}-1"
+    three, one, other = f"{address}-3", f"{address}-1", f"{address}-2"
     with Streams(broker) as streams:
         streams.create(three, 3)
         streams.create(one)
+        streams.create(other)
         streams.fill(three, 9)
-        frame = read(spark, broker, subscribe=three, includeMetadata=True)
-        with pytest.raises(PySparkException, match="The column 'partition' chooses it; drop"):
-            write(frame, broker, one)
-        write(frame.drop("partition"), broker, one)
-        assert numbers(read(spark, broker, subscribe=one)) == list(range(9))
+    frame = read(spark, broker, subscribe=three, includeMetadata=True)
+    with pytest.raises(PySparkException, match="The column 'partition' chooses it; drop"):
+        write(frame, broker, one)
+    write(frame.drop("partition"), broker, other)
+    assert numbers(read(spark, broker, subscribe=other)) == list(range(9))
 
 
 def test_what_map_in_arrow_needs_is_there(
