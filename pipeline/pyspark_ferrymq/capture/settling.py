@@ -132,8 +132,9 @@ def _plan(
         if end is not None and name.first > end and not options.allow_gaps:
             raise AmqpWriteError(
                 f"{where}: the files in {base} end at {end - 1}, and the next row has the"
-                f" offset {name.first}. Begin the query with startingOffsets at {end}; if the rows"
-                " between are gone from the stream, set the option 'allowGaps' to true"
+                f" offset {name.first}. Begin the query at {end} in partition"
+                f" {name.partition} (option 'startingOffsets'); if the rows between"
+                " are gone from the stream, set the option 'allowGaps' to true"
             )
         ends[name.partition] = max(name.next, end or 0)
         plan.settled.append((tmp, name))
