@@ -46,9 +46,10 @@ _ABOVE_LOW_WATER: Final = 5
 class Broker:
     """All virtual hosts and all connections of one broker.
 
-    `epoch` is what to add to the `now` of a pass (seconds of a clock that never goes back) for the
-    time since the Unix epoch. `schedule` is called with a function to be called soon, by the event
-    loop, in a pass of its own; `wake_at` with the `now` at which `handle_timeout` is due.
+    `now` is the time of the current pass: seconds of a clock that never goes back. `epoch` is what
+    to add to it for the time since the Unix epoch. `schedule` is called with a function that the
+    event loop is to call soon, in a pass of its own; `wake_at` with the `now` at which
+    `handle_timeout` is due.
 
     `hosts` are the virtual hosts by the hostnames that lead to them, in lower case; others lead to
     the default one, unless `strict_hosts`. `alarms` are the reasons why producers get no credit at
@@ -56,7 +57,10 @@ class Broker:
     """
 
     __slots__ = (
+        "now",
         "epoch",
+        "_base",
+        "_suspended",
         "agenda",
         "timers",
         "spaces",
@@ -90,6 +94,7 @@ class Broker:
         "_congested",
         "_schedule",
         "_wake_at",
+        "_awake",
         "_awake_at",
         "_next_id",
     )
@@ -101,7 +106,12 @@ class Broker:
         epoch: float,
         max_nodes: int = 100_000,
     ) -> None:
+        self.now = 0.0
         self.epoch = epoch
+        # What to add to `now` for `Agenda.now`: the epoch when the broker began, and for how long
+        # the machine has been suspended since.
+        self._base = epoch
+        self._suspended = 0.0
         self.agenda = Agenda()
         self.timers = Timers()
         self.default = AddressSpace(DEFAULT_SPACE, self.agenda, self.timers, max_nodes)
@@ -144,7 +154,9 @@ class Broker:
         self._congested: list[ConnectionHandler] = []
         self._schedule = schedule
         self._wake_at = wake_at
-        self._awake_at: i64 = 0
+        # Whether the server is to wake it up, and at what `now`.
+        self._awake = False
+        self._awake_at = 0.0
         self._next_id: i64 = 0
 
     def new_id(self) -> i64:
@@ -264,7 +276,33 @@ class Broker:
 
     def begin_pass(self, now: float) -> None:
         """It is `now`, for all that happens until `finish_pass`."""
-        self.agenda.now = i64((now + self.epoch) * 1000.0)
+        self.now = now
+        self.agenda.now = i64((now + self._base) * 1000.0)
+        self.agenda.wall = i64((now + self.epoch) * 1000.0)
+
+    def set_clock(self, epoch: float, suspended: float) -> tuple[float, float]:
+        """Follow the wall clock; to be called now and then, before `handle_timeout`.
+
+        `suspended` is for how many seconds the machine has been suspended since the broker began.
+        Returns by how many seconds the wall clock was set since the last call, and for how many
+        the machine was suspended.
+
+        A wall clock that is set moves dates alone. Durations go on: they have had the time of a
+        suspension too (`docs/decisions/0016-clocks.md`).
+        """
+        slept = suspended - self._suspended
+        if slept < 0.001:
+            # Two clocks that are read one after the other are never quite the same.
+            slept = 0.0
+        else:
+            self._suspended = suspended
+            self._base += slept
+        stepped = epoch - self.epoch - slept
+        self.epoch = epoch
+        # The wake that was asked for goes by the clocks as they were.
+        self._awake = False
+        self.timers.moved = True
+        return stepped, slept
 
     def finish_pass(self) -> None:
         """Let nodes dispatch and write what came of it, until there is nothing left to do."""
@@ -283,7 +321,7 @@ class Broker:
             if agenda.gathering.waiting and not self._gathering:
                 self._gathering = True
                 self._schedule(self._gather_more)
-            if self.timers.moved:
+            if self.timers.moved or agenda.dates.moved:
                 self._arm()
             if agenda.changes.count > 0 and self.store is not None:
                 if agenda.nodes:
@@ -329,18 +367,32 @@ class Broker:
     def handle_timeout(self, now: float) -> None:
         """Do what is due: a pass of its own."""
         self.begin_pass(now)
-        self._awake_at = 0
+        self._awake = False
+        agenda = self.agenda
+        # First of all: what is left must be armed for even if one of them raises.
+        self.timers.moved = True
         try:
-            self.timers.run(self.agenda.now)
+            self.timers.run(agenda.now)
+            agenda.dates.run(agenda.wall)
         finally:
             self.finish_pass()
 
     def _arm(self) -> None:
+        dates = self.agenda.dates
         self.timers.moved = False
+        dates.moved = False
         due = self.timers.next_due()
-        if due != 0 and (self._awake_at == 0 or due < self._awake_at):
-            self._awake_at = due
-            self._wake_at(float(due) / 1000.0 - self.epoch)
+        if due != 0:
+            self._awake_by(float(due) / 1000.0 - self._base)
+        date = dates.next_due()
+        if date != 0:
+            self._awake_by(float(date) / 1000.0 - self.epoch)
+
+    def _awake_by(self, now: float) -> None:
+        if not self._awake or now < self._awake_at:
+            self._awake = True
+            self._awake_at = now
+            self._wake_at(now)
 
     def soon(self, call: Callable[[], None]) -> None:
         """Have `call` called by the event loop when this pass is over."""

@@ -1,7 +1,8 @@
-"""What is to happen at a time: one heap for the whole broker.
+"""Timers of the whole broker, in a heap.
 
-A node owns `Timed` objects and sets them here; the server calls `Broker.handle_timeout` when the
-first is due. Times are in milliseconds since the Unix epoch, as in messages.
+A node owns `Timed` objects and sets them here. The server calls `Broker.handle_timeout` when the
+first is due. There are two `Timers`, with a clock each: `Space.timers` for durations counts in
+`Agenda.now`, `Agenda.dates` for dates in `Agenda.wall`. Both are in milliseconds.
 """
 
 from __future__ import annotations
@@ -73,8 +74,6 @@ class Timers:
 
     def run(self, now: i64) -> None:
         """Let happen what is due, in order."""
-        # First of all: what is left must be armed for even if one of them raises.
-        self.moved = True
         heap = self._heap
         while heap and heap[0][0] <= now:
             due, _, timed = heappop(heap)

@@ -121,6 +121,12 @@ class Network:
         store: ManualStore | None = None,
     ) -> None:
         self.now = 1000.0
+        # By how many seconds the wall clock is off the monotonic one, and how often that changed.
+        self.stepped = 0.0
+        self.steps = 0
+        # For how long the machine has been suspended, and had been when the broker began.
+        self.suspended = 0.0
+        self._suspended_before = 0.0
         self.later: list[Callable[[], None]] = []
         self.wakes: list[float] = []
         self.store = ManualStore() if store is None and _STORED else store
@@ -142,7 +148,10 @@ class Network:
         """A new broker, with what was stored."""
         self.later.clear()
         self.wakes.clear()
-        self.broker = Broker(self.later.append, self.wakes.append, EPOCH, max_nodes=self.max_nodes)
+        self.broker = Broker(
+            self.later.append, self.wakes.append, EPOCH + self.stepped, max_nodes=self.max_nodes
+        )
+        self._suspended_before = self.suspended
         self.space = self.broker.default
         if not self.auto_create:
             self.space.auto_create = None
@@ -189,7 +198,31 @@ class Network:
     @property
     def wall(self) -> int:
         """The time of the day: milliseconds since the epoch."""
-        return int((self.now + EPOCH) * 1000)
+        return int((self.now + EPOCH + self.stepped) * 1000)
+
+    @property
+    def elapsed(self) -> int:
+        """Milliseconds that have passed: whatever the wall clock says, suspensions included."""
+        return int((self.now + self.suspended) * 1000)
+
+    def set_clock(self, seconds: float) -> None:
+        """Set the wall clock forward, or back if `seconds` is negative."""
+        self.stepped += seconds
+        self.steps += 1
+        self._follow_clock()
+
+    def suspend(self, seconds: float) -> None:
+        """Let the machine sleep: the wall clock goes on, the monotonic one does not."""
+        self.stepped += seconds
+        self.steps += 1
+        self.suspended += seconds
+        self._follow_clock()
+
+    def _follow_clock(self) -> None:
+        suspended = self.suspended - self._suspended_before
+        self.broker.set_clock(EPOCH + self.stepped, suspended)
+        self.broker.handle_timeout(self.now)
+        self.run()
 
     def connect(self, **options: object) -> Client:
         """A client with an open connection and a session."""

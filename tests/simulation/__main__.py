@@ -20,6 +20,7 @@ def main() -> int:
     parser.add_argument("--often", action="store_true", help="ordinary links only")
     parser.add_argument("--streams", action="store_true", help="a stream that is copied in chunks")
     parser.add_argument("--small", action="store_true", help="a disk that becomes full")
+    parser.add_argument("--clocks", action="store_true", help="a wall clock that is set")
     arguments = parser.parse_args()
     # Connections that break and disks that are full are no news here.
     logging.getLogger("ferrymq").setLevel(logging.CRITICAL)
@@ -35,6 +36,7 @@ def main() -> int:
                 unsafe=arguments.unsafe,
                 once=not arguments.often,
                 capacity=SMALL_DISK if arguments.small else None,
+                clocks=arguments.clocks,
             )
         try:
             world.run()

@@ -28,16 +28,22 @@ SEGMENT_BYTES = 64 << 10
 
 
 class SimulatedClock(Clock):
-    """The time of the loop."""
+    """The time of the loop, and a wall clock that is off it by `stepped` seconds more than by the
+    epoch; the machine has been suspended for `slept` of these. It outlives the broker."""
 
     def __init__(self, loop: SimulatedLoop) -> None:
         self._loop = loop
+        self.stepped = 0.0
+        self.slept = 0.0
 
     def now(self) -> float:
         return self._loop.time()
 
     def epoch(self) -> float:
-        return EPOCH
+        return EPOCH + self.stepped
+
+    def suspended(self) -> float:
+        return self.slept
 
 
 class SimulatedServer:
@@ -54,9 +60,11 @@ class SimulatedServer:
         disk: SimulatedDisk,
         kept: KeptRecords,
         nodes: dict[str, NodePolicy],
+        clock: SimulatedClock,
     ) -> None:
         self.loop = loop
-        self.clock = SimulatedClock(loop)
+        self.clock = clock
+        self._suspended = clock.suspended()
         self.connections: set[AmqpProtocol] = set()
         self.network = network
         self.disk = disk
@@ -65,7 +73,7 @@ class SimulatedServer:
         self.alarms: list[bool] = []
         # Why the store failed.
         self.failure: str | None = None
-        self.broker = Broker(self._soon, self._wake_at, EPOCH)
+        self.broker = Broker(self._soon, self._wake_at, clock.epoch())
         self._timer: asyncio.TimerHandle | None = None
         self.store = DurableStore(
             SimulatedFolder(disk),
@@ -139,9 +147,18 @@ class SimulatedServer:
         self._timer = self.loop.call_at(max(due, self.loop.time()), self._on_timer)
 
     def _on_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         self._timer = None
         if not self.dead:
             self.broker.handle_timeout(self.clock.now())
+
+    def follow_clock(self) -> None:
+        """The wall clock may have been set."""
+        if not self.dead:
+            clock = self.clock
+            self.broker.set_clock(clock.epoch(), clock.suspended() - self._suspended)
+            self._on_timer()
 
     def _on_stable(self) -> None:
         if not self.dead:

@@ -35,6 +35,17 @@ def test_a_disk_that_becomes_full_loses_nothing(first: int) -> None:
     assert stopped
 
 
+@pytest.mark.parametrize("first", range(3000, 3040, 10))
+def test_a_wall_clock_that_is_set_holds_nothing_up(first: int) -> None:
+    """Delays end in time, nothing is lost, and nothing comes twice."""
+    delayed = 0
+    for seed in range(first, first + 10):
+        world = World(seed, clocks=True)
+        world.run()
+        delayed += len(world.delayed)
+    assert delayed > 20
+
+
 @pytest.mark.parametrize("seed", FORGOTTEN_WAITERS)
 def test_waiters_are_remembered(seed: int) -> None:
     World(seed, once=False).run()

@@ -19,7 +19,7 @@ import ferrymq
 from ferrymq import Message, ReconnectPolicy
 from ferrymq.errors import AmqpError
 from ferrymq_broker.nodes.policy import NodePolicy, QueuePolicy
-from tests.simulation.broker import SimulatedServer
+from tests.simulation.broker import SimulatedClock, SimulatedServer
 from tests.simulation.disk import Interrupted, SimulatedDisk
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.network import SimulatedNetwork
@@ -29,6 +29,11 @@ NODES: dict[str, NodePolicy] = {
     name: QueuePolicy() for name in ("once", "often", "in", "left", "right")
 }
 BALLAST = "ballast"
+# What comes later, where somebody sets the wall clock.
+LATER = "later"
+DELAY = "x-opt-delivery-delay"
+# By how many seconds the wall clock is set: by little, by much, by years.
+STEPS = (0.01, 1.5, 51.0, 7200.0, 4e8)
 # A disk that becomes full: some more than what the journal keeps in reserve.
 SMALL_DISK = 1 << 20
 # What each message has that is sent to fill it.
@@ -44,7 +49,8 @@ class Wrong(AssertionError):
 class World:
     """Everything that one seed decides. `unsafe` is a disk that only says that it syncs; without
     `once` nobody uses links that deliver exactly once. With a `capacity` of the disk, in bytes,
-    somebody fills it, and takes everything out again once it is full."""
+    somebody fills it, and takes everything out again once it is full. With `clocks` somebody sets
+    the wall clock and suspends the machine, while messages are delayed."""
 
     def __init__(
         self,
@@ -54,14 +60,23 @@ class World:
         once: bool = True,
         messages: int = 8,
         capacity: int | None = None,
+        clocks: bool = False,
     ) -> None:
         self.seed = seed
+        self.clocks = clocks
         self.once = once
         self.rng = random.Random(seed)
         self.messages = messages
         self.loop = SimulatedLoop()
         self.capacity = capacity
         self.nodes = NODES if capacity is None else {**NODES, BALLAST: QueuePolicy()}
+        self.clock = SimulatedClock(self.loop)
+        # What happens to clocks changes nothing else that the seed decides.
+        self.clock_rng = random.Random(f"clocks {seed}")
+        # When each delayed message was sent, its delay, and how often the broker had crashed.
+        self.delayed: dict[str, tuple[float, float, int]] = {}
+        if clocks:
+            self.nodes = {**self.nodes, LATER: QueuePolicy()}
         self.disk = SimulatedDisk(self.rng, capacity=capacity or 1 << 40, syncs=not unsafe)
         self.kept = KeptRecords()
         self.network = SimulatedNetwork(
@@ -79,7 +94,7 @@ class World:
         self.stopped = False
         self.faults: list[str] = []
         self.sent: set[str] = set()
-        self.received: dict[str, list[str]] = {name: [] for name in (*NODES, BALLAST)}
+        self.received: dict[str, list[str]] = {name: [] for name in (*NODES, BALLAST, LATER)}
         self.confirmed: dict[str, Counter[str]] = {name: Counter() for name in NODES}
         self.again: list[str] = []
 
@@ -111,7 +126,13 @@ class World:
                 self.disk.steps_left = self.rng.randrange(40)
             try:
                 self.server = SimulatedServer(
-                    self.loop, self.rng, self.network, self.disk, self.kept, self.nodes
+                    self.loop,
+                    self.rng,
+                    self.network,
+                    self.disk,
+                    self.kept,
+                    self.nodes,
+                    self.clock,
                 )
                 return
             except Interrupted:
@@ -131,6 +152,22 @@ class World:
             await asyncio.sleep(self.rng.expovariate(1 / 0.1))
             self.start()
 
+    async def _set_clocks(self) -> None:
+        rng, clock = self.clock_rng, self.clock
+        for _ in range(rng.randrange(2, 7)):
+            await asyncio.sleep(rng.expovariate(1 / 0.3))
+            seconds = rng.choice(STEPS)
+            if rng.random() < 0.3:
+                clock.slept += seconds
+                clock.stepped += seconds
+            else:
+                clock.stepped += rng.choice((-seconds, seconds))
+            if rng.random() < 0.5:
+                # The server looks now and then; a pass may come before it has.
+                await asyncio.sleep(rng.random())
+            assert self.server is not None
+            self.server.follow_clock()
+
     async def _live(self) -> None:
         self.start()
         done = asyncio.Event()
@@ -143,6 +180,9 @@ class World:
             self._consume_often("right", done),
             self._move(done),
         ]
+        if self.clocks:
+            work += [self._produce_delayed(), self._set_clocks()]
+            consumers.append(self._consume_often(LATER, done))
         if self.capacity is not None:
             work.append(self._stow())
             consumers.append(self._unload(done))
@@ -188,6 +228,7 @@ class World:
         return (
             len(self.received["once"]) >= (2 * wanted if self.once else 0)
             and self.accepted <= set(self.received["often"])
+            and self.delayed.keys() <= set(self.received[LATER])
             and self.stowed <= set(self.received[BALLAST])
             and all(len(set(self.received[name])) >= wanted for name in ("left", "right"))
         )
@@ -235,6 +276,23 @@ class World:
             except AmqpError:
                 continue
             self.accepted.add(body)
+        await connection.close()
+
+    async def _produce_delayed(self) -> None:
+        connection = await self._connected("later")
+        sender = await self._link(lambda: connection.sender(LATER, name="out"))
+        rng = self.clock_rng
+        for n in range(self.messages):
+            body = f"later-{n}"
+            delay = rng.choice((0, 10, 300, 2000, 20_000))
+            message = Message(body, durable=True, message_annotations={DELAY: delay})
+            sent = self.loop.time(), self.crashes
+            try:
+                await sender.send(message)
+            except AmqpError:
+                continue
+            if sent[1] == self.crashes:
+                self.delayed[body] = (sent[0], delay / 1000, sent[1])
         await connection.close()
 
     async def _stow(self) -> None:
@@ -326,12 +384,22 @@ class World:
             except AmqpError:
                 await asyncio.sleep(0.05)
                 continue
-            self.received[queue].append(delivery.message.body.rstrip())
+            body = delivery.message.body.rstrip()
+            self.received[queue].append(body)
+            if queue == LATER:
+                self._check_delay(body)
             try:
                 await delivery.accept()
             except AmqpError:
                 continue
         await connection.close()
+
+    def _check_delay(self, body: str) -> None:
+        """A delay goes by what elapses, as long as the broker runs, and the machine does."""
+        sent, delay, crashes = self.delayed.get(body, (0.0, 0.0, -1))
+        passed = self.loop.time() - sent
+        if crashes == self.crashes and self.clock.slept == 0 and passed < delay:
+            self.faults.append(f"{body} came after {passed:.3f} s, not {delay} s")
 
     async def _move(self, done: asyncio.Event) -> None:
         connection = await self._connected("mover")

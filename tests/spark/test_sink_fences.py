@@ -122,9 +122,7 @@ def test_a_batch_with_other_rows_is_refused(
     query = run(lines(spark, folder), checkpoint, url=broker.url, address=address)
     forget_commit(checkpoint, 1)
     changed = lines(spark, folder).selectExpr("concat(body, '!') as body")
-    with pytest.raises(
-        PySparkException, match=r"with other rows than now.*'deterministic'"
-    ):
+    with pytest.raises(PySparkException, match=r"with other rows than now.*'deterministic'"):
         run(changed, checkpoint, url=broker.url, address=address)
     run(changed, checkpoint, url=broker.url, address=address, deterministic="false")
     assert ledger(broker.url, address) == expected(range(400))

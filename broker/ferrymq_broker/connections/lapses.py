@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64
 
@@ -17,8 +17,19 @@ if TYPE_CHECKING:
     from ferrymq_broker.connections.handler import ConnectionHandler
 
 
-# Milliseconds between two looks at the clock.
-_LOOK_EVERY: Final = 60_000
+@final
+class _Patience(Timed):
+    """How long a connection may do nothing before it has to bring a token."""
+
+    __slots__ = ("lapses",)
+
+    def __init__(self, lapses: Lapses) -> None:
+        super().__init__()
+        self.lapses = lapses
+
+    def on_time(self, now: i64) -> None:
+        """The time is over."""
+        self.lapses.on_patience_over()
 
 
 @final
@@ -28,9 +39,12 @@ class Lapses(Timed):
     When a token lapses, the links that only it has allowed are dropped. When the login itself was
     by a token and that expires, what it gave is gone; the connection goes on if its user has
     brought another one meanwhile. Who may do nothing at all is given `Broker.token_deadline`.
+
+    The ends of tokens are dates and go by the wall clock, even when that is set. The deadline is a
+    duration.
     """
 
-    __slots__ = ("handler", "login_ends", "idle_until", "reason")
+    __slots__ = ("handler", "login_ends", "reason", "_patience")
 
     def __init__(self, handler: ConnectionHandler) -> None:
         super().__init__()
@@ -38,7 +52,7 @@ class Lapses(Timed):
         identity = handler.identity
         # Milliseconds since the epoch, 0 for never.
         self.login_ends: i64 = 0 if identity is None else _milliseconds(identity.expires)
-        self.idle_until: i64 = 0
+        self._patience = _Patience(self)
         # Why the connection is about to be closed.
         self.reason = ""
 
@@ -52,27 +66,36 @@ class Lapses(Timed):
         handler = self.handler
         broker = handler.broker
         access = handler.access
+        patience = self._patience
         if access.gives_anything() or broker.token_deadline == 0:
-            self.idle_until = 0
-        elif self.idle_until == 0:
-            self.idle_until = broker.agenda.now + broker.token_deadline
+            broker.timers.cancel(patience)
+        elif patience.due == 0:
+            broker.timers.set(patience, broker.agenda.now + broker.token_deadline)
         due = self.login_ends
-        for other in (_milliseconds(access.grants.next_expiry()), self.idle_until):
-            if other != 0 and (due == 0 or other < due):
-                due = other
+        next_expiry = _milliseconds(access.grants.next_expiry())
+        if next_expiry != 0 and (due == 0 or next_expiry < due):
+            due = next_expiry
+        dates = broker.agenda.dates
         if due == 0:
-            broker.timers.cancel(self)
+            dates.cancel(self)
         else:
-            # The clock of the day may be set meanwhile.
-            broker.timers.set(self, min(due, broker.agenda.now + _LOOK_EVERY))
+            dates.set(self, due)
 
     def cancel(self) -> None:
         """The connection is over."""
         self.handler.access.on_grant = None
-        self.handler.broker.timers.cancel(self)
+        broker = self.handler.broker
+        broker.agenda.dates.cancel(self)
+        broker.timers.cancel(self._patience)
+
+    def on_patience_over(self) -> None:
+        """No token has come in time that allows anything."""
+        handler = self.handler
+        if not handler.connection.finished and not handler.access.gives_anything():
+            self._close("no token has come that allows anything")
 
     def on_time(self, now: i64) -> None:
-        """Something has come to its end."""
+        """Something has come to its end on this date."""
         handler = self.handler
         if handler.connection.finished:
             return
@@ -90,9 +113,6 @@ class Lapses(Timed):
             if user is None or access.open or not access.grants.has_user(user):
                 self._close("the token has expired")
                 return
-        if self.idle_until != 0 and self.idle_until <= now and not access.gives_anything():
-            self._close("no token has come that allows anything")
-            return
         if ended or over:
             review_links(handler)
             handler.touch()
@@ -107,7 +127,7 @@ class Lapses(Timed):
         """A pass of its own."""
         handler = self.handler
         error = Error(condition="amqp:unauthorized-access", description=self.reason)
-        handler.close(error, float(handler.broker.agenda.now) / 1000.0 - handler.broker.epoch)
+        handler.close(error, handler.broker.now)
         if handler.rearm is not None:
             handler.rearm()
 

@@ -111,11 +111,14 @@ class OutgoingEndpoint(Consumer):
         if entry.attempts == 0 and entry.expires == 0:
             payload = message.payload
         else:
-            if entry.expires != 0 and link.session.outgoing.remote_window <= 0:
-                # Its time could be over when it goes.
-                handler.windowed[self] = None
-                return IDLE
-            payload = outgoing_payload(entry, self.node.agenda.now)
+            left: i64 = 0
+            if entry.expires != 0:
+                if link.session.outgoing.remote_window <= 0:
+                    # Its time could be over when it goes.
+                    handler.windowed[self] = None
+                    return IDLE
+                left = self.node.agenda.left(entry.expires)
+            payload = outgoing_payload(entry, left)
         limit = link.remote_max_message_size
         if limit != 0 and len(payload) > limit:
             return UNFIT

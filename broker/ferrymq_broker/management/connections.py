@@ -154,7 +154,7 @@ class _Closing:
         handler = self._handler
         if handler in self._broker.handlers:
             error = Error(condition="amqp:connection:forced", description=self._reason)
-            handler.close(error, float(self._broker.agenda.now) / 1000.0 - self._broker.epoch)
+            handler.close(error, self._broker.now)
 
 
 class Sessions(_OfConnections[tuple[ConnectionHandler, Session]]):

@@ -87,7 +87,7 @@ class QueueMessages:
                 "failures": int(entry.failures),
             }
             if entry.expires != 0:
-                facts["expires"] = Timestamp(entry.expires)
+                facts["expires"] = Timestamp(queue.agenda.date_of(entry.expires))
             if not sheet.add(entry.payload(), facts):
                 break
         return Result({"messages": sheet.messages})
@@ -97,12 +97,13 @@ class QueueMessages:
         call.expect_only("from-sequence", "count")
         sheet = Sheet(count_of(call))
         first = call.number("from-sequence", 0)
-        for scheduled in self._find(call).lifecycle.list_scheduled():
+        queue = self._find(call)
+        for scheduled in queue.lifecycle.list_scheduled():
             if scheduled.sequence < first:
                 continue
             facts: dict[str, object] = {
                 "sequence": int(scheduled.sequence),
-                "due": Timestamp(scheduled.due),
+                "due": Timestamp(queue.agenda.date_of(scheduled.due)),
             }
             if sheet.full or not sheet.add(scheduled.message.payload, facts):
                 break

@@ -29,17 +29,16 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.entry import Entry
 
 
-def outgoing_payload(entry: Entry, now: i64) -> bytes:
-    """What to send in the next delivery of the entry, at `now` in milliseconds since the epoch.
+def outgoing_payload(entry: Entry, left: i64) -> bytes:
+    """Return what to send in the next delivery of the entry, which has `left` ms of its time left.
 
-    The ttl of the header is what is left of it: the time the message has spent here is taken off,
-    so that every broker it passes through counts on (AMQP 1.0 §3.2.1).
+    `left` is of no account if the entry does not expire. The ttl of the header is what is left of
+    it: the time the message has spent here is taken off, so that every broker it passes through
+    counts on (AMQP 1.0 §3.2.1).
     """
     message = entry.message
-    expires = entry.expires
-    if expires == 0 or message.ttl < 0:
+    if entry.expires == 0 or message.ttl < 0:
         return entry.payload()
-    left = expires - now
     if left < 0:
         left = 0
     if entry.attempts == 0 and left >= message.ttl:

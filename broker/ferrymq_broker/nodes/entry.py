@@ -33,8 +33,8 @@ class Entry:
     Entries of one priority form a list in order of publication, `prev` and `next`; those a consumer
     holds form another, `held_prev` and `held_next`. `sequence` grows by one with every publication;
     of two entries the one of the lower `rank` goes first. `attempts` counts acquisitions,
-    `failures` those that ended as failed deliveries. `expires` is when the message's time is over,
-    in milliseconds since the epoch, 0 for never. `excluded` has the ids of the consumers that must
+    `failures` those that ended as failed deliveries. `expires` is the deadline (`Agenda`) at which
+    the message's time is over, 0 for never; `expires_too` the one by the other clock, if it has both. `excluded` has the ids of the consumers that must
     not get the message (again). `group` is that of the message, where the queue goes by groups.
     `stored` is whether the entry has a record. `size` is that of the message's payload, wherever it
     is: a message that has another was left on disk (`nodes/paging`).
@@ -49,6 +49,7 @@ class Entry:
         "failures",
         "size",
         "expires",
+        "expires_too",
         "excluded",
         "group",
         "prev",
@@ -66,6 +67,7 @@ class Entry:
         self.failures: i32 = 0
         self.size: i32 = 0
         self.expires: i64 = 0
+        self.expires_too: i64 = 0
         self.excluded: set[int] | None = None
         self.group: Group | None = None
         self.prev: Entry | None = None

@@ -12,6 +12,7 @@ from ferrymq_broker.nodes.gathering import Gathering
 from ferrymq_broker.nodes.letter_boxes import LetterBoxes
 from ferrymq_broker.store.changes import Changes, Stored
 from ferrymq_broker.store.tables import NODE
+from ferrymq_broker.timers import Timers
 
 if TYPE_CHECKING:
     from ferrymq_broker.access.access import Access
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.paging.pager import Pager
     from ferrymq_broker.nodes.terms import SourceTerms, TargetTerms
     from ferrymq_broker.store.store import Store
-    from ferrymq_broker.timers import Timers
     from ferrymq_types.transport import Error
 
 # How long a node lives (AMQP 1.0 §3.5.10–13). Plain numbers: asked for every message.
@@ -379,7 +379,11 @@ class Node(Stored):
 class Agenda:
     """The nodes that are to dispatch at the end of the current pass, and the time of the pass.
 
-    `now` is in milliseconds since the Unix epoch: what TTLs, schedules and timestamps count in.
+    `now` is what durations are measured with: milliseconds that go on evenly, whatever is done to
+    the wall clock. The wall clock is `wall`, in milliseconds since the Unix epoch; `dates` are the
+    timers that are due by it. When the broker starts the two are equal; a wall clock that is set
+    changes `wall` alone. A *deadline* is a moment by `now` if it is above 0; below 0 it is a date
+    with its sign changed. So one number is enough for either.
     `held` is how many bytes of messages all nodes hold, each message counted once. `changes` is
     where nodes write what is to be on disk, `store` what reads it again; None without one. `bodies`
     are the ids of the messages that are stored apart from their entries. `pager` takes messages out
@@ -390,6 +394,8 @@ class Agenda:
     __slots__ = (
         "nodes",
         "now",
+        "wall",
+        "dates",
         "held",
         "changes",
         "store",
@@ -402,6 +408,8 @@ class Agenda:
     def __init__(self) -> None:
         self.nodes: list[Node] = []
         self.now: i64 = 0
+        self.wall: i64 = 0
+        self.dates = Timers()
         self.held: i64 = 0
         self.changes = Changes()
         self.store: Store | None = None
@@ -409,6 +417,24 @@ class Agenda:
         self.pager: Pager | None = None
         self.emptied: i64 = 0
         self.gathering = Gathering()
+
+    def date_of(self, deadline: i64) -> i64:
+        """Return the date of a deadline, as the wall clock goes at present."""
+        return deadline - self.now + self.wall if deadline > 0 else -deadline
+
+    def moment_of(self, date: i64) -> i64:
+        """Return the moment by `now` of a date that is past, at least 1.
+
+        A date that is still to come was taken from a wall clock that was ahead: no time has passed
+        since.
+        """
+        passed = self.wall - date
+        moment = self.now - passed if passed > 0 else self.now
+        return moment if moment > 0 else 1
+
+    def left(self, deadline: i64) -> i64:
+        """Return the milliseconds that are left until a deadline, which is not 0."""
+        return deadline - self.now if deadline > 0 else -deadline - self.wall
 
     def run(self) -> None:
         """Give every node on the agenda its turn; those it puts on meanwhile too."""

@@ -16,6 +16,8 @@ from ferrymq_broker.connections.remembered.source import Sent, SourceTerminus
 from ferrymq_broker.connections.remembered.target import TargetTerminus
 from ferrymq_broker.connections.remembered.terminus import Terminus
 from ferrymq_broker.journal import log
+from ferrymq_broker.nodes.entry import Entry
+from ferrymq_broker.nodes.node import Agenda
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.nodes.queues.withholding import withhold
 from ferrymq_broker.recovery.found import Fields, Found
@@ -31,7 +33,7 @@ _POLICIES = ("link-detach", "session-end", "connection-close", "never")
 class _Wanted:
     """A delivery of a source that was stored."""
 
-    __slots__ = ("terminus", "tag", "number", "sequence", "first", "time")
+    __slots__ = ("terminus", "tag", "number", "sequence", "first", "time", "left")
 
     def __init__(
         self,
@@ -41,13 +43,16 @@ class _Wanted:
         sequence: int,
         first: bool,
         time: int,
+        left: int | None,
     ) -> None:
         self.terminus = terminus
         self.tag = tag
         self.number = number
         self.sequence = sequence
         self.first = first
+        # Of a record of an earlier version, when it was sent; others say how much time was left.
         self.time = time
+        self.left = left
 
 
 def recover_termini(broker: Broker, store: Store, found: Found) -> int:
@@ -64,15 +69,15 @@ def recover_termini(broker: Broker, store: Store, found: Found) -> int:
         if terminus is not None:
             termini[record.id] = terminus
     _recover_deliveries(broker, store, found, termini)
-    now = broker.agenda.now
+    agenda = broker.agenda
     for terminus in termini.values():
         if terminus.expiry_policy != "never":
             # When their links went is not known if nobody was there to see it.
-            since = terminus.since or now
+            since = terminus.since or agenda.wall
             if since != terminus.since:
                 terminus.since = since
                 terminus.keep()
-            broker.timers.set(terminus, since + terminus.timeout * 1000)
+            broker.timers.set(terminus, agenda.moment_of(since) + terminus.timeout * 1000)
     return len(termini)
 
 
@@ -140,13 +145,15 @@ def _recover_deliveries(
         if isinstance(terminus, TargetTerminus):
             terminus.restore(tag, record.number, decode_outcome(fields.map.get("state")))
         elif isinstance(terminus, SourceTerminus) and isinstance(terminus.node, Queue):
+            left = fields.map.get("left")
             one = _Wanted(
                 terminus,
                 tag,
                 record.number,
                 fields.number("sequence"),
                 fields.flag("first"),
-                fields.number("time"),
+                fields.number("time") if left is None else 0,
+                None if left is None else fields.number("left"),
             )
             wanted.setdefault(terminus.node, []).append(one)
     for queue, deliveries in wanted.items():
@@ -157,4 +164,15 @@ def _recover_deliveries(
                 # It has left the queue otherwise.
                 broker.agenda.changes.drop(DELIVERY, one.terminus.store_id, one.number)
             else:
-                one.terminus.restore(one.tag, Sent(one.number, entry, one.first, one.time))
+                one.terminus.restore(
+                    one.tag, Sent(one.number, entry, one.first, _left(broker.agenda, entry, one))
+                )
+
+
+def _left(agenda: Agenda, entry: Entry, one: _Wanted) -> int:
+    """How many milliseconds of the entry's time were left when it was sent."""
+    if one.left is not None:
+        return one.left
+    if entry.expires == 0:
+        return 0
+    return int(agenda.left(entry.expires) + agenda.wall - one.time)

@@ -87,7 +87,7 @@ class Cbs:
         self._verifier = verifier
         self._own = own
         self._limit = limit
-        self._floods = Floods(2 * limit, _RATE, verifier.now)
+        self._floods = Floods(2 * limit, _RATE, verifier.clock.now)
         self.service = Service(ADDRESS, space, self.answer)
         # Connections with a token that waits for keys: what has come after it waits as well.
         self._waiting: dict[int, deque[Request]] = {}

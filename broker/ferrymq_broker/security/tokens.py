@@ -35,7 +35,7 @@ class TokenVerifier:
     ) -> None:
         self._issuers = {each.settings.issuer: each for each in issuers}
         self._shared = shared
-        self._clock = clock
+        self.clock = clock
 
     @property
     def takes_jwt(self) -> bool:
@@ -49,7 +49,7 @@ class TokenVerifier:
 
     def now(self) -> float:
         """Seconds since the Unix epoch."""
-        return self._clock.now() + self._clock.epoch()
+        return self.clock.now() + self.clock.epoch()
 
     def check_jwt(
         self, token: str, mechanism: str = TOKEN, *, as_password: bool = False

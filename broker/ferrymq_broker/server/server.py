@@ -37,8 +37,12 @@ from ferrymq_types.transport import Error
 if TYPE_CHECKING:
     from ferrymq_broker.monitoring.http import MonitoringServer
 
-# How often, in seconds, the time of the day is compared with the clock that never goes back.
-CLOCK_PERIOD = 5.0
+# How often, in seconds, the wall clock is compared with the monotonic clock.
+CLOCK_PERIOD = 1.0
+# How often, in seconds, the broker tidies up and files that may have changed are looked at.
+TIDY_PERIOD = 5.0
+# A wall clock that was set by so many seconds at once is worth a line in the log.
+_WORTH_TELLING = 1.0
 
 
 class BrokerServer:
@@ -81,7 +85,10 @@ class BrokerServer:
         self._held_back: list[Callable[[], None]] | None = None
         self._readiness = Readiness(False, "the broker is starting")
         self._timer: asyncio.TimerHandle | None = None
-        self._sync: asyncio.TimerHandle | None = None
+        self._watch: asyncio.TimerHandle | None = None
+        self._tidying: asyncio.TimerHandle | None = None
+        # For how long the machine had been suspended when the broker began.
+        self._suspended = self.clock.suspended()
         self._listeners = Listeners(self)
         # What has files to read again when the process is told to.
         self.on_reload: list[Callable[[], object]] = []
@@ -171,7 +178,8 @@ class BrokerServer:
             await self._listeners.start(config.listener)
             if self.failure is not None:
                 raise self.failure
-            self._sync_clock()
+            self._watch_clock()
+            self._tidy()
             self._readiness = Readiness(True, "")
         except BaseException:
             await self.close()
@@ -228,9 +236,18 @@ class BrokerServer:
         self.broker.begin_pass(self.clock.now())
         call()
 
-    def _sync_clock(self) -> None:
-        """The clock of the day may have been set; and it is time to tidy up."""
-        self.broker.epoch = self.clock.epoch()
+    def _watch_clock(self) -> None:
+        """Follow the wall clock, which may have been set, and the machine, which may have slept."""
+        clock = self.clock
+        stepped, slept = self.broker.set_clock(clock.epoch(), clock.suspended() - self._suspended)
+        if abs(stepped) >= _WORTH_TELLING:
+            log.warning("the wall clock was set", seconds=round(stepped, 3))
+        if slept >= _WORTH_TELLING:
+            log.warning("the machine was suspended", seconds=round(slept, 3))
+        self._on_timer()
+        self._watch = asyncio.get_running_loop().call_later(CLOCK_PERIOD, self._watch_clock)
+
+    def _tidy(self) -> None:
         self.broker.begin_pass(self.clock.now())
         try:
             self.broker.tidy()
@@ -238,7 +255,7 @@ class BrokerServer:
             self.admission.gate.refresh()
         except Exception:
             log.exception("internal error")
-        self._sync = asyncio.get_running_loop().call_later(CLOCK_PERIOD, self._sync_clock)
+        self._tidying = asyncio.get_running_loop().call_later(TIDY_PERIOD, self._tidy)
 
     def _wake_at(self, due: float) -> None:
         """The broker's own timers: the first is due at `due`."""
@@ -248,6 +265,9 @@ class BrokerServer:
         self._timer = asyncio.get_running_loop().call_later(delay, self._on_timer)
 
     def _on_timer(self) -> None:
+        """Do what is due, and ask to be woken for what comes next."""
+        if self._timer is not None:
+            self._timer.cancel()
         self._timer = None
         try:
             self.broker.handle_timeout(self.clock.now())
@@ -314,7 +334,7 @@ class BrokerServer:
         await self._listeners.wait_closed()
         if self.capture is not None:
             await self.capture.close(self.config.shutdown.drain_timeout)
-        for timer in (self._timer, self._sync):
+        for timer in (self._timer, self._watch, self._tidying):
             if timer is not None:
                 timer.cancel()
         if self._gate is not None:

@@ -159,7 +159,7 @@ class Transaction(Timed):
         fence = self.fence
         if fence is not None:
             handler = self.coordinator.handler
-            handler.space.fences.pass_(fence, handler.broker.agenda.now)
+            handler.space.fences.pass_(fence, handler.broker.agenda.wall)
         self._end()
         return True
 

@@ -237,24 +237,32 @@ def _check_groups(queue: Queue, entries: list[Entry]) -> None:
 
 def _check_lifecycle(queue: Queue, by_id: dict[int, Entry], available: list[Entry]) -> None:
     lifecycle = queue.lifecycle
-    now = queue.agenda.now
+    agenda = queue.agenda
     expiry = lifecycle._expiry
-    waiting = set() if expiry is None else {id(entry) for _, _, entry in expiry._heap}
+    lines = [] if expiry is None else [(expiry._times, agenda.now), (expiry._dates, agenda.wall)]
+    waiting: dict[int, int] = {}
+    for line, now in lines:
+        if line is None:
+            continue
+        for due, _, expiring in line._heap:
+            if expiring.state == AVAILABLE:
+                assert 0 < line.due <= max(due, now + 1), "nobody will look"
+            waiting[id(expiring)] = min(int(due - now), waiting.get(id(expiring), BOUNDLESS))
+        live = sum(1 for _, _, expiring in line._heap if id(expiring) in by_id)
+        assert len(line._heap) <= 2 * live + 66, "entries that are gone"
     for entry in available:
         if entry.expires != 0:
             assert id(entry) in waiting, "nobody knows that it expires"
-            assert expiry is not None and expiry.due > 0, "nobody will look"
-            assert entry.expires > now or expiry.due <= now + 1, "its time is over"
-    if expiry is not None:
-        live = {id(e) for _, _, e in expiry._heap} & set(by_id)
-        assert expiry._live == len(live), "how many are going to expire"
-        assert len(expiry._heap) <= 2 * expiry._live + 65
+            assert waiting[id(entry)] <= agenda.left(entry.expires), "it expires earlier"
     schedule = lifecycle._schedule
     if schedule is not None:
         listed = schedule.listed()
         assert schedule.count == len(listed)
         assert schedule.bytes == sum(len(s.message.payload) for s in listed)
-        assert not listed or 0 < schedule.due <= max(listed[0].due, now + 1)
+        for one in listed:
+            coming = schedule._delays if one.due > 0 else schedule._dates
+            now = agenda.now if one.due > 0 else agenda.wall
+            assert 0 < coming.due <= max(abs(one.due), now + 1), "nobody will let it in"
     values = lifecycle._last_values
     if values is not None:
         sequences = {entry.sequence: entry for entry in by_id.values()}

@@ -522,8 +522,7 @@ class Copying(Holding):
             sender = self.random.choice(senders)
             self.number += 1
             sections = self.message(self.number, False)
-            # From when its time runs is hard to say.
-            self.deadlines.pop(self.number, None)
+            self.forget_deadlines()
             sender.send_sections(*sections, settled=sender.link.always_settled)
 
     def tell(self, operation: str, stream: Stream, body: object) -> None:

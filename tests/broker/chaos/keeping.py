@@ -96,6 +96,9 @@ class Keeping(Traffic):
         self.actors.clear()
         self.accounts.clear()
         self.net.restart()
+        if self.net.steps:
+            # What a message has lived before a restart, only the wall clock knows.
+            self.lives.clear()
         install(self.net.space, self.net.broker)
         self.keeper = Asker(self.net)
         for queue in all_queues(self.net.broker):

@@ -46,7 +46,8 @@ def mirror(net: Network) -> Broker:
     assert net.store is not None and net.store.batch is None, "something is under way"
     store.records = dict(net.store.records)
     store.batches = net.store.batches
-    broker = Broker(lambda call: None, lambda due: None, EPOCH, max_nodes=net.max_nodes)
+    epoch = EPOCH + net.stepped
+    broker = Broker(lambda call: None, lambda due: None, epoch, max_nodes=net.max_nodes)
     broker.begin_pass(net.now)
     store.open(broker.agenda.changes, lambda: None)
     recover(broker, store)
@@ -56,14 +57,16 @@ def mirror(net: Network) -> Broker:
 def compare(net: Network) -> None:
     """The broker is as its store says. Raises `AssertionError`."""
     assert net.store is not None
-    there = portrait(net.broker)
+    # What time things have left, only the wall clock tells those who come after.
+    timed = net.steps == 0
+    there = portrait(net.broker, timed)
     other = mirror(net)
-    found = portrait(other)
+    found = portrait(other, timed)
     assert found.keys() == there.keys(), f"stored {sorted(found)}, there are {sorted(there)}"
     for name, was in there.items():
         assert found[name] == was, f"{name}: stored {found[name]}, in memory {was}"
     replacing = _replacing(net.broker)
-    divided = _divided_anew(net.broker, other)
+    divided = _divided_anew(net.broker, other, timed)
     for kind, table, id in changes_of(other.agenda.changes.close()):
         if table in (PARTITION, RECORD):
             fine = id in divided
@@ -92,7 +95,7 @@ def _replacing(broker: Broker) -> set[int]:
     }
 
 
-def _divided_anew(broker: Broker, other: Broker) -> set[int]:
+def _divided_anew(broker: Broker, other: Broker, timed: bool) -> set[int]:
     """The ids of partitions of which the other broker lets go more: its segments are others.
 
     No more than limits and holds say.
@@ -113,7 +116,7 @@ def _divided_anew(broker: Broker, other: Broker) -> set[int]:
             assert (
                 0 < policy.max_records <= log.next - log.first
                 or 0 < policy.max_bytes <= log.bytes
-                or 0 < policy.max_age <= age
+                or (policy.max_age > 0 and (not timed or policy.max_age <= age))
             ), f"{here}: the other broker lets go up to {log.first}"
             ids.add(int(here.store_id))
     return ids
@@ -150,8 +153,8 @@ def changes_of(batch: bytes) -> list[tuple[int, int, int]]:
     return found
 
 
-def portrait(broker: Broker) -> Portrait:
-    """All that is to outlive a broker."""
+def portrait(broker: Broker, timed: bool = True) -> Portrait:
+    """All that is to outlive a broker; with the time that it has left, if that is asked for."""
     space = broker.default
     seen: Portrait = {"aliases": {name: space.aliases[name] for name in space._alias_ids}}
     for address, node in space.nodes.items():
@@ -159,13 +162,13 @@ def portrait(broker: Broker) -> Portrait:
             continue
         common = (node.kind, int(node.store_id), node.origin, policy_attributes(policy_of(node)))
         if isinstance(node, Queue):
-            seen[address] = (common, _queue(node))
+            seen[address] = (common, _queue(node, timed))
         elif isinstance(node, Topic):
             seen[address] = common
             for one in node.subscriptions():
                 if one.store_id != 0:
                     about = (one.key, one.shared, one.declared, one.expiry_policy, one.timeout)
-                    seen[one.address] = (about, one.filters, _queue(one.queue))
+                    seen[one.address] = (about, one.filters, _queue(one.queue, timed))
         elif isinstance(node, Exchange):
             seen[address] = (common, [one.describe() for one in node.bindings() if one.stored])
         elif isinstance(node, Stream):
@@ -188,7 +191,7 @@ def _holds(stream: Stream) -> object:
 def _unsettled(terminus: Terminus) -> object:
     if isinstance(terminus, SourceTerminus):
         held = [
-            (tag, int(sent.number), int(sent.entry.sequence), sent.first, int(sent.time))
+            (tag, int(sent.number), int(sent.entry.sequence), sent.first, int(sent.left))
             for tag, sent in (
                 *terminus.sent.items(),
                 *((k[1], s) for k, s in terminus._lent.items()),
@@ -202,7 +205,8 @@ def _unsettled(terminus: Terminus) -> object:
     return sorted((tag, int(one.number), one.outcome) for tag, one in terminus.known.items())
 
 
-def _queue(queue: Queue) -> object:
+def _queue(queue: Queue, timed: bool) -> object:
+    agenda = queue.agenda
     entries = []
     newest: dict[object, int] = {}
     values = queue.lifecycle._last_values
@@ -211,7 +215,10 @@ def _queue(queue: Queue) -> object:
         while entry is not None:
             if entry.stored:
                 message = entry.message
-                facts = (entry.sequence, entry.level, entry.failures, entry.expires)
+                expires = 0 if entry.expires == 0 else 1
+                if expires and timed:
+                    expires = agenda.date_of(entry.expires)
+                facts = (entry.sequence, entry.level, entry.failures, expires)
                 entries.append((facts, message.durable, message.special, message.payload))
                 value = None if values is None else values._values.get(int(entry.sequence))
                 if value is not None:
@@ -226,10 +233,14 @@ def _queue(queue: Queue) -> object:
             if one[0][0] not in known or newest[known[one[0][0]]] == one[0][0]
         ]
     scheduled = [
-        (one.sequence, one.due, one.message.payload)
+        (one.sequence, agenda.date_of(one.due) if timed else 0, one.message.payload)
         for one in queue.lifecycle.list_scheduled()
         if one.stored
     ]
     duplicates = queue.lifecycle._duplicates
-    identities = [] if duplicates is None else [one for one in duplicates._order if one[2] != 0]
+    identities = [
+        (agenda.date_of(moment) if timed else 0, identity, number)
+        for moment, identity, number in ([] if duplicates is None else duplicates._order)
+        if number != 0
+    ]
     return sorted(entries), scheduled, identities

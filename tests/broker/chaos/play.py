@@ -68,6 +68,8 @@ class Play(Copying):
             (4, self.drain),
             (4, self.pause),
             (10, self.pass_time),
+            (2, self.set_clock),
+            (1, self.suspend),
             (2, self.detach),
             (2, self.leave),
             (1, self.steal),
@@ -107,7 +109,7 @@ class Play(Copying):
             self.arrive()
             while self.step < self.steps:
                 self.step += 1
-                self.since = self.net.wall
+                self.note_time()
                 (action,) = self.random.choices(doings, weights)
                 self.log.append(f"{self.step}: {action.__name__}")
                 action()
@@ -187,11 +189,13 @@ class Play(Copying):
         self.happened["received"] += 1
         annotations = message_annotations(payload)
         number = number_of(payload)
+        late = "x-opt-deadletter-reason" in annotations or "x-opt-offset" in annotations
         deadline = self.deadlines.get(number)
         if deadline is not None and not actor.deaf:
-            dead = "x-opt-deadletter-reason" in annotations
-            stream = "x-opt-offset" in annotations
-            assert dead or stream or self.since < deadline, f"{number} came too late"
+            assert late or self.since < deadline, f"{number} came too late"
+        life = self.lives.get(number)
+        if life is not None and not actor.deaf:
+            assert late or self.elapsed < life, f"{number} came when it had lived"
 
     # -- the end -----------------------------------------------------------------------------
 
@@ -241,4 +245,4 @@ class Play(Copying):
             assert not left, f"records of nobody: {left}"
         assert not broker.handlers and broker.credit.reserved == 0
         assert not net.space.durables and not net.space.awaiting
-        assert len(broker.timers) == 0, "timers of nobody"
+        assert len(broker.timers) == len(broker.agenda.dates) == 0, "timers of nobody"

@@ -59,12 +59,17 @@ class Stage:
         self.accounts: dict[Queue, Account] = {}
         self.actors: list[Actor] = []
         self.number = 0
-        # When the time of a message is over, by its number; and what was said to be accepted.
+        # When the time of a message is over, by its number: by the wall clock, and by what elapses.
+        # And what was said to be accepted.
         self.deadlines: dict[int, int] = {}
+        self.lives: dict[int, int] = {}
         self.accepted: set[int] = set()
         self.happened: Counter[str] = Counter()
-        # The time of the day when the step began: what comes in it may have come then.
+        # The times when the step began: what comes in it may have come then.
         self.since = self.net.wall
+        self.elapsed = self.net.elapsed
+        # Whether somebody sets the wall clock, and the machine is suspended.
+        self.stepping = self.random.random() < 0.5
 
     def say(self, words: str) -> None:
         self.log.append(f"    {words}")

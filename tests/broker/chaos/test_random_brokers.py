@@ -24,7 +24,7 @@ def happened() -> Counter[str]:
 def test_everything_is_as_it_has_to_be_after_every_step(happened: Counter[str]) -> None:
     # A play in which nothing happens proves nothing.
     assert happened["sent"] > 1000
-    assert happened["received"] > 300
+    assert happened["received"] > 200
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_a_broker_with_a_store_is_at_every_step_what_its_store_says() -> None:
 def copied(request: pytest.FixtureRequest) -> Counter[str]:
     """What plays came to that are of streams above all."""
     total: Counter[str] = Counter()
-    for seed in range(SEEDS // 4):
+    for seed in range(SEEDS // 3):
         total += Play(seed, STEPS, stored=request.param, streams=True).run()
     return total
 

@@ -48,7 +48,7 @@ class Traffic(Clients):
             self.happened["sent"] += 1
             if sender.client.handler.paused:
                 # Who does not hear that the window has moved sends it who knows when.
-                self.deadlines.pop(self.number, None)
+                self.forget_deadlines()
 
     def message(self, number: int, anonymous: bool) -> list[Section]:
         random = self.random
@@ -83,8 +83,7 @@ class Traffic(Clients):
         sections.append(properties)
         if ttl is not None:
             # From when it is in its queue.
-            deadline = self.net.wall + ttl + delay
-            self.deadlines[number] = min(self.deadlines.get(number, deadline), deadline)
+            self.lives[number] = self.net.elapsed + ttl + delay
         sections.append(
             ApplicationProperties(
                 value={
@@ -172,6 +171,33 @@ class Traffic(Clients):
         seconds = self.random.choice((0.001, 0.01, 0.5, 0.7, 1.0, 5.0))
         self.say(f"{seconds}")
         self.net.advance(seconds)
+
+    def set_clock(self) -> None:
+        """Somebody sets the wall clock, by little or by years."""
+        if self.stepping:
+            seconds = self.random.choice((0.002, 0.8, 61.0, 3600.0, 3e8)) * self.random.choice(
+                (-1, 1)
+            )
+            self.say(f"{seconds}")
+            self.net.set_clock(seconds)
+            self.note_time()
+
+    def suspend(self) -> None:
+        """The machine is suspended for a while."""
+        if self.stepping:
+            seconds = self.random.choice((0.5, 0.5, 5.0, 60.0))
+            self.say(f"{seconds}")
+            self.net.suspend(seconds)
+
+    def note_time(self) -> None:
+        """A step begins now."""
+        self.since = self.net.wall
+        self.elapsed = self.net.elapsed
+
+    def forget_deadlines(self) -> None:
+        """When the message that was sent last comes to its queue is hard to say."""
+        self.deadlines.pop(self.number, None)
+        self.lives.pop(self.number, None)
 
     def alarm(self) -> None:
         """Memory runs short, or does not any more."""

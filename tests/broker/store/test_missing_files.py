@@ -125,7 +125,9 @@ def test_records_that_are_older_than_the_head(killed: Path) -> None:
     for spare in killed.glob("spare-*"):
         spare.unlink()
     shutil.copy(older, killed / "data.mdb")
-    with pytest.raises(StoreDamaged, match=rf"records are those of batch 0, and had batch {BATCHES}"):
+    with pytest.raises(
+        StoreDamaged, match=rf"records are those of batch 0, and had batch {BATCHES}"
+    ):
         DurableStore.open(killed, Changes(), OPTIONS)
 
 

@@ -39,7 +39,7 @@ def test_a_log_finds_what_a_list_has(
             payload = b"%03d" % len(there) * value
             message = Message(payload, len(there) % 3, 0)
             message.origin = value
-            log.append(message, now)
+            log.append(message, now, now)
             there.append((max(now, there[-1][0]) if there else now, payload))
         elif step == "later":
             now += value

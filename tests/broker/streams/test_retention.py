@@ -106,7 +106,7 @@ def test_time_does_not_go_back_with_the_clock(net: Network) -> None:
     sender = net.connect().sender("s")
     sender.send(b"a")
     wall = net.wall
-    net.broker.epoch -= 3600
+    net.set_clock(-3600)
     sender.send(b"b")
     assert stream.partitions[0].describe()["last-time"] == wall
     assert stream.offset_at(0, wall) == 0

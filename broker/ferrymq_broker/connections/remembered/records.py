@@ -3,7 +3,8 @@
 A `TERMINUS` is a map: what the link is known by, what its terminus is and since when its time runs.
 A `DELIVERY` is one as well. Of a target, its `tag` and the `state` that was told, encoded; of a
 source, its `tag`, the `queue` and the `sequence` of the entry, whether it was the `first` delivery
-of that and the `time` it was sent at: what the very same bytes can be made from again.
+of that and the milliseconds that were `left` of its time: what the very same bytes can be made from
+again. Records of earlier versions have the `time` it was sent at instead.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def encode_received(tag: bytes, outcome: Outcome) -> bytes:
     return encode_map({"tag": tag, "state": encode_outcome(outcome)})
 
 
-def encode_sent(tag: bytes, queue: i64, sequence: i64, first: bool, time: i64) -> bytes:
+def encode_sent(tag: bytes, queue: i64, sequence: i64, first: bool, left: i64) -> bytes:
     """A delivery of a source, which is one of the entry of a queue."""
     return encode_map(
         {
@@ -91,7 +92,7 @@ def encode_sent(tag: bytes, queue: i64, sequence: i64, first: bool, time: i64) -
             "queue": int(queue),
             "sequence": int(sequence),
             "first": first,
-            "time": int(time),
+            "left": int(left),
         }
     )
 

@@ -144,6 +144,6 @@ def sent_payload(entry: Entry, sent: Sent) -> bytes:
     attempts = entry.attempts
     entry.attempts = i32(0) if sent.first else i32(1)
     try:
-        return outgoing_payload(entry, sent.time)
+        return outgoing_payload(entry, sent.left)
     finally:
         entry.attempts = attempts

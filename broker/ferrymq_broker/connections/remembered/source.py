@@ -43,17 +43,17 @@ if TYPE_CHECKING:
 class Sent:
     """A delivery of an entry. `number` is that of its record, 0 without one.
 
-    `first` is whether it was the first delivery of the entry, `time` when it was sent, in
-    milliseconds since the epoch: what the bytes depend on that went out.
+    `first` is whether it was the first delivery of the entry, `left` how many milliseconds the
+    entry had left of its time if it expires: what the bytes depend on that went out.
     """
 
-    __slots__ = ("number", "entry", "first", "time")
+    __slots__ = ("number", "entry", "first", "left")
 
-    def __init__(self, number: i64, entry: Entry, first: bool, time: i64) -> None:
+    def __init__(self, number: i64, entry: Entry, first: bool, left: i64) -> None:
         self.number: i64 = number
         self.entry = entry
         self.first = first
-        self.time: i64 = time
+        self.left: i64 = left
 
 
 @final
@@ -106,16 +106,18 @@ class SourceTerminus(Terminus):
     def add(self, tag: bytes, entry: Entry, first: bool) -> bool:
         """The entry is being sent under this tag; whether it is on record, which must be on disk
         first."""
-        time = self.termini.broker.agenda.now
+        left: i64 = 0
+        if entry.expires != 0:
+            left = self.termini.broker.agenda.left(entry.expires)
         number: i64 = 0
         queue = self.node.store_id
         stored = self.store_id != 0 and self.durable > 1 and entry.stored and queue != 0
         if stored:
             self._number += 1
             number = self._number
-            value = encode_sent(tag, queue, entry.sequence, first, time)
+            value = encode_sent(tag, queue, entry.sequence, first, left)
             self.changes().put(DELIVERY, self.store_id, number, value)
-        self.sent[tag] = Sent(number, entry, first, time)
+        self.sent[tag] = Sent(number, entry, first, left)
         return stored
 
     def forget(self, tag: bytes) -> None:

@@ -2,8 +2,8 @@
 
 It is known by what its link is known by (`names.Key`). While a link is attached, the endpoint of
 the link uses it; when that is gone, the expiry policy says which event lets the time run, and
-`timeout` how long it runs: by the clock of the day, through restarts of the broker. A closing
-detach ends it at once.
+`timeout` how long it runs. It is a duration; through a restart of the broker the wall clock counts.
+A closing detach ends it at once.
 """
 
 from __future__ import annotations
@@ -155,9 +155,10 @@ class Terminus(Timed):
         if self.timeout == 0:
             self.end()
             return
-        self.since = self.termini.broker.agenda.now
+        broker = self.termini.broker
+        self.since = broker.agenda.wall
         self.keep()
-        self.termini.broker.timers.set(self, self.since + self.timeout * 1000)
+        broker.timers.set(self, broker.agenda.now + self.timeout * 1000)
 
     def on_time(self, now: i64) -> None:
         """Its time is over."""
@@ -189,6 +190,7 @@ class Terminus(Timed):
     def describe(self) -> dict[str, object]:
         """What management tells of it."""
         _, user, container, name, sends = self.key
+        agenda = self.termini.broker.agenda
         return {
             "link-name": name,
             "container": container,
@@ -199,6 +201,6 @@ class Terminus(Timed):
             "expiry-policy": self.expiry_policy,
             "timeout": int(self.timeout),
             "attached": self.attached,
-            "expires": int(self.due),
+            "expires": int(agenda.date_of(self.due)) if self.due != 0 else 0,
             "unsettled": self.unsettled(),
         }

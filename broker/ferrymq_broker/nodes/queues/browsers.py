@@ -38,7 +38,7 @@ class Browser:
         # How much more it may be shown in this turn.
         self._patience: i64 = 0
 
-    def show(self, queue: Queue, now: i64) -> bool:
+    def show(self, queue: Queue) -> bool:
         """Show it what it has not seen. What others hold at this moment is passed over; entries
         that are not stable are not there yet.
 
@@ -52,9 +52,9 @@ class Browser:
             entry = lane.first if position is None else position.next
             while entry is not None and entry.sequence <= stable:
                 if entry.state == RUN and lane.runs is not None:
-                    seen = self._show_run(queue, lane.runs, entry, now)
+                    seen = self._show_run(queue, lane.runs, entry)
                 else:
-                    seen = self._show_entry(queue, entry, now)
+                    seen = self._show_entry(queue, entry)
                 if seen == _NOT_THERE:
                     break
                 if seen != _SEEN:
@@ -63,7 +63,7 @@ class Browser:
                 entry = entry.next
         return True
 
-    def _show_run(self, queue: Queue, runs: Runs, place: Entry, now: i64) -> i64:
+    def _show_run(self, queue: Queue, runs: Runs, place: Entry) -> i64:
         """Show it the messages of a run. If it has not seen them all, the others have a place of
         their own."""
         run = runs.of(place)
@@ -74,7 +74,7 @@ class Browser:
             if entry.sequence > queue.stable:
                 seen = _NOT_THERE
             else:
-                seen = self._show_entry(queue, entry, now)
+                seen = self._show_entry(queue, entry)
             if seen == _SEEN:
                 index += 1
         if seen != _SEEN and index > run.begin:
@@ -82,12 +82,14 @@ class Browser:
             self._positions[place.level] = place.prev
         return seen
 
-    def _show_entry(self, queue: Queue, entry: Entry, now: i64) -> i64:
+    def _show_entry(self, queue: Queue, entry: Entry) -> i64:
         """Show it an entry, if it is to see that."""
         consumer = self.consumer
         if not consumer.ready:
             return _NOT_READY
-        if entry.state != AVAILABLE or (entry.expires != 0 and entry.expires <= now):
+        if entry.state != AVAILABLE or (
+            entry.expires != 0 and queue.agenda.left(entry.expires) <= 0
+        ):
             return _SEEN
         filter = consumer.filter
         out = entry.is_out()

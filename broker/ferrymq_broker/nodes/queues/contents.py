@@ -21,7 +21,7 @@ from ferrymq_types.messaging import (
 )
 
 if TYPE_CHECKING:
-    from ferrymq_broker.nodes.node import Node, Refusal
+    from ferrymq_broker.nodes.node import Agenda, Node, Refusal
     from ferrymq_broker.nodes.queues.queue import Queue
 
 
@@ -98,12 +98,12 @@ def move(queue: Queue, target: Node, count: i64) -> tuple[int, Refusal | None]:
         # What is published may push others out of this very queue.
         if chosen.state != AVAILABLE:
             continue
-        if chosen.expires != 0 and chosen.expires <= queue.agenda.now:
+        if chosen.expires != 0 and queue.agenda.left(chosen.expires) <= 0:
             queue.lifecycle.expired(chosen)
             continue
         if chosen.is_out() and not page_in(queue, chosen):
             continue
-        refusal = target.publish(_with_time_left(chosen, queue.agenda.now))
+        refusal = target.publish(_with_time_left(chosen, queue.agenda))
         if refusal is not None:
             return moved, refusal
         if chosen.state == AVAILABLE:
@@ -137,7 +137,7 @@ def drop_available(queue: Queue) -> i64:
     return count
 
 
-def _with_time_left(entry: Entry, now: i64) -> Message:
+def _with_time_left(entry: Entry, agenda: Agenda) -> Message:
     """The message of the entry as another queue gets it: its ttl and its deliveries count on, no
     delay begins."""
     message = entry.message
@@ -145,9 +145,11 @@ def _with_time_left(entry: Entry, now: i64) -> Message:
         message = delivered_before(message, i64(entry.failures))
     if not message.special or message.opaque:
         return message
-    left = entry.expires - now
-    if entry.expires == 0 or message.ttl < 0 or left > message.ttl:
-        left = message.ttl
+    left: i64 = message.ttl
+    if entry.expires != 0 and left >= 0:
+        rest = agenda.left(entry.expires)
+        if rest < left:
+            left = rest
     annotations = facts_of(message).message_annotations
     delayed = DELIVERY_DELAY in annotations
     if left == message.ttl and not delayed:

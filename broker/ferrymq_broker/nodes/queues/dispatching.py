@@ -134,7 +134,7 @@ def serve(queue: Queue, crew: Crew, turns: i64) -> bool:
                 served = True
                 turns -= 1
             continue
-        if entry.expires != 0 and entry.expires <= queue.agenda.now:
+        if entry.expires != 0 and queue.agenda.left(entry.expires) <= 0:
             queue.lifecycle.expired(entry)
             continue
         if entry.is_out() and not page_in(queue, entry):
@@ -209,7 +209,7 @@ def _serve_carefully(queue: Queue, crew: Crew, consumer: Consumer, entry: Entry)
 
 def _hand(queue: Queue, consumer: Consumer, entry: Entry, view: View | None) -> bool:
     """Deliver the entry at the front of the view, or of the consumer's own."""
-    if entry.expires != 0 and entry.expires <= queue.agenda.now:
+    if entry.expires != 0 and queue.agenda.left(entry.expires) <= 0:
         queue.lifecycle.expired(entry)
         return False
     if entry.is_out() and not page_in(queue, entry):

@@ -490,9 +490,8 @@ class Queue(Node):
             return
         done = True
         if self._browsers:
-            now = self.agenda.now
             for browser in list(self._browsers):
-                if browser.consumer.ready and not browser.show(self, now):
+                if browser.consumer.ready and not browser.show(self):
                     done = False
         crew = self._sole
         if crew is not None:

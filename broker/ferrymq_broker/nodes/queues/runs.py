@@ -12,7 +12,8 @@ position of a browser that has it all of them. Whoever stops in the middle divid
 Only entries that nothing points to become rows (`fold`): those that are available, no consumer has
 had, and that no consumer is excluded from; without a group, a failed delivery or a last value.
 
-A row: sequence (less `Run.base`) i32 | size i32 | index of its kind i32. Deadlines are i64.
+A row: sequence (less `Run.base`) i32 | size i32 | index of its kind i32. Deadlines (`Agenda`) are two
+i64 for each row: `Entry.expires` and `Entry.expires_too`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ MOST: Final = 1024
 # Kinds of messages in a run; those of another kind begin another run.
 _KINDS: Final = 64
 _ROW: Final = 12
-_DEADLINE: Final = 8
+_DEADLINE: Final = 16
 # How far the sequences of a run may be apart.
 _SPAN: Final = 0x7FFF_FFFF
 _NOTHING: Final = Message(b"", 0, 0)
@@ -87,19 +88,27 @@ class Run:
         return self.kinds[i64(read_i32_be(self.rows, _ROW * index + 8))]
 
     def deadline(self, index: i64) -> i64:
-        """When a row expires, 0 for never."""
+        """The deadline of a row that comes first, 0 for never."""
         return read_i64_be(self.deadlines, _DEADLINE * index) if self.deadlines else 0
 
-    def earliest(self) -> i64:
-        """When the first of the messages expires, 0 if none does."""
+    def deadline_too(self, index: i64) -> i64:
+        """The other deadline of a row, by the other clock, 0 if it has none."""
+        return read_i64_be(self.deadlines, _DEADLINE * index + 8) if self.deadlines else 0
+
+    def earliest(self, dates: bool) -> i64:
+        """When the first of the messages expires by one of the clocks, 0 if none does: the first
+        date, or the first moment."""
         earliest: i64 = 0
         if self.deadlines:
-            index = self.begin
-            while index < self.end:
-                time = self.deadline(index)
-                if time != 0 and (earliest == 0 or time < earliest):
+            at = _DEADLINE * self.begin
+            end = _DEADLINE * self.end
+            while at < end:
+                time = read_i64_be(self.deadlines, at)
+                if dates:
+                    time = -time
+                if time > 0 and (earliest == 0 or time < earliest):
                     earliest = time
-                index += 1
+                at += 8
         return earliest
 
     def kind_of(self, message: Message, stored: bool, attempts: i64) -> i64:
@@ -132,6 +141,7 @@ class Run:
             write_i32_be(rows, entry.size)
             write_i32_be(rows, i32(kind))
             write_i64_be(deadlines, entry.expires)
+            write_i64_be(deadlines, entry.expires_too)
             if entry.expires != 0:
                 expires = True
             self.bytes += i64(entry.size)
@@ -197,6 +207,7 @@ class Runs:
         entry.stored = kind.stored
         entry.attempts = i32(kind.attempts)
         entry.expires = run.deadline(index)
+        entry.expires_too = run.deadline_too(index)
         return entry
 
     def all(self, place: Entry) -> list[Entry]:
@@ -249,14 +260,16 @@ class Runs:
         self._watch(before)
         self._shrink(place, run)
 
-    def release_due(self, place: Entry, now: i64) -> None:
-        """Make entries of the rows that expire by then; they lie before the place."""
+    def release_due(self, place: Entry) -> None:
+        """Make entries of the rows that expire by now; they lie before the place."""
+        agenda = self.queue.agenda
         run = self._runs[place]
         due: list[int] = []
         index = run.begin
         while index < run.end:
             time = run.deadline(index)
-            if time != 0 and time <= now:
+            other = run.deadline_too(index)
+            if (time != 0 and agenda.left(time) <= 0) or (other != 0 and agenda.left(other) <= 0):
                 due.append(int(index))
             index += 1
         if not due:
@@ -394,9 +407,11 @@ class Runs:
 
     def _watch(self, place: Entry) -> None:
         """Let messages of the run expire when they have to."""
-        earliest = self._runs[place].earliest()
-        if earliest != 0:
-            self.queue.lifecycle.watch_run(place, earliest)
+        run = self._runs[place]
+        moment = run.earliest(False)
+        date = run.earliest(True)
+        if moment != 0 or date != 0:
+            self.queue.lifecycle.watch_run(place, moment, date)
 
     # -- the end of a run ----------------------------------------------------------------------
 

@@ -66,7 +66,7 @@ def keep_entry(queue: Queue, entry: Entry) -> None:
     """Store an entry that has just been appended; until that is done nobody gets it."""
     entry.stored = True
     changes = queue.agenda.changes
-    _put(queue, entry, encode_head(queue.agenda.now, entry.level, entry.message, 0))
+    _put(queue, entry, encode_head(queue.agenda.wall, entry.level, entry.message, 0))
     if queue.unstable != changes.number:
         if queue.stable == BOUNDLESS:
             queue.stable = entry.sequence - 1
@@ -80,9 +80,10 @@ def put_entry(queue: Queue, entry: Entry) -> None:
     if paging is not None:
         paging.amended[int(entry.sequence)] = int(queue.agenda.changes.number)
     if entry.expires != 0:
-        head = encode_head(entry.expires, entry.level, entry.message, EXPIRES)
+        expires = queue.agenda.date_of(entry.expires)
+        head = encode_head(expires, entry.level, entry.message, EXPIRES)
     else:
-        head = encode_head(queue.agenda.now, entry.level, entry.message, 0)
+        head = encode_head(queue.agenda.wall, entry.level, entry.message, 0)
     _put(queue, entry, head)
 
 
@@ -133,7 +134,7 @@ def put_scheduled(queue: Queue, scheduled: Scheduled) -> None:
     """Store a message that is to come later."""
     agenda = queue.agenda
     message = scheduled.message
-    head = encode_head(scheduled.due, i64(message.priority), message, 0)
+    head = encode_head(agenda.date_of(scheduled.due), i64(message.priority), message, 0)
     id = queue.store_id
     if message.shared:
         agenda.changes.put_parts(SCHEDULED, id, scheduled.sequence, head, _body(agenda, message))

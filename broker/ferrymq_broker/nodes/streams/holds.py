@@ -128,7 +128,7 @@ class Holds:
         id: i64 = 0
         if stream.store_id != 0:
             id = agenda.changes.new_id()
-        hold = Hold(holder, id, agenda.now, whole)
+        hold = Hold(holder, id, agenda.wall, whole)
         self._holds[holder] = hold
         self._write(hold)
         return hold

@@ -38,8 +38,11 @@ class Log:
     def divide(self, segment_bytes: i64, segment_records: i64, segment_span: i64) -> None:
         """Close segments from now on when they have so many bytes or records, or are so old."""
 
-    def append(self, message: Message, now: i64) -> None:
-        """Add a record with the next offset, at the time `now`, or the last one's if later."""
+    def append(self, message: Message, time: i64, now: i64) -> None:
+        """Add a record with the next offset, at the moment `now`.
+
+        It is dated `time`, or as the last one if that is later.
+        """
 
     def find(self, offset: i64) -> Segment:
         """The segment with the record at an offset between `first` and `next`, both included.
@@ -107,27 +110,28 @@ class MemoryLog(Log):
         """Close segments so from now on."""
         self._division.change(segment_bytes, segment_records, segment_span)
 
-    def append(self, message: Message, now: i64) -> None:
-        """Add a record."""
-        if now < self._time:
+    def append(self, message: Message, time: i64, now: i64) -> None:
+        """Add a record on the date `time`, at the moment `now`."""
+        if time < self._time:
             # Somebody has set the clock back; the order of records does not follow.
-            now = self._time
-        self._time = now
+            time = self._time
+        self._time = time
         payload = message.payload
         size: i64 = len(payload)
         tail = self._tail
         count = tail.count
         if count == 0:
-            self._division.begin(tail, now)
+            self._division.begin(tail, time, now)
         elif self._division.is_full(tail, size, now):
             tail = Segment(self.next)
             self._tail = tail
             self._row.extents.append(tail)
-            self._division.begin(tail, now)
+            self._division.begin(tail, time, now)
             count = 0
-        tail.add(count, payload, now, message.origin, message.format)
+        tail.add(count, payload, time, message.origin, message.format)
         tail.count = count + 1
-        tail.ended = now
+        tail.ended = time
+        tail.moment = now
         self.bytes += size
         self.next += 1
 

@@ -130,7 +130,7 @@ class Partition(Node):
         """Append the message, whatever it says about partitions itself."""
         log = self.log
         agenda = self.agenda
-        log.append(message, agenda.now)
+        log.append(message, agenda.wall, agenda.now)
         agenda.held += len(message.payload)
         if log.bytes > self._max_bytes or log.next - log.first > self._max_records:
             self._trim()
@@ -256,7 +256,7 @@ class Partition(Node):
         before = now - self._max_age
         first = log.first
         oldest = log.oldest()
-        while oldest is not None and oldest.ended <= before:
+        while oldest is not None and oldest.moment <= before:
             if oldest.first + oldest.count > self.held:
                 self._hold_back(oldest, now)
                 break
@@ -271,7 +271,7 @@ class Partition(Node):
         oldest = self.log.oldest()
         if oldest is None:
             return
-        due = oldest.ended + self._max_age
+        due = oldest.moment + self._max_age
         if oldest.first + oldest.count > self.held:
             # It goes when the hold moves. Until then somebody may have to be told.
             due += self._max_age
@@ -330,7 +330,7 @@ class Partition(Node):
         return (
             log.bytes // 2 > self._max_bytes
             or (log.next - log.first) // 2 > self._max_records
-            or (now - oldest.ended) // 2 >= self._max_age
+            or (now - oldest.moment) // 2 >= self._max_age
         )
 
     def _hold_back(self, oldest: Extent, now: i64) -> None:

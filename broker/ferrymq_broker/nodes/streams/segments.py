@@ -21,11 +21,12 @@ SLACK: Final = 64
 class Extent:
     """A run of `count` records without gaps, of which `first` is the offset of the first.
 
-    `bytes` is the size of their payloads together; `began` and `ended` are when the first and the
-    last was appended, once there is one.
+    `bytes` is the size of their payloads together; `began` and `ended` are the dates on which the
+    first and the last was appended, once there is one. `moment` is when that was by `Agenda.now`:
+    what retention goes by, whatever is done to the wall clock.
     """
 
-    __slots__ = ("first", "count", "bytes", "began", "ended")
+    __slots__ = ("first", "count", "bytes", "began", "ended", "moment")
 
     def __init__(self, first: i64) -> None:
         self.first: i64 = first
@@ -33,6 +34,7 @@ class Extent:
         self.bytes: i64 = 0
         self.began: i64 = 0
         self.ended: i64 = 0
+        self.moment: i64 = 0
 
 
 @final
@@ -117,9 +119,9 @@ class Division:
             extent.bytes + size > self.bytes or extent.count >= self.records or now >= self._until
         )
 
-    def begin(self, extent: Extent, now: i64) -> None:
-        """The extent gets its first record."""
-        extent.began = now
+    def begin(self, extent: Extent, time: i64, now: i64) -> None:
+        """The extent gets its first record, whose time is `time`."""
+        extent.began = time
         span = self.span
         self._until = ENDLESS if span == ENDLESS else now + span
 
@@ -177,8 +179,8 @@ class Row(Generic[ExtentType]):
         """Bytes of extents, from that of `offset` on, that are more than is to be kept.
 
         The row has `size` bytes and ends before `end`. To be kept are the last `max_bytes`, the
-        last `max_records`, and what was appended later than `before`: what any of these does not
-        need goes.
+        last `max_records`, and what was appended later than the moment `before`: what any of these
+        does not need goes.
         """
         extents = self.extents
         found: i64 = 0
@@ -189,7 +191,7 @@ class Row(Generic[ExtentType]):
             size -= extent.bytes
             if extent.count == 0 or after > end:
                 break
-            if size < max_bytes and end - after < max_records and extent.ended > before:
+            if size < max_bytes and end - after < max_records and extent.moment > before:
                 break
             if after > offset:
                 found += extent.bytes

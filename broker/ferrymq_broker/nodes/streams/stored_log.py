@@ -159,38 +159,39 @@ class StoredLog(Log):
 
     # -- records in ------------------------------------------------------------------------
 
-    def append(self, message: Message, now: i64) -> None:
+    def append(self, message: Message, time: i64, now: i64) -> None:
         """Add a record, which is to be seen when it is on disk."""
-        if now < self._time:
-            now = self._time
-        self._time = now
+        if time < self._time:
+            time = self._time
+        self._time = time
         payload = message.payload
         size: i64 = len(payload)
         tail = self._tail
         count = tail.count
         if count == 0:
-            self._division.begin(tail, now)
+            self._division.begin(tail, time, now)
         elif self._division.is_full(tail, size, now):
             tail = self._close_tail()
-            self._division.begin(tail, now)
+            self._division.begin(tail, time, now)
             count = 0
         origin = message.origin
         format = message.format
-        self._segment.add(count, payload, now, origin, format)
+        self._segment.add(count, payload, time, origin, format)
         if (
-            now != self._record_time
+            time != self._record_time
             or origin != self._record_origin
             or format != self._record_format
         ):
-            self._record_head = encode_head(now, origin, format)
-            self._record_time = now
+            self._record_head = encode_head(time, origin, format)
+            self._record_time = time
             self._record_origin = origin
             self._record_format = format
         offset = self.end
         self.end = offset + 1
         tail.bytes += size
         tail.count = count + 1
-        tail.ended = now
+        tail.ended = time
+        tail.moment = now
         self.memory += size
         self._added += size
         id = self.id
@@ -421,12 +422,12 @@ class StoredLog(Log):
         self._time = time
         tail = self._tail
         if tail.count == 0:
-            self._division.begin(tail, time)
+            self._division.begin(tail, time, time)
         elif self._division.is_full(tail, size, time):
             tail = Stretch(self.end)
             self._row.extents.append(tail)
             self._tail = tail
-            self._division.begin(tail, time)
+            self._division.begin(tail, time, time)
         self.end = offset + 1
         tail.count = offset + 1 - tail.first
         tail.bytes += size
@@ -441,10 +442,12 @@ class StoredLog(Log):
         if self._sealed > self.end:
             # Something is missing at the end.
             if tail.count == 0:
-                self._division.begin(tail, self._time)
+                self._division.begin(tail, self._time, self._time)
             tail.count = self._sealed - tail.first
             tail.ended = self._time
             self.end = self._sealed
+        for stretch in self._row.extents:
+            stretch.moment = self.agenda.moment_of(stretch.ended)
         if tail.count == 0:
             self._row.restart(self._new_tail())
         else:

@@ -81,7 +81,7 @@ class Stream(Node):
         super().__init__(address, space, lifetime)
         self.policy = policy
         self.incarnation = uuid4()
-        self.created: i64 = self.agenda.now
+        self.created: i64 = self.agenda.wall
         self.partitions: list[Partition] = []
         self.readers: list[Reader] = []
         self.holds = Holds(self)

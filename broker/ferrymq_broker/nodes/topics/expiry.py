@@ -79,7 +79,7 @@ class Expiry:
             subscription.idle_since = 0
             return
         if subscription.idle_since == 0:
-            subscription.idle_since = self.topic.agenda.now
+            subscription.idle_since = self.topic.agenda.wall
             put_subscription(self.topic, subscription)
         self._set(subscription)
 
@@ -98,15 +98,16 @@ class Expiry:
         if subscription.timeout == 0:
             self.topic.expire(subscription)
             return
-        subscription.idle_since = self.topic.agenda.now
+        subscription.idle_since = self.topic.agenda.wall
         self._set(subscription)
         put_subscription(self.topic, subscription)
 
     def _set(self, subscription: Subscription) -> None:
         deadline = _Deadline(self, subscription)
         self._deadlines[subscription] = deadline
-        due = subscription.idle_since + subscription.timeout * 1000
-        self.topic.space.timers.set(deadline, due if due > 0 else 1)
+        # Of a subscription that was stored, the time that it had before a restart counts.
+        since = self.topic.agenda.moment_of(subscription.idle_since)
+        self.topic.space.timers.set(deadline, since + subscription.timeout * 1000)
 
     def _await(self, subscription: Subscription, number: int) -> None:
         subscription.awaits = number

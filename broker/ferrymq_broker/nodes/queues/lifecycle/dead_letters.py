@@ -203,7 +203,7 @@ class DeadLetters(Node):
         deaths = count + 1 if isinstance(count, int) and 0 <= count < _MOST else 1
         result[REASON] = letter.reason
         result[SOURCE] = here
-        result[TIME] = Timestamp(self.agenda.now)
+        result[TIME] = Timestamp(self.agenda.wall)
         result[COUNT] = UInt(deaths)
         if FIRST_REASON not in result or FIRST_SOURCE not in result:
             result[FIRST_REASON] = letter.reason

@@ -17,6 +17,7 @@ from ferrymq_broker.nodes.queues.storing import drop_identity, put_identity
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.message import Message
+    from ferrymq_broker.nodes.node import Agenda
     from ferrymq_broker.nodes.queues.queue import Queue
 
 # Longer ids are remembered by their digests.
@@ -60,21 +61,22 @@ class Duplicates:
         self._forget(now, self.limit)
         return identity in self._seen
 
-    def remember(self, identity: object, now: i64, stored: bool) -> None:
+    def remember(self, identity: object, agenda: Agenda, stored: bool) -> None:
         """A message of this identity, which was not known, has been taken in."""
         if self.limit <= 0:
             return
+        now = agenda.now
         self._forget(now, self.limit - 1)
         number: i64 = 0
         if stored:
             self._last += 1
             number = self._last
-            put_identity(self.queue, number, now, identity)
+            put_identity(self.queue, number, agenda.wall, identity)
         self._seen.add(identity)
         self._order.append((now, identity, number))
 
     def restore(self, number: i64, time: i64, identity: object) -> None:
-        """An identity that was recovered; the oldest comes first."""
+        """An identity that was recovered, of the moment `time`; the oldest comes first."""
         self._last = number
         self._seen.add(identity)
         self._order.append((time, identity, number))

@@ -40,7 +40,7 @@ from ferrymq_broker.nodes.queues.lifecycle.dead_letters import (
 )
 from ferrymq_broker.nodes.queues.lifecycle.duplicates import Duplicates, identity_of
 from ferrymq_broker.nodes.queues.lifecycle.eras import Eras
-from ferrymq_broker.nodes.queues.lifecycle.expiry import Expiry, expiry_of
+from ferrymq_broker.nodes.queues.lifecycle.expiry import Expiry, expiry_date, time_to_live
 from ferrymq_broker.nodes.queues.lifecycle.idleness import Idleness
 from ferrymq_broker.nodes.queues.lifecycle.last_value import LastValues
 from ferrymq_broker.nodes.queues.lifecycle.schedule import Schedule, Scheduled, delivery_time
@@ -217,7 +217,7 @@ class Lifecycle:
         due: i64 = 0
         if message.special:
             try:
-                due = delivery_time(message, now)
+                due = delivery_time(message, self.queue.agenda)
             except BrokerError as error:
                 return self._refuse(Refusal(error.condition, error.description))
         bounds = self._bounds
@@ -229,12 +229,12 @@ class Lifecycle:
             if refusal is not None:
                 return self._refuse(refusal)
         if duplicates is not None and identity is not None:
-            duplicates.remember(identity, now, self.queue.keeps(message))
+            duplicates.remember(identity, self.queue.agenda, self.queue.keeps(message))
         if due == 0:
             return _APPEND
         schedule = self._schedule
         if schedule is None:
-            schedule = Schedule(self, self.queue.space.timers)
+            schedule = Schedule(self)
             self._schedule = schedule
         schedule.add(message, due)
         return _HANDLED
@@ -252,7 +252,7 @@ class Lifecycle:
         due: i64 = 0
         if message.special:
             try:
-                due = delivery_time(message, self.queue.agenda.now)
+                due = delivery_time(message, self.queue.agenda)
             except BrokerError as error:
                 return Refusal(error.condition, error.description)
         bounds = self._bounds
@@ -281,18 +281,14 @@ class Lifecycle:
         """The message has its place. It may be gone again when this returns."""
         queue = self.queue
         message = entry.message
-        now = queue.agenda.now
-        expires = expiry_of(message, now, self.policy.message_ttl)
-        if expires != 0:
-            if expires <= now:
+        ttl = time_to_live(message, self.policy.message_ttl)
+        date = expiry_date(message)
+        if ttl >= 0 or date != 0:
+            agenda = queue.agenda
+            if ttl == 0 or (date != 0 and date <= agenda.wall):
                 self.expired(entry)
                 return
-            entry.expires = expires
-            expiry = self._expiry
-            if expiry is None:
-                expiry = Expiry(self, queue.space.timers)
-                self._expiry = expiry
-            expiry.add(entry)
+            self._expire_at(entry, 0 if ttl < 0 else agenda.now + ttl, date)
         last_values = self._last_values
         if last_values is not None:
             before = last_values.add(entry)
@@ -301,6 +297,14 @@ class Lifecycle:
                 queue.drop(before)
         if self._bounds is not None:
             self._bounds.keep()
+
+    def _expire_at(self, entry: Entry, moment: i64, date: i64) -> None:
+        """The entry expires at a moment by `Agenda.now`, on a date, or both; 0 is never."""
+        expiry = self._expiry
+        if expiry is None:
+            expiry = Expiry(self)
+            self._expiry = expiry
+        expiry.expire(entry, moment, date)
 
     def room(self) -> i64:
         """How many more messages get in, for `Node.room`."""
@@ -330,7 +334,7 @@ class Lifecycle:
     def watch_expiry(self, entry: Entry) -> None:
         """The entry, which was in a run, expires."""
         if self._expiry is None:
-            self._expiry = Expiry(self, self.queue.space.timers)
+            self._expiry = Expiry(self)
         self._expiry.add(entry)
 
     def forget_expiry(self, entry: Entry) -> None:
@@ -338,11 +342,12 @@ class Lifecycle:
         if self._expiry is not None:
             self._expiry.forget(entry)
 
-    def watch_run(self, place: Entry, earliest: i64) -> None:
-        """Messages of a run expire, the first of them at `earliest`."""
+    def watch_run(self, place: Entry, moment: i64, date: i64) -> None:
+        """Messages of a run expire, the first of them at a moment by `Agenda.now`, or on a date; 0
+        is never."""
         if self._expiry is None:
-            self._expiry = Expiry(self, self.queue.space.timers)
-        self._expiry.add_run(place, earliest)
+            self._expiry = Expiry(self)
+        self._expiry.add_run(place, moment, date)
 
     def forget_run(self, place: Entry) -> None:
         """The run is no more."""
@@ -353,14 +358,14 @@ class Lifecycle:
         """The time of messages in a run may be over: those become entries."""
         runs = self.queue.lane_of(place.level).runs
         if runs is not None:
-            runs.release_due(place, self.queue.agenda.now)
+            runs.release_due(place)
 
     def returned(self, entry: Entry) -> bool:
         """An entry a consumer held is to be available again; True if it is not wanted any more.
 
         Then the queue unlinks it.
         """
-        if entry.expires != 0 and entry.expires <= self.queue.agenda.now:
+        if entry.expires != 0 and self.queue.agenda.left(entry.expires) <= 0:
             self._count_expired(entry)
             return True
         if self._last_values is None:
@@ -465,18 +470,29 @@ class Lifecycle:
         return eras.last()
 
     def restore_entry(self, entry: Entry, time: i64, expires: bool) -> None:
-        """An entry that was in the queue; `time` is when it came or, if so, `expires`."""
+        """An entry that was in the queue; `time` is the date when it came or, if so, `expires`."""
         eras = self.eras
-        if not expires:
-            ttl: i64 = self.policy.message_ttl
+        agenda = self.queue.agenda
+        date = expiry_date(entry.message)
+        moment: i64 = 0
+        if expires:
+            if time != date:
+                # It never has more time than it came with.
+                moment = agenda.now - agenda.wall + time
+                ttl: i64 = entry.message.ttl
+                if ttl >= 0 and moment > agenda.now + ttl:
+                    moment = agenda.now + ttl
+        else:
+            ttl = self.policy.message_ttl
             if eras is not None:
                 ttl = eras.ttl(entry.sequence, ttl)
-            time = expiry_of(entry.message, time, ttl)
-        if time != 0:
-            entry.expires = time
-            if self._expiry is None:
-                self._expiry = Expiry(self, self.queue.space.timers)
-            self._expiry.add(entry)
+            ttl = time_to_live(entry.message, ttl)
+            if ttl >= 0:
+                moment = agenda.moment_of(time) + ttl
+        if moment < 0:
+            moment = 1
+        if moment != 0 or date != 0:
+            self._expire_at(entry, moment, date)
         last_values = self._last_values
         if last_values is not None and (eras is None or entry.sequence > eras.unkeyed):
             before = last_values.add(entry)
@@ -489,14 +505,14 @@ class Lifecycle:
     def restore_scheduled(self, sequence: i64, due: i64, message: Message, size: i64) -> None:
         """Keep a message that was to come, with a payload of this size."""
         if self._schedule is None:
-            self._schedule = Schedule(self, self.queue.space.timers)
+            self._schedule = Schedule(self)
         self._schedule.restore(sequence, due, message, size)
 
     def restore_identity(self, number: i64, time: i64, identity: object) -> bool:
-        """What a message was known by that came at `time`; False if nobody wants to know."""
+        """A message came on the date `time`, known by this; False if nobody wants to know."""
         if self._duplicates is None:
             return False
-        self._duplicates.restore(number, time, identity)
+        self._duplicates.restore(number, self.queue.agenda.moment_of(time), identity)
         return True
 
     def drop_replaced(self) -> None:

@@ -24,6 +24,7 @@ from ferrymq_broker.timers import Timed
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.message import Message
+    from ferrymq_broker.nodes.node import Agenda
     from ferrymq_broker.nodes.queues.lifecycle.lifecycle import Lifecycle
     from ferrymq_broker.timers import Timers
 
@@ -38,26 +39,27 @@ _BATCH: Final = 10_000
 _SLACK: Final = 64
 
 
-def delivery_time(message: Message, now: i64) -> i64:
-    """When the message is to be in the queue, milliseconds since the epoch; 0 for at once.
+def delivery_time(message: Message, agenda: Agenda) -> i64:
+    """Return the deadline (`Agenda`) at which the message is to be in the queue; 0 for at once.
 
-    Raises `BrokerError` with `amqp:invalid-field` if an annotation says so but not when.
+    A delivery time is a date, a delay is a duration. Raises `BrokerError` with
+    `amqp:invalid-field` if an annotation says so but not when.
     """
     annotations = facts_of(message).message_annotations
-    due: i64 = 0
+    date: i64 = 0
     if annotations:
         if DELIVERY_TIME in annotations:
-            due = _number(annotations[DELIVERY_TIME], DELIVERY_TIME)
+            date = _number(annotations[DELIVERY_TIME], DELIVERY_TIME)
         elif DELIVERY_DELAY in annotations:
             delay = _number(annotations[DELIVERY_DELAY], DELIVERY_DELAY)
             if delay < 0:
                 raise BrokerError(
                     "amqp:invalid-field", f"{DELIVERY_DELAY} is {delay}; it is at least 0"
                 )
-            due = now + delay
+            return agenda.now + delay if delay > 0 else 0
         elif SCHEDULED_ENQUEUE_TIME in annotations:
-            due = _number(annotations[SCHEDULED_ENQUEUE_TIME], SCHEDULED_ENQUEUE_TIME)
-    return due if due > now else 0
+            date = _number(annotations[SCHEDULED_ENQUEUE_TIME], SCHEDULED_ENQUEUE_TIME)
+    return -date if date > agenda.wall else 0
 
 
 def _number(value: object, annotation: str) -> i64:
@@ -76,8 +78,8 @@ def _number(value: object, annotation: str) -> i64:
 
 @final
 class Scheduled:
-    """A message that is to be in its queue at `due`. `sequence` names it within the queue; `stored`
-    is whether it has a record, `size` that of its payload."""
+    """A message that is to be in its queue at the deadline `due`. `sequence` names it within the
+    queue; `stored` is whether it has a record, `size` that of its payload."""
 
     __slots__ = ("sequence", "due", "message", "size", "stored")
 
@@ -90,72 +92,124 @@ class Scheduled:
 
 
 @final
-class Schedule(Timed):
-    """The messages that one queue is to have later: `count` of them with `bytes` bytes."""
+class _Line(Timed):
+    """The messages that come by one clock, the next one first: when, and their numbers."""
 
-    __slots__ = ("count", "bytes", "_lifecycle", "_timers", "_heap", "_known", "_last")
+    __slots__ = ("_schedule", "_timers", "_heap")
 
-    def __init__(self, lifecycle: Lifecycle, timers: Timers) -> None:
+    def __init__(self, schedule: Schedule, timers: Timers) -> None:
         super().__init__()
+        self._schedule = schedule
+        self._timers = timers
+        self._heap: list[tuple[int, int]] = []
+
+    def add(self, due: i64, sequence: i64) -> None:
+        """Let a message come at `due`."""
+        heap = self._heap
+        heappush(heap, (due, sequence))
+        if heap[0][1] == sequence:
+            self._timers.set(self, due)
+
+    def clean(self) -> None:
+        """Forget messages that will not come, if these are too many or all."""
+        known = self._schedule.known
+        if len(self._heap) > 2 * len(known) + _SLACK:
+            self._heap = [item for item in self._heap if item[1] in known]
+            heapify(self._heap)
+        if not known:
+            # With no timer set, nothing may lie before the next to come.
+            self._heap = []
+            self._timers.cancel(self)
+
+    def on_time(self, now: i64) -> None:
+        """Let into the queue what is due."""
+        known = self._schedule.known
+        left: i64 = _BATCH
+        while self._heap and left > 0 and self._heap[0][0] <= now:
+            if self._schedule.come(heappop(self._heap)[1]):
+                left -= 1
+        heap = self._heap
+        while heap and heap[0][1] not in known:
+            heappop(heap)
+        if heap:
+            due: i64 = heap[0][0]
+            self._timers.set(self, due if due > now else now + 1)
+
+
+@final
+class Schedule:
+    """The messages that one queue is to have later: `known` by number, `count` of them with `bytes`
+    bytes. Delays go by `Agenda.now`, delivery times by the wall clock."""
+
+    __slots__ = ("known", "count", "bytes", "_lifecycle", "_agenda", "_delays", "_dates", "_last")
+
+    def __init__(self, lifecycle: Lifecycle) -> None:
+        self.known: dict[int, Scheduled] = {}
         self.count: i64 = 0
         self.bytes: i64 = 0
         self._lifecycle = lifecycle
-        self._timers = timers
-        self._heap: list[tuple[int, int]] = []
-        self._known: dict[int, Scheduled] = {}
+        space = lifecycle.queue.space
+        self._agenda: Agenda = space.agenda
+        self._delays = _Line(self, space.timers)
+        self._dates = _Line(self, space.agenda.dates)
         self._last: i64 = 0
 
     def add(self, message: Message, due: i64) -> Scheduled:
-        """Keep the message until `due`."""
+        """Keep the message until the deadline `due`."""
         self._last += 1
-        size: i64 = len(message.payload)
-        scheduled = Scheduled(self._last, due, message, size)
-        self._known[self._last] = scheduled
-        heap = self._heap
-        heappush(heap, (due, self._last))
-        self.count += 1
-        self.bytes += len(message.payload)
-        self._hold(message)
+        scheduled = Scheduled(self._last, due, message, len(message.payload))
+        self._enter(scheduled)
         queue = self._lifecycle.queue
         if queue.keeps(message):
             scheduled.stored = True
             put_scheduled(queue, scheduled)
-        if heap[0][1] == self._last:
-            self._timers.set(self, due)
         return scheduled
 
-    def restore(self, sequence: i64, due: i64, message: Message, size: i64) -> None:
-        """Keep a message that was stored; its payload, which has this size, may be out of
-        memory."""
+    def restore(self, sequence: i64, date: i64, message: Message, size: i64) -> None:
+        """Keep a message that was stored, to come on a date; its payload, which has this size, may
+        be out of memory. A delay is never longer than it was."""
+        due = -date
+        # One that is out is of several queues, and was read for another.
+        delay = delay_of(message) if len(message.payload) == size else -1
+        if delay >= 0:
+            left = date - self._agenda.wall
+            due = self._agenda.now + (left if left < delay else delay)
+            if due <= 0:
+                due = 1
         scheduled = Scheduled(sequence, due, message, size)
         scheduled.stored = True
-        self._known[sequence] = scheduled
         if sequence > self._last:
             self._last = sequence
-        heap = self._heap
-        heappush(heap, (due, sequence))
+        self._enter(scheduled)
+
+    def _enter(self, scheduled: Scheduled) -> None:
+        message = scheduled.message
+        sequence = scheduled.sequence
+        due = scheduled.due
+        self.known[sequence] = scheduled
         self.count += 1
-        self.bytes += size
-        self._hold(message)
-        if heap[0][1] == sequence:
-            self._timers.set(self, due)
+        self.bytes += scheduled.size
+        if message.holders == 0:
+            self._agenda.held += len(message.payload)
+        message.holders += 1
+        if due > 0:
+            self._delays.add(due, sequence)
+        else:
+            self._dates.add(-due, sequence)
 
     def cancel(self, sequence: i64) -> bool:
         """Let it not come; False if there is none of this number."""
         if not self._take(sequence):
             return False
-        if len(self._heap) > 2 * self.count + _SLACK:
-            self._heap = [item for item in self._heap if item[1] in self._known]
-            heapify(self._heap)
-        if self.count == 0:
-            # With no timer set, nothing may lie before the next to come.
-            self._heap = []
-            self._timers.cancel(self)
+        self._delays.clean()
+        self._dates.clean()
         return True
 
     def listed(self) -> list[Scheduled]:
-        """All of them, in the order in which they will come."""
-        return sorted(self._known.values(), key=_order)
+        """All of them, in the order in which they will come as the clocks are."""
+        agenda = self._agenda
+        dated = [(int(agenda.date_of(one.due)), int(one.sequence)) for one in self.known.values()]
+        return [self.known[sequence] for _, sequence in sorted(dated)]
 
     def is_readable(self, scheduled: Scheduled) -> bool:
         """Whether the message, which may be in other queues as well and out of memory, is here."""
@@ -165,32 +219,24 @@ class Schedule(Timed):
             return True
         return page_in_scheduled(self._lifecycle.queue, message, size)
 
-    def on_time(self, now: i64) -> None:
-        """Let into the queue what is due."""
-        left: i64 = _BATCH
-        while self._heap and left > 0 and self._heap[0][0] <= now:
-            sequence = heappop(self._heap)[1]
-            scheduled = self._known.get(sequence)
-            if scheduled is not None and self.is_readable(scheduled):
-                self._take(sequence)
-                left -= 1
-                self._lifecycle.enter(scheduled.message)
-        heap = self._heap
-        while heap and heap[0][1] not in self._known:
-            heappop(heap)
-        if heap:
-            due: i64 = heap[0][0]
-            self._timers.set(self, due if due > now else now + 1)
+    def come(self, sequence: i64) -> bool:
+        """Let a message into the queue whose time has come; False if it is not there."""
+        scheduled = self.known.get(sequence)
+        if scheduled is None or not self.is_readable(scheduled):
+            return False
+        self._take(sequence)
+        self._lifecycle.enter(scheduled.message)
+        return True
 
     def close(self) -> None:
         """Drop everything."""
-        self._timers.cancel(self)
-        for sequence in list(self._known):
+        for sequence in list(self.known):
             self._take(sequence)
-        self._heap = []
+        self._delays.clean()
+        self._dates.clean()
 
     def _take(self, sequence: i64) -> bool:
-        scheduled = self._known.pop(sequence, None)
+        scheduled = self.known.pop(sequence, None)
         if scheduled is None:
             return False
         message = scheduled.message
@@ -209,11 +255,13 @@ class Schedule(Timed):
                 drop_body(queue.agenda, message)
         return True
 
-    def _hold(self, message: Message) -> None:
-        if message.holders == 0:
-            self._lifecycle.queue.agenda.held += len(message.payload)
-        message.holders += 1
 
-
-def _order(scheduled: Scheduled) -> tuple[int, int]:
-    return scheduled.due, scheduled.sequence
+def delay_of(message: Message) -> i64:
+    """Return the delay that a message asks for in milliseconds; -1 if it asks for none."""
+    annotations = facts_of(message).message_annotations
+    if DELIVERY_TIME in annotations:
+        return -1
+    delay = annotations.get(DELIVERY_DELAY)
+    if not isinstance(delay, int) or isinstance(delay, bool) or delay < 0:
+        return -1
+    return int(delay)
