@@ -81,6 +81,16 @@ class Access:
         if not self.open and (self._ask(address) & right) == 0:
             raise refusal(right, named or address)
 
+    def may_lead(self, right: i64, name: str, address: str) -> bool:
+        """Return whether who has the right at `name` may let that name lead to `address`.
+
+        Who has it by a token alone may not lead out of what the token is for: signed tokens are
+        good for what their address stands for.
+        """
+        if self.open or (not self._lapsed and (self._rules.judge(name).given & right) != 0):
+            return True
+        return self.grants.reaches(right, name, address)
+
     def require_send(self, address: str, named: str = "") -> None:
         """As `require`, of `SEND`: whoever knows the address of a dynamic node may send to it,
         unless a rule says no."""

@@ -11,28 +11,43 @@ from ferrymq_broker.access.patterns import PART
 from ferrymq_broker.access.rules import BoundRules
 
 
+def is_within(scope: str, address: str) -> bool:
+    """Return whether an address is `scope`, below it, or a part of it. Everything is within ``""``.
+
+    ``q1`` contains ``q1/x`` and ``q1::x``, and not ``q10``.
+    """
+    if not scope or address == scope:
+        return True
+    if address.startswith(f"{scope}/"):
+        return True
+    # Of more than two colons the first belong to the node's name, which is another one then.
+    return address.startswith(f"{scope}{PART}") and not address.startswith(f"{scope}{PART}:")
+
+
 @final
 class Grant:
     """One token: at the address `scope`, and at those below it, its bearer may do what the rules
     say of `identity`. An empty scope is everything.
+
+    `meaning` is what the scope was an alias of when the token came, and covered in the same way;
+    None if it was no alias, or one that leads out of what the token was signed for.
     """
 
-    __slots__ = ("scope", "identity", "rules")
+    __slots__ = ("scope", "meaning", "identity", "rules")
 
-    def __init__(self, scope: str, identity: Identity, rules: BoundRules) -> None:
+    def __init__(
+        self, scope: str, identity: Identity, rules: BoundRules, meaning: str | None = None
+    ) -> None:
         self.scope = scope
+        self.meaning = meaning
         self.identity = identity
         self.rules = rules
 
     def covers(self, address: str) -> bool:
-        """Whether the token is for this address: its scope, or something below that."""
-        scope = self.scope
-        if not scope or address == scope:
-            return True
-        if address.startswith(f"{scope}/"):
-            return True
-        # Of more than two colons the first belong to the node's name, which is another one then.
-        return address.startswith(f"{scope}{PART}") and not address.startswith(f"{scope}{PART}:")
+        """Return whether the token is for this address: its scope, or something below that."""
+        return is_within(self.scope, address) or (
+            self.meaning is not None and is_within(self.meaning, address)
+        )
 
 
 @final
@@ -78,6 +93,15 @@ class Grants:
         for grant in over:
             del self._grants[grant.scope]
         return over
+
+    def reaches(self, right: i64, name: str, address: str) -> bool:
+        """Return whether a token that gives the right at `name` is for `address` as well."""
+        return any(
+            grant.covers(name)
+            and grant.covers(address)
+            and (grant.rules.judge(name).given & right) != 0
+            for grant in self._grants.values()
+        )
 
     def given(self, address: str) -> i64:
         """The rights that all tokens together give at an address."""

@@ -103,7 +103,8 @@ class Lapses(Timed):
         over = access.expire_grants(float(now) / 1000.0)
         for grant in over:
             subject = subject_of(grant.identity)
-            audit.token_lapsed(handler.peer, handler.user, grant.scope, subject)
+            scope = grant.meaning or grant.scope
+            audit.token_lapsed(handler.peer, handler.user, scope, subject)
         ended = self.login_ends != 0 and self.login_ends <= now
         if ended:
             self.login_ends = 0

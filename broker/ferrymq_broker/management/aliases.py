@@ -69,6 +69,8 @@ class Aliases(EntityType):
         address = call.arguments.get("address")
         if operation in ("CREATE", "UPDATE") and isinstance(address, str):
             expect_send(call.party, self.space, address)
+            if not access.may_lead(right, name, canonical(self.space, address)):
+                raise forbidden(operation, self.short, name)
             if self.space.letter_boxes.names(name):
                 access.require(MANAGE, canonical(self.space, address), address)
 

@@ -15,10 +15,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ferrymq_broker import audit
-from ferrymq_broker.access.grants import Grant
+from ferrymq_broker.access.grants import Grant, is_within
 from ferrymq_broker.access.identity import Identity
 from ferrymq_broker.access.rules import Rule, bind_rules
 from ferrymq_broker.connections.lapses import subject_of
+from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.floods import Floods
 from ferrymq_broker.journal import log
 from ferrymq_broker.nodes.request import Request, Response
@@ -175,13 +176,23 @@ class Cbs:
             return _response(FAILED, "the broker failed at this; its log says how")
         identity = grant.identity
         audit.token_accepted(
-            party.peer, party.user, grant.scope, subject_of(identity), identity.expires
+            party.peer,
+            party.user,
+            grant.meaning or grant.scope,
+            subject_of(identity),
+            identity.expires,
         )
         party.access.put_grant(grant)
         return _response(ACCEPTED, "Accepted")
 
     def _grant(self, scope: str, name: str, token: str, kind: str, request: Request) -> Grant:
-        """What the token gives. Raises `TokenRefusedError`, `KeysNeededError`."""
+        """Return what the token gives. Raises `TokenRefusedError`, `KeysNeededError`.
+
+        A name that is an alias stands for what it leads to now, if the token reaches that far. A
+        signature reaches to the address that was signed, to what that stands for if the key is for
+        that as well, and to what is below these.
+        """
+        signed_for: str | None = None
         if is_signature(token):
             signed = self._verifier.check_signature(token)
             identity = signed.identity
@@ -192,7 +203,8 @@ class Cbs:
             if space is not None and space is not self._space:
                 # Whatever else it was put for: one tenant's token says nothing about another.
                 raise TokenRefusedError("the token is for another virtual host")
-            if not covers(scope_of(signed.resource), scope):
+            signed_for = scope_of(signed.resource)
+            if not covers(signed_for, scope):
                 raise TokenRefusedError("the token is for something else than it was put for")
         elif kind == _SIGNATURE_TYPE:
             raise TokenRefusedError("no shared access signature")
@@ -200,8 +212,28 @@ class Cbs:
             identity = self._verifier.check_jwt(token)
         _shorten(identity, request, self._verifier.now())
         own = self._own.get(identity.key) if identity.key else None
-        rules = self._space.rules if own is None else [*self._space.rules, own]
-        return Grant(self._space.canonical(scope), identity, bind_rules(rules, identity))
+        space = self._space
+        rules = bind_rules(space.rules if own is None else [*space.rules, own], identity)
+        meaning = self._meaning(scope)
+        if meaning is not None and signed_for is not None:
+            within = is_within(signed_for, meaning)
+            signed_meaning = self._meaning(signed_for)
+            if not within and signed_meaning is not None:
+                key_is_for_it = rules.judge(signed_meaning).given != 0
+                within = key_is_for_it and is_within(signed_meaning, meaning)
+            if not within:
+                meaning = None
+        return Grant(scope, identity, rules, meaning)
+
+    def _meaning(self, scope: str) -> str | None:
+        """Return the address that a scope is an alias of; None if it is no alias that leads
+        anywhere."""
+        try:
+            meaning = self._space.canonical(scope)
+        except BrokerError:
+            # Aliases in a circle.
+            return None
+        return None if meaning == scope else meaning
 
 
 def install_tokens(
