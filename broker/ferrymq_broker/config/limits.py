@@ -35,6 +35,8 @@ class Limits(Section):
     connections_per_user: int = Field(default=2500, ge=0, le=10_000_000)
     max_frame_size: Annotated[Bytes, Field(ge=512, le=16 * MIB)] = 65536
     max_message_size: Annotated[Bytes, Field(ge=1), AfterValidator(_check_message_size)] = 100 * MIB
+    # Termini of one user that outlive their links, in each virtual host; 0 is no limit.
+    termini_per_user: int = Field(default=10_000, ge=0, le=10_000_000)
     # Sessions of a connection and links of a session, less one (AMQP 1.0 §2.7.1–2).
     channel_max: int = Field(default=2047, ge=0, le=65535)
     handle_max: int = Field(default=1023, ge=0, le=0xFFFFFFFF)

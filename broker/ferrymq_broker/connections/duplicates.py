@@ -13,6 +13,7 @@ it more is known (`remembered/target.py`).
 
 from __future__ import annotations
 
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
@@ -30,8 +31,13 @@ if TYPE_CHECKING:
 # Tags remembered for each link. The credit of such a link is never larger: a client that was given
 # credit after a message has been sent the outcome of that message before.
 WINDOW: Final = 1024
-# Links that are remembered while they are not attached; the longest absent is forgotten first.
+# Links that are remembered while they are not attached: of one user, and of all users of a virtual
+# host; and the tags of the latter together, some 100 bytes each.
 ABSENT: Final = 1024
+ABSENT_OF_SPACE: Final = 16 * ABSENT
+TAGS_OF_SPACE: Final = ABSENT * WINDOW
+# Places of users that are out of date stay until they are so many.
+_SLACK: Final = 64
 
 
 @final
@@ -45,6 +51,9 @@ class SeenTags(Tags):
         self.key = key
         self.earlier: dict[bytes, None] = {}
         self.current: dict[bytes, None] = {}
+
+    def __len__(self) -> int:
+        return len(self.earlier) + len(self.current)
 
     def is_resent(self, tag: bytes) -> bool:
         """Whether the delivery was accepted before the link was lost; told once."""
@@ -88,22 +97,136 @@ class SeenTags(Tags):
 
 
 @final
+class _Owner:
+    """The absent links of one user of a virtual host, in the order in which they left, and how many
+    tags they have."""
+
+    __slots__ = ("absent", "tags")
+
+    def __init__(self) -> None:
+        self.absent: dict[Key, SeenTags] = {}
+        self.tags: i64 = 0
+
+    def put(self, key: Key, seen: SeenTags) -> None:
+        """The link has left."""
+        self.take(key)
+        self.absent[key] = seen
+        self.tags += len(seen)
+
+    def take(self, key: Key) -> SeenTags | None:
+        """The link comes back, or is forgotten; None if it is not known."""
+        seen = self.absent.pop(key, None)
+        if seen is not None:
+            self.tags -= len(seen)
+        return seen
+
+    def forget_first(self) -> None:
+        """Forget the link that has been absent longest."""
+        self.take(next(iter(self.absent)))
+
+
+@final
+class _Tenant:
+    """What is remembered for the users of one virtual host.
+
+    `heap` has a place for every user as it was when he had so much: the user with most tags comes
+    first. A place that is out of date is dropped when it comes up.
+    """
+
+    __slots__ = ("owners", "links", "tags", "heap")
+
+    def __init__(self) -> None:
+        self.owners: dict[str | None, _Owner] = {}
+        self.links: i64 = 0
+        self.tags: i64 = 0
+        self.heap: list[tuple[int, str]] = []
+
+    def put(self, user: str | None, key: Key, seen: SeenTags, most: i64) -> None:
+        """A link of the user has left, who may have `most` absent links."""
+        owner = self.owners.get(user)
+        if owner is None:
+            owner = _Owner()
+            self.owners[user] = owner
+        links, tags = len(owner.absent), owner.tags
+        owner.put(key, seen)
+        while len(owner.absent) > most:
+            owner.forget_first()
+        self.links += len(owner.absent) - links
+        self.tags += owner.tags - tags
+        self._place(user, owner)
+
+    def take(self, user: str | None, key: Key) -> SeenTags | None:
+        """A link of the user comes back; None if it is not known."""
+        owner = self.owners.get(user)
+        seen = None if owner is None else owner.take(key)
+        if owner is None or seen is None:
+            return None
+        self.links -= 1
+        self.tags -= len(seen)
+        if owner.absent:
+            self._place(user, owner)
+        else:
+            del self.owners[user]
+        return seen
+
+    def _place(self, user: str | None, owner: _Owner) -> None:
+        heap = self.heap
+        heappush(heap, (-_weight(owner), _sortable(user)))
+        if len(heap) > 2 * len(self.owners) + _SLACK:
+            self.heap = [(-_weight(one), _sortable(name)) for name, one in self.owners.items()]
+            heapify(self.heap)
+
+    def make_room(self, links: i64, tags: i64) -> None:
+        """Forget links until there are no more than so many, with so many tags: of the user who
+        has most, the one that has been absent longest."""
+        while self.links > links or self.tags > tags:
+            weight, name = self.heap[0]
+            user = name[1:] if name else None
+            owner = self.owners.get(user)
+            if owner is None or -_weight(owner) != weight:
+                heappop(self.heap)
+                continue
+            before = owner.tags
+            owner.forget_first()
+            self.links -= 1
+            self.tags -= before - owner.tags
+            if owner.absent:
+                self._place(user, owner)
+            else:
+                del self.owners[user]
+
+
+def _weight(owner: _Owner) -> int:
+    """Return how much a user makes the broker remember; a link without tags costs something too."""
+    return int(owner.tags) + len(owner.absent)
+
+
+def _sortable(user: str | None) -> str:
+    """Return a user in a form that compares: ``""`` is who has no name."""
+    return "" if user is None else f"={user}"
+
+
+@final
 class SeenTagsOfLinks:
     """The tags of every link that wants its deliveries to count once.
 
-    At most `absent` links are remembered while they are not attached.
+    While they are not attached, at most `absent` links of a user are remembered, and of a virtual
+    host at most `links`, with `tags` tags together. If these are too many, the user who has most
+    loses what he left longest ago: no user makes the broker forget another one's few, and no
+    virtual host has anything to do with another.
     """
 
-    __slots__ = ("absent", "_attached", "_absent")
+    __slots__ = ("absent", "links", "tags", "_attached", "_tenants")
 
     def __init__(self) -> None:
         self.absent: i64 = ABSENT
+        self.links: i64 = ABSENT_OF_SPACE
+        self.tags: i64 = TAGS_OF_SPACE
         self._attached: dict[Key, SeenTags] = {}
-        # In the order in which they left.
-        self._absent: dict[Key, SeenTags] = {}
+        self._tenants: dict[str, _Tenant] = {}
 
     def __len__(self) -> int:
-        return len(self._attached) + len(self._absent)
+        return len(self._attached) + sum(int(one.links) for one in self._tenants.values())
 
     def open(
         self,
@@ -114,7 +237,8 @@ class SeenTagsOfLinks:
     ) -> SeenTags:
         """The tags of a link to `address` that is being attached."""
         key = tags_key_of(handler, link, address)
-        seen = self._absent.pop(key, None)
+        tenant = self._tenants.get(key[0])
+        seen = None if tenant is None else tenant.take(key[1], key)
         if seen is None:
             seen = SeenTags(self, key)
         else:
@@ -129,7 +253,9 @@ class SeenTagsOfLinks:
         seen = self._attached.pop(key, None)
         if seen is None or closed:
             return
-        absent = self._absent
-        absent[key] = seen
-        if len(absent) > self.absent:
-            del absent[next(iter(absent))]
+        tenant = self._tenants.get(key[0])
+        if tenant is None:
+            tenant = _Tenant()
+            self._tenants[key[0]] = tenant
+        tenant.put(key[1], key, seen, self.absent)
+        tenant.make_room(self.links, self.tags)

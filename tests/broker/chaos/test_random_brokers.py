@@ -45,7 +45,7 @@ def test_a_broker_with_a_store_is_at_every_step_what_its_store_says() -> None:
 def copied(request: pytest.FixtureRequest) -> Counter[str]:
     """What plays came to that are of streams above all."""
     total: Counter[str] = Counter()
-    for seed in range(SEEDS // 3):
+    for seed in range(SEEDS // 2):
         total += Play(seed, STEPS, stored=request.param, streams=True).run()
     return total
 

@@ -187,6 +187,8 @@ class Traffic(Clients):
         if self.stepping:
             seconds = self.random.choice((0.5, 0.5, 5.0, 60.0))
             self.say(f"{seconds}")
+            # What was to come meanwhile comes when it is over, and lives from then on.
+            self.lives = {number: life + int(seconds * 1000) for number, life in self.lives.items()}
             self.net.suspend(seconds)
 
     def note_time(self) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ferrymq.engine.delivery import OutgoingDelivery
+from ferrymq.engine.sasl import Plain
+from ferrymq_broker.config.model import Config
 from ferrymq_broker.connections import duplicates
 from ferrymq_types.messaging import Accepted, Data, Rejected
 from ferrymq_types.transport import ReceiverSettleMode
@@ -146,6 +148,67 @@ def test_only_so_many_absent_links_are_remembered(net: Network) -> None:
     assert len(net.broker.seen_tags) == 2
     send(attach(net, "a")[1], b"1")
     assert net.queue("q").message_count() == 4
+
+
+def lose_many(net: Network, count: int, **options: object) -> None:
+    """Have a client attach and lose so many links that deliver once."""
+    client = net.connect(**options)
+    for n in range(count):
+        client.sender("q", name=f"link {n}", properties=ONCE).close(closed=False)
+    client.close()
+
+
+def test_nobody_else_makes_the_broker_forget_a_link() -> None:
+    """Neither in another virtual host, nor another user of the same one."""
+    net = Network()
+    net.restart(
+        Config.model_validate(
+            {
+                "security": {"users": {"ann": "-", "eve": "-", "bob": "-"}},
+                "rule": [{"who": "*", "may": "*", "where": "*"}],
+                "virtual-host": [
+                    {"name": "other", "rule": [{"who": "*", "may": "*", "where": "*"}]}
+                ],
+            }
+        )
+    )
+    net.broker.seen_tags.absent = 20
+    net.broker.seen_tags.links = 50
+
+    def send_as_ann(number: int) -> None:
+        client = net.connect(container_id="worker", sasl=Plain("ann", "-"))
+        send(client.sender("q", name="link", properties=ONCE), b"%d" % number)
+        client.lose()
+
+    send_as_ann(1)
+    lose_many(net, 200, sasl=Plain("bob", "-"), hostname="vhost:other")
+    lose_many(net, 200, sasl=Plain("ann", "-"), hostname="vhost:other")
+    lose_many(net, 200, sasl=Plain("eve", "-"))
+    lose_many(net, 200, sasl=Plain("bob", "-"))
+    send_as_ann(1)
+    assert net.queue("q").message_count() == 1
+    # Each has lost links of his own instead.
+    assert len(net.broker.seen_tags) == 20 + 20 + 20 + 20 + 1
+
+
+def test_the_user_who_has_most_loses_most() -> None:
+    net = Network()
+    tags = net.broker.seen_tags
+    tags.tags = 30
+    for user, links, each in (("few", 3, 3), ("many", 10, 10)):
+        for n in range(links):
+            client = net.connect(container_id="worker", sasl=Plain(user, "-"))
+            sender = client.sender("q", name=f"link {n}", properties=ONCE)
+            for number in range(each):
+                send(sender, b"%d" % number)
+            client.lose()
+    before = net.queue("q").message_count()
+    for n in range(3):
+        client = net.connect(container_id="worker", sasl=Plain("few", "-"))
+        send(client.sender("q", name=f"link {n}", properties=ONCE), b"0")
+    assert net.queue("q").message_count() == before
+    # Of the other only the last links are known, with as many tags as there is room for.
+    assert len(tags) == 3 + 2
 
 
 def test_other_links_remember_nothing(net: Network) -> None:

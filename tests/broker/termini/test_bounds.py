@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ferrymq_types.messaging import Accepted
-from tests.broker.harness import Network
+from ferrymq.engine.sasl import Plain
+from ferrymq_types.messaging import Accepted, Target
+from tests.broker.harness import Network, Sender
 from tests.broker.termini.clients import FIRST, Consumer, Publisher, filled, source, stored
 
 
@@ -59,6 +60,44 @@ def test_a_sender_that_settles_first_is_remembered_for_as_long_as_it_may_ask() -
     net.run()
     (terminus,) = net.broker.termini.of("default")
     assert terminus.unsettled() == 2048
+
+
+def keep(net: Network, user: str, name: str) -> Sender:
+    """A sender of a user, whose terminus outlives its link."""
+    client = net.connect(container_id="c", sasl=Plain(user, "-"))
+    return client.sender("q", name=name, target=Target(address="q", timeout=60))
+
+
+def test_a_user_has_so_many_and_takes_none_from_others() -> None:
+    net = Network()
+    net.broker.termini.per_user = 3
+    for n in range(3):
+        assert not keep(net, "eve", f"link {n}").detached
+    refused = keep(net, "eve", "link 3")
+    assert refused.error is not None
+    assert refused.error.condition == "amqp:resource-limit-exceeded"
+    assert "of one user" in str(refused.error.description)
+    assert not keep(net, "ann", "link 0").detached
+    # One that is there may come back; one that ends makes room.
+    again = keep(net, "eve", "link 1")
+    assert not again.detached
+    again.close()
+    assert not keep(net, "eve", "link 3").detached
+
+
+def test_the_termini_of_a_user_share_what_may_be_unsettled() -> None:
+    net = Network()
+    first = keep(net, "eve", "link 0")
+    (terminus,) = net.broker.termini.of("default")
+    assert terminus.most_unsettled() == 100_000
+    for n in range(1, 20):
+        keep(net, "eve", f"link {n}")
+    keep(net, "ann", "link")
+    *eves, anns = net.broker.termini.of("default")
+    assert {one.most_unsettled() for one in eves} == {50_000}
+    assert anns.most_unsettled() == 100_000
+    first.close()
+    assert eves[1].most_unsettled() == 1_000_000 // 19
 
 
 def test_one_whose_queue_is_gone_makes_room() -> None:

@@ -92,9 +92,7 @@ def test_an_alias_that_was_signed_is_what_it_leads_to() -> None:
 
 def test_an_alias_that_was_signed_counts_if_the_key_is_for_what_it_means() -> None:
     key = {"name": "shop", "primary": KEY, "may": "*", "where": ["nick", "team*"]}
-    net = broker(
-        security={"shared-access-key": [key]}, alias=[{"name": "nick", "to": "bills"}]
-    )
+    net = broker(security={"shared-access-key": [key]}, alias=[{"name": "nick", "to": "bills"}])
     bearer = bearer_of(net, "nick")
     assert not may_receive(bearer, "bills") and not may_receive(bearer, "nick")
 

@@ -100,7 +100,7 @@ def remember_target(
     else:
         if known is not None:
             known.end()
-        termini.expect_room(handler.space.name, handler.space.max_nodes)
+        termini.expect_room(key[0], key[1], handler.space.max_nodes)
         terminus = TargetTerminus(key, termini, asked)
         terminus.once = once
         if durable > 0:
@@ -165,7 +165,7 @@ def remember_source(
     else:
         if known is not None:
             known.end()
-        termini.expect_room(handler.space.name, handler.space.max_nodes)
+        termini.expect_room(key[0], key[1], handler.space.max_nodes)
         terminus = SourceTerminus(key, termini, asked, queue)
         if durable > 0:
             terminus.store_id = handler.changes.new_id()

@@ -15,21 +15,48 @@ if TYPE_CHECKING:
 
 # Deliveries that the client of a terminus may leave without an outcome, or without settling them.
 UNSETTLED: Final = 100_000
+# What all termini of a user share of these. Each has some, however many there are: more than a link
+# needs whose sender settles first (`target.py`).
+UNSETTLED_OF_USER: Final = 1_000_000
+LEAST: Final = 4096
+
+
+@final
+class Owner:
+    """A user of a virtual host: how many termini he has, and how many unsettled deliveries each of
+    them may have."""
+
+    __slots__ = ("count", "share")
+
+    def __init__(self) -> None:
+        self.count: i64 = 0
+        self.share: i64 = UNSETTLED_OF_USER
+
+    def change(self, by: i64) -> None:
+        """There are so many more termini."""
+        self.count += by
+        if self.count > 0:
+            share = UNSETTLED_OF_USER // self.count
+            self.share = share if share > LEAST else LEAST
 
 
 @final
 class Termini:
-    """Those of one broker. A virtual host has no more of them than it may have nodes; one that has
-    `unsettled` deliveries takes no more."""
+    """Those of one broker. A virtual host has no more of them than it may have nodes, and a user of
+    it no more than `per_user`, 0 for any number. One that has `unsettled` deliveries, or its share
+    of what its user may have, takes no more."""
 
-    __slots__ = ("broker", "unsettled", "_by_key", "_counts", "_awaiting")
+    __slots__ = ("broker", "unsettled", "per_user", "_by_key", "_counts", "_owners", "_awaiting")
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.unsettled: i64 = UNSETTLED
+        self.per_user: i64 = 0
         self._by_key: dict[Key, Terminus] = {}
         # By virtual host.
         self._counts: dict[str, int] = {}
+        # By virtual host and user.
+        self._owners: dict[tuple[str, str | None], Owner] = {}
         # By the number of the session or connection whose end lets their time run.
         self._awaiting: dict[int, list[Terminus]] = {}
 
@@ -44,8 +71,15 @@ class Termini:
         """Those of a virtual host, in the order they were made."""
         return [terminus for key, terminus in self._by_key.items() if key[0] == space]
 
-    def expect_room(self, space: str, most: i64) -> None:
-        """Raise `BrokerError` if there may be no more in a virtual host."""
+    def expect_room(self, space: str, user: str | None, most: i64) -> None:
+        """Raise `BrokerError` if there may be no more in a virtual host, or of this user in it."""
+        owner = self._owners.get((space, user))
+        if owner is not None and 0 < self.per_user <= owner.count:
+            raise BrokerError(
+                "amqp:resource-limit-exceeded",
+                f"there are {self.per_user} termini of one user already that outlive their links,"
+                f" as many as there may be",
+            )
         if self._counts.get(space, 0) >= most:
             for terminus in self.of(space):
                 if terminus.is_void():
@@ -62,6 +96,12 @@ class Termini:
         space = terminus.key[0]
         self._by_key[terminus.key] = terminus
         self._counts[space] = self._counts.get(space, 0) + 1
+        owner = self._owners.get(terminus.key[:2])
+        if owner is None:
+            owner = Owner()
+            self._owners[terminus.key[:2]] = owner
+        owner.change(1)
+        terminus.owner = owner
 
     def remove(self, terminus: Terminus) -> None:
         """It has come to its end."""
@@ -69,6 +109,10 @@ class Termini:
         if self._by_key.get(terminus.key) is terminus:
             del self._by_key[terminus.key]
             self._counts[terminus.key[0]] -= 1
+            owner = self._owners[terminus.key[:2]]
+            owner.change(-1)
+            if owner.count == 0:
+                del self._owners[terminus.key[:2]]
 
     def end_orphans(self) -> None:
         """Let go of what was held of queues that are gone."""

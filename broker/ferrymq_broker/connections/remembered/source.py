@@ -99,7 +99,7 @@ class SourceTerminus(Terminus):
 
     def is_full(self) -> bool:
         """Whether the receiver has left too much without an outcome."""
-        return len(self.sent) >= self.termini.unsettled
+        return len(self.sent) >= self.most_unsettled()
 
     # -- deliveries --------------------------------------------------------------------------------
 

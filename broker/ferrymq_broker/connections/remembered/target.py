@@ -190,7 +190,7 @@ class RememberedTags(Tags):
     def is_full(self) -> bool:
         """Whether the sender has settled too little."""
         terminus = self.terminus
-        return len(terminus.known) >= terminus.termini.unsettled
+        return len(terminus.known) >= terminus.most_unsettled()
 
     def leave(self, handler: ConnectionHandler, lost: bool, closed: bool) -> None:
         """The link is gone."""

@@ -21,7 +21,7 @@ from ferrymq_broker.timers import Timed
 
 if TYPE_CHECKING:
     from ferrymq.engine.link import Link
-    from ferrymq_broker.connections.remembered.registry import Termini
+    from ferrymq_broker.connections.remembered.registry import Owner, Termini
     from ferrymq_types.messaging import Source, Target
 
 
@@ -38,6 +38,7 @@ class Terminus(Timed):
     __slots__ = (
         "key",
         "termini",
+        "owner",
         "told",
         "store_id",
         "durable",
@@ -55,6 +56,8 @@ class Terminus(Timed):
         super().__init__()
         self.key = key
         self.termini = termini
+        # What its user has; None before it is registered.
+        self.owner: Owner | None = None
         self.told = told
         self.store_id: i64 = 0
         self.durable: i64 = 0
@@ -74,6 +77,12 @@ class Terminus(Timed):
     def unsettled(self) -> int:
         """How many deliveries it remembers."""
         return 0
+
+    def most_unsettled(self) -> i64:
+        """Return how many unsettled deliveries it may have before it takes no more."""
+        most = self.termini.unsettled
+        owner = self.owner
+        return owner.share if owner is not None and owner.share < most else most
 
     def is_void(self) -> bool:
         """Whether there is nothing left of it but its name."""
