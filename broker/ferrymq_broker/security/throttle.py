@@ -19,9 +19,14 @@ from ferrymq_broker.journal import log
 # In seconds: how long somebody is held off at first; it doubles each time, up to the longest.
 FIRST: Final = 1.0
 LONGEST: Final = 60.0
-# Addresses and users that failures are remembered of, and places that users have logged in from.
+# Addresses and users that failures are remembered of: those that were held off, and the others; and
+# users of whom it is known from where they have logged in.
 MOST: Final = 10_000
+# Places that one user has logged in from.
+HOMES: Final = 100
 _MINUTE: Final = 60.0
+# Characters of a name that count.
+_NAME: Final = 256
 
 _Key = tuple[str, str]
 
@@ -44,21 +49,27 @@ class Throttle:
 
     With 0 `failures` nobody is ever held off. `now` is a clock
     in seconds.
+
+    Whoever fails with ever new names makes the throttle forget such names, and none that has been
+    held off. Whoever logs in from ever new places makes it forget his own.
     """
 
     def __init__(self, failures: int, now: Callable[[], float] = time.monotonic) -> None:
         self._limit = failures
         self._now = now
         self._failures: OrderedDict[_Key, _Failures] = OrderedDict()
-        self._at_home: OrderedDict[_Key, None] = OrderedDict()
+        # Those of `_failures` that have been held off are here instead.
+        self._held: OrderedDict[_Key, _Failures] = OrderedDict()
+        # The places of each user.
+        self._at_home: OrderedDict[str, OrderedDict[str, None]] = OrderedDict()
 
     def holds_off(self, transport: ClientTransport, username: str | None) -> bool:
         """Whether a login of this client is not to be looked at."""
-        if not self._failures:
+        if not self._held:
             return False
         now = self._now()
         for key in self._keys(transport, username):
-            entry = self._failures.get(key)
+            entry = self._held.get(key)
             if entry is not None and now < entry.until:
                 return True
         return False
@@ -69,11 +80,7 @@ class Throttle:
             return
         now = self._now()
         for key in self._keys(transport, username):
-            entry = self._failures.get(key)
-            if entry is None:
-                entry = self._failures[key] = _Failures(now)
-                _forget_the_oldest(self._failures)
-            self._failures.move_to_end(key)
+            entry = self._held.pop(key, None) or self._failures.pop(key, None) or _Failures(now)
             self._leak(entry, now)
             entry.level += 1.0
             if entry.level > self._limit - 1:
@@ -81,16 +88,26 @@ class Throttle:
                 entry.times += 1
                 entry.until = now + seconds
                 log.warning("logins held off", peer=transport.peer, key=key[0], seconds=seconds)
+            table = self._held if entry.times else self._failures
+            table[key] = entry
+            _forget_the_oldest(table, MOST)
 
     def succeeded(self, transport: ClientTransport, username: str) -> None:
         """Somebody has logged in: his own failures are forgotten, those of his address are not."""
         if not self._limit or not transport.host:
             return
-        at_home = _together(transport.host, username)
-        self._at_home[at_home] = None
-        self._at_home.move_to_end(at_home)
-        _forget_the_oldest(self._at_home)
-        self._failures.pop(at_home, None)
+        name = username[:_NAME]
+        homes = self._at_home.pop(name, None)
+        if homes is None:
+            homes = OrderedDict()
+        self._at_home[name] = homes
+        homes.pop(transport.host, None)
+        homes[transport.host] = None
+        _forget_the_oldest(homes, HOMES)
+        _forget_the_oldest(self._at_home, MOST)
+        together = _together(transport.host, username)
+        self._failures.pop(together, None)
+        self._held.pop(together, None)
 
     def _leak(self, entry: _Failures, now: float) -> None:
         """Time heals; while somebody is held off it does not."""
@@ -105,13 +122,14 @@ class Throttle:
         if transport.host and not transport.loopback:
             keys.append(("address", network_of(transport.host)))
         if username:
-            together = _together(transport.host, username)
-            keys.append(together if together in self._at_home else ("user", username[:256]))
+            name = username[:_NAME]
+            at_home = transport.host in self._at_home.get(name, ())
+            keys.append(_together(transport.host, name) if at_home else ("user", name))
         return keys
 
 
 def _together(host: str, username: str) -> _Key:
-    return "user at home", f"{host} {username[:256]}"
+    return "user at home", f"{host} {username[:_NAME]}"
 
 
 def network_of(host: str) -> str:
@@ -124,6 +142,6 @@ def network_of(host: str) -> str:
         return host
 
 
-def _forget_the_oldest(entries: OrderedDict[_Key, Any]) -> None:
-    while len(entries) > MOST:
+def _forget_the_oldest(entries: OrderedDict[Any, Any], most: int) -> None:
+    while len(entries) > most:
         entries.popitem(last=False)

@@ -124,6 +124,27 @@ def test_what_is_remembered_is_bounded() -> None:
         held.failed(HERE, f"user {number}")
         held.succeeded(HERE, f"user {number}")
     assert len(held._failures) <= most and len(held._at_home) <= most
+    fail(held, 3 * (most + 100), HERE, "ann")
+    assert len(held._held) <= most
+
+
+def test_invented_names_do_not_make_it_forget_a_real_one() -> None:
+    """Behind a proxy on this machine an address says nothing; the user is all there is."""
+    held = Throttle(3, Clock())
+    fail(held, 3, HERE, "ann")
+    for number in range(throttle.MOST + 100):
+        held.failed(HERE, f"nobody {number}")
+    assert held.holds_off(HERE, "ann")
+
+
+def test_one_user_who_comes_from_everywhere_costs_nobody_his_home() -> None:
+    held = Throttle(3, Clock())
+    held.succeeded(HOME, "ann")
+    for number in range(throttle.MOST + 100):
+        held.succeeded(afar(f"2001:db8::{number:x}"), "eve")
+    for number in range(9):
+        held.failed(afar(f"203.0.113.{number}"), "ann")
+    assert not held.holds_off(HOME, "ann")
 
 
 @given(
