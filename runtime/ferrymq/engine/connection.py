@@ -330,7 +330,12 @@ class Connection:
         if not layers.waiting:
             self._read()
         if layers.waiting and self._input.held() > MAX_EARLY_INPUT:
-            self._terminate(TransportError("too much input before a security layer was through"))
+            too_much = "too much input before a security layer was through"
+            if layers.stage == SASL and not self.settings.initiator:
+                # The client is told the outcome of its login, as of any other that fails.
+                layers.sasl.refuse(SaslCode.SYS_PERM, too_much)
+            else:
+                self._terminate(TransportError(too_much))
 
     # -- input -----------------------------------------------------------------
 
