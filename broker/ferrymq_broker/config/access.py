@@ -26,6 +26,20 @@ _KINDS: Final = {"user": USER_NAMED, "group": GROUP, "claim": CLAIM, "key": KEY}
 # Those of whom there are none where nobody is named.
 _PROVED: Final = (USER_NAMED, GROUP, CLAIM)
 _MOST: Final = 1000
+# What other brokers call the rights.
+_ELSEWHERE: Final = {
+    "read": "receive",
+    "consume": "receive",
+    "listen": "receive",
+    "subscribe": "receive",
+    "write": "send",
+    "publish": "send",
+    "produce": "send",
+    "peek": "browse",
+    "configure": "manage",
+    "admin": "manage",
+    "remove": "delete",
+}
 _BRACES: Final = re.compile(r"\{[^{}]*\}")
 
 
@@ -64,7 +78,10 @@ def _check_subject(text: str) -> str:
 def _check_right(name: str) -> str:
     if name == EVERY or name in RIGHTS:
         return name
-    close = difflib.get_close_matches(name.lower().replace("_", "-"), RIGHTS, n=1)
+    said = name.lower().replace("_", "-")
+    close = difflib.get_close_matches(said, RIGHTS, n=1)
+    if said in _ELSEWHERE:
+        close = [_ELSEWHERE[said]]
     hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(RIGHTS)}, {EVERY}"
     raise ValueError(f"{name[:100]!r} is no right; {hint}")
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from ferrymq_broker.config.mistakes import Location, Mistake
 from ferrymq_broker.config.section import Section, kebab
@@ -17,6 +17,10 @@ from ferrymq_broker.config.url import ListenAddress, parse_listen_url
 def _check_url(url: str) -> str:
     parse_listen_url(url)
     return url
+
+
+def _as_list(value: object) -> object:
+    return [value] if isinstance(value, str) else value
 
 
 def _check_origin(origin: str) -> str:
@@ -36,7 +40,9 @@ class Listener(Section):
     url: Annotated[str, AfterValidator(_check_url)]
     upgrade_tls: Literal["off", "offered", "required"] = "off"
     tls: Tls = Field(default_factory=Tls)
-    origins: list[Annotated[str, AfterValidator(_check_origin)]] = Field(default_factory=list)
+    origins: Annotated[
+        list[Annotated[str, AfterValidator(_check_origin)]], BeforeValidator(_as_list)
+    ] = Field(default_factory=list)
 
     @property
     def address(self) -> ListenAddress:

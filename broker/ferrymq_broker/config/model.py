@@ -40,6 +40,7 @@ from ferrymq_broker.config.security import Security
 from ferrymq_broker.config.storage import Store
 from ferrymq_broker.config.tls import Tls
 from ferrymq_broker.config.units import Seconds, Share, format_size, share_of
+from ferrymq_broker.config.url import http_address
 
 # The virtual host of the tables at the top of the file.
 DEFAULT_HOST = DEFAULT_SPACE
@@ -138,7 +139,7 @@ class Config(Tables):
         security = self.security
         if security.names_somebody or security.anonymous:
             return []
-        return [
+        mistakes = [
             Mistake(
                 ("listener", at, "url"),
                 f"{listener.url} is open to other machines, but [security] names no users; "
@@ -147,6 +148,16 @@ class Config(Tables):
             for at, listener in enumerate(self.listener)
             if not listener.address.is_loopback
         ]
+        url = self.http.url
+        if url is not None and not http_address(url).is_loopback:
+            mistakes.append(
+                Mistake(
+                    ("http", "url"),
+                    f"{url} is open to other machines, but [security] names no users; "
+                    "to show everybody the figures, say anonymous = true there",
+                )
+            )
+        return mistakes
 
     def _alarms(self) -> list[Mistake]:
         if 0 < self.alarms.memory_bytes() < self.alarms.low_water_bytes():

@@ -42,7 +42,8 @@ class Places:
                 key = None if header is not None else _KEY.match(line)
                 if header is not None:
                     table = self._open(_keys(header[2]), header[1] == "[[")
-                    self._lines.setdefault(table, number)
+                    for length in range(1, len(table) + 1):
+                        self._lines.setdefault(table[:length], number)
                     continue
                 if key is None:
                     continue

@@ -81,6 +81,12 @@ def check_http_url(url: str) -> str:
     return url
 
 
+def http_address(url: str) -> ListenAddress:
+    """Return where the monitoring listener of a good URL listens."""
+    parts = urlsplit(url)
+    return ListenAddress(parts.hostname or "", parts.port or 0)
+
+
 def _split(url: str) -> SplitResult:
     try:
         return urlsplit(url)

@@ -264,15 +264,15 @@ class IncomingEndpoint(Producer):
         """The message is malformed, or names no place to go.
 
         A sender that cannot be told with an outcome is told with a detach, which names the delivery
-        (Anonymous Terminus for Message Routing 1.0 §2.2.2).
+        (Anonymous Terminus for Message Routing 1.0 §2.2.2). The outcome names it in the same way.
         """
-        if not delivery.remote_settled and self.agreed(REJECTED_SYMBOL):
-            error = Error(condition=condition, description=description, info=info)
-            self._tell(delivery, Rejected(error=error))
-            return
         details: dict[str, object] = {} if info is None else dict(info)
         details["delivery-tag"] = delivery.tag
-        self.evict(Error(condition=condition, description=description, info=details))
+        error = Error(condition=condition, description=description, info=details)
+        if not delivery.remote_settled and self.agreed(REJECTED_SYMBOL):
+            self._tell(delivery, Rejected(error=error))
+        else:
+            self.evict(error)
 
     def agreed(self, outcome: str) -> bool:
         """Whether the client can be told this outcome."""

@@ -19,6 +19,7 @@ from prometheus_client.exposition import choose_encoder
 
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.capture.capture import Capture
+from ferrymq_broker.http_answers import leave_out_server, serve
 from ferrymq_broker.monitoring.bounds import Bounds
 from ferrymq_broker.monitoring.capture_metrics import CaptureCollector
 from ferrymq_broker.monitoring.door import Door
@@ -67,6 +68,7 @@ class MonitoringServer:
         self._listener: asyncio.Server | None = None
         application = web.Application(middlewares=[self._within_bounds])
         application.on_response_prepare.append(_headers)
+        application.on_response_prepare.append(leave_out_server)
         application.router.add_get("/livez", self._livez)
         application.router.add_get("/readyz", self._readyz)
         application.router.add_get("/metrics", self._metrics)
@@ -107,10 +109,8 @@ class MonitoringServer:
     async def start(self) -> None:
         """Listen."""
         await self._runner.setup()
-        serve = self._runner.server
-        assert serve is not None
         self._listener = await asyncio.get_running_loop().create_server(
-            lambda: self._bounds.wrap(serve()),
+            lambda: self._bounds.wrap(serve(self._runner)),
             self._host,
             self._port,
             backlog=128,
@@ -161,7 +161,6 @@ class MonitoringServer:
 
 
 async def _headers(request: web.Request, response: web.StreamResponse) -> None:
-    """Nothing is told of what is inside, and nothing is kept by who passes it on."""
-    response.headers["Server"] = "ferrymq"
+    """Let nobody who passes it on keep it, or take it for something else."""
     response.headers["Cache-Control"] = "no-store"
     response.headers["X-Content-Type-Options"] = "nosniff"

@@ -17,6 +17,7 @@ from ferrymq_broker.config.model import Config
 from ferrymq_broker.config.section import kebab
 from ferrymq_broker.config.tls import BadTlsError, Tls
 from ferrymq_broker.journal import log
+from ferrymq_broker.security.checking import check_store, check_users, warnings_of_strangers
 from ferrymq_broker.security.taking import check_tokens
 
 if TYPE_CHECKING:
@@ -149,6 +150,10 @@ def _tls_of_monitoring(config: Config) -> Tls | None:
 def check_files(config: Config) -> tuple[list[Mistake], list[str]]:
     """What is wrong with the files that a configuration names, and what is odd about them."""
     mistakes, warnings = check_tokens(config)
+    for found, odd in (check_users(config), check_store(config)):
+        mistakes += found
+        warnings += odd
+    warnings += warnings_of_strangers(config)
     for place, tls in settings_of(config):
         try:
             warnings += _load(tls).warnings

@@ -96,8 +96,9 @@ def read_users(path: Path) -> dict[str, StoredUser]:
 
 
 def _read(path: Path, data: bytes, mode: int) -> dict[str, StoredUser]:
-    if os.name == "posix" and mode & stat.S_IWOTH:
-        raise UsersFileError(f"{path}: everybody may write to it; chmod 600 ends that")
+    if os.name == "posix" and mode & (stat.S_IWOTH | stat.S_IWGRP):
+        who = "everybody" if mode & stat.S_IWOTH else "its group"
+        raise UsersFileError(f"{path}: {who} may write to it; chmod 600 ends that")
     if len(data) > MOST_BYTES:
         raise UsersFileError(f"{path}: it is too large")
     try:

@@ -20,6 +20,7 @@ from ferrymq_broker.journal import log
 from ferrymq_broker.management.install import install as install_management
 from ferrymq_broker.monitoring.readiness import Readiness
 from ferrymq_broker.monitoring.store_figures import StoreFigures
+from ferrymq_broker.security.checking import warnings_of_strangers
 from ferrymq_broker.security.gate import Gate
 from ferrymq_broker.security.reloading import TlsRegistry
 from ferrymq_broker.security.taking import take_tokens
@@ -175,6 +176,8 @@ class BrokerServer:
             self.admission = Admission(config, self.broker, dismissal, verifier)
             self._gate = self.admission.gate
             self.on_reload.append(lambda: self.admission.gate.refresh(force=True))
+            for warning in warnings_of_strangers(config):
+                log.warning(warning)
             await self._listeners.start(config.listener)
             if self.failure is not None:
                 raise self.failure

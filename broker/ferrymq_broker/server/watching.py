@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
-from urllib.parse import urlsplit
 
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.config.model import Config
-from ferrymq_broker.config.url import ListenAddress
+from ferrymq_broker.config.url import http_address
 from ferrymq_broker.connections.authentication import Authenticator, ClientTransport
 from ferrymq_broker.monitoring.door import Door
 from ferrymq_broker.monitoring.http import MonitoringServer
@@ -28,7 +27,7 @@ def make_monitoring(
     for ``https:``.
     """
     url = config.http.url or ""
-    loopback = ListenAddress(urlsplit(url).hostname or "", 0).is_loopback
+    loopback = http_address(url).is_loopback
     door = Door(
         broker,
         authenticator_for,

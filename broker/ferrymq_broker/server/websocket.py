@@ -19,6 +19,7 @@ from aiohttp import web
 from ferrymq.aio.websocket_stream import WebSocketStream
 from ferrymq_broker.config.listeners import Listener
 from ferrymq_broker.config.url import ListenAddress
+from ferrymq_broker.http_answers import leave_out_server, serve
 from ferrymq_broker.journal import log
 from ferrymq_broker.monitoring.nonsense import LOGGER
 from ferrymq_broker.server.acceptor import Acceptor, bind
@@ -61,6 +62,7 @@ class WebSocketListener:
         self.addresses: list[ListenAddress] = []
         self._acceptor: Acceptor | None = None
         application = web.Application()
+        application.on_response_prepare.append(leave_out_server)
         application.router.add_get("/{path:.*}", self._serve)
         self._runner = web.AppRunner(
             application,
@@ -92,9 +94,7 @@ class WebSocketListener:
     # -- inside --------------------------------------------------------------------------
 
     def _make_doorway(self) -> Doorway:
-        serve = self._runner.server
-        assert serve is not None
-        inner = serve()
+        inner = serve(self._runner)
         timeout = self._server.config.limits.handshake_timeout
         doorway = Doorway(inner, self._tls, timeout, self._forget)
         self._doorways[inner] = doorway

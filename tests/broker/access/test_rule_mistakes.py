@@ -35,6 +35,8 @@ MISTAKES = [
     ({"who": "'claim:=x'"}, "2: rule.who: 'claim:=x' says not which; write claim:NAME"),
     ({"who": "'claim:scp='"}, "2: rule.who: 'claim:scp=' has no value; leave the = out"),
     ({"may": "'recieve'"}, "3: rule.may: 'recieve' is no right; did you mean 'receive'?"),
+    ({"may": "'read'"}, "3: rule.may: 'read' is no right; did you mean 'receive'?"),
+    ({"may": "'write'"}, "3: rule.may: 'write' is no right; did you mean 'send'?"),
     ({"may": "'Send'"}, "3: rule.may: 'Send' is no right; did you mean 'send'?"),
     (
         {"may": "'dead_letter'"},

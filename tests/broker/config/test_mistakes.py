@@ -127,6 +127,11 @@ SAID = [
     ),
     ("[capture]\ndirectory = ''", "2: capture.directory: a directory is needed"),
     ("[capture]\nmax-age = 0", "2: capture.max-age: Input should be greater"),
+    # Tables that there are not.
+    ("a = 1\n\n[qeue]\nname = 'a'", "3: unknown key 'qeue'; did you mean 'queue'?"),
+    ("\n[[qeue]]\nname = 'a'\n[[qeue]]\nname = 'b'", "2: unknown key 'qeue'; did you mean"),
+    ("\n\n[server.web]\nport = 1", "3: unknown key 'server'"),
+    ("[limits]\n[limits.more]\nlinks = 1", "2: unknown key 'more'"),
     # Where addresses lead.
     ("[[queue]]\nname = 'a'\ndead-letter = 'a'", "3: queue.dead-letter: what leaves 'a' cannot"),
     (

@@ -53,6 +53,13 @@ async def watch() -> AsyncIterator[Watch]:
     await made.server.close()
 
 
+@pytest.mark.parametrize("path", ["/livez", "/readyz", "/metrics", "/nothing"])
+async def test_no_answer_says_which_software_it_is(watch: Watch, path: str) -> None:
+    _, _, response = await watch.get(path)
+    assert "Server" not in response.headers
+    assert response.headers["X-Content-Type-Options"] == "nosniff"
+
+
 async def test_a_broker_that_answers_lives(watch: Watch) -> None:
     watch.readiness = Readiness(False, "starting")
     status, text, _ = await watch.get("/livez")

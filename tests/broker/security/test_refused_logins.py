@@ -18,7 +18,6 @@ from ferrymq_types.security import SaslCode, SaslInit, SaslOutcome
 from ferrymq_types.transport import Open
 from ferrymq_types.unions import decode_sasl_frame
 from tests.broker.security.logins import ALICE
-from tests.broker.tls.conftest import pki  # noqa: F401
 from tests.broker.tls.pki import Pki
 from tests.support.script import AMQP_HEADER, SASL_HEADER, encoded
 
@@ -49,7 +48,6 @@ async def read_frames(reader: asyncio.StreamReader) -> list[object]:
 @pytest.mark.parametrize("init", [PLAIN, UNKNOWN], ids=["wrong", "unknown"])
 @pytest.mark.spec("5.3.2")
 def test_the_outcome_comes_before_the_end(
-    pki: Pki,
     tmp_path: Path,
     loop: Callable[[], asyncio.AbstractEventLoop],
     stored: bool,
@@ -57,6 +55,7 @@ def test_the_outcome_comes_before_the_end(
     more: bytes,
     init: bytes,
 ) -> None:
+    pki = Pki(tmp_path)
     users = tmp_path / "users.json"
     write_users(users, {"alice": ALICE})
     security: dict[str, object] = {"users-file": users} if stored else {"users": {"alice": "good"}}

@@ -197,6 +197,13 @@ def test_a_file_that_everybody_may_write_is_not_believed(path: Path) -> None:
         read_users(path)
 
 
+@pytest.mark.parametrize("mode", [0o620, 0o660, 0o670])
+def test_a_file_that_its_group_may_write_is_not_believed(path: Path, mode: int) -> None:
+    path.chmod(mode)
+    with pytest.raises(UsersFileError, match="its group may write"):
+        read_users(path)
+
+
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(UsersFileError, match="No such file"):
         read_users(tmp_path / "none.json")

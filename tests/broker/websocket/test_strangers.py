@@ -94,6 +94,43 @@ async def test_pages_of_a_listed_origin_are_let_in(
         assert websocket.protocol == "amqp"
 
 
+@pytest.mark.parametrize("origins", ["*", ["*"]])
+@pytest.mark.parametrize("origin", ["https://any.example", "null"])
+async def test_a_star_lets_in_the_pages_of_every_origin(
+    session: aiohttp.ClientSession, origins: object, origin: str
+) -> None:
+    listener = Listener.model_validate({"url": "ws://127.0.0.1:0", "origins": origins})
+    async with (
+        BrokerServer(Config(listener=[listener])) as server,
+        session.ws_connect(web(server), protocols=("amqp",), origin=origin) as websocket,
+    ):
+        assert websocket.protocol == "amqp"
+
+
+@pytest.mark.parametrize("headers", [{}, {"Upgrade": "websocket"}, {"Origin": "null"}])
+async def test_no_answer_says_which_software_it_is(
+    server: BrokerServer, session: aiohttp.ClientSession, headers: dict[str, str]
+) -> None:
+    for path in ("/", "/nothing"):
+        async with session.get(web(server, path), headers=headers) as response:
+            assert response.status >= 400 and "Server" not in response.headers
+    async with session.ws_connect(web(server), protocols=("amqp",)) as websocket:
+        assert "Server" not in websocket._response.headers
+
+
+@pytest.mark.parametrize(
+    "said", [b"nonsense\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"\x00\xff\r\n\r\n"]
+)
+async def test_nor_does_the_answer_to_what_is_no_http(server: BrokerServer, said: bytes) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(said)
+    async with asyncio.timeout(30):
+        answer = await reader.read()
+    assert answer.startswith(b"HTTP/1.") and b" 400 " in answer
+    assert b"server:" not in answer.lower() and b"aiohttp" not in answer.lower()
+    writer.close()
+
+
 async def test_text_is_no_amqp(server: BrokerServer, session: aiohttp.ClientSession) -> None:
     async with session.ws_connect(web(server), protocols=("amqp",)) as websocket:
         await websocket.send_str("AMQP")
