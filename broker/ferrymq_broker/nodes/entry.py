@@ -34,10 +34,11 @@ class Entry:
     holds form another, `held_prev` and `held_next`. `sequence` grows by one with every publication;
     of two entries the one of the lower `rank` goes first. `attempts` counts acquisitions,
     `failures` those that ended as failed deliveries. `expires` is the deadline (`Agenda`) at which
-    the message's time is over, 0 for never; `expires_too` the one by the other clock, if it has both. `excluded` has the ids of the consumers that must
-    not get the message (again). `group` is that of the message, where the queue goes by groups.
-    `stored` is whether the entry has a record. `size` is that of the message's payload, wherever it
-    is: a message that has another was left on disk (`nodes/paging`).
+    the message's time is over, 0 for never; `expires_too` is the one by the other clock, if it has
+    both. `excluded` has the ids of the consumers that must not get the message (again). `group` is
+    that of the message, where the queue goes by groups. `stored` is whether the entry has a record.
+    `size` is that of the message's payload, wherever it is: a message that has another was left on
+    disk (`nodes/paging`).
     """
 
     __slots__ = (

@@ -59,13 +59,17 @@ def test_what_an_attach_would_be_told_a_message_is_told(
 ) -> None:
     client = net.connect()
     relay = client.sender(None)
-    error = error_of(route(relay, to))
+    delivery = route(relay, to)
+    error = error_of(delivery)
     assert error.condition == condition and error.description
     assert not relay.detached
+    # Besides, which message it was.
+    info = dict(error.info or {})
+    assert info.pop("delivery-tag") == delivery.tag
     if to:
         direct = client.sender(to)
         assert refused(direct, condition)
-        assert direct.error is not None and direct.error.info == error.info
+        assert direct.error is not None and (direct.error.info or {}) == info
 
 
 def test_unroutable_is_released(net: Network) -> None:

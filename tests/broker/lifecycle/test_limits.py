@@ -36,7 +36,11 @@ def test_a_full_queue_rejects_and_says_why(net: Network) -> None:
     assert "max-length of 2 messages" in description
     state = sent[2].remote_state
     assert isinstance(state, Rejected) and state.error is not None
-    assert state.error.info == {"queue": "q", "reason": "max-length"}
+    assert state.error.info == {
+        "queue": "q",
+        "reason": "max-length",
+        "delivery-tag": sent[2].tag,
+    }
     assert bodies(net, "q") == [b"a", b"b"]
     assert figure(net, "q", "refused") == 1
 
@@ -60,7 +64,11 @@ def test_bytes_are_counted_as_they_are_encoded(net: Network) -> None:
     assert [type(d.remote_state) for d in sent] == [Accepted, Accepted, Rejected]
     state = sent[2].remote_state
     assert isinstance(state, Rejected) and state.error is not None
-    assert state.error.info == {"queue": "q", "reason": "max-bytes"}
+    assert state.error.info == {
+        "queue": "q",
+        "reason": "max-bytes",
+        "delivery-tag": sent[2].tag,
+    }
 
 
 @pytest.mark.parametrize("overflow", ["reject", "drop-head", "dead-letter", "block"])

@@ -6,6 +6,8 @@ import gc
 import tracemalloc
 from collections.abc import Sequence
 
+import pytest
+
 from ferrymq_broker.nodes.consumer import Consumer
 from ferrymq_broker.nodes.entry import RUN
 from ferrymq_broker.nodes.policy import QueuePolicy
@@ -13,7 +15,14 @@ from ferrymq_broker.nodes.queues.contents import move, peek
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.nodes.queues.withholding import withhold
 from ferrymq_broker.store.tables import ENTRY
-from ferrymq_types.messaging import Accepted, ApplicationProperties, Data, Header, Released
+from ferrymq_types.messaging import (
+    Accepted,
+    ApplicationProperties,
+    Data,
+    Header,
+    Properties,
+    Released,
+)
 from tests.broker.harness import Sender
 from tests.broker.paging.paged import DictPages, PagedNetwork
 from tests.broker.queues.links import consume
@@ -262,3 +271,26 @@ def test_what_somebody_had_before_a_restart_is_found_in_runs() -> None:
     assert numbers(receiver.bodies())[-1] == 299
     receiver.settle(Accepted(), *receiver.take())
     assert queue.message_count() == 0
+
+
+@pytest.mark.parametrize(("step", "seconds"), [(-3600.0, 60.0), (3600.0, 0.0), (0.0, 50.0)])
+def test_rows_with_a_time_to_live_and_a_date_keep_both(step: float, seconds: float) -> None:
+    """Whichever comes first, each by its own clock (docs/decisions/0016-clocks.md)."""
+    net = PagedNetwork(limit=0, least=8)
+    queue = net.declare("q")
+    sender = net.connect().sender("q")
+    for _ in range(300):
+        sender.send_sections(
+            Header(ttl=60_000),
+            Properties(absolute_expiry_time=net.wall + 50_000),
+            Data(value=b"x" * 100),
+        )
+    net.settle()
+    entries, runs = places(queue)
+    assert runs >= 1 and entries < 100
+    net.set_clock(step)
+    if seconds:
+        net.advance(seconds - 0.01)
+        assert queue.available == 300
+        net.advance(0.02)
+    assert queue.available == 0 and queue.lifecycle.expirations == 300

@@ -12,8 +12,8 @@ position of a browser that has it all of them. Whoever stops in the middle divid
 Only entries that nothing points to become rows (`fold`): those that are available, no consumer has
 had, and that no consumer is excluded from; without a group, a failed delivery or a last value.
 
-A row: sequence (less `Run.base`) i32 | size i32 | index of its kind i32. Deadlines (`Agenda`) are two
-i64 for each row: `Entry.expires` and `Entry.expires_too`.
+A row: sequence (less `Run.base`) i32 | size i32 | index of its kind i32. Deadlines
+(`Agenda`) are i64 each: `Entry.expires` and, where a message has both, `Entry.expires_too`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MOST: Final = 1024
 # Kinds of messages in a run; those of another kind begin another run.
 _KINDS: Final = 64
 _ROW: Final = 12
-_DEADLINE: Final = 16
+_DEADLINE: Final = 8
 # How far the sequences of a run may be apart.
 _SPAN: Final = 0x7FFF_FFFF
 _NOTHING: Final = Message(b"", 0, 0)
@@ -58,9 +58,9 @@ class Kind:
 @final
 class Run:
     """The rows from `begin` to before `end`, of messages with `bytes` bytes; `deadlines` is empty
-    if none of them expires."""
+    if none of them expires, `others` if none has two deadlines."""
 
-    __slots__ = ("base", "begin", "end", "bytes", "rows", "deadlines", "kinds")
+    __slots__ = ("base", "begin", "end", "bytes", "rows", "deadlines", "others", "kinds")
 
     def __init__(self, base: i64) -> None:
         self.base: i64 = base
@@ -69,6 +69,7 @@ class Run:
         self.bytes: i64 = 0
         self.rows = b""
         self.deadlines = b""
+        self.others = b""
         self.kinds: list[Kind] = []
 
     def count(self) -> i64:
@@ -93,22 +94,23 @@ class Run:
 
     def deadline_too(self, index: i64) -> i64:
         """The other deadline of a row, by the other clock, 0 if it has none."""
-        return read_i64_be(self.deadlines, _DEADLINE * index + 8) if self.deadlines else 0
+        return read_i64_be(self.others, _DEADLINE * index) if self.others else 0
 
     def earliest(self, dates: bool) -> i64:
         """When the first of the messages expires by one of the clocks, 0 if none does: the first
         date, or the first moment."""
         earliest: i64 = 0
-        if self.deadlines:
-            at = _DEADLINE * self.begin
-            end = _DEADLINE * self.end
-            while at < end:
-                time = read_i64_be(self.deadlines, at)
+        for deadlines in (self.deadlines, self.others):
+            if not deadlines:
+                continue
+            index = self.begin
+            while index < self.end:
+                time = read_i64_be(deadlines, _DEADLINE * index)
                 if dates:
                     time = -time
                 if time > 0 and (earliest == 0 or time < earliest):
                     earliest = time
-                at += 8
+                index += 1
         return earliest
 
     def kind_of(self, message: Message, stored: bool, attempts: i64) -> i64:
@@ -128,7 +130,9 @@ class Run:
         index of the first for which there is no room."""
         rows = BytesWriter()
         deadlines = BytesWriter()
+        others = BytesWriter()
         expires = bool(self.deadlines)
+        twice = bool(self.others)
         count = self.count()
         index = first
         while index < len(entries) and count < MOST:
@@ -141,9 +145,11 @@ class Run:
             write_i32_be(rows, entry.size)
             write_i32_be(rows, i32(kind))
             write_i64_be(deadlines, entry.expires)
-            write_i64_be(deadlines, entry.expires_too)
+            write_i64_be(others, entry.expires_too)
             if entry.expires != 0:
                 expires = True
+            if entry.expires_too != 0:
+                twice = True
             self.bytes += i64(entry.size)
             count += 1
             index += 1
@@ -151,6 +157,9 @@ class Run:
         if expires:
             before = self.deadlines[_DEADLINE * begin :] or bytes(_DEADLINE * self.count())
             self.deadlines = before + deadlines.getvalue()
+        if twice:
+            before = self.others[_DEADLINE * begin :] or bytes(_DEADLINE * self.count())
+            self.others = before + others.getvalue()
         self.rows = self.rows[_ROW * begin :] + rows.getvalue()
         self.begin = 0
         self.end = count
@@ -163,6 +172,8 @@ class Run:
         other.rows = self.rows[_ROW * first : _ROW * end]
         if self.deadlines:
             other.deadlines = self.deadlines[_DEADLINE * first : _DEADLINE * end]
+        if self.others:
+            other.others = self.others[_DEADLINE * first : _DEADLINE * end]
         other.kinds = list(self.kinds)
         index: i64 = 0
         while index < other.end:
@@ -286,7 +297,7 @@ class Runs:
                 rest.append(self.stand_in(run, index))
             index += 1
         run.begin = run.end = 0
-        run.rows = run.deadlines = b""
+        run.rows = run.deadlines = run.others = b""
         run.bytes = 0
         run.append(rest, 0)
         self._shrink(place, run)
