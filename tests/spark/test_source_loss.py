@@ -245,3 +245,31 @@ def test_a_broker_that_is_started_again_between_batches(
             assert query.exception() is None
         finally:
             query.stop()
+
+
+def test_a_task_waits_again_for_a_broker_that_cannot_be_reached(
+    broker: BrokerProcess, streams: Streams, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As often as `fetchOffset.numRetries` says, as it does when a connection is lost."""
+    from pyspark_ferrymq.options import SourceOptions
+    from pyspark_ferrymq.options.connection import AmqpUnreachableError
+    from pyspark_ferrymq.planning import Range
+    from pyspark_ferrymq.reading import task
+
+    streams.create(address, 1)
+    streams.fill(address, 20)
+    connect, away = task.connect, [3]
+
+    def sometimes(*arguments: object, **options: object) -> object:
+        if away[0]:
+            away[0] -= 1
+            raise AmqpUnreachableError("the broker is away")
+        return connect(*arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(task, "connect", sometimes)
+    options = SourceOptions.parse({"url": broker.url, "subscribe": address})
+    whole = Range(address, "", 0, 0, 20)
+    assert sum(len(batch) for batch in task.read_range(options, ["body"], whole)) == 20
+    away[0] = 4
+    with pytest.raises(AmqpUnreachableError, match="away"):
+        list(task.read_range(options, ["body"], whole))

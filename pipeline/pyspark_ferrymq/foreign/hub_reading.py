@@ -78,8 +78,9 @@ class _HubRange:
         options, range = self._options, self._range
         while self._at < range.until:
             role = f"{range.stream[:60]}/{range.partition}@{range.first}"
-            connection = connect(options.connection, role, patient=True)
+            connection: Connection | None = None
             try:
+                connection = connect(options.connection, role, patient=True)
                 yield from self._receive(connection)
             except LinkDetached as error:
                 reason = _LOSSES.get(error.condition or "")
@@ -90,16 +91,19 @@ class _HubRange:
                 loss = Loss(range.stream, range.partition, reason, self._at, range.until)
                 report([loss], options.fail_on_data_loss)
                 return
-            except (AmqpError, TimeoutError) as error:
+            except (AmqpError, TimeoutError, AmqpUnreachableError) as error:
                 self._lost += 1
                 if self._lost > options.num_retries:
+                    if isinstance(error, AmqpUnreachableError):
+                        raise
                     told = str(error) or f"nothing came for {options.connection.timeout:g} s"
                     raise AmqpUnreachableError(
                         f"{range}: {options.connection.place} was lost {self._lost} times at offset"
                         f" {self._at} (option 'fetchOffset.numRetries'): {told}"
                     ) from None
             finally:
-                connection.close()
+                if connection is not None:
+                    connection.close()
 
     def _receive(self, connection: Connection) -> Iterator[pa.RecordBatch]:
         from ferrymq_types.transport import SenderSettleMode

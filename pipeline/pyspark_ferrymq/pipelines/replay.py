@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as sf
 
@@ -73,19 +73,33 @@ class Replayed:
     before: int = 0
 
 
+# For a broker that was there a moment ago, and may be away for two minutes.
+_PATIENT: Final = {"fetchOffset.numRetries": "60", "fetchOffset.retryIntervalMs": "2s"}
+
+
 def records(
-    spark: SparkSession, options: ReplayOptions, start: Bound = None, end: Bound = None
+    spark: SparkSession,
+    options: ReplayOptions,
+    start: Bound = None,
+    end: Bound = None,
+    *,
+    patient: bool = False,
 ) -> DataFrame:
-    """The records of the stream from `start` to before `end`, with position and `raw`."""
+    """The records of the stream from `start` to before `end`, with position and `raw`.
+
+    If `patient`, a broker that is away is waited for.
+    """
+    connection: dict[str, Any] = {**options.connection, **(_PATIENT if patient else {})}
     if options.archive is not None:
         from pyspark_ferrymq.capture import read_capture
 
-        connection: dict[str, Any] = dict(options.connection) if options.live else {}
+        if not options.live:
+            connection = {}
         frame = read_capture(spark, options.archive, options.stream, start, end, **connection)
     else:
         from pyspark_ferrymq.pipelines.live_range import live_range
 
-        frame = live_range(spark, options.connection, options.stream, start, end)
+        frame = live_range(spark, connection, options.stream, start, end)
     if "raw" not in frame.columns:
         raise AmqpOptionError(
             f"the archive of {options.stream!r} was made without the messages as they were"
@@ -194,6 +208,7 @@ def _send(
         options,
         {partition: first for partition, (first, _) in part.items()},
         {partition: next for partition, (_, next) in part.items()},
+        patient=True,
     )
     width = max(1, len(part))
     frame = frame.repartition(width, "partition").sortWithinPartitions("partition", "offset")

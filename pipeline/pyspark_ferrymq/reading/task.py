@@ -50,8 +50,9 @@ def _read(options: SourceOptions, columns: Sequence[str], range: Range) -> Itera
     # Losses of the connection since there was a chunk.
     lost = 0
     while at < range.until:
-        connection = connect(options.connection, role_of(range), patient=True)
+        connection: Connection | None = None
         try:
+            connection = connect(options.connection, role_of(range), patient=True)
             reader = _attach(connection, options, range, at)
             if reader is None:
                 return
@@ -71,16 +72,19 @@ def _read(options: SourceOptions, columns: Sequence[str], range: Range) -> Itera
             return
         except (CodecError, ProtocolError) as error:
             raise AmqpSourceError(f"{range}: {error}") from None
-        except (AmqpError, TimeoutError) as error:
+        except (AmqpError, TimeoutError, AmqpUnreachableError) as error:
             lost += 1
             if lost > options.num_retries:
+                if isinstance(error, AmqpUnreachableError):
+                    raise
                 reason = str(error) or f"nothing came for {options.connection.timeout:g} s"
                 raise AmqpUnreachableError(
                     f"{range}: {options.connection.place} was lost {lost} times at offset {at}"
                     f" (option 'fetchOffset.numRetries'): {reason}"
                 ) from None
         finally:
-            connection.close()
+            if connection is not None:
+                connection.close()
 
 
 def role_of(range: Range) -> str:
