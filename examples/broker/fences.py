@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import ferrymq
-from ferrymq import Fence, FencePassed, Message
+from ferrymq import Digest, Fence, FencePassed, Message
 from ferrymq_broker.config import Config, Listener, Store
 from ferrymq_broker.server import BrokerServer
 
@@ -21,12 +21,15 @@ async def write(connection: ferrymq.Connection, batches: list[list[str]]) -> Non
     """
     sender = await connection.sender("rows")
     for number, rows in enumerate(batches):
-        fence = Fence("import", "worker 1", number)
+        fence = Fence("import", "worker 1", number, target="rows")
+        digest = Digest()
+        digest.add(row.encode() for row in rows)
         try:
             async with connection.transaction(fence=fence) as txn:
                 await sender.send_many(
                     [Message(body=row, durable=True) for row in rows], transaction=txn
                 )
+                await txn.commit(digest=digest)
         except FencePassed as passed:
             print(f"batch {number}: there already, as all up to {passed.sequence}")
         else:
@@ -44,7 +47,8 @@ async def main() -> None:
             await write(connection, BATCHES[:2])
         print("the broker has stopped")
         async with BrokerServer(config) as server, ferrymq.connect(server.url) as connection:
-            print("it knows the writer up to", await connection.fence("import", "worker 1"))
+            last = await connection.fence("import", "worker 1", target="rows")
+            print("it knows the writer up to", last)
             await write(connection, BATCHES)
             receiver = await connection.receiver("rows")
             rows = [await receiver.receive(timeout=5) for batch in BATCHES for _ in batch]

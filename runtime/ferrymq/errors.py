@@ -135,11 +135,16 @@ class TransportError(AmqpError):
 
 
 class AuthenticationError(AmqpError):
-    """SASL did not succeed. `code` is the SASL outcome code (AMQP 1.0 §5.3.3.6), if any."""
+    """SASL did not succeed. `code` is the SASL outcome code (AMQP 1.0 §5.3.3.6), if any.
 
-    def __init__(self, message: str, code: int | None = None) -> None:
+    `lost` says that the transport ended before there was an outcome: the server may refuse this
+    client in that way, or may have been stopped.
+    """
+
+    def __init__(self, message: str, code: int | None = None, lost: bool = False) -> None:
         super().__init__(message)
         self.code = code
+        self.lost = lost
 
 
 class TransactionError(AmqpError):

@@ -105,7 +105,9 @@ def test_mechanisms_twice(client):
 def test_the_transport_ends_before_the_outcome(client):
     client >> OFFER << SaslInit
     client.eof()
-    assert isinstance(client.event(Terminated).error, AuthenticationError)
+    error = client.event(Terminated).error
+    assert isinstance(error, AuthenticationError)
+    assert error.lost and error.code is None
 
 
 @pytest.mark.parametrize(("user", "password"), [("a\0b", "c"), ("a", "b\0c")])

@@ -191,32 +191,28 @@ def test_fences_of_an_older_release_go_on_as_they_did(
 
 _SECURED = """
 [security.users]
-writer = "secret"
+shop = "secret"
 
 [[rule]]
-who = "user:writer"
-may = "send"
-where = "totals"
+who = "user:shop"
+may = ["send", "create"]
+where = "orders.*"
 
 [[stream]]
-name = "totals"
-
-[[stream]]
-name = "others"
+pattern = "*"
 """
 
 
-def test_who_may_send_to_an_address_may_write_there_exactly_once(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_who_may_send_to_an_address_may_write_there_exactly_once(spark: SparkSession) -> None:
+    """With the rules of the secured example in the README."""
     with BrokerProcess(_SECURED) as broker:
-        url = broker.url.replace("://", "://writer:secret@")
+        url = broker.url.replace("://", "://shop:secret@")
         for _ in range(2):
             writer = rows(spark, 10).write.format("amqp").mode("append").option("url", url)
-            writer = writer.option("address", "totals").option("txnAppId", "job")
+            writer = writer.option("address", "orders.totals").option("txnAppId", "job")
             writer.option("txnVersion", "1").save()
         with blocking.connect(url) as connection:
-            found = connection.committed("job", "*", target="totals")
+            found = connection.committed("job", "*", target="orders.totals")
         assert found is not None and found.digest is not None
         assert found.digest.rows == 10
         with pytest.raises(PySparkException, match="right to send to 'others'"):

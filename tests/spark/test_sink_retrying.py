@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+import threading
+
 import pyarrow as pa
 import pytest
 
@@ -89,3 +92,29 @@ def test_rows_are_kept_in_memory_and_on_disk(in_memory: int) -> None:
     assert next(source, None) is None
     kept.close()
     assert list(kept.from_the_beginning()) == []
+
+
+def test_a_broker_that_ends_while_it_lets_somebody_in_is_away() -> None:
+    """Its port is open, and the connection is closed before there is an outcome of SASL."""
+    from contextlib import closing
+
+    from pyspark_ferrymq.options import ConnectionSettings, Values, connect
+    from pyspark_ferrymq.options.connection import AmqpUnreachableError
+
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+
+        def hang_up() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(8)
+                connection.sendall(b"AMQP\x03\x01\x00\x00")
+
+        thread = threading.Thread(target=hang_up)
+        thread.start()
+        settings = ConnectionSettings.parse(
+            Values({"url": f"amqp://127.0.0.1:{server.getsockname()[1]}"})
+        )
+        with pytest.raises(AmqpUnreachableError, match="ended the transport during SASL") as error:
+            connect(settings, "test")
+        thread.join()
+    assert was_lost(error.value)

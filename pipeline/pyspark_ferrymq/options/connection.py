@@ -199,10 +199,15 @@ def connect(settings: ConnectionSettings, role: str, *, patient: bool = False) -
             )
         except AuthenticationError as error:
             who = settings.username or _url(settings.url).username or "a client without user name"
-            raise AmqpSourceError(
+            refused = (
                 f"{settings.place} does not let in {who!r}: {error}. See the options 'username',"
                 " 'password' and 'sasl.mechanism'"
-            ) from None
+            )
+            if not error.lost:
+                raise AmqpSourceError(refused) from None
+            # The broker may have ended in the middle of it.
+            if not patient or time.monotonic() + pause >= end:
+                raise AmqpUnreachableError(refused) from None
         except (TransportError, ConnectionClosed, TimeoutError) as error:
             certificate = isinstance(error.__cause__, ssl.SSLCertVerificationError)
             if certificate:

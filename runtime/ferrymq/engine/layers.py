@@ -118,7 +118,7 @@ class Layers:
         if self.stage == TLS:
             return TransportError("the transport ended during the TLS handshake")
         if self.stage == SASL and self.connection.settings.initiator:
-            return AuthenticationError("the server ended the transport during SASL")
+            return AuthenticationError("the server ended the transport during SASL", lost=True)
         return ConnectionClosed("the peer ended the transport without a close")
 
     def _expect_handshake(self) -> None:

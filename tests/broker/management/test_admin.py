@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import ferrymq
+from ferrymq import Digest, Fence, blocking
 from ferrymq.engine.pairing import LINK_PAIR
 from ferrymq_broker.cli.admin.session import values_of
 from ferrymq_broker.cli.admin.tables import text_of
@@ -88,6 +89,23 @@ def test_lists_for_people_and_for_programs(url: str, name: str) -> None:
     (connection,) = as_json(url, "list", "connections")
     assert connection["container-id"].startswith("ferrymq-")
     assert "no-such-kind" in failed(url, "list", "no-such-kind")
+
+
+def test_fences_are_listed_and_forgotten_by_their_group(url: str, name: str) -> None:
+    digest = Digest()
+    digest.add([b"a", b"b"])
+    with blocking.connect(url) as connection:
+        for member in ("0", "*"):
+            fence = Fence(name, member, 7, target="out")
+            connection.transaction(fence=fence).commit(digest=digest)
+    head, _, *lines = [line.split() for line in done(url, "list", "fences").split("\n") if line]
+    assert head == ["group", "member", "target", "sequence", "rows", "repeated", "digest"]
+    assert [name, "0", "out", "7", "2", "0", digest.value.hex()] in lines
+    shown = as_json(url, "show", "fence", f"{name}\n*\nout")
+    assert (shown["sequence"], shown["rows"], shown["target"]) == (7, 2, "out")
+    assert done(url, "delete", "fence", name, "--yes") == f"fence {name} is deleted\n"
+    assert [row for row in as_json(url, "list", "fences") if row["group"] == name] == []
+    assert "there is no fence" in failed(url, "delete", "fence", name, "--yes")
 
 
 def test_messages_are_looked_at_moved_and_dropped(url: str, name: str) -> None:
