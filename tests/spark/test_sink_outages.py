@@ -45,7 +45,7 @@ frame = (
     .option("url", url)
     .option("subscribe", source)
     .option("startingOffsets", "earliest")
-    .option("maxOffsetsPerTrigger", 150)
+    .option("maxOffsetsPerTrigger", 120)
     .schema("body binary")
     .load()
 )
@@ -63,7 +63,7 @@ query.awaitTermination()
 """
 
 # Rows that come between two kills.
-_ROWS = 300
+_ROWS = 200
 
 
 @contextmanager
