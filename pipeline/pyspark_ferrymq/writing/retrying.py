@@ -21,6 +21,8 @@ T = TypeVar("T")
 # Seconds between two attempts: at first, and at most.
 _PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 2.0
+# Seconds for connecting at the end of an outage.
+_SHORTEST: Final = 1.0
 
 
 class Outage:
@@ -44,10 +46,10 @@ class Outage:
         self._since: float | None = None
         self._pause = _PAUSE
 
-    def left(self) -> float:
-        """Return the seconds that are left of it; all of them while there is none."""
+    def left(self) -> float | None:
+        """Return the seconds that are left of it; None while there is none."""
         if self._since is None:
-            return self._timeout
+            return None
         return self._since + self._timeout - self._clock()
 
     def progress(self) -> None:
@@ -64,7 +66,7 @@ class Outage:
         if self._since is None:
             self._since = now
         reason = str(error) or "there was no answer in time"
-        if self.left() <= self._pause:
+        if self._since + self._timeout - now <= self._pause:
             raise AmqpWriteError(
                 f"{self._what}: {place} was away for {now - self._since:.0f} s, and the time to"
                 f" try again is over (option 'write.retryTimeoutMs'): {reason}. What was not"
@@ -108,8 +110,10 @@ def was_lost(error: BaseException | None) -> bool:
 def _connected(settings: ConnectionSettings, role: str, outage: Outage) -> Iterator[Connection]:
     from ferrymq import ConnectionClosed
 
-    patience = max(0.1, min(settings.timeout, outage.left()))
-    connection = connect(replace(settings, timeout=patience), role)
+    left = outage.left()
+    if left is not None:
+        settings = replace(settings, timeout=min(settings.timeout, max(left, _SHORTEST)))
+    connection = connect(settings, role)
     try:
         yield connection
     finally:
