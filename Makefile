@@ -6,6 +6,7 @@
 #   JOBS=2              test processes side by side
 #   SECONDS=60          how long `make fuzz` goes on
 #   CYCLES=100 CUTS=30  how often `make crash` kills the broker, and cuts its power
+#   OUTAGES=50          how often `make outages` kills the broker under a Spark query
 
 PYTHON  ?= python3
 VENV    ?= .venv
@@ -13,6 +14,7 @@ JOBS    ?= 2
 SECONDS ?= 60
 CYCLES  ?= 100
 CUTS    ?= 30
+OUTAGES ?= 50
 ARGS    ?=
 
 PY       := $(VENV)/bin/python
@@ -35,7 +37,7 @@ COMMON  := not once
 
 .DEFAULT_GOAL := help
 .PHONY: help install build run test test-pure test-compiled regen check-generated lint type \
-        bench bench-spark interop conformance fuzz fuzz-targets crash audit docs clean distclean
+        bench bench-spark interop conformance fuzz fuzz-targets crash outages audit docs clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -127,6 +129,9 @@ fuzz-targets: $(READY_DEV) ## the same of what reads strangers' bytes, by covera
 
 crash: $(READY_DEV) build ## kill the broker and cut its power, again and again; CYCLES=1000 CUTS=300
 	@$(BUILT) $(PY) -m tests.crash run --kills $(CYCLES) --cuts $(CUTS) $(ARGS)
+
+outages: $(READY_DEV) build ## kill the broker under a Spark query, which must not end; OUTAGES=50
+	@OUTAGES=$(OUTAGES) $(BUILT) $(PY) -m pytest -q tests/spark/test_sink_outages.py $(ARGS)
 
 # ── Checks ───────────────────────────────────────────────────────────────────────────────────────
 
