@@ -70,10 +70,10 @@ def compact(directory: Directory, as_json: Json = False) -> None:
     with opened(directory):
         pass
     with locked(directory) as folder:
-        _require_clean(folder)
+        require_clean(folder)
         new = f"{DATA_NAME}.new"
         try:
-            _copy_records(directory, directory / new, "compacting")
+            copy_records(directory, directory / new, "compacting")
             folder.rename(new, DATA_NAME)
         except BaseException:
             (directory / new).unlink(missing_ok=True)
@@ -97,9 +97,9 @@ def _copy(directory: Path, target: Path) -> int:
     with opened(directory, _INSTEAD):
         pass
     with locked(directory, _INSTEAD) as folder:
-        _require_clean(folder)
+        require_clean(folder)
         copy = RealFolder(target)
-        _copy_records(directory, target / DATA_NAME, "copying")
+        copy_records(directory, target / DATA_NAME, "copying")
         # Without its format it is no store: that comes last.
         for name in (HEAD_NAME, CLEAN_NAME, FORMAT_NAME):
             file = copy.create(name)
@@ -109,12 +109,13 @@ def _copy(directory: Path, target: Path) -> int:
     return _bytes_in(target)
 
 
-def _require_clean(folder: RealFolder) -> None:
+def require_clean(folder: RealFolder) -> None:
+    """Raise `StoreError` if the store, which is locked, was not closed."""
     if CLEAN_NAME not in folder.names():
         raise StoreError(f"{folder.path}: another process has begun to use the store")
 
 
-def _copy_records(directory: Path, target: Path, what: str) -> None:
+def copy_records(directory: Path, target: Path, what: str) -> None:
     """Write the records of a store that is locked and closed to a file, without gaps; synced."""
     try:
         environment = lmdb.open(str(directory), readonly=True, lock=False, max_dbs=0)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
 import json
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -14,22 +15,30 @@ import typer
 
 from ferrymq_broker.cli.options import Json
 from ferrymq_broker.cli.progress import RunProgress
-from ferrymq_broker.cli.store.exporting import END, HEADER
-from ferrymq_broker.cli.store.lines import FORMAT, TABLES, line_of, record_of
-from ferrymq_broker.cli.store.merging import describe, highest_id, moved, name_of
+from ferrymq_broker.cli.store.copying import copy_records, require_clean
+from ferrymq_broker.cli.store.lines import line_of
+from ferrymq_broker.cli.store.merging import Name, describe, highest_id, name_of
 from ferrymq_broker.cli.store.opening import Directory, locked
+from ferrymq_broker.cli.store.reading import MAX_LINE, read_lines
+from ferrymq_broker.config.units import parse_size
 from ferrymq_broker.store.changes import Changes
+from ferrymq_broker.store.disk import RealFolder
 from ferrymq_broker.store.durable_store import DurableStore
 from ferrymq_broker.store.errors import StoreError
 from ferrymq_broker.store.keys import encode_key, seal
-from ferrymq_broker.store.lmdb_records import LmdbRecords
+from ferrymq_broker.store.lmdb_records import DATA_NAME, LmdbRecords
 from ferrymq_broker.store.records import RecordsGrow
 from ferrymq_broker.store.tables import NAMES
 
 # Names that clash are told up to this number.
 _MOST: Final = 10
+# Bytes of records in one transaction, which LMDB has in memory until it ends, and records.
+_AT_ONCE: Final = 16 << 20
+_RECORDS_AT_ONCE: Final = 10_000
+# Where the records are made; they take the place of the store's when all are there.
+_NEW: Final = "importing"
 
-Name = tuple[object, ...]
+Pairs = list[tuple[bytes, bytes]]
 
 
 def import_(
@@ -44,122 +53,136 @@ def import_(
         bool,
         typer.Option("--merge", help="Add to what is there, which must not have the same names."),
     ] = False,
+    max_line: Annotated[
+        str,
+        typer.Option(
+            metavar="SIZE",
+            help="How long a line may be: a message and a third. Memory for some of them is "
+            "needed.",
+        ),
+    ] = f"{MAX_LINE >> 20}MiB",
     as_json: Json = False,
 ) -> None:
     """Put what `export` has written into a store that no broker uses; all of it or nothing.
 
     The store is made if there is none, and has to be empty unless --merge is said.
     """
+    try:
+        most = parse_size(max_line)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--max-line") from None
     with RunProgress("reading", None) as progress:
         # All that could be wrong with the file is known before anything is written.
-        names = _read_through(file, progress)
+        for _ in read_lines(file, most):
+            progress.advance()
         DurableStore.open(directory, Changes()).close()
-        with locked(directory):
-            records = LmdbRecords(directory)
-            try:
-                counts = _put(records, file, merge, names, progress)
-            finally:
-                records.close()
+        with locked(directory) as folder:
+            require_clean(folder)
+            by = 0
+            names: set[Name] = set()
+            with _opened(directory) as records:
+                if any(True for table in NAMES for _ in records.scan(table)):
+                    if not merge:
+                        raise StoreError(
+                            f"{directory} is not empty: import into another directory, "
+                            "or say --merge to add to it"
+                        )
+                    by = highest_id((table, records.scan(table)) for table in NAMES)
+                    names = _names_in(records)
+            _require_free(directory, file, most, names)
+            with _replaced(folder) as records:
+                counts = _put(records, file, most, by, progress)
     if as_json:
         sys.stdout.write(json.dumps({"store": str(directory), "records": dict(counts)}) + "\n")
     else:
         sys.stdout.write(f"{counts.total()} records of {file} put into {directory}\n")
 
 
-def _read_through(file: Path, progress: RunProgress) -> set[Name]:
-    names: set[Name] = set()
-    for _, table, fields in _lines(file):
-        record_of(fields)
-        name = name_of(table, fields["value"])
-        if name is not None:
-            names.add(name)
-        progress.advance()
-    return names
+@contextmanager
+def _opened(directory: Path) -> Iterator[LmdbRecords]:
+    records = LmdbRecords(directory)
+    try:
+        yield records
+    finally:
+        records.close()
+
+
+@contextmanager
+def _replaced(folder: RealFolder) -> Iterator[LmdbRecords]:
+    """A copy of the records, which takes their place at the end; if all goes well."""
+    new = folder.path / _NEW
+    # What an import has left that was killed.
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir(mode=0o700)
+    try:
+        copy_records(folder.path, new / DATA_NAME, "copying")
+        with _opened(new) as records:
+            yield records
+        folder.rename(f"{_NEW}/{DATA_NAME}", DATA_NAME)
+        folder.sync()
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
 
 
 def _put(
-    records: LmdbRecords, file: Path, merge: bool, names: set[Name], progress: RunProgress
+    records: LmdbRecords, file: Path, max_line: int, by: int, progress: RunProgress
 ) -> Counter[str]:
-    """One transaction has everything. How many records, by table."""
-    by = 0
-    if any(True for table in NAMES for _ in records.scan(table)):
-        if not merge:
-            raise StoreError(
-                f"{records.path.parent} is not empty: import into another directory, "
-                "or say --merge to add to it"
-            )
-        by = highest_id((table, records.scan(table)) for table in NAMES)
-        _require_free(records, names)
+    """Put all records of the file; how many there were, by table."""
+    counts: Counter[str] = Counter()
+    pairs: Pairs = []
+    size = 0
+    for place, table, record, _ in read_lines(file, max_line, by):
+        key = encode_key(table, record.id, record.number)
+        pairs.append((key, seal(key, record.value)))
+        size += len(record.value)
+        counts[NAMES[table]] += 1
+        progress.reach("importing", place, 0)
+        if size >= _AT_ONCE or len(pairs) >= _RECORDS_AT_ONCE:
+            _commit(records, pairs)
+            pairs.clear()
+            size = 0
+    _commit(records, pairs)
+    return counts
+
+
+def _commit(records: LmdbRecords, pairs: Pairs) -> None:
     while True:
-        counts: Counter[str] = Counter()
         try:
             records.begin()
-            for place, table, fields in _lines(file):
-                _, record = record_of(moved(table, fields, by))
-                key = encode_key(table, record.id, record.number)
-                records.put(key, seal(key, record.value))
-                counts[NAMES[table]] += 1
-                progress.reach("importing", place, 0)
+            for key, stored in pairs:
+                records.put(key, stored)
             records.commit(records.applied)
         except RecordsGrow:
             continue
         except BaseException:
             records.abort()
             raise
-        return counts
+        return
 
 
-def _require_free(records: LmdbRecords, names: set[Name]) -> None:
-    """Raise `StoreError` if something in the store has one of the names."""
-    clashes = []
+def _names_in(records: LmdbRecords) -> set[Name]:
+    """The names that there can be only once, of all that a store has."""
+    names: set[Name] = set()
     for table in NAMES:
         for record in records.scan(table):
             known = name_of(table, json.loads(line_of(table, record))["value"])
             if known is None:
                 break
-            if known in names:
-                clashes.append(describe(known))
-    if clashes:
-        told = "; ".join(clashes[:_MOST])
-        more = f"; and {len(clashes) - _MOST} more" if len(clashes) > _MOST else ""
-        raise StoreError(f"{records.path.parent} has these already: {told}{more}")
+            names.add(known)
+    return names
 
 
-def _lines(file: Path) -> Iterator[tuple[int, int, dict[str, object]]]:
-    """Every record of a file: its line, its table, its fields. Raises `StoreError`, `OSError`."""
-    opener = gzip.open if file.suffix == ".gz" else open
-    place = count = 0
-    ended = False
-    try:
-        with opener(file, "rt", encoding="utf-8") as lines:
-            for place, line in enumerate(lines, 1):
-                fields = json.loads(line)
-                if not isinstance(fields, dict):
-                    raise StoreError("that is no record")
-                if place == 1:
-                    _check_header(fields)
-                elif END in fields:
-                    ended = fields[END] == count
-                    break
-                else:
-                    table = TABLES.get(str(fields.get("table")))
-                    if table is None:
-                        raise StoreError(f"unknown table {str(fields.get('table'))[:40]!r}")
-                    count += 1
-                    yield place, table, fields
-    except (StoreError, ValueError, EOFError) as error:
-        raise StoreError(f"{file}:{place or 1}: {error}") from error
-    if not ended:
-        raise StoreError(f"{file}: the end is missing; {count} records are there")
-
-
-def _check_header(fields: dict[str, object]) -> None:
-    format = fields.get(HEADER)
-    if not isinstance(format, int):
-        raise StoreError("export has not written this")
-    if format > FORMAT:
-        version = fields.get("version")
-        raise StoreError(
-            f"the file has format {format}, this version of ferrymq knows {FORMAT} and older "
-            f"ones: import it with ferrymq {version} or newer"
-        )
+def _require_free(directory: Path, file: Path, max_line: int, names: set[Name]) -> None:
+    """Raise `StoreError` if something in the file has one of the names."""
+    if not names:
+        return
+    count = 0
+    clashes = []
+    for line in read_lines(file, max_line):
+        if line.name in names:
+            count += 1
+            if count <= _MOST:
+                clashes.append(describe(line.name))
+    if count:
+        more = f"; and {count - _MOST} more" if count > _MOST else ""
+        raise StoreError(f"{directory} has these already: {'; '.join(clashes)}{more}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from ferrymq_broker.cli.store.lines import TABLES
 from ferrymq_broker.store.errors import StoreError
 from ferrymq_broker.store.records import Record
 from ferrymq_broker.store.tables import (
@@ -27,6 +28,9 @@ _REFERENCES: Final = {
     DELIVERY: "queue",
     TERMINUS: "queue",
 }
+# The table of a record, and the fields that there can be only once in it.
+Name = tuple[object, ...]
+
 # What there can be one of by these fields.
 _NAMES: Final = {
     NODE: ("space", "address"),
@@ -36,16 +40,17 @@ _NAMES: Final = {
 }
 
 
-def moved(table: int, fields: dict[str, object], by: int) -> dict[str, object]:
+def moved(fields: dict[str, object], by: int) -> dict[str, object]:
     """The fields of a line (`lines`) with all ids higher. Raises `StoreError`."""
     if by == 0:
         return fields
+    table = TABLES.get(str(fields.get("table")), 0)
     said = fields.get("value")
     if isinstance(said, dict):
         said = dict(said)
         for key in (_REFERENCES.get(table), "body"):
             id = said.get(key) if key is not None else None
-            if isinstance(id, int) and id:
+            if isinstance(id, int) and not isinstance(id, bool) and id:
                 said[key] = id + by
     changed = {**fields, "value": said, "id": _moved(fields, "id", by)}
     if table == SUBSCRIPTION:
@@ -71,15 +76,21 @@ def highest_id(tables: Iterable[tuple[int, Iterable[Record]]]) -> int:
     return highest
 
 
-def name_of(table: int, said: object) -> tuple[object, ...] | None:
-    """What a record is known by, if there can be only one of that name."""
+def name_of(table: int, said: object) -> Name | None:
+    """What a record is known by, if there can be only one of that name. Raises `StoreError`."""
     keys = _NAMES.get(table)
     if keys is None or not isinstance(said, dict):
         return None
-    return (table, *(said.get(key) for key in keys))
+    name: list[object] = [table]
+    for key in keys:
+        value = said.get(key)
+        if isinstance(value, (list, dict)):
+            raise StoreError(f"{key} is no name, but {str(value)[:40]!r}")
+        name.append(value)
+    return tuple(name)
 
 
-def describe(name: tuple[object, ...]) -> str:
+def describe(name: Name) -> str:
     """A name for people."""
     kinds = {NODE: "node", ALIAS: "alias", TERMINUS: "terminus", FENCE: "fence"}
     table, space, *rest = name
