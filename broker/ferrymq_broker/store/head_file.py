@@ -42,6 +42,9 @@ class HeadFile:
         self._file = file
         # Counts writes: the slot with the highest one is valid.
         self._turn = turn
+        # Whether that is on disk. What was read may have been written by a process that was killed
+        # before it was synced.
+        self._synced = False
 
     @classmethod
     def open(cls, folder: Folder) -> HeadFile:
@@ -64,19 +67,23 @@ class HeadFile:
     def create(cls, folder: Folder, value: Head) -> HeadFile:
         """Make a head for a store that has none, in the place of any file of that name."""
         head = cls(folder.create(HEAD_NAME), value, 0)
-        for _ in range(_SLOTS):
-            head._put(value)
+        for turn in range(_SLOTS):
+            head._put(value, turn)
         folder.sync()
+        head._synced = True
         return head
 
     def write(self, value: Head) -> None:
         """Let the head say this; it is on disk then. Raises `OSError`, and can be called again."""
+        if not self._synced:
+            # Before the other slot is written over.
+            self._put(self.value, self._turn)
+            self._synced = True
         if value != self.value:
-            self._put(value)
+            self._put(value, self._turn + 1)
             self.value = value
 
-    def _put(self, value: Head) -> None:
-        turn = self._turn + 1
+    def _put(self, value: Head, turn: int) -> None:
         fields = {"turn": turn, "last": value.last, "segment": value.segment or _NO_SEGMENT}
         label = encode_label(_TITLE, fields)
         self._file.write(turn % _SLOTS * BLOCK, (label, bytes(BLOCK - len(label))))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from ferrymq_broker.store.errors import StoreDamaged, StoreError
 from ferrymq_broker.store.format_file import read_format
 from ferrymq_broker.store.head_file import HEAD_NAME, read_head
 from tests.broker.store.kit import SMALL, Contents, ManualExecutor, SimulatedMachine, contents_of
-from tests.simulation.disk import SimulatedFolder
+from tests.simulation.disk import Interrupted, SimulatedFolder
 
 OPTIONS = StoreOptions(segment_bytes=SMALL)
 BATCHES = 40
@@ -181,6 +182,33 @@ def test_whenever_the_power_goes_while_a_segment_is_begun(tmp_path: Path) -> Non
         again = machine.open()
         assert set(again.contents()) >= {(5, 1, one) for one in range(1, acknowledged + 1)}
         assert read_head(SimulatedFolder(machine.disk)).last == again.changes.stable
+
+
+def test_a_head_that_a_process_has_read_is_on_disk_before_it_counts() -> None:
+    """One process is killed while it writes the head, the next one reads it from the cache, and
+    then the power goes."""
+    for seed in range(400):
+        machine = SimulatedMachine(seed)
+        owner = machine.open()
+        for number in range(1, 12):
+            owner.put(number, bytes(9000))
+            owner.store.push()
+            owner.executor.make(owner.executor.writes)
+            owner.executor.make(owner.executor.commits)
+        acknowledged = owner.changes.stable
+        machine.kill(owner)
+        machine.disk.steps_left = 1 + seed % 60
+        with contextlib.suppress(Interrupted):
+            machine.open()
+        machine.disk.steps_left = None
+        machine.disk.kill()
+        machine.disk.steps_left = 1 + seed // 7
+        with contextlib.suppress(Interrupted):
+            machine.open()
+        machine.disk.steps_left = None
+        machine.disk.lose_power()
+        machine.disk.kill()
+        assert len(machine.open().contents()) == acknowledged
 
 
 # -- stores of format 1 ---------------------------------------------------------------------------
