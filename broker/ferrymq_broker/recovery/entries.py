@@ -38,7 +38,7 @@ def recover_entries(
     broker: Broker, store: Store, found: Found, reading: Reading, told: OnEntries
 ) -> int:
     """All queues have what they had; how many entries that is. Raises `StoreDamaged`."""
-    messages = Messages(broker.agenda, store)
+    messages = Messages(broker.agenda, store, reading)
     failures = _Failures(store)
     count: i64 = 0
     last: i64 = -1
@@ -71,8 +71,6 @@ def recover_entries(
             size,
             failures.of(id, record.number),
         )
-        if head.shared and message.holders == 1:
-            reading.add(size)
         count += 1
         if count % _STEP == 0:
             told(count)

@@ -9,6 +9,7 @@ from typing import Final, final
 from ferrymq_broker.nodes.message import Message, restore
 from ferrymq_broker.nodes.node import Agenda
 from ferrymq_broker.nodes.queues.storing import HEAD, Head, body_id, read_head
+from ferrymq_broker.recovery.reading import Reading
 from ferrymq_broker.store.errors import StoreDamaged
 from ferrymq_broker.store.store import Store
 from ferrymq_broker.store.tables import BODY
@@ -28,14 +29,18 @@ class Messages:
     the next one does. Of each body there are 24 bytes here, beside its message.
     """
 
-    __slots__ = ("_agenda", "_store", "_ids", "_messages", "_sizes")
+    __slots__ = ("_agenda", "_store", "_ids", "_messages", "_sizes", "_reading")
 
-    def __init__(self, agenda: Agenda, store: Store) -> None:
+    def __init__(self, agenda: Agenda, store: Store, reading: Reading) -> None:
         self._agenda = agenda
         self._store = store
+        self._reading = reading
         # The ids of all bodies, in order; the message of each once an entry has asked for it, and
         # the size of its payload.
-        self._ids: array[int] = array("q", store.ids(BODY))
+        self._ids: array[int] = array("q")
+        for record in store.scan(BODY):
+            self._ids.append(record.id)
+            reading.add(len(record.value))
         count = len(self._ids)
         self._messages: list[Message | None] = [None] * count
         self._sizes: array[int] = array("q", bytes(8 * count))
@@ -54,6 +59,7 @@ class Messages:
             payload = self._store.get(BODY, id, 0)
             if payload is None:
                 raise StoreDamaged(f"the body {id} is missing")
+            self._reading.add(len(payload))
             message = _restore(payload, head)
             message.shared = True
             self._messages[at] = message

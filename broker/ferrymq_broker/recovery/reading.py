@@ -12,12 +12,12 @@ from typing import Final, final
 from mypy_extensions import i64
 
 # Bytes that are read before their mapping is given back.
-_AT_ONCE: Final = 8_388_608
+_AT_ONCE: Final = 1_048_576
 
 
 @final
 class Reading:
-    """Counts bytes that were read, and calls `unmap` after every few MiB of them."""
+    """Counts bytes that were read, and calls `unmap` after every MiB of them."""
 
     __slots__ = ("_unmap", "_bytes")
 
@@ -29,6 +29,10 @@ class Reading:
         """Count bytes that were read."""
         self._bytes += size
         if self._bytes >= _AT_ONCE:
-            self._bytes = 0
-            if self._unmap is not None:
-                self._unmap()
+            self.end()
+
+    def end(self) -> None:
+        """Give back what is mapped now."""
+        self._bytes = 0
+        if self._unmap is not None:
+            self._unmap()

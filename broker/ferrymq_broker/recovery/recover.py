@@ -61,6 +61,7 @@ def recover(
         recover_streams(broker, store, found, reading)
         recover_termini(broker, store, found)
         recover_fences(broker, store)
+        reading.end()
     finally:
         if collecting:
             gc.enable()

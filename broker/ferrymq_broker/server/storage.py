@@ -14,7 +14,7 @@ from ferrymq_broker.management.errors import BAD_REQUEST, CONFLICT, ManagementEr
 from ferrymq_broker.monitoring.store_figures import StoreFigures
 from ferrymq_broker.recovery.recover import recover
 from ferrymq_broker.server.backups import Backup
-from ferrymq_broker.server.housekeeping import find_unmap
+from ferrymq_broker.server.housekeeping import find_trim, find_unmap
 from ferrymq_broker.server.measuring import MeasuringExecutor
 from ferrymq_broker.server.starting import OnProgress
 from ferrymq_broker.store.durable_store import DurableStore, StoreOptions
@@ -60,6 +60,8 @@ class Opening:
         self._loop = asyncio.get_running_loop()
         self._future: asyncio.Future[DurableStore] = self._loop.create_future()
         self._given_up = False
+        self._unmap = find_unmap()
+        self._trim = find_trim()
         self._told = 0
 
     async def store(self) -> DurableStore:
@@ -101,7 +103,7 @@ class Opening:
         store = DurableStore.open(self._path, changes, self._options, self._on_journal)
         try:
             self._broker.keep(store)
-            unmap = find_unmap()
+            unmap = self._unmap
             if self._page_out:
                 pages = LmdbPages(self._path / PAGES)
                 self._broker.page_out(pages, self._page_out, unmap)
@@ -112,6 +114,12 @@ class Opening:
         return store
 
     def _on_journal(self, done: int, total: int) -> None:
+        if self._unmap is not None:
+            # Of the records, which were changed.
+            self._unmap()
+        if self._trim is not None and done == total:
+            # Batches leave gaps that messages do not fill.
+            self._trim()
         if total:
             self._tell("recovering the journal", done, total)
 

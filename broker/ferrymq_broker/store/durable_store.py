@@ -235,10 +235,6 @@ class DurableStore(Store):
         """How many records there are in all tables, or 0 if nobody knows."""
         return self._records.count()
 
-    def ids(self, table: int) -> Iterator[int]:
-        """See `Store.ids`."""
-        return self._records.ids(table)
-
     def scan(self, table: int) -> Iterator[Record]:
         """All records of a table by id and number, as they were when the store was opened. Raises
         `StoreDamaged`."""

@@ -142,18 +142,6 @@ class LmdbRecords(Records):
                 if not records:
                     return
 
-    def ids(self, table: int) -> Iterator[int]:
-        """See `Records.ids`."""
-        first = bytes((table,))
-        with self._env.begin() as txn, txn.cursor() as cursor:
-            if not cursor.set_range(first):
-                return
-            # Long values have pages of their own, which are not read for this.
-            for key in cursor.iternext(keys=True, values=False):
-                if key[:1] != first:
-                    return
-                yield int.from_bytes(key[1:9], "big")
-
     def highest(self, prefix: bytes) -> int:
         """See `Records.highest`."""
         last = prefix + b"\xff" * 8

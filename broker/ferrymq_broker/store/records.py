@@ -71,10 +71,6 @@ class Records:
         """All records of a table by id and number. Raises `StoreDamaged`."""
         raise NotImplementedError
 
-    def ids(self, table: int) -> Iterator[int]:
-        """The id of every record of a table, in order; values are not looked at."""
-        return (record.id for record in self.scan(table))
-
     def highest(self, prefix: bytes) -> int:
         """The highest number that a record of a prefix (table, id: 9 bytes) has, -1 if there is
         none; to be called between `begin` and `commit`."""

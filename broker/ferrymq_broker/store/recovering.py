@@ -19,8 +19,8 @@ Progress = Callable[[int, int], None]
 
 # Bytes of batches, and changes in them, that are applied in one transaction: a broker that runs
 # needs more than they take.
-_AT_ONCE: Final = 8 << 20
-_CHANGES_AT_ONCE: Final = 50_000
+_AT_ONCE: Final = 4 << 20
+_CHANGES_AT_ONCE: Final = 25_000
 
 
 def recover(

@@ -43,10 +43,6 @@ class Store:
         """How many records there are in all tables, or 0 if nobody knows."""
         return 0
 
-    def ids(self, table: int) -> Iterator[int]:
-        """The id of every record of a table, in order; as `scan`."""
-        return (record.id for record in self.scan(table))
-
     def scan(self, table: int) -> Iterator[Record]:
         """All records of a table, by id and number; for the time before `push` is first called."""
         raise NotImplementedError
