@@ -209,20 +209,15 @@ class Network:
         """Set the wall clock forward, or back if `seconds` is negative."""
         self.stepped += seconds
         self.steps += 1
-        self._follow_clock()
-
-    def suspend(self, seconds: float) -> None:
-        """Let the machine sleep: the wall clock goes on, the monotonic one does not."""
-        self.stepped += seconds
-        self.steps += 1
-        self.suspended += seconds
-        self._follow_clock()
-
-    def _follow_clock(self) -> None:
         suspended = self.suspended - self._suspended_before
         self.broker.set_clock(EPOCH + self.stepped, suspended)
         self.broker.handle_timeout(self.now)
         self.run()
+
+    def suspend(self, seconds: float) -> None:
+        """Let the machine sleep: the wall clock goes on, the monotonic one does not."""
+        self.suspended += seconds
+        self.set_clock(seconds)
 
     def connect(self, **options: object) -> Client:
         """A client with an open connection and a session."""
