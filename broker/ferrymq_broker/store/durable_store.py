@@ -120,7 +120,7 @@ class DurableStore(Store):
 
         def open_records(clean: bool) -> Records:
             if data.exists():
-                check_file(data)
+                check_file(data, values=not clean)
             elif (path / FORMAT_NAME).exists():
                 # LMDB would make a new file.
                 raise StoreDamaged(f"{data}: the records are missing")

@@ -21,11 +21,11 @@ import struct
 from typing import Any, Final, final
 
 import google_crc32c
-from librt.strings import read_i16_le, read_i64_le
+from librt.strings import read_i16_le, read_i64_be, read_i64_le
 from mypy_extensions import i64
 
 from ferrymq_broker.store.errors import StoreDamaged
-from ferrymq_broker.store.keys import describe_key
+from ferrymq_broker.store.keys import KEY_BYTES, describe_key
 
 _PAGE_HEAD: Final = 16
 _NODE_HEAD: Final = 8
@@ -38,6 +38,8 @@ _META: Final = 0x08
 _BIG: Final = 0x01
 
 _NO_PAGE: Final = -1
+# Pages that are read together where they follow each other.
+_AHEAD: Final = 64
 _MAX_DEPTH: Final = 32
 
 _MAGIC: Final = 0xBEEFC0DE
@@ -75,8 +77,8 @@ class Tree:
 
 @final
 class PageFile:
-    """LMDB's file, read page by page. Everything raises `StoreDamaged` with what is wrong, and
-    `OSError`."""
+    """LMDB's file, read page by page; checksums of `values` are looked at or not. Everything raises
+    `StoreDamaged` with what is wrong, and `OSError`."""
 
     __slots__ = (
         "path",
@@ -95,11 +97,18 @@ class PageFile:
         "_entries",
         "_listed",
         "_lists",
+        "_values",
+        "_ahead",
+        "_ahead_at",
         "transaction",
     )
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, values: bool = True) -> None:
         self.path = path
+        self._values = values
+        # Pages that were read before they are looked at, and the number of the first.
+        self._ahead = b""
+        self._ahead_at: i64 = 0
         self._descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
         self._size: i64 = os.fstat(self._descriptor).st_size
         # Pages to be read, each with its depth and the key that its keys may not be below.
@@ -261,7 +270,10 @@ class PageFile:
         nodes: i64 = (lower - _PAGE_HEAD) // 2
         if is_leaf:
             self._leaves += 1
-            self._check_leaf(number, page, nodes, upper, low, high, is_records)
+            if self._values or not is_records:
+                self._check_leaf(number, page, nodes, upper, low, high, is_records)
+            elif not self._check_shape(number, page, nodes, upper, low, high):
+                self._check_leaf(number, page, nodes, upper, low, high, is_records)
         else:
             self._branches += 1
             self._check_branch(number, page, nodes, upper, depth, low, high, is_records)
@@ -358,6 +370,85 @@ class PageFile:
             else:
                 self._check_list(number, key, value)
 
+    def _check_shape(
+        self, number: int, page: bytes, nodes: i64, upper: i64, low: bytes, high: bytes | None
+    ) -> bool:
+        """As `_check_leaf`, without looking at values. False, and nothing is done, if the page is
+        not what those of records look like: then `_check_leaf` has a closer look."""
+        end_of_page = self.page_bytes
+        big: list[tuple[int, int]] = []
+        first = b""
+        last = b""
+        table_before: i64 = -1
+        id_before: i64 = 0
+        number_before: i64 = 0
+        taken: i64 = 0
+        index: i64 = 0
+        while index < nodes:
+            at: i64 = i64(read_i16_le(page, _PAGE_HEAD + 2 * index)) & 0xFFFF
+            if at < upper or at & 1 or at + _NODE_HEAD + KEY_BYTES > end_of_page:
+                return False
+            if i64(read_i16_le(page, at + 6)) != KEY_BYTES:
+                return False
+            size: i64 = (
+                i64(read_i16_le(page, at)) & 0xFFFF
+                | (i64(read_i16_le(page, at + 2)) & 0xFFFF) << 16
+            )
+            flags: i64 = i64(read_i16_le(page, at + 4))
+            begin: i64 = at + _NODE_HEAD
+            value_at: i64 = begin + KEY_BYTES
+            table: i64 = i64(page[begin])
+            id = read_i64_be(page, begin + 1)
+            record = read_i64_be(page, begin + 9)
+            if id < 0 or record < 0:
+                return False
+            if table <= table_before:
+                if table < table_before or id < id_before:
+                    return False
+                if id == id_before and record <= number_before:
+                    return False
+            table_before = table
+            id_before = id
+            number_before = record
+            if flags == _BIG:
+                if value_at + 8 > end_of_page:
+                    return False
+                big.append((read_i64_le(page, value_at), size))
+                size = 8
+            elif flags != 0 or value_at + size > end_of_page:
+                return False
+            # Nodes begin at even places, and there is nothing between them.
+            taken += (_NODE_HEAD + KEY_BYTES + size + 1) & ~1
+            if index == 0:
+                first = page[begin:value_at]
+            index += 1
+            if index == nodes:
+                last = page[begin:value_at]
+        if nodes == 0 or taken != end_of_page - upper:
+            return False
+        if (self._entries > 0 and first <= self._before) or first < low:
+            return False
+        if high is not None and last >= high:
+            return False
+        for begin_page, value_bytes in big:
+            self._check_overflow(begin_page, value_bytes)
+        self._before = last
+        self._entries += nodes
+        return True
+
+    def _check_overflow(self, number: int, size: i64) -> None:
+        """Look at the head of the pages that a value has to itself."""
+        count = (_PAGE_HEAD - 1 + size) // self.page_bytes + 1
+        if number < 2 or number + count - 1 > self.last_page:
+            raise self._wrong(f"a page {number} is said to be in it")
+        if (number + count) * self.page_bytes > self._size:
+            raise self._wrong(f"it was cut off at {self._size} bytes, before page {number}")
+        head = os.pread(self._descriptor, _PAGE_HEAD, number * self.page_bytes)
+        said, _, flags, pages = _HEAD.unpack(head)
+        if said != number or flags != _OVERFLOW or pages != count:
+            raise self._bad_page(number)
+        self._overflows += count
+
     def _check_list(self, number: int, key: bytes, value: bytes) -> None:
         """The free pages that a transaction has left: their count, then each."""
         if len(key) != 8 or len(value) < 8 or len(value) & 7:
@@ -394,12 +485,31 @@ class PageFile:
         if number < 2 or number + count - 1 > self.last_page:
             raise self._wrong(f"a page {number} is said to be in it")
         size = count * self.page_bytes
-        data = os.pread(self._descriptor, size, number * self.page_bytes)
+        if count == 1:
+            data = self._read_ahead(number)
+        else:
+            data = os.pread(self._descriptor, size, number * self.page_bytes)
         if len(data) != size:
             raise self._wrong(f"it was cut off at {self._size} bytes, before page {number}")
         if read_i64_le(data, 0) != number:
             raise self._bad_page(number)
         return data
+
+    def _read_ahead(self, number: int) -> bytes:
+        """A page, and with it those that are looked at next if they follow it."""
+        size = self.page_bytes
+        at = i64(number) - self._ahead_at
+        if at < 0 or at >= i64(len(self._ahead)) // size:
+            stack = self._stack
+            count: i64 = 1
+            index: i64 = len(stack) - 1
+            while index >= 0 and count < _AHEAD and i64(stack[index][0]) == number + count:
+                count += 1
+                index -= 1
+            self._ahead = os.pread(self._descriptor, count * size, number * size)
+            self._ahead_at = number
+            at = 0
+        return self._ahead[at * size : (at + 1) * size]
 
     def _bad_page(self, number: int) -> StoreDamaged:
         return self._wrong(f"page {number} is damaged")

@@ -91,6 +91,42 @@ def test_all_of_it(specimen: tuple[bytes, list[Record]], tmp_path: Path) -> None
     assert refused > harmless > 0
 
 
+def test_without_values_what_lmdb_believes_is_looked_at(
+    specimen: tuple[bytes, list[Record]], tmp_path: Path
+) -> None:
+    data, found = specimen
+    file = tmp_path / "data.mdb"
+    refused = found_later = harmless = 0
+    for what, damaged in damages(data):
+        file.write_bytes(damaged)
+        try:
+            check_file(file, values=False)
+        except StoreDamaged as error:
+            assert str(file) in str(error)
+            refused += 1
+            continue
+        # LMDB can have it: what is damaged is noticed by whoever reads it.
+        records = LmdbRecords(tmp_path)
+        good = True
+        try:
+            assert contents(records) == found, what
+            harmless += 1
+        except StoreDamaged:
+            good = False
+            found_later += 1
+        records.begin()
+        for id in (1, 2, 3):
+            records.drop_range(encode_key(5, id, 0), encode_key(5, id, 10_000), 100_000)
+        for number in range(400):
+            key = encode_key(6, 1, number)
+            records.put(key, seal(key, bytes(500)))
+        records.commit(100)
+        records.close()
+        if good:
+            check_file(file)
+    assert refused > 0 and found_later > 0 and harmless > 0
+
+
 def test_the_file_is_good_at_any_time(tmp_path: Path) -> None:
     records = LmdbRecords(tmp_path)
     check_file(tmp_path / "data.mdb")
@@ -109,6 +145,7 @@ def test_the_file_is_good_at_any_time(tmp_path: Path) -> None:
             records.drop_range(encode_key(5, 1, first), last, 10_000)
         records.commit(batch)
         check_file(tmp_path / "data.mdb")
+        check_file(tmp_path / "data.mdb", values=False)
     records.close()
 
 
