@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, final
 
 from librt.strings import read_i64_be
 from mypy_extensions import i64
@@ -12,18 +12,20 @@ from ferrymq_broker.broker import Broker
 from ferrymq_broker.journal import log
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.nodes.queues.restoring import (
+    can_rest,
     finish,
     restore_entry,
     restore_identity,
     restore_scheduled,
+    restore_unread,
 )
-from ferrymq_broker.nodes.queues.storing import read_head, read_identity
+from ferrymq_broker.nodes.queues.storing import HEAD, is_plain_head, read_head, read_identity
 from ferrymq_broker.recovery.found import Found
-from ferrymq_broker.recovery.messages import Messages
+from ferrymq_broker.recovery.messages import Messages, origin_of
 from ferrymq_broker.recovery.reading import Reading
 from ferrymq_broker.store.changes import LAST
 from ferrymq_broker.store.errors import StoreDamaged
-from ferrymq_broker.store.records import Record
+from ferrymq_broker.store.records import Brief, Record
 from ferrymq_broker.store.store import Store
 from ferrymq_broker.store.tables import DUPLICATE, ENTRY, NAMES, SCHEDULED, STATE
 
@@ -32,6 +34,8 @@ OnEntries = Callable[[int], None]
 
 # How often it is called.
 _STEP: Final = 10_000
+# What is mapped for the head of an entry.
+_PAGE: Final = 4096
 
 
 def recover_entries(
@@ -44,7 +48,7 @@ def recover_entries(
     last: i64 = -1
     queue: Queue | None = None
     gone = Gone(broker, found)
-    for record in store.scan(ENTRY):
+    for record in store.scan_parts(ENTRY, _Heads(found)):
         id: i64 = record.id
         if id != last:
             last = id
@@ -53,6 +57,21 @@ def recover_entries(
             gone.meet(ENTRY, id, record.value, messages)
             continue
         value = record.value
+        if len(value) < record.size:
+            head = read_head(value)
+            restore_unread(
+                queue,
+                record.number,
+                head.level,
+                record.size - HEAD,
+                failures.of(id, record.number),
+                origin_of(head),
+            )
+            reading.add(min(record.size, _PAGE))
+            count += 1
+            if count % _STEP == 0:
+                told(count)
+            continue
         reading.add(len(value))
         try:
             head = read_head(value)
@@ -82,6 +101,26 @@ def recover_entries(
     for one in found.queues.values():
         finish(one)
     return count
+
+
+@final
+class _Heads(Brief):
+    """Does without messages that are to stay on disk, where the queue need not see them."""
+
+    __slots__ = ("_queues", "_last", "_queue")
+
+    def __init__(self, found: Found) -> None:
+        self._queues = found.queues
+        self._last = -1
+        self._queue: Queue | None = None
+
+    def suffices(self, id: int, head: bytes) -> bool:
+        """See `Brief.suffices`."""
+        if id != self._last:
+            self._last = id
+            self._queue = self._queues.get(id)
+        queue = self._queue
+        return queue is not None and is_plain_head(head) and can_rest(queue)
 
 
 class _Failures:

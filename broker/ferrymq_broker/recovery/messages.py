@@ -88,8 +88,13 @@ class Messages:
         return at
 
 
+def origin_of(head: Head) -> int:
+    """The origin of a message that was restored."""
+    return 0 if head.own else _ELSEWHERE
+
+
 def _restore(payload: bytes, head: Head) -> Message:
     try:
-        return restore(payload, head.format, head.special, 0 if head.own else _ELSEWHERE)
+        return restore(payload, head.format, head.special, origin_of(head))
     except DecodeError as error:
         raise StoreDamaged(f"a message cannot be read: {error}") from error

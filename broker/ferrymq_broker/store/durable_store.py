@@ -35,7 +35,7 @@ from ferrymq_broker.store.journal import (
     Placement,
 )
 from ferrymq_broker.store.lmdb_records import DATA_NAME, LmdbRecords
-from ferrymq_broker.store.records import Record, Records
+from ferrymq_broker.store.records import Brief, Part, Record, Records
 from ferrymq_broker.store.recovering import Progress, recover
 from ferrymq_broker.store.segments import Segment, parse_journal
 from ferrymq_broker.store.store import Store
@@ -234,6 +234,10 @@ class DurableStore(Store):
     def count(self) -> int:
         """How many records there are in all tables, or 0 if nobody knows."""
         return self._records.count()
+
+    def scan_parts(self, table: int, brief: Brief) -> Iterator[Part]:
+        """See `Store.scan_parts`."""
+        return self._records.scan_parts(table, brief)
 
     def scan(self, table: int) -> Iterator[Record]:
         """All records of a table by id and number, as they were when the store was opened. Raises

@@ -28,8 +28,8 @@ from ferrymq_broker.store.keys import (
     seal,
 )
 from ferrymq_broker.store.lmdb_pages import PageFile
-from ferrymq_broker.store.records import Record, Records, RecordsGrow
-from ferrymq_broker.store.scanning import take_records, take_values
+from ferrymq_broker.store.records import Brief, Part, Record, Records, RecordsGrow
+from ferrymq_broker.store.scanning import take_parts, take_records, take_values
 
 __all__ = ["DATA_NAME", "LmdbRecords", "describe_key", "encode_key", "is_intact"]
 
@@ -140,6 +140,22 @@ class LmdbRecords(Records):
                 if damaged is not None:
                     raise self._damaged(damaged)
                 if not records:
+                    return
+
+    def scan_parts(self, table: int, brief: Brief) -> Iterator[Part]:
+        """See `Records.scan_parts`."""
+        first = bytes((table,))
+        with self._env.begin(buffers=True) as txn, txn.cursor() as cursor:
+            if not cursor.set_range(first):
+                return
+            items = cursor.iternext()
+            while True:
+                parts: list[Part] = []
+                damaged = take_parts(items, table, brief, parts, _SCAN_AT_ONCE, _SCAN_BYTES)
+                yield from parts
+                if damaged is not None:
+                    raise self._damaged(damaged)
+                if not parts:
                     return
 
     def highest(self, prefix: bytes) -> int:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ferrymq_broker.store.errors import StoreDamaged
+
+# What `Brief` is shown of a value.
+HEAD_BYTES: Final = 14
 
 
 class Record(NamedTuple):
@@ -40,6 +43,35 @@ def run_of(
     return values
 
 
+class Brief:
+    """Who goes through the records of a table, and can do without most of what is in some."""
+
+    def suffices(self, id: int, head: bytes) -> bool:
+        """Whether the first `HEAD_BYTES` of the value of a record of this id are enough."""
+        raise NotImplementedError
+
+
+class Part(NamedTuple):
+    """A record as it was found, or the beginning of its `value`, which has `size` bytes. If this is
+    all of it, its checksum was right; of a beginning nobody has looked at it."""
+
+    id: int
+    number: int
+    value: bytes
+    size: int
+
+
+def parts_of(records: Iterator[Record], brief: Brief) -> Iterator[Part]:
+    """What `Records.scan_parts` answers, where records can only be had whole."""
+    for id, number, value in records:
+        size = len(value)
+        head = value[:HEAD_BYTES]
+        if size > HEAD_BYTES and brief.suffices(id, head):
+            yield Part(id, number, head, size)
+        else:
+            yield Part(id, number, value, size)
+
+
 class RecordsGrow(Exception):
     """The records need more room than they were given: abort, and do it again. Nothing was lost."""
 
@@ -70,6 +102,10 @@ class Records:
     def scan(self, table: int) -> Iterator[Record]:
         """All records of a table by id and number. Raises `StoreDamaged`."""
         raise NotImplementedError
+
+    def scan_parts(self, table: int, brief: Brief) -> Iterator[Part]:
+        """As `scan`, with no more of each value than `brief` wants."""
+        return parts_of(self.scan(table), brief)
 
     def highest(self, prefix: bytes) -> int:
         """The highest number that a record of a prefix (table, id: 9 bytes) has, -1 if there is

@@ -9,10 +9,11 @@ import google_crc32c
 from librt.strings import read_i32_be, read_i64_be
 from mypy_extensions import i64
 
-from ferrymq_broker.store.records import Record
+from ferrymq_broker.store.records import HEAD_BYTES, Brief, Part, Record
 
 _KEY_BYTES: Final = 17
 _CRC_BYTES: Final = 4
+_PAGE: Final = 4096
 
 _crc: Final[Any] = google_crc32c.value
 _extend_crc: Final[Any] = google_crc32c.extend
@@ -46,6 +47,47 @@ def take_records(
         if i64(crc) != i64(read_i32_be(stored, 0)) & 0xFFFF_FFFF:
             return key
         records.append(_new(Record, (read_i64_be(key, 1), read_i64_be(key, 9), value)))
+    return None
+
+
+def take_parts(
+    items: Iterator[tuple[memoryview, memoryview]],
+    table: int,
+    brief: Brief,
+    parts: list[Part],
+    count: i64,
+    most: i64,
+) -> bytes | None:
+    """As `take_records`, with no more of each value than `brief` wants; what is left out counts a
+    page."""
+    wanted: i64 = table
+    taken: i64 = 0
+    while count > 0 and taken < most:
+        item = next(items, None)
+        if item is None:
+            return None
+        key = bytes(item[0])
+        view = item[1]
+        if i64(key[0]) != wanted:
+            return None
+        count -= 1
+        size: i64 = len(view) - _CRC_BYTES
+        if len(key) != _KEY_BYTES or size < 0:
+            return key
+        id = read_i64_be(key, 1)
+        if size > HEAD_BYTES:
+            head = bytes(view[_CRC_BYTES : _CRC_BYTES + HEAD_BYTES])
+            if brief.suffices(id, head):
+                parts.append(_new(Part, (id, read_i64_be(key, 9), head, size)))
+                taken += size if size < _PAGE else _PAGE
+                continue
+        taken += size
+        stored = bytes(view)
+        value = stored[_CRC_BYTES:]
+        crc: int = _extend_crc(_crc(key), value)
+        if i64(crc) != i64(read_i32_be(stored, 0)) & 0xFFFF_FFFF:
+            return key
+        parts.append(_new(Part, (id, read_i64_be(key, 9), value, size)))
     return None
 
 

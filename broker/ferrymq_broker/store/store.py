@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ferrymq_broker.store.changes import Changes
-from ferrymq_broker.store.records import Record, run_of
+from ferrymq_broker.store.records import Brief, Part, Record, parts_of, run_of
 
 
 class Store:
@@ -42,6 +42,10 @@ class Store:
     def count(self) -> int:
         """How many records there are in all tables, or 0 if nobody knows."""
         return 0
+
+    def scan_parts(self, table: int, brief: Brief) -> Iterator[Part]:
+        """As `scan`, with no more of each value than `brief` wants."""
+        return parts_of(self.scan(table), brief)
 
     def scan(self, table: int) -> Iterator[Record]:
         """All records of a table, by id and number; for the time before `push` is first called."""

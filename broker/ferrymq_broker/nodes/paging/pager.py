@@ -227,18 +227,31 @@ class Pager:
                 self._blank_out(paging, entry, self._recorded, _RECORDED)
                 paging.fold_restored()
 
+    def blank_of(self, origin: i64) -> Message:
+        """What stands for messages of an origin that are records."""
+        return _blank(self._recorded, origin, _RECORDED)
+
+    def leave_unread(self, queue: Queue, entry: Entry) -> None:
+        """Let the message of an entry, which has come out of the store in order, and for which a
+        blank stands, be out."""
+        size = i64(entry.size)
+        paging = self.paging_of(queue)
+        paging.safe = paging.restored = entry.sequence
+        paging.count += 1
+        paging.bytes += size
+        entry.message.holders += 1
+        self.messages += 1
+        self.bytes += size
+        self.paged_out += 1
+        paging.fold_restored()
+
     def _blank_out(
         self, paging: Paging, entry: Entry, blanks: dict[int, Message], mark: i64
     ) -> None:
         """The entry alone is left."""
         message = entry.message
         size = i64(entry.size)
-        origin = message.origin
-        blank = blanks.get(int(origin))
-        if blank is None:
-            blank = Message(b"", 0, mark)
-            blank.origin = origin
-            blanks[int(origin)] = blank
+        blank = _blank(blanks, message.origin, mark)
         blank.holders += 1
         message.holders = 0
         entry.message = blank
@@ -484,6 +497,16 @@ class Pager:
             sequence=place[1],
             reason=reason,
         )
+
+
+def _blank(blanks: dict[int, Message], origin: i64, mark: i64) -> Message:
+    """What stands for messages of an origin."""
+    blank = blanks.get(int(origin))
+    if blank is None:
+        blank = Message(b"", 0, mark)
+        blank.origin = origin
+        blanks[int(origin)] = blank
+    return blank
 
 
 def page_in(queue: Queue, entry: Entry) -> bool:

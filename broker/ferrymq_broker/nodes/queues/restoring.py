@@ -81,6 +81,39 @@ def restore_entry(
         pager.leave_restored(queue, entry)
 
 
+def can_rest(queue: Queue) -> bool:
+    """Whether entries of the queue can be restored without their messages."""
+    pager = queue.agenda.pager
+    return (
+        pager is not None
+        and queue.agenda.held > pager.low
+        and queue.groups is None
+        and queue.lifecycle.eras is None
+        and queue.policy.message_ttl == 0
+        and not queue.policy.last_value_key
+    )
+
+
+def restore_unread(
+    queue: Queue, sequence: i64, level: i64, size: i64, failures: i64, origin: i64
+) -> None:
+    """Append an entry as `restore_entry` does, of a queue that `can_rest`; its message, with a
+    payload of this size, is plain and stays on disk."""
+    pager = queue.agenda.pager
+    assert pager is not None
+    entry = Entry(pager.blank_of(origin), sequence, level)
+    entry.stored = True
+    entry.attempts = 1
+    entry.failures = i32(failures)
+    entry.size = i32(size)
+    queue.lane_of(level).append(entry)
+    if sequence > queue.published:
+        queue.published = sequence
+    queue.available += 1
+    queue.bytes += size
+    pager.leave_unread(queue, entry)
+
+
 def restore_scheduled(queue: Queue, sequence: i64, due: i64, message: Message, size: i64) -> None:
     """Keep a message that is to come at `due`, with a payload of this size."""
     queue.lifecycle.restore_scheduled(sequence, due, message, size)

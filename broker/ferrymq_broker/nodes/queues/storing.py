@@ -234,6 +234,12 @@ def read_head(value: bytes) -> Head:
     )
 
 
+def is_plain_head(head: bytes) -> bool:
+    """Whether the head says of a message all that a plain queue has to know: it is neither shared
+    nor special, and does not say when it expires."""
+    return i64(head[13]) & (SHARED | SPECIAL | EXPIRES) == 0
+
+
 def body_id(value: bytes) -> int:
     """The id of the body that the value of an entry with `Head.shared` names."""
     if len(value) != HEAD + 8:
