@@ -18,6 +18,11 @@ _MIN_MAP: Final = 1 << 30
 _HEADROOM: Final = 64 << 20
 # A file that has nothing in it is begun anew when it is larger than this.
 _WASTE: Final = 64 << 20
+# A key: what the page belongs to, and a number, which is never negative.
+_PREFIX_BYTES: Final = 8
+_BEHIND: Final = b"\xff" * 8
+# A page of LMDB has room for less than five values of this size.
+_LARGE: Final = 780
 
 _crc: Final[Any] = google_crc32c.value
 _extend_crc: Final[Any] = google_crc32c.extend
@@ -74,7 +79,15 @@ class LmdbPages(Pages):
             self._env.set_mapsize(2 * info["map_size"] + 4 * need)
         try:
             with self._env.begin(write=True) as txn, txn.cursor() as cursor:
+                # Something lies behind what is put in order and fills pages with a few, so that
+                # LMDB leaves full pages full (`LmdbRecords.extend`).
+                ends: set[bytes] = set()
+                if need > _LARGE * len(pairs):
+                    ends = {key[:_PREFIX_BYTES] + _BEHIND for key, _ in pairs}
+                cursor.putmulti([(end, b"") for end in ends])
                 cursor.putmulti([(key, _sealed(key, value)) for key, value in pairs])
+                for end in ends:
+                    txn.delete(end)
         except lmdb.Error as error:
             raise OSError(str(error)) from error
         self._count += len(pairs)

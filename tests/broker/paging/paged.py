@@ -39,7 +39,7 @@ class DictPages(Pages):
 
 
 class PagedNetwork(Network):
-    """Pages out whatever is above `limit` bytes; `least` messages that follow each other are a run."""
+    """Pages out whatever is above `limit` bytes; `least` messages in a row are a run."""
 
     def __init__(self, *, limit: int = 0, least: int = 2, **options: object) -> None:
         self.limit = limit

@@ -1,0 +1,112 @@
+"""A long queue that is paged: what it takes of memory, of the disk and of the processor.
+
+    python -m bench.backlog [COUNT] [--path DIR ...]
+
+COUNT durable messages of 1 KiB are put into a queue of a broker that may have 64 MiB of messages in
+memory. It is stopped in good order and started again, killed and started again, and drained. What
+one message takes of memory is what the second half of them adds. The broker runs from
+`build/compiled`, or from the import path that `--path` gives, so that another checkout can be
+measured with the same client.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+from typing import Final
+
+from bench.client import drain, fill
+from bench.parts.memory import DURABLE, PAGE_OUT, SIZE
+from bench.process import Server, durable_broker
+from bench.tree import ROOT, Trees
+
+COUNT: Final = 1_000_000
+QUEUE: Final = "backlog"
+# Seconds in which a broker that has nothing to do applies its journal and gives space back.
+PATIENCE: Final = 20.0
+
+
+def main() -> None:
+    """Measure, and print a line for each figure."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("count", type=int, nargs="?", default=COUNT)
+    parser.add_argument("--path", nargs="*", default=[])
+    options = parser.parse_args()
+    trees = Trees.at(options.path) if options.path else Trees(pure=False, loops=False)
+    with tempfile.TemporaryDirectory(dir=ROOT / "build") as folder:
+        measure(trees, Path(folder), options.count)
+
+
+def measure(trees: Trees, folder: Path, count: int) -> None:
+    """All of it, with a store in `folder`."""
+    config = folder / "paging.toml"
+    config.write_text(f"[store]\npage-out = {PAGE_OUT}\n", "utf-8")
+    data = folder / "data"
+    records = data / "data.mdb"
+    payload = count * SIZE
+    print(f"{count} messages of {SIZE} B, broker {trees.broker_variant()}")
+    with durable_broker(trees, data, {}, config) as server:
+        before = written(server)
+        fill(server.port, QUEUE, DURABLE, count // 2)
+        half = anonymous(server)
+        fill(server.port, QUEUE, DURABLE, count - count // 2)
+        show("memory of a message", (anonymous(server) - half) / (count - count // 2), "B")
+        show("memory", anonymous(server) / 2**20, "MiB")
+        show("processor time to take one in", cpu(server) / count * 1e6, "µs")
+        show("written, by payload", (written(server) - before) / payload, "")
+    show("records on disk, by payload", allocated(records) / payload, "")
+    with durable_broker(trees, data, {}, config) as server:
+        show("start after a stop, processor time", cpu(server), "s")
+        show("memory then", anonymous(server) / 2**20, "MiB")
+        server.kill()
+    with durable_broker(trees, data, {}, config) as server:
+        show("start after a kill, processor time", cpu(server), "s")
+        used = cpu(server)
+        drain(server.port, QUEUE, count)
+        show("processor time to hand one out", (cpu(server) - used) / count * 1e6, "µs")
+        end = time.monotonic() + PATIENCE
+        while allocated(records) > payload // 20 and time.monotonic() < end:
+            time.sleep(0.5)
+        show("records on disk when drained", allocated(records) / 2**20, "MiB")
+        show("memory when drained", anonymous(server) / 2**20, "MiB")
+
+
+def show(what: str, figure: float, unit: str) -> None:
+    """Print a figure."""
+    print(f"{what:40} {figure:10.2f} {unit}", flush=True)
+
+
+def cpu(server: Server) -> float:
+    """Processor time the broker has used. Raises `OSError` where the system does not tell."""
+    used = server.cpu_seconds()
+    if used is None:
+        raise OSError("this system does not tell what processor time a process has used")
+    return used
+
+
+def anonymous(server: Server) -> int:
+    """Memory of the broker that is no file's. Raises `OSError` where the system does not tell."""
+    return 1024 * _number(Path(f"/proc/{server.pid}/status"), "RssAnon:")
+
+
+def written(server: Server) -> int:
+    """Bytes that the broker has made the system write to disks."""
+    return _number(Path(f"/proc/{server.pid}/io"), "write_bytes:")
+
+
+def allocated(path: Path) -> int:
+    """The bytes that a file has on the disk."""
+    return path.stat().st_blocks * 512
+
+
+def _number(path: Path, name: str) -> int:
+    for line in path.read_text("utf-8").splitlines():
+        if line.startswith(name):
+            return int(line.split()[1])
+    raise OSError(f"{path} does not say {name}")
+
+
+if __name__ == "__main__":
+    main()
