@@ -1,7 +1,7 @@
 """Whether LMDB can be given the file of a store: `python -m ferrymq_broker.store.check DIR`.
 
-It is done whenever a store is opened: a damaged page that LMDB comes upon ends the process without a
-word. After a stop in good order values are left out. Whoever reads one looks at its checksum.
+It is done whenever a store is opened: a damaged page that LMDB comes upon ends the process without
+a word. After a stop in good order values are left out. Whoever reads one looks at its checksum.
 """
 
 from __future__ import annotations

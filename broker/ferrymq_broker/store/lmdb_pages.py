@@ -270,9 +270,8 @@ class PageFile:
         nodes: i64 = (lower - _PAGE_HEAD) // 2
         if is_leaf:
             self._leaves += 1
-            if self._values or not is_records:
-                self._check_leaf(number, page, nodes, upper, low, high, is_records)
-            elif not self._check_shape(number, page, nodes, upper, low, high):
+            whole = self._values or not is_records
+            if whole or not self._check_shape(number, page, nodes, upper, low, high):
                 self._check_leaf(number, page, nodes, upper, low, high, is_records)
         else:
             self._branches += 1

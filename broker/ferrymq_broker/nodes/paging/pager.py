@@ -63,7 +63,9 @@ class Pager:
     """Of one broker, which is not to have more than `high` bytes of messages in memory, and is to
     have no more than `low` when it did. `messages` with `bytes` bytes are out.
 
-    Fewer than `least` messages are no run (`queues/runs.py`). Counted since the start: messages that were `paged_out` and `paged_in`, those that were read and
+    Fewer than `least` messages are no run (`queues/runs.py`).
+
+    Counted since the start: messages that were `paged_out` and `paged_in`, those that were read and
     stayed where they are (`peeked`), and those that could not be read (`damaged`). After many bytes
     have been read `unmap` is called: it gives back what is mapped of the files they are in.
     """
