@@ -19,6 +19,7 @@ from ferrymq_broker.connections.credit import Credit
 from ferrymq_broker.connections.duplicates import SeenTagsOfLinks
 from ferrymq_broker.connections.limits import ClientLimits, Users
 from ferrymq_broker.connections.names import LinkNames
+from ferrymq_broker.connections.output_turns import OutputTurns
 from ferrymq_broker.connections.remembered.registry import Termini
 from ferrymq_broker.counters import Counters
 from ferrymq_broker.nodes.node import BOUNDLESS, Agenda
@@ -91,7 +92,7 @@ class Broker:
         "_paging",
         "_gathering",
         "_short_of_memory",
-        "_congested",
+        "output_turns",
         "_schedule",
         "_wake_at",
         "_awake",
@@ -151,7 +152,7 @@ class Broker:
         self._paging = False
         self._gathering = False
         self._short_of_memory = False
-        self._congested: list[ConnectionHandler] = []
+        self.output_turns = OutputTurns(schedule, self._take_turns)
         self._schedule = schedule
         self._wake_at = wake_at
         # Whether the server is to wake it up, and at what `now`.
@@ -398,15 +399,9 @@ class Broker:
         """Have `call` called by the event loop when this pass is over."""
         self._schedule(call)
 
-    def continue_later(self, handler: ConnectionHandler) -> None:
-        """The connection has had its share of this pass; it goes on in another."""
-        if not self._congested:
-            self._schedule(self._continue)
-        self._congested.append(handler)
-
-    def _continue(self) -> None:
-        congested = self._congested
-        self._congested = []
-        for handler in congested:
-            handler.decongest()
-        self.finish_pass()
+    def _take_turns(self) -> None:
+        """Let connections that have more to write go on: a pass of its own."""
+        try:
+            self.output_turns.begin_round()
+        finally:
+            self.finish_pass()

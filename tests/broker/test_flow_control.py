@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ferrymq_broker.connections import outgoing
+from ferrymq_broker.connections.output_turns import OUTPUT_LIMIT
 from ferrymq_types.messaging import Accepted, Data
 from tests.broker.harness import Network, encode
 
@@ -126,8 +126,8 @@ def test_one_pass_writes_a_bounded_amount_to_one_client(net: Network) -> None:
     client.handler._write = count
     receiver = client.receiver("q", credit=1000)
     assert len(receiver.deliveries) == 500
-    assert max(written) < outgoing.OUTPUT_LIMIT + 2 * len(body)
-    assert len(written) > 500 * 10_000 // (outgoing.OUTPUT_LIMIT + 2 * len(body))
+    assert max(written) < OUTPUT_LIMIT + 2 * len(body)
+    assert len(written) > 500 * 10_000 // (OUTPUT_LIMIT + 2 * len(body))
 
 
 @pytest.mark.spec("2.6.14")

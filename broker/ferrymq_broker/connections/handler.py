@@ -4,10 +4,13 @@ The handler is handed bytes, time and the state of the transport by the server, 
 bytes to `write`; it knows neither sockets nor the event loop.
 
 A connection is *blocked* when it should not be given more to send: its transport is full
-(`paused`), it has had its share of the pass (`congested`), or the broker is about to end (`quiet`).
-Its consumers then wait in `stalled`,
+(`paused`), it has had its share of the pass or some of what it was given waits for room in the
+output (`congested`), or the broker is about to end (`quiet`). Its consumers then wait in `stalled`,
 and its producers that would get credit in `unsupplied`; a client that does not read is thus not
 served, at no cost to the others. Consumers in `windowed` wait for the window of their session.
+
+A congested connection waits for its turn (`OutputTurns`). Then it first writes what it has begun,
+a share at a time, and is given more only when all of that has gone.
 """
 
 from __future__ import annotations
@@ -37,7 +40,8 @@ from ferrymq_broker.connections.lapses import Lapses
 from ferrymq_broker.connections.limits import Allowance
 from ferrymq_broker.connections.links import SessionLinks, close_link
 from ferrymq_broker.connections.outbox import Outbox
-from ferrymq_broker.connections.outgoing import OUTPUT_LIMIT, OutgoingEndpoint
+from ferrymq_broker.connections.outgoing import OutgoingEndpoint
+from ferrymq_broker.connections.output_turns import OUTPUT_LIMIT
 from ferrymq_broker.connections.rare_events import on_control, on_rare_event
 from ferrymq_broker.connections.remembered.source import SourceTerminus
 from ferrymq_broker.journal import log
@@ -74,6 +78,7 @@ class ConnectionHandler:
         "blocked",
         "paused",
         "congested",
+        "waits_turn",
         "quiet",
         "dirty",
         "changes",
@@ -112,6 +117,8 @@ class ConnectionHandler:
         # The virtual host of the connection.
         self.space = broker.default
         self.id: i64 = broker.new_id()
+        # One window of output for each client, however large its messages are.
+        settings.max_output = OUTPUT_LIMIT
         self.connection = Connection(settings, now)
         self.authenticator = authenticator
         self.transport = transport
@@ -132,6 +139,8 @@ class ConnectionHandler:
         self.blocked = False
         self.paused = False
         self.congested = False
+        # Whether it is among those that wait for a turn.
+        self.waits_turn = False
         self.quiet = False
         # True while the handler waits for its flush at the end of the pass.
         self.dirty = False
@@ -215,10 +224,8 @@ class ConnectionHandler:
 
     def resume(self, now: float) -> None:
         """The transport takes bytes again."""
-        self.broker.begin_pass(now)
         self.paused = False
-        self._unblock()
-        self.broker.finish_pass()
+        self.broker.output_turns.wait(self)
 
     def quiesce(self) -> None:
         """Send no more messages and ask for none: the client settles what it has."""
@@ -298,10 +305,20 @@ class ConnectionHandler:
         connection = self.connection
         outbox = self.outbox
         data = b""
+        # What waits for room goes on in its turn, and if what is before it can be written.
+        unfinished = connection.holds_back
+        proceeds = unfinished and not self.congested and not self.paused
         if outbox.pieces or self.need > self.changes.stable:
-            data = outbox.take(connection, self.need, self.changes.stable)
+            if outbox.bytes > OUTPUT_LIMIT:
+                proceeds = False
+            data = outbox.take(connection, self.need, self.changes.stable, proceeds)
         elif connection.has_output:
-            data = connection.data_to_send()
+            data = connection.data_to_send(proceeds)
+        if unfinished:
+            self.congested = True
+            self.blocked = True
+            if proceeds:
+                self.broker.output_turns.count()
         if data:
             self._begun = connection.opened
             self.broker.counters.bytes_sent += len(data)
@@ -309,8 +326,8 @@ class ConnectionHandler:
         if outbox.pieces:
             self._hold()
             return
-        if self.congested:
-            self.broker.continue_later(self)
+        if self.congested and not self.paused:
+            self.broker.output_turns.wait(self)
         if connection.finished and not self.over:
             self.over = True
             self._hang_up()
@@ -324,18 +341,40 @@ class ConnectionHandler:
         if outbox.bytes > OUTPUT_LIMIT:
             self.congested = True
             self.blocked = True
-        elif self.congested:
-            self.broker.continue_later(self)
+        elif self.congested and not self.paused:
+            self.broker.output_turns.wait(self)
+
+    def congest(self) -> None:
+        """The connection has had its share of the pass."""
+        self.congested = True
+        self.blocked = True
+        self.broker.output_turns.count()
+
+    def stand_by(self) -> None:
+        """Others have had what there is in this round: wait for a turn."""
+        self.congested = True
+        self.blocked = True
+        self.broker.output_turns.wait(self)
 
     def decongest(self) -> None:
-        """A new pass, a new share."""
+        """It is the connection's turn: a new share."""
         self.congested = False
-        self._unblock()
+        if self.connection.holds_back:
+            # What has begun comes before anything new.
+            self.touch()
+        else:
+            self._unblock()
 
     def _unblock(self) -> None:
-        self.blocked = self.paused or self.congested or self.quiet
+        self.blocked = self.paused or self.quiet
+        if self.transactions.waiting:
+            # What they wait for may have gone out.
+            self._recheck_transactions()
+            self.touch()
         if self.blocked:
             return
+        if self.windowed:
+            self._recheck_windows()
         if self.stalled:
             stalled = self.stalled
             self.stalled = {}

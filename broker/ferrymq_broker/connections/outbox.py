@@ -25,17 +25,19 @@ class Outbox:
         self.bytes: i64 = 0
         self.held = False
 
-    def take(self, connection: Connection, need: i64, stable: i64) -> bytes:
+    def take(self, connection: Connection, need: i64, stable: i64, transfers: bool) -> bytes:
         """What may be told when the batch `stable` is on disk; the rest is kept.
 
         What has gathered in the connection waits for the batch `need`. A client that causes
         changes all the time is told of the first while the next are on their way to the disk.
+        `transfers` is whether those that wait for room in the output go on.
         """
         pieces = self.pieces
         if connection.has_output:
-            data = connection.data_to_send()
-            pieces.append((int(need), data))
-            self.bytes += len(data)
+            data = connection.data_to_send(transfers)
+            if data:
+                pieces.append((int(need), data))
+                self.bytes += len(data)
         count: i64 = 0
         while count < len(pieces) and pieces[count][0] <= stable:
             count += 1

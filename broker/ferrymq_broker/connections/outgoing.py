@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64
 
@@ -16,9 +16,10 @@ from ferrymq_broker.connections.outcomes import (
     is_terminal,
     symbol,
 )
+from ferrymq_broker.connections.output_turns import LARGE, OUTPUT_LIMIT
 from ferrymq_broker.connections.remembered.resuming import Resuming
 from ferrymq_broker.nodes.consumer import IDLE, SETTLED, TAKEN, UNFIT, Consumer
-from ferrymq_broker.nodes.delivering import outgoing_payload
+from ferrymq_broker.nodes.delivering import outgoing_header
 from ferrymq_broker.nodes.entry import Entry
 from ferrymq_broker.nodes.node import Node
 from ferrymq_broker.nodes.terms import SourceTerms
@@ -32,10 +33,6 @@ if TYPE_CHECKING:
     from ferrymq_broker.transactions.holding import Holding
     from ferrymq_broker.transactions.transaction import Transaction
     from ferrymq_types.unions import Outcome
-
-# What one connection may have written to it in one pass, in bytes: a reader with endless credit
-# and a long queue must not keep everybody else waiting.
-OUTPUT_LIMIT: Final = 262_144
 
 
 @final
@@ -108,9 +105,11 @@ class OutgoingEndpoint(Consumer):
         link = self.link
         handler = self.handler
         message = entry.message
-        if entry.attempts == 0 and entry.expires == 0:
-            payload = message.payload
-        else:
+        payload = message.payload
+        size: i64 = len(payload)
+        head = b""
+        start: i64 = 0
+        if entry.attempts != 0 or entry.expires != 0:
             left: i64 = 0
             if entry.expires != 0:
                 if link.session.outgoing.remote_window <= 0:
@@ -118,20 +117,32 @@ class OutgoingEndpoint(Consumer):
                     handler.windowed[self] = None
                     return IDLE
                 left = self.node.agenda.left(entry.expires)
-            payload = outgoing_payload(entry, left)
+            head = outgoing_header(entry, left)
+            if head:
+                start = message.header_end
+                size += len(head) - start
         limit = link.remote_max_message_size
-        if limit != 0 and len(payload) > limit:
+        if limit != 0 and size > limit:
             return UNFIT
+        if size > LARGE and handler.broker.output_turns.spent:
+            handler.stand_by()
+            handler.stalled[self] = None
+            return IDLE
         if self._special:
             if self.acquiring is not None:
-                return self._deliver_acquired(entry, payload)
-            return self._deliver_remembered(entry, payload)
-        delivery = link.send(payload, settled=link.always_settled, message_format=message.format)
+                return self._deliver_acquired(entry, head, start)
+            return self._deliver_remembered(entry, head, start)
+        delivery = link.send(
+            payload,
+            settled=link.always_settled,
+            message_format=message.format,
+            head=head,
+            start=start,
+        )
         if not handler.dirty:
             handler.touch()
-        if len(handler.connection.output) > OUTPUT_LIMIT:
-            handler.congested = True
-            handler.blocked = True
+        if len(handler.connection.output) >= OUTPUT_LIMIT:
+            handler.congest()
         if delivery.settled:
             if entry.stored and not self.copies:
                 # It is gone on disk before it goes out: at most once.
@@ -181,7 +192,7 @@ class OutgoingEndpoint(Consumer):
         """Whether the session's window or the connection keeps something it was sent."""
         return self.link.parked > 0 or self.handler.blocked
 
-    def _deliver_acquired(self, entry: Entry, payload: bytes) -> i64:
+    def _deliver_acquired(self, entry: Entry, head: bytes, start: i64) -> i64:
         """Send the message as part of a transaction, which may take no more (AMQP 1.0 §4.4.3).
 
         Sent settled or not, it is held: a rollback makes it available again.
@@ -192,17 +203,19 @@ class OutgoingEndpoint(Consumer):
         link = self.link
         handler = self.handler
         delivery = link.send(
-            payload,
+            entry.message.payload,
             settled=link.always_settled,
             message_format=entry.message.format,
             state=self._acquired,
+            head=head,
+            start=start,
         )
         handler.touch()
         self.limit_output()
         handler.transactions.acquire(self, delivery, None if self.copies else entry)
         return TAKEN
 
-    def _deliver_remembered(self, entry: Entry, payload: bytes) -> i64:
+    def _deliver_remembered(self, entry: Entry, head: bytes, start: i64) -> i64:
         """Send the message when it is on record that it was sent."""
         memory = self.memory
         if memory is None or self._resuming is not None or memory.is_full():
@@ -210,7 +223,11 @@ class OutgoingEndpoint(Consumer):
         link = self.link
         handler = self.handler
         delivery = link.send(
-            payload, settled=link.always_settled, message_format=entry.message.format
+            entry.message.payload,
+            settled=link.always_settled,
+            message_format=entry.message.format,
+            head=head,
+            start=start,
         )
         handler.touch()
         self.limit_output()
@@ -233,9 +250,8 @@ class OutgoingEndpoint(Consumer):
     def limit_output(self) -> None:
         """The connection may have had its share of this pass."""
         handler = self.handler
-        if len(handler.connection.output) > OUTPUT_LIMIT:
-            handler.congested = True
-            handler.blocked = True
+        if len(handler.connection.output) >= OUTPUT_LIMIT:
+            handler.congest()
 
     def on_credit(self, properties: dict[str, object] | None) -> None:
         """A flow of the receiver has arrived (AMQP 1.0 §2.6.7), with these properties."""
@@ -265,7 +281,14 @@ class OutgoingEndpoint(Consumer):
         link = self.link
         if not link.drain or not link.usable:
             return True
-        if link.parked > 0 or (link.credit > 0 and not self.ready and not self._is_stopped()):
+        if link.parked > 0:
+            # It is asked again when that has gone.
+            if self.handler.blocked:
+                self.handler.stalled[self] = None
+            else:
+                self.handler.windowed[self] = None
+            return False
+        if link.credit > 0 and not self.ready and not self._is_stopped():
             return False
         link.drained()
         self.handler.touch()

@@ -29,20 +29,23 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.entry import Entry
 
 
-def outgoing_payload(entry: Entry, left: i64) -> bytes:
-    """Return what to send in the next delivery of the entry, which has `left` ms of its time left.
+def outgoing_header(entry: Entry, left: i64) -> bytes:
+    """Encode the header of the next delivery of the entry, which has `left` ms of its time left;
+    nothing if the message goes out as it came.
 
     `left` is of no account if the entry does not expire. The ttl of the header is what is left of
     it: the time the message has spent here is taken off, so that every broker it passes through
-    counts on (AMQP 1.0 §3.2.1).
+    counts on (AMQP 1.0 §3.2.1). The rest of the message follows as it is, and is not copied.
     """
     message = entry.message
     if entry.expires == 0 or message.ttl < 0:
-        return entry.payload()
+        if entry.attempts == 0:
+            return b""
+        return message.redelivery_header(i64(entry.failures))
     if left < 0:
         left = 0
     if entry.attempts == 0 and left >= message.ttl:
-        return message.payload
+        return b""
     header = message.header()
     header.ttl = left if left < message.ttl else message.ttl
     if entry.attempts != 0:
@@ -51,7 +54,6 @@ def outgoing_payload(entry: Entry, left: i64) -> bytes:
         header.delivery_count = count if count < 0xFFFFFFFF else 0xFFFFFFFF
     w = BytesWriter()
     encode_header(w, header)
-    w.write(message.payload[message.header_end :])
     return w.getvalue()
 
 

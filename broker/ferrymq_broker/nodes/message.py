@@ -143,17 +143,21 @@ class Message:
         The header says so: delivery-count is raised and first-acquirer is false
         (AMQP 1.0 §3.2.1).
         """
+        head = self.redelivery_header(failures)
+        return replace_start(self.payload, self.header_end, head) if head else self.payload
+
+    def redelivery_header(self, failures: i64) -> bytes:
+        """The encoded header of such a delivery; nothing if the payload stays as it is."""
         if self.opaque:
-            return self.payload
+            return b""
         header = self.header()
         if failures == 0 and not header.first_acquirer:
-            return self.payload
-        w = BytesWriter()
+            return b""
         count = header.delivery_count + failures
         header.delivery_count = count if count < 0xFFFFFFFF else 0xFFFFFFFF
         header.first_acquirer = False
+        w = BytesWriter()
         encode_header(w, header)
-        w.write(self.payload[self.header_end :])
         return w.getvalue()
 
     def annotated(self, annotations: dict[str, object]) -> Message:
@@ -183,6 +187,11 @@ class Message:
             return self
         w.write(payload[rest:])
         return derive(self, w.getvalue(), pos)
+
+
+def replace_start(payload: bytes, start: i64, head: bytes) -> bytes:
+    """`head` and then the payload from `start` on, copied once."""
+    return b"".join((head, memoryview(payload)[start:]))
 
 
 def admit(payload: bytes, format: i64) -> Message:

@@ -16,7 +16,9 @@ event. What the user does wrong raises `LocalProtocolError` and changes nothing.
 A transport carries *layers*, each opened by an 8-byte header: TLS and SASL if
 they are used, then AMQP: `layers` says which is being read. Output is collected in
 one buffer; dispositions and window updates are held back until it is taken, so that
-neighbours share a frame.
+neighbours share a frame. With `ConnectionSettings.max_output` transfers wait when the buffer has
+so many bytes, and each call of `data_to_send` lets the next of them in: call it while
+`has_output` is true and the transport takes more.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ from ferrymq.engine.frames import AMQP_FRAME, EMPTY_FRAME, begin_frame, end_fram
 from ferrymq.engine.input import FrameInput
 from ferrymq.engine.layers import AMQP, DONE, MAX_EARLY_FRAME, MAX_EARLY_INPUT, SASL, Layers
 from ferrymq.engine.opening import check_open
+from ferrymq.engine.output_limit import OutputLimit
 from ferrymq.engine.session import Session
 from ferrymq.engine.settings import ConnectionSettings
 from ferrymq.engine.states import (
@@ -79,6 +82,7 @@ class Connection:
         "remote_max_frame_size",
         "channels",
         "output",
+        "output_limit",
         "context",
         "_timers",
         "_now",
@@ -110,6 +114,7 @@ class Connection:
         self.remote_max_frame_size: i64 = MIN_MAX_FRAME_SIZE
         self.channels = Channels(Unfinished(settings.max_unfinished, settings.unfinished))
         self.output = BytesWriter()
+        self.output_limit = OutputLimit(settings.max_output)
         self.context: object = None
         self._timers = Timers(now, settings.idle_time_out, settings.handshake_timeout)
         self._now = now
@@ -134,16 +139,27 @@ class Connection:
 
     @property
     def has_output(self) -> bool:
-        """Whether `data_to_send` would return anything."""
-        return bool(self._touched) or len(self.output) > 0
+        """Whether `data_to_send` has something to return."""
+        return bool(self._touched) or len(self.output) > 0 or bool(self.output_limit.waiting)
 
-    def data_to_send(self) -> bytes:
-        """Everything to be written to the transport, once."""
+    @property
+    def holds_back(self) -> bool:
+        """Whether transfers wait for room in the output: for further calls of `data_to_send`."""
+        return bool(self.output_limit.waiting)
+
+    def data_to_send(self, transfers: bool = True) -> bytes:
+        """What is to be written to the transport now, once.
+
+        That is everything, unless there is a `max_output`: then at most about so many bytes of
+        transfers. Without `transfers` those that wait for room go on waiting.
+        """
         if self._touched:
             touched = self._touched
             self._touched = []
             for session in touched:
                 session._flush()
+        if transfers and self.output_limit.waiting:
+            self.output_limit.fill(self.output)
         if len(self.output) == 0:
             return b""
         data = self.output.getvalue()

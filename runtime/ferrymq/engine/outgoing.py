@@ -1,8 +1,10 @@
 """The sending half of a session: its window towards the peer and what it has in flight.
 
 Transfers are numbered by `next_id` and admitted while the peer's incoming
-window, `remote_window` frames, is open (AMQP 1.0 §2.5.6). What is not admitted
-waits in `_backlog` in order, cut in the middle of a delivery if need be.
+window, `remote_window` frames, is open (AMQP 1.0 §2.5.6), and while the output of
+the connection has room (`OutputLimit`). What is not admitted waits in `_backlog`
+in order, cut in the middle of a delivery if need be. It refers to the payload; the
+bytes are copied frame by frame, as they go out.
 """
 
 from __future__ import annotations
@@ -30,19 +32,27 @@ if TYPE_CHECKING:
 
 # What a transfer frame takes at most without its state, and some bytes for the message.
 TRANSFER_ROOM: Final = 128
+# What `_write` answers when the whole delivery is in the output.
+_DONE: Final = -0x4000_0000_0000_0000
 
 
 @final
 class _Parked:
-    """A delivery, or the rest of one, that waits for the peer's window."""
+    """A delivery, or the rest of one, that waits for the peer's window or for room in the output.
 
-    __slots__ = ("delivery", "payload", "offset", "started", "message_format", "state", "resume",
-                 "aborted")  # fmt: skip
+    The message is `head` and then `payload` from `start` on. `offset` counts in the payload; the
+    head takes the places before `start`, which may be negative.
+    """
+
+    __slots__ = ("delivery", "payload", "head", "start", "offset", "started", "message_format",
+                 "state", "resume", "aborted")  # fmt: skip
 
     def __init__(
         self,
         delivery: OutgoingDelivery,
         payload: bytes,
+        head: bytes,
+        start: i64,
         offset: i64,
         started: bool,
         message_format: int,
@@ -52,6 +62,8 @@ class _Parked:
     ) -> None:
         self.delivery = delivery
         self.payload = payload
+        self.head = head
+        self.start: i64 = start
         self.offset: i64 = offset
         # Whether its first frame has gone out.
         self.started = started
@@ -73,7 +85,7 @@ class OutgoingHalf:
     """What a session sends. `unsettled`: our deliveries that are not settled, by delivery-id."""
 
     __slots__ = ("session", "unsettled", "next_id", "remote_window", "_next_delivery_id",
-                 "_backlog", "dispositions")  # fmt: skip
+                 "_backlog", "queued", "dispositions")  # fmt: skip
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -84,6 +96,8 @@ class OutgoingHalf:
         self.remote_window: i64 = 0
         self._next_delivery_id: i64 = 0
         self._backlog: deque[_Parked] = deque()
+        # Whether this half waits for its turn in `OutputLimit.waiting`.
+        self.queued = False
         self.dispositions = DispositionQueue(session, Role.SENDER)
 
     # -- transfers -----------------------------------------------------------
@@ -97,26 +111,33 @@ class OutgoingHalf:
         state: DeliveryState | None,
         resume: bool,
         aborted: bool,
+        head: bytes = b"",
     ) -> None:
-        """Send the delivery from `offset` of its payload on, as far as the window admits."""
+        """Send `head`, then the payload from `offset` on, as far as there is room for it."""
+        start = offset
+        if head:
+            offset -= len(head)
         started = False
         if not self._backlog:
-            before = self.remote_window
-            offset = self._write(delivery, payload, offset, False, message_format, state, resume,
-                                 aborted)  # fmt: skip
-            if offset < 0:
+            before = self.next_id
+            offset = self._write(delivery, payload, head, start, offset, False, message_format,
+                                 state, resume, aborted)  # fmt: skip
+            if offset == _DONE:
                 delivery.sent = True
                 return
-            started = before > 0
+            started = self.next_id != before
         delivery.link.parked += 1
         self._backlog.append(
-            _Parked(delivery, payload, offset, started, message_format, state, resume, aborted)
-        )
+            _Parked(delivery, payload, head, start, offset, started, message_format, state, resume,
+                    aborted)
+        )  # fmt: skip
 
     def _write(
         self,
         delivery: OutgoingDelivery,
         payload: bytes,
+        head: bytes,
+        start: i64,
         offset: i64,
         started: bool,
         message_format: int,
@@ -124,14 +145,22 @@ class OutgoingHalf:
         resume: bool,
         aborted: bool,
     ) -> i64:
-        """Write frames from `offset` on; −1 when done, else the offset the window stopped at."""
+        """Write frames from `offset` on; `_DONE`, or the offset at which the window or the room
+        in the output ended."""
         connection = self.session.connection
+        output_limit = connection.output_limit
+        most = output_limit.most
         w = connection.output
         limit: i64 = connection.remote_max_frame_size
+        if limit > output_limit.frame:
+            limit = output_limit.frame
         total: i64 = len(payload)
         channel = self.session.channel
         late = False
         while self.remote_window > 0:
+            if len(w) >= most:
+                output_limit.wait(self)
+                break
             self.remote_window -= 1
             self.next_id = (self.next_id + 1) & 0xFFFFFFFF
             mark = begin_frame(w, channel)
@@ -171,20 +200,34 @@ class OutgoingHalf:
             room = limit - (len(w) - mark)
             rest = total - offset
             if rest <= room:
+                if offset < start:
+                    w.write(head[offset - start + len(head) :])
+                    offset = start
                 w.write(payload if offset == 0 else payload[offset:])
                 end_frame(w, mark)
                 if late:
                     self.dispositions.add(delivery.id, delivery.state, True)
-                return -1
+                return _DONE
             # Further frames say themselves that the delivery is settled.
             late = False
             w.truncate(mark + 8)
             transfer.more = True
             encode_transfer(w, transfer)
             room = limit - (len(w) - mark)
-            w.write(payload[offset : offset + room])
+            if room < TRANSFER_ROOM:
+                # A state that fits the peer's frames is longer than our own would be.
+                room = connection.remote_max_frame_size - (len(w) - mark)
+            if room > rest:
+                room = rest
+            end = offset + room
+            if offset < start:
+                first = offset - start + len(head)
+                w.write(head[first : first + room])
+                offset = min(end, start)
+            if offset < end:
+                w.write(payload[offset:end])
             end_frame(w, mark)
-            offset += room
+            offset = end
         return offset
 
     def holds(self, link: Link, tag: bytes) -> bool:
@@ -219,13 +262,17 @@ class OutgoingHalf:
                 Scope.LINK,
             )
 
-    def _drain_backlog(self) -> None:
+    def go_on(self) -> None:
+        """Write what waits, as far as there is room for it."""
         backlog = self._backlog
         while backlog and self.remote_window > 0:
             parked = backlog[0]
+            before = self.next_id
             offset = self._write(
                 parked.delivery,
                 parked.payload,
+                parked.head,
+                parked.start,
                 parked.offset,
                 parked.started,
                 parked.message_format,
@@ -233,9 +280,10 @@ class OutgoingHalf:
                 parked.resume,
                 parked.aborted,
             )
-            if offset >= 0:
+            if offset != _DONE:
                 parked.offset = offset
-                parked.started = True
+                if self.next_id != before:
+                    parked.started = True
                 return
             backlog.popleft()
             parked.delivery.sent = True
@@ -245,7 +293,7 @@ class OutgoingHalf:
         """The peer has begun, and takes `window` frames. What was sent before goes out now."""
         self.remote_window = window
         if self.session.mapped:
-            self._drain_backlog()
+            self.go_on()
 
     def on_flow(self, flow: Flow) -> None:
         """Take over the window the peer announces (AMQP 1.0 §2.5.6)."""
@@ -254,7 +302,7 @@ class OutgoingHalf:
         acknowledged: i64 = 0 if next_incoming is None else next_incoming
         self.remote_window = max(0, flow.incoming_window - serial_diff(self.next_id, acknowledged))
         if self._backlog:
-            self._drain_backlog()
+            self.go_on()
 
     # -- settlement ------------------------------------------------------------
 

@@ -47,7 +47,7 @@ class SenderLink(Link):
         self.available: i64 = 0
         # `properties` of the latest flow of the receiver (AMQP 1.0 §2.7.4).
         self.flow_properties: dict[str, object] | None = None
-        # Deliveries sent by the user that the session window still holds back.
+        # Deliveries sent by the user that the session window or the output still holds back.
         self.parked: i64 = 0
         # What was unsettled when the link was suspended or lost, by tag: for `resume_from`.
         self.unsettled: dict[bytes, OutgoingDelivery] = {}
@@ -66,12 +66,16 @@ class SenderLink(Link):
         settled: bool = False,
         message_format: int = 0,
         state: DeliveryState | None = None,
+        head: bytes = b"",
+        start: i64 = 0,
     ) -> OutgoingDelivery:
         """Send one encoded message, in as many frames as it takes.
 
-        `settled` is forced by the settle mode agreed at attach. A tag left out
-        is made unique on the link. Frames the session window does not admit
-        wait in the session and follow by themselves.
+        The message is `head` and `payload` from `start` on: so a few sections can differ from
+        those of the payload without a copy of the rest. `settled` is forced by the settle mode agreed at attach. A tag left out
+        is made unique on the link. Frames that the session window does not admit, or for which
+        the output has no room (`ConnectionSettings.max_output`), wait in the session and follow
+        by themselves. The payload is referred to until then.
 
         Raises `LocalProtocolError` when the link is not attached or has no
         credit, when an unsettled delivery has the tag (AMQP 1.0 §2.6.12) or
@@ -85,10 +89,10 @@ class SenderLink(Link):
                 f"no new delivery may be sent"
             )
         limit = self.remote_max_message_size
-        if limit != 0 and len(payload) > limit:
+        if limit != 0 and len(head) + len(payload) - start > limit:
             raise LocalProtocolError(
                 "amqp:link:message-size-exceeded",
-                f"message of {len(payload)} bytes; the receiver on link {self.name!r} "
+                f"message of {len(head) + len(payload) - start} bytes; the receiver on link {self.name!r} "
                 f"takes at most {limit}",
                 Scope.LINK,
             )
@@ -110,7 +114,9 @@ class SenderLink(Link):
         delivery.state = state
         self.credit -= 1
         self.delivery_count = serial_add(self.delivery_count, 1)
-        self.session.outgoing.send(delivery, payload, 0, message_format, state, False, False)
+        self.session.outgoing.send(
+            delivery, payload, start, message_format, state, False, False, head
+        )
         return delivery
 
     def assume_credit(self, credit: int) -> None:

@@ -44,6 +44,10 @@ class ConnectionSettings:
     what several connections may have of that together. Without `keeps_partial` what had come of
     a message is forgotten with its link, so that nobody can take it up.
 
+    `max_output` is how many bytes of output may gather before transfers wait until
+    `Connection.data_to_send` has taken them, 0 for any number. A message of any size then costs
+    the output about so much at a time.
+
     `required_capabilities` are desired ones whose absence ends the connection
     (§2.7.1). `opening` is the open that all of this makes. Raises ValueError for a
     value that no open can hold, or if the open is too large for a peer whose limits
@@ -74,6 +78,7 @@ class ConnectionSettings:
         "max_unfinished",
         "unfinished",
         "keeps_partial",
+        "max_output",
         "opening",
     )
 
@@ -103,6 +108,7 @@ class ConnectionSettings:
         max_unfinished: int = 0,
         unfinished: Budget | None = None,
         keeps_partial: bool = True,
+        max_output: int = 0,
     ) -> None:
         if not 512 <= max_frame_size <= 0xFFFFFFFF:
             raise ValueError(f"max_frame_size {max_frame_size}: it must be 512 … 4294967295")
@@ -135,4 +141,5 @@ class ConnectionSettings:
         self.max_unfinished = max_unfinished
         self.unfinished: Budget = Budget() if unfinished is None else unfinished
         self.keeps_partial = keeps_partial
+        self.max_output = max_output
         self.opening: Open = make_open(self)

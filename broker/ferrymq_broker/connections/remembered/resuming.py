@@ -18,8 +18,9 @@ from mypy_extensions import i32, i64
 from ferrymq.engine.delivery import OutgoingDelivery
 from ferrymq.engine.resumption import Resolution
 from ferrymq_broker.connections.outcomes import apply_outcome, is_terminal, symbol
-from ferrymq_broker.nodes.delivering import outgoing_payload
+from ferrymq_broker.nodes.delivering import outgoing_header
 from ferrymq_broker.nodes.entry import Entry
+from ferrymq_broker.nodes.message import replace_start
 from ferrymq_types.messaging import Received
 
 if TYPE_CHECKING:
@@ -144,6 +145,8 @@ def sent_payload(entry: Entry, sent: Sent) -> bytes:
     attempts = entry.attempts
     entry.attempts = i32(0) if sent.first else i32(1)
     try:
-        return outgoing_payload(entry, sent.left)
+        head = outgoing_header(entry, sent.left)
+        message = entry.message
+        return replace_start(message.payload, message.header_end, head) if head else message.payload
     finally:
         entry.attempts = attempts

@@ -1,0 +1,85 @@
+"""Turns at the output: how much large output is encoded before the event loop goes round again.
+
+A connection has a share of each pass (`OUTPUT_LIMIT`). One that has used it up, or has to wait for
+its client to read, waits here for its next turn. A few connections have a turn in each round of
+the event loop, so that thousands of them, which all get the same large message, keep nobody else
+waiting.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, final
+
+from mypy_extensions import i64
+
+if TYPE_CHECKING:
+    from ferrymq_broker.connections.handler import ConnectionHandler
+
+# What one connection may have written to it in one pass, in bytes: a reader with endless credit
+# and a long queue must not keep everybody else waiting.
+OUTPUT_LIMIT: Final = 262_144
+# Messages of more bytes are sent in turns, however many connections there are.
+LARGE: Final = 16_384
+# So many connections have their share of output in one round of the event loop.
+_AT_ONCE: Final = 4
+
+
+@final
+class OutputTurns:
+    """The connections of one broker that have more to write than they may in one pass.
+
+    `spent` is whether no further connection is to begin with a large message in this round of the
+    event loop. `schedule` has a function called in the next round, `take_turns`, which is to call
+    `begin_round`.
+    """
+
+    __slots__ = ("spent", "_taken", "_waiting", "_armed", "_schedule", "_take_turns")
+
+    def __init__(
+        self,
+        schedule: Callable[[Callable[[], None]], object],
+        take_turns: Callable[[], None],
+    ) -> None:
+        self.spent = False
+        # Shares that were used up in this round.
+        self._taken: i64 = 0
+        self._waiting: deque[ConnectionHandler] = deque()
+        self._armed = False
+        self._schedule = schedule
+        self._take_turns = take_turns
+
+    def count(self) -> None:
+        """Count a connection that has used up its share."""
+        self._taken += 1
+        if self._taken >= _AT_ONCE:
+            self.spent = True
+        self._arm()
+
+    def wait(self, handler: ConnectionHandler) -> None:
+        """Give the connection a turn when those before it have had theirs."""
+        if not handler.waits_turn:
+            handler.waits_turn = True
+            self._waiting.append(handler)
+            self._arm()
+
+    def begin_round(self) -> None:
+        """Begin a round of the event loop: let the first that wait go on."""
+        self._armed = False
+        self._taken = 0
+        self.spent = False
+        waiting = self._waiting
+        turns: i64 = _AT_ONCE
+        if len(waiting) > turns:
+            self._arm()
+        while waiting and turns > 0:
+            turns -= 1
+            handler = waiting.popleft()
+            handler.waits_turn = False
+            handler.decongest()
+
+    def _arm(self) -> None:
+        if not self._armed:
+            self._armed = True
+            self._schedule(self._take_turns)
