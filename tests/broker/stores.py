@@ -53,7 +53,7 @@ class ManualStore(Store):
     def push(self) -> None:
         """Take the batch, if there is one and no other is under way."""
         if self.batch is None and self.changes.count:
-            self.batch = self.changes.close()
+            self.batch = b"".join(self.changes.close())
             self.taken()
 
     def complete(self) -> bool:

@@ -32,6 +32,11 @@ DROP_RANGE: Final = 3
 # The highest number there is: the end of a range that has none.
 LAST: Final = 0x7FFF_FFFF_FFFF_FFFF
 
+# A value of so many bytes is not copied into the batch, which refers to it.
+_LARGE: Final = 262_144
+# Parts of a batch, at most: a system call takes no more than 1024.
+_PARTS: Final = 512
+
 _crc: Final[Any] = google_crc32c.value
 _extend_crc: Final[Any] = google_crc32c.extend
 
@@ -68,6 +73,8 @@ class Changes:
         "claims",
         "count",
         "_writer",
+        "_parts",
+        "_parts_bytes",
         "_watchers",
         "_sealed",
         "_last_id",
@@ -82,6 +89,9 @@ class Changes:
         # Changes in this batch.
         self.count: i64 = 0
         self._writer = BytesWriter()
+        # What comes before that in the batch, and how many bytes it has.
+        self._parts: list[bytes] = []
+        self._parts_bytes: i64 = 0
         self._watchers: list[Stored] = []
         self._sealed: list[Stored] = []
         self._last_id: i64 = 0
@@ -89,7 +99,7 @@ class Changes:
     @property
     def size(self) -> i64:
         """Bytes in the batch that is being filled."""
-        return len(self._writer)
+        return self._parts_bytes + len(self._writer)
 
     def stop(self) -> None:
         """The store is gone: what changes from now on is nobody's concern but memory's."""
@@ -133,10 +143,21 @@ class Changes:
         # The upper half of what 32 bits have is negative to the writer.
         write_i32_be(w, i32(crc - 0x1_0000_0000 if crc > 0x7FFF_FFFF else crc))
         w.write(head)
-        if rest:
+        if len(rest) >= _LARGE:
+            self._end_part()
+            self._parts.append(rest)
+            self._parts_bytes += len(rest)
+        elif rest:
             w.write(rest)
         self.count += 1
         self.total += 1
+
+    def _end_part(self) -> None:
+        """What was written is a part of the batch; another follows."""
+        part = self._writer.getvalue()
+        self._writer = BytesWriter()
+        self._parts.append(part)
+        self._parts_bytes += len(part)
 
     def drop(self, table: i64, id: i64, number: i64) -> None:
         """Let there be no such record."""
@@ -180,17 +201,20 @@ class Changes:
         batch."""
         self._watchers.append(stored)
 
-    def close(self) -> bytes:
-        """Take the batch, and begin the next one. To be called when no other is under way."""
+    def close(self) -> list[bytes]:
+        """Take the batch, in parts that follow each other, and begin the next one. To be called
+        when no other is under way."""
         for stored in self._watchers:
             stored.seal()
         self._sealed = self._watchers
         self._watchers = []
-        batch = self._writer.getvalue()
-        self._writer = BytesWriter()
+        self._end_part()
+        parts = self._parts
+        self._parts = []
+        self._parts_bytes = 0
         self.number += 1
         self.count = 0
-        return batch
+        return parts if len(parts) <= _PARTS else [b"".join(parts)]
 
     def settle(self) -> None:
         """The batch that was taken is on disk."""

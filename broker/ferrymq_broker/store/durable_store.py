@@ -87,7 +87,7 @@ class DurableStore(Store):
         self._applier: Applier | None = None
         self._alarm = DiskAlarm(_tell_nobody)
         # The batch that is under way, and its place when it has one.
-        self._pending: tuple[int, int, bytes] | None = None
+        self._pending: tuple[int, int, list[bytes]] | None = None
         self._placement: Placement | None = None
         self._preparing = False
         self._limited = False

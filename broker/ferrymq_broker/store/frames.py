@@ -14,6 +14,7 @@ sake of what comes after it, and no write has to read first.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import google_crc32c
@@ -32,6 +33,8 @@ MAX_BATCH_BYTES: Final = 0xFFFF_FFFF
 _crc: Final[Any] = google_crc32c.value
 _extend_crc: Final[Any] = google_crc32c.extend
 _ZEROS: Final = bytes(BLOCK)
+# Bytes that are checked in one go: the interpreter's lock is held for as long.
+_AT_ONCE: Final = 1 << 20
 
 
 class Header(NamedTuple):
@@ -55,13 +58,24 @@ def frame_bytes(length: int) -> int:
 
 
 def encode(
-    secret: bytes, segment: int, number: int, count: int, batch: bytes
-) -> tuple[bytes, bytes, bytes]:
-    """The parts of a frame, one after the other."""
-    head = _HEAD.pack(_MAGIC, segment, number, len(batch), count)
-    crc: int = _extend_crc(_crc(secret + head), batch)
-    padding = -(HEADER_BYTES + len(batch)) % BLOCK
-    return head + _CRC.pack(crc), batch, _ZEROS[:padding]
+    secret: bytes, segment: int, number: int, count: int, batch: Sequence[bytes]
+) -> list[bytes]:
+    """The parts of a frame, one after the other; those of the batch are not copied.
+
+    For a thread: the checksum of a large batch takes a while, and others go on in between.
+    """
+    length = sum(map(len, batch))
+    head = _HEAD.pack(_MAGIC, segment, number, length, count)
+    crc: int = _crc(secret + head)
+    for part in batch:
+        if len(part) <= _AT_ONCE:
+            crc = _extend_crc(crc, part)
+            continue
+        rest = memoryview(part)
+        for at in range(0, len(rest), _AT_ONCE):
+            crc = _extend_crc(crc, rest[at : at + _AT_ONCE])
+    padding = -(HEADER_BYTES + length) % BLOCK
+    return [head + _CRC.pack(crc), *batch, _ZEROS[:padding]]
 
 
 def decode_header(data: bytes) -> Header | None:

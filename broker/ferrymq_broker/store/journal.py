@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from ferrymq_broker.store.disk import Folder
@@ -24,25 +25,29 @@ _KEPT_SPARES: Final = 2
 
 
 class Placement:
-    """A frame and its place. `write` is for a thread, and can be called again if there was no
+    """A batch and its place. `write` is for a thread, and can be called again if there was no
     room."""
 
-    __slots__ = ("journal", "segment", "number", "parts", "size", "is_first")
+    __slots__ = ("journal", "segment", "number", "count", "batch", "size", "is_first")
 
     def __init__(
         self,
         journal: Journal,
         segment: Segment | None,
         number: int,
-        parts: tuple[bytes, bytes, bytes],
+        count: int,
+        batch: Sequence[bytes],
         is_first: bool,
     ) -> None:
         self.journal = journal
         # None: a segment of its own is still to be made.
         self.segment = segment
         self.number = number
-        self.parts = parts
-        self.size = sum(map(len, parts))
+        # The number of changes in the batch, and its parts.
+        self.count = count
+        self.batch = batch
+        # Bytes of the frame.
+        self.size = frame_bytes(sum(map(len, batch)))
         # Whether it is the first one in its segment.
         self.is_first = is_first
 
@@ -57,10 +62,13 @@ class Placement:
                 self.journal.folder.rename(segment.name, name)
                 segment.name = name
             self.journal.folder.sync()
+        first = segment.first
         if self.is_first:
             # The segment has its name on disk, and no frame yet.
             self.journal.head.write(Head(self.number - 1, segment.name))
-        segment.file.write(segment.position, self.parts)
+            first = self.number
+        parts = encode(self.journal.secret, first, self.number, self.count, self.batch)
+        segment.file.write(segment.position, parts)
 
     def _make_segment(self) -> Segment:
         """A segment for a batch that is too long for the others."""
@@ -99,7 +107,7 @@ class Journal:
         self.current: Segment | None = None
         self.full: list[Segment] = []
         self.spares: list[Segment] = []
-        self._secret = secret
+        self.secret = secret
         self._last_spare = 0
 
     @property
@@ -112,21 +120,21 @@ class Journal:
 
     # -- writing -----------------------------------------------------------------------------
 
-    def place(self, number: int, count: int, batch: bytes) -> Placement | None:
-        """Where the next batch goes; None if there is no spare to begin. Then `placed`."""
-        if len(batch) > MAX_BATCH_BYTES:
-            raise StoreError(f"a batch of {len(batch)} bytes is too long for the journal")
-        size = frame_bytes(len(batch))
+    def place(self, number: int, count: int, batch: Sequence[bytes]) -> Placement | None:
+        """Where the next batch goes, which comes in parts; None if there is no spare to begin.
+        Then `placed`."""
+        length = sum(map(len, batch))
+        if length > MAX_BATCH_BYTES:
+            raise StoreError(f"a batch of {length} bytes is too long for the journal")
+        size = frame_bytes(length)
         segment = self.current
         if segment is not None and segment.position + size <= segment.capacity:
-            parts = encode(self._secret, segment.first, number, count, batch)
-            return Placement(self, segment, number, parts, False)
-        parts = encode(self._secret, number, number, count, batch)
+            return Placement(self, segment, number, count, batch, False)
         if size > self.segment_bytes:
-            return Placement(self, None, number, parts, True)
+            return Placement(self, None, number, count, batch, True)
         if not self.spares:
             return None
-        return Placement(self, self.spares[0], number, parts, True)
+        return Placement(self, self.spares[0], number, count, batch, True)
 
     def placed(self, placement: Placement) -> None:
         """The frame was written."""

@@ -182,8 +182,8 @@ class Connection:
     async def close(self, *, error: Error | None = None) -> None:
         """Close the connection, waiting for the peer to do the same for `close_timeout` at most.
 
-        Messages that arrived and were not taken are released first. Sends that have no outcome
-        yet raise `ConnectionClosed`. Closing twice is harmless.
+        What was sent is written first, and messages that arrived and were not taken are released.
+        Sends that have no outcome yet raise `ConnectionClosed`. Closing twice is harmless.
         """
         if self.recovery is not None:
             await self.recovery.stop()
@@ -191,11 +191,14 @@ class Connection:
         if not self._closing and self._failure is None:
             self._closing = True
             self._clean = True
-            for session in self.sessions:
-                session.release_queued()
-            if transport is not None:
-                transport.close(error)
-            self._fail(ConnectionClosed("the connection was closed"))
+            try:
+                await self.hand_over()
+            finally:
+                for session in self.sessions:
+                    session.release_queued()
+                if transport is not None:
+                    transport.close(error)
+                self._fail(ConnectionClosed("the connection was closed"))
         if transport is not None:
             await self._drop(transport)
 
@@ -229,6 +232,24 @@ class Connection:
         """Wait until the transport takes more."""
         while self.transport.paused and self._failure is None:
             await self._writable.wait()
+
+    async def hand_over(self) -> None:
+        """Wait until the transport has all of what was sent, as far as the peer's windows let it.
+
+        A peer that does not read is waited for as long as for its close.
+        """
+        transport = self._transport
+        try:
+            async with asyncio.timeout(self.options.close_timeout):
+                while (
+                    transport is not None
+                    and transport is self._transport
+                    and transport.engine.holds_back
+                    and not transport.ended.done()
+                ):
+                    await self._writable.wait()
+        except TimeoutError:
+            pass
 
     def start(self, transport: EngineTransport) -> asyncio.Future[None]:
         """Take over a transport that is about to start.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -32,10 +33,11 @@ from ferrymq.errors import (
     Scope,
 )
 from ferrymq.message import Message
-from ferrymq.options import SenderOptions
+from ferrymq.options import SenderOptions, Timeout
 from ferrymq.unsettled import Unsettled
 from ferrymq_types.messaging import Source, Target, TerminusDurability
 from ferrymq_types.transactions import TransactionalState
+from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
     from ferrymq.aio.session import Session
@@ -63,6 +65,8 @@ class Sender(Link[SenderLink]):
         self._turn = asyncio.Lock()
         self._waiting = 0
         self._unsettled: set[OutgoingDelivery] = set()
+        # Those sent settled of which the transport has not yet had the last byte, oldest first.
+        self._unsent: deque[tuple[OutgoingDelivery, asyncio.Future[None]]] = deque()
         # Whether the peer wants its credit used up or given back.
         self._drain_wanted = False
 
@@ -161,8 +165,8 @@ class Sender(Link[SenderLink]):
         unsettled; by default it is made up. With `hold`, on a link to a durable target, the peer
         does not forget the delivery until `settle` is called: time to write the outcome down.
 
-        Waits for credit first. A message sent `settled` has no outcome: it is on its way when
-        this returns. When the call is cancelled, or `TimeoutError` is raised, while the outcome
+        Waits for credit first. A message sent `settled` has no outcome: this returns when the
+        transport has all of it. When the call is cancelled, or `TimeoutError` is raised, while the outcome
         is awaited, the message may or may not arrive.
 
         Raises `DeliveryRejected`, `DeliveryReleased` or `DeliveryModified` for the other
@@ -375,6 +379,14 @@ class Sender(Link[SenderLink]):
             future = delivery.context
             if isinstance(future, asyncio.Future):
                 resolve(future, error)
+        while self._unsent:
+            resolve(self._unsent.popleft()[1], error)
+
+    async def _leave(self, closed: bool, error: Error | None, timeout: Timeout) -> None:
+        if self._engine is not None and self._engine.parked > 0:
+            # What was sent settled is on its way, as its caller was told or expects.
+            await self._connection.hand_over()
+        await super()._leave(closed, error, timeout)
 
     def _restored(self) -> None:
         outbox = self._outbox
@@ -438,8 +450,17 @@ class Sender(Link[SenderLink]):
             self._waiting -= 1
             if self._drain_wanted:
                 self._connection.soon()
-            elif self._waiting == 0 and (self._outbox is None or not self._outbox.busy):
+            elif not self._wants_poll():
                 self._connection.polled.pop(self, None)
+
+    def _wants_poll(self) -> bool:
+        """Whether anything waits for what `poll` does."""
+        return (
+            self._waiting > 0
+            or self._drain_wanted
+            or bool(self._unsent)
+            or (self._outbox is not None and self._outbox.busy)
+        )
 
     def poll(self) -> None:
         """Called after every pass while someone waits or the peer drains."""
@@ -449,6 +470,12 @@ class Sender(Link[SenderLink]):
         outbox = self._outbox
         if outbox is not None and outbox.busy and self._attaching is None:
             self._resume(engine, outbox)
+        unsent = self._unsent
+        if unsent:
+            while unsent and unsent[0][0].sent:
+                resolve(unsent.popleft()[1])
+            if not self._wants_poll():
+                self._connection.polled.pop(self, None)
         if self._can_send():
             self._changed.wake()
         if self._drain_wanted and engine.parked == 0 and self._waiting == 0:
@@ -494,7 +521,11 @@ class Sender(Link[SenderLink]):
             )
         delivery = engine.send(payload, settled=settled, state=state, tag=tag)
         if delivery.settled:
-            future.set_result(None)
+            if delivery.sent:
+                future.set_result(None)
+            else:
+                self._unsent.append((delivery, future))
+                self._connection.polled[self] = None
         else:
             delivery.context = future
             self._unsettled.add(delivery)

@@ -109,6 +109,9 @@ class Session:
         engine = self._engine
         if self._failure is not None or engine is None:
             return
+        await self.connection.hand_over()
+        if self.closed:
+            return
         self.release_queued()
         self._end(SessionEnded("the session was ended"))
         engine.end(error)

@@ -11,13 +11,16 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable
-from typing import cast
+from typing import Final, cast
 
 from ferrymq.aio.trace import FrameTrace
 from ferrymq.engine.connection import Connection as Engine
 from ferrymq.engine.events import Event, TlsAgreed
 from ferrymq.engine.settings import ConnectionSettings
 from ferrymq_types.transport import Error
+
+# Bytes of output that are encoded at a time: a large message is not copied as a whole.
+MAX_OUTPUT: Final = 262_144
 
 
 class EngineTransport(asyncio.Protocol):
@@ -49,6 +52,7 @@ class EngineTransport(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
         self._abort: asyncio.TimerHandle | None = None
+        settings.max_output = MAX_OUTPUT
         self.engine = Engine(settings, self._loop.time())
         # True while the transport's buffer is full: the application is to wait.
         self.paused = False
@@ -105,6 +109,8 @@ class EngineTransport(asyncio.Protocol):
         """The transport's buffer has room again."""
         self.paused = False
         self._on_pass()
+        if self.engine.holds_back:
+            self.flush()
 
     # ── What the client calls ──────────────────────────────────────────────────────────────────
 
@@ -143,15 +149,26 @@ class EngineTransport(asyncio.Protocol):
             self.ended.set_result(None)
 
     def flush(self) -> None:
-        """Write the engine's output, watch its next deadline, and end when it has ended."""
+        """Write the engine's output, watch its next deadline, and end when it has ended.
+
+        Of a large message only as much is encoded as the transport takes.
+        """
         transport = self._transport
         if transport is None:
             return
-        data = self.engine.data_to_send()
-        if data and not transport.is_closing():
+        held_back = self.engine.holds_back
+        data = self.engine.data_to_send(not self.paused)
+        while data and not transport.is_closing():
             if self._trace is not None:
                 self._trace.sent(data)
             transport.write(data)
+            if self.paused or not self.engine.holds_back:
+                break
+            held_back = True
+            data = self.engine.data_to_send()
+        if held_back:
+            # Those may go on that waited for it.
+            self._on_pass()
         if not self.engine.finished:
             self._watch()
         elif self._abort is None:

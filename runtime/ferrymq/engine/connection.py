@@ -153,13 +153,13 @@ class Connection:
         That is everything, unless there is a `max_output`: then at most about so many bytes of
         transfers. Without `transfers` those that wait for room go on waiting.
         """
+        if transfers and self.output_limit.waiting:
+            self.output_limit.fill(self.output)
         if self._touched:
             touched = self._touched
             self._touched = []
             for session in touched:
                 session._flush()
-        if transfers and self.output_limit.waiting:
-            self.output_limit.fill(self.output)
         if len(self.output) == 0:
             return b""
         data = self.output.getvalue()
@@ -496,6 +496,7 @@ class Connection:
     def _end_sessions(self, error: AmqpError | None) -> None:
         for session in self.channels.clear():
             session._abandon(error)
+        self.output_limit.clear()
 
     # -- output ------------------------------------------------------------------------
 

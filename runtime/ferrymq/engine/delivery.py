@@ -7,11 +7,10 @@ belongs to the user of the engine, who may hang anything on it.
 
 from __future__ import annotations
 
+from io import BytesIO
 from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64
-
-from ferrymq.engine.unfinished import is_wasteful
 
 if TYPE_CHECKING:
     from ferrymq.engine.receiver import ReceiverLink
@@ -88,7 +87,7 @@ class IncomingDelivery:
         "second",
         "ignored",
         "resumed",
-        "_chunks",
+        "_begun",
         "_received",
     )
 
@@ -111,26 +110,32 @@ class IncomingDelivery:
         self.ignored = False
         # Whether the sender has resumed it on the link as it is now.
         self.resumed = False
-        self._chunks: list[bytes] | None = None
+        # What has come of a message in several frames. It grows in place, and its bytes are had
+        # without a copy: a large message costs no more with its last frame than with any other.
+        self._begun: BytesIO | None = None
         self._received: i64 = 0
 
     def data(self) -> bytes:
         """The bytes of the message that have arrived so far."""
-        chunks = self._chunks
-        return self.payload if chunks is None else b"".join(chunks)
+        begun = self._begun
+        return self.payload if begun is None else begun.getvalue()
 
     def _add(self, payload: bytes) -> None:
-        chunks = self._chunks
-        if chunks is None:
-            self._chunks = [payload]
-        elif payload:
-            chunks.append(payload)
-            if is_wasteful(len(chunks), self._received):
-                self._chunks = [b"".join(chunks)]
+        """Take in the payload of a frame that is not the last."""
+        begun = self._begun
+        if begun is None:
+            begun = BytesIO()
+            self._begun = begun
+        begun.write(payload)
 
     def _join(self) -> None:
+        """Let all that has come be the payload."""
         self.payload = self.data()
-        self._chunks = None
+        self._begun = None
+
+    def _drop(self) -> None:
+        """Forget what has come."""
+        self._begun = None
 
     def settle(self, state: DeliveryState | None) -> None:
         """Give the delivery its outcome and settle it.

@@ -117,7 +117,7 @@ class IncomingHalf:
         if not first:
             link._end_partial()
         if not partial.complete:
-            if partial._chunks is None:
+            if partial._begun is None:
                 partial.payload = payload
             else:
                 partial._add(payload)
@@ -132,7 +132,7 @@ class IncomingHalf:
         """What has come of the delivery is too much: it goes, and never was there."""
         link._end_partial()
         self.unsettled.pop(delivery.id, None)
-        delivery._chunks = None
+        delivery._drop()
 
     def _on_last_frame(self, link: ReceiverLink, delivery: IncomingDelivery) -> None:
         if delivery.remote_settled:

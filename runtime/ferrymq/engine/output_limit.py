@@ -49,3 +49,9 @@ class OutputLimit:
             half = waiting.popleft()
             half.queued = False
             half.go_on()
+
+    def clear(self) -> None:
+        """Forget those that wait: nothing more is sent."""
+        for half in self.waiting:
+            half.queued = False
+        self.waiting.clear()

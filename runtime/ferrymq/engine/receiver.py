@@ -118,7 +118,7 @@ class ReceiverLink(Link):
         if delivery.complete:
             self.unsettled[delivery.tag] = delivery
         elif not self.session.connection.settings.keeps_partial:
-            delivery._chunks = None
+            delivery._drop()
         elif delivery._received > 0:
             self.unsettled[delivery.tag] = delivery
 

@@ -275,8 +275,8 @@ class ReceiverResumption:
                 )
         self.skip = len(data) - start
         delivery._received = len(data)
-        if not delivery.complete:
-            delivery._chunks = [data]
+        if not delivery.complete and delivery._begun is None:
+            delivery._add(data)
         return delivery
 
     def unseen(self, delivery: IncomingDelivery, payload: bytes) -> bytes:

@@ -205,8 +205,9 @@ class Server:
             own = 0
             for link in handler.connection.channels.links.values():
                 if isinstance(link, ReceiverLink):
-                    chunks = None if link.partial is None else link.partial._chunks
-                    assert link._counted == sum(len(chunk) for chunk in chunks or ())
+                    partial = link.partial
+                    begun = b"" if partial is None or partial.complete else partial.data()
+                    assert link._counted == len(begun)
                     own += link._counted
             if not handler.connection.finished:
                 assert handler.connection.channels.unfinished.held == own <= UNFINISHED

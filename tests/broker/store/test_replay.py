@@ -42,7 +42,7 @@ def batches_of(batches: list[list[Change]]) -> list[bytes]:
                 changes.drop(table, id, number)
             else:
                 changes.drop_range(table, id, number, last)
-        written.append(changes.close())
+        written.append(b"".join(changes.close()))
     return written
 
 
@@ -131,7 +131,7 @@ def test_what_comes_and_goes_is_never_written() -> None:
         changes.put(5, 1, number, b"x")
         changes.drop(5, 1, number)
     stored = {encode_key(5, 1, 99): b"----", encode_key(5, 2, 500): b"----"}
-    found, records = net_effect(stored, [changes.close()], 1000)
+    found, records = net_effect(stored, [b"".join(changes.close())], 1000)
     assert found == stored
     assert records.made == 0
 
@@ -141,7 +141,7 @@ def test_what_was_there_before_is_dropped() -> None:
     changes.put(6, 1, 7, b"again")
     changes.drop(6, 1, 7)
     key = encode_key(6, 1, 7)
-    assert net_effect({key: b"----"}, [changes.close()], 10)[0] == {}
+    assert net_effect({key: b"----"}, [b"".join(changes.close())], 10)[0] == {}
 
 
 def test_a_range_without_end() -> None:
@@ -150,7 +150,7 @@ def test_a_range_without_end() -> None:
     changes.put(5, 1, 4, b"later")
     stored = {encode_key(5, 1, n): b"----" for n in range(6)}
     stored[encode_key(5, 2, 3)] = b"----"
-    found, _ = net_effect(stored, [changes.close()], 1)
+    found, _ = net_effect(stored, [b"".join(changes.close())], 1)
     assert sorted(found) == [*(encode_key(5, 1, n) for n in (0, 1, 2, 4)), encode_key(5, 2, 3)]
 
 
