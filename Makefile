@@ -37,7 +37,8 @@ COMMON  := not once
 
 .DEFAULT_GOAL := help
 .PHONY: help install build run test test-pure test-compiled regen check-generated lint type \
-        bench bench-spark interop conformance fuzz fuzz-targets crash outages audit docs clean distclean
+        bench bench-spark standstill interop conformance fuzz fuzz-targets crash outages audit docs clean \
+        distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -157,6 +158,9 @@ docs: $(READY_DEV) ## check the links and the code of every page
 
 bench: $(READY_DEV) build ## measure codec and broker against their peers; ARGS="--help"
 	@PYTHONPATH="$(COMPILED)" $(PY) -m bench $(ARGS)
+
+standstill: $(READY_DEV) build ## fail if one client can stop all others for 20 ms; ARGS="vanish"
+	@PYTHONPATH="$(COMPILED)" $(PY) -m bench.standstill $(ARGS)
 
 bench-spark: $(READY_DEV) build ## measure streams in and out of Spark; ARGS="--help"
 	@PYTHONPATH="$(COMPILED)" $(PY) -m bench.spark $(ARGS)

@@ -1,0 +1,427 @@
+"""What a client may do that takes the broker long: the list of scenarios.
+
+A new feature adds its worst case here: a function that prepares, calls `ground.begin()`, and does
+what is measured; and a line in `SCENARIOS`.
+"""
+
+from __future__ import annotations
+
+import time
+import urllib.request
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from bench.client import Peer, drain, fill
+from bench.standstill.ground import Ground, drop
+from ferrymq import Message, blocking
+from ferrymq.engine.delivery import IncomingDelivery
+from ferrymq.engine.events import DeliveryReceived, Terminated
+from ferrymq.engine.link import Link
+from ferrymq.engine.receiver import ReceiverLink
+from ferrymq_types.messaging import Accepted, Source, Target
+from ferrymq_types.transactions import Coordinator, Declare, Declared, Discharge, TransactionalState
+
+# Links of one session, and of one connection, here.
+LINKS: Final = 1_000
+SMALL: Final = Message(b"x" * 16).encode()
+# Dead-letter queues, each of which leads to the next.
+_CHAIN: Final = 500
+DURABLE: Final = Message(b"x" * 16, durable=True).encode()
+
+
+class Holder(Peer):
+    """A client that settles nothing; `deliveries` are what it has got."""
+
+    def __init__(self, port: int, name: str) -> None:
+        self.deliveries: list[IncomingDelivery] = []
+        super().__init__(port, name)
+
+    def handle(self) -> None:
+        """Keep what has arrived."""
+        for event in self.engine.take_events():
+            if isinstance(event, DeliveryReceived):
+                self.received += 1
+                self.deliveries.append(event.delivery)
+            elif isinstance(event, Terminated):
+                self.closed = True
+
+
+# -- links ---------------------------------------------------------------------------------------
+
+
+def _crowd(ground: Ground, kind: str, count: int, address: str) -> tuple[list[Peer], list[Link]]:
+    """Connections with `LINKS` links each, of a kind, all to one address."""
+    peers: list[Peer] = []
+    links: list[Link] = []
+    for first in range(0, count, LINKS):
+        peer = ground.peer(f"crowd-{first}")
+        peers.append(peer)
+        session = peer.session()
+        new: list[Link] = []
+        for number in range(first, min(first + LINKS, count)):
+            name = f"link-{number}"
+            if kind == "sender":
+                new.append(session.attach_sender(name, target=Target(address=address)))
+                continue
+            mode = "copy" if kind == "browser" else "move"
+            source = Source(address=address, distribution_mode=mode)
+            receiver = session.attach_receiver(name, source=source)
+            new.append(receiver)
+        peer.until(lambda new=new: all(link.usable for link in new))  # type: ignore[misc]
+        for link in new:
+            if isinstance(link, ReceiverLink):
+                link.set_credit(1)
+        peer.flush()
+        links += new
+    return peers, links
+
+
+def lost(kind: str) -> Callable[[Ground], None]:
+    """100 000 links to one queue whose connections vanish all at once."""
+
+    def run(ground: Ground) -> None:
+        peers, _ = _crowd(ground, kind, ground.size(100_000), "crowd")
+        ground.begin()
+        drop(peers)
+
+    return run
+
+
+def detached(kind: str) -> Callable[[Ground], None]:
+    """100 000 links to one queue that are detached, each by its own frame."""
+
+    def run(ground: Ground) -> None:
+        peers, links = _crowd(ground, kind, ground.size(100_000), "crowd")
+        ground.begin()
+        for link in links:
+            link.detach()
+        for peer in peers:
+            peer.flush()
+        for peer in peers:
+            peer.until(lambda peer=peer: not peer.engine.channels.links)  # type: ignore[misc]
+
+    return run
+
+
+def ended(kind: str) -> Callable[[Ground], None]:
+    """100 000 links to one queue whose sessions are ended."""
+
+    def run(ground: Ground) -> None:
+        peers, _ = _crowd(ground, kind, ground.size(100_000), "crowd")
+        ground.begin()
+        for peer in peers:
+            for session in list(peer.engine.channels.by_local.values()):
+                session.end()
+            peer.flush()
+        for peer in peers:
+            peer.until(lambda peer=peer: not peer.engine.channels.by_local)  # type: ignore[misc]
+
+    return run
+
+
+def closed(kind: str) -> Callable[[Ground], None]:
+    """100 000 links to one queue whose connections are closed in order."""
+
+    def run(ground: Ground) -> None:
+        peers, _ = _crowd(ground, kind, ground.size(100_000), "crowd")
+        ground.begin()
+        for peer in peers:
+            peer.engine.close()
+            peer.flush()
+        for peer in peers:
+            peer.until(lambda peer=peer: peer.closed)  # type: ignore[misc]
+
+    return run
+
+
+def deleted_with_links(kind: str) -> Callable[[Ground], None]:
+    """A queue with 100 000 links is deleted."""
+
+    def run(ground: Ground) -> None:
+        peers, _ = _crowd(ground, kind, ground.size(100_000), "crowd")
+        ground.begin()
+        _manage(ground, "DELETE", "queue", "crowd")
+        for peer in peers:
+            peer.until(
+                lambda peer=peer: all(  # type: ignore[misc]
+                    link.remote_detached for link in peer.engine.channels.links.values()
+                )
+            )
+
+    return run
+
+
+def connections_lost(ground: Ground) -> None:
+    """2 000 connections, with a link each, vanish at once."""
+    peers = []
+    for number in range(ground.size(2_000)):
+        peer = ground.peer(f"one-{number}")
+        peers.append(peer)
+        peer.supplied([peer.sender(peer.session(), f"of-{number % 100}")])
+    ground.begin()
+    drop(peers)
+
+
+def unsettled_lost(ground: Ground) -> None:
+    """A connection that holds 100 000 messages vanishes."""
+    count = ground.size(100_000)
+    fill(ground.port, "held", SMALL, count)
+    holder = Holder(ground.port, "holder")
+    links = 10
+    session = holder.session()
+    for number in range(links):
+        link = session.attach_receiver(f"held-{number}", source=Source(address="held"))
+        holder.until(lambda link=link: link.usable)  # type: ignore[misc]
+        link.set_credit(count // links)
+    holder.until(lambda: holder.received >= count // links * links)
+    ground.begin()
+    drop([holder])
+
+
+# -- messages ------------------------------------------------------------------------------------
+
+
+def purged(ground: Ground) -> None:
+    """A queue of 400 000 messages is purged."""
+    fill(ground.port, "full", SMALL, ground.size(400_000))
+    ground.begin()
+    _manage(ground, "PURGE", "queue", "full")
+
+
+def deleted(ground: Ground) -> None:
+    """A queue of 400 000 messages is deleted."""
+    fill(ground.port, "full", SMALL, ground.size(400_000))
+    ground.begin()
+    _manage(ground, "DELETE", "queue", "full")
+
+
+def expired(ground: Ground) -> None:
+    """400 000 messages expire at the same time."""
+    count = ground.size(400_000)
+    peer = ground.peer("expiring")
+    link = peer.sender(peer.session(), "short")
+    end = time.time() + 10 + count / 20_000
+    sent = 0
+    while sent < count:
+        peer.until(lambda: link.credit > 0)
+        message = Message(b"x" * 16, ttl=int((end - time.time()) * 1000)).encode()
+        for _ in range(min(link.credit, count - sent, 500)):
+            link.send(message)
+            sent += 1
+    peer.until(lambda: not link.session.outgoing.unsettled)
+    ground.begin()
+    time.sleep(max(0.0, end - time.time()) + 1.0)
+
+
+def drained(ground: Ground) -> None:
+    """A durable backlog of 200 000 messages is filled, and drained by one consumer."""
+    count = ground.size(200_000)
+    fill(ground.port, "backlog", DURABLE, count)
+    ground.begin()
+    drain(ground.port, "backlog", count)
+
+
+def dead_letter_chain(ground: Ground) -> None:
+    """Each of 100 messages pushes another out of 500 full queues, one after the other."""
+    fill(ground.port, "chain-0", SMALL, _CHAIN)
+    ground.begin()
+    fill(ground.port, "chain-0", SMALL, 100)
+
+
+def _chain(length: int) -> str:
+    """Queues that keep one message each, and hand the others on."""
+    lines: list[str] = []
+    for number in range(length):
+        lines += [f'[[queue]]\nname = "chain-{number}"\nmax-length = 1\noverflow = "dead-letter"']
+        lines += [f'dead-letter = "chain-{number + 1}"']
+    return "\n".join([*lines, f'[[queue]]\nname = "chain-{length}"\n'])
+
+
+# -- transactions ---------------------------------------------------------------------------------
+
+
+def discharged(fail: bool, work: str) -> Callable[[Ground], None]:
+    """A transaction with 100 000 posts, or 20 000 acquisitions, is committed or rolled back."""
+
+    def run(ground: Ground) -> None:
+        count = ground.size(100_000 if work == "posts" else 20_000)
+        if work != "posts":
+            fill(ground.port, "work", SMALL, count)
+        peer = Holder(ground.port, "transaction")
+        session = peer.session()
+        control = session.attach_sender("control", target=Coordinator())
+        peer.until(lambda: control.credit > 0)
+        declared = control.send(Message(Declare()).encode())
+        peer.until(lambda: isinstance(declared.remote_state, Declared))
+        assert isinstance(declared.remote_state, Declared)
+        id = declared.remote_state.txn_id
+        if work == "posts":
+            to = peer.sender(session, "work")
+            sent = 0
+            while sent < count:
+                peer.until(lambda: to.credit > 0)
+                for _ in range(min(to.credit, count - sent, 500)):
+                    to.send(SMALL, state=TransactionalState(txn_id=id), settled=True)
+                    sent += 1
+            peer.flush()
+        else:
+            receiver = session.attach_receiver("from-work", source=Source(address="work"))
+            peer.until(lambda: receiver.usable)
+            receiver.set_credit(count)
+            peer.until(lambda: peer.received >= count)
+            for delivery in peer.deliveries:
+                delivery.update(TransactionalState(txn_id=id, outcome=Accepted()))
+            peer.flush()
+        ground.begin()
+        done = control.send(Message(Discharge(txn_id=id, fail=fail)).encode())
+        peer.until(lambda: done.remote_state is not None)
+        peer.close()
+
+    return run
+
+
+# -- who looks on ---------------------------------------------------------------------------------
+
+
+def scraped(path: str) -> Callable[[Ground], None]:
+    """The figures of 50 000 queues are asked for, three times."""
+
+    def run(ground: Ground) -> None:
+        _many_queues(ground, ground.size(50_000))
+        ground.begin()
+        for _ in range(3):
+            with urllib.request.urlopen(f"{ground.monitoring}{path}", timeout=60) as answer:
+                while answer.read(1 << 20):
+                    pass
+
+    return run
+
+
+def listed(ground: Ground) -> None:
+    """All of 50 000 queues are listed, 1 000 at a time."""
+    count = ground.size(50_000)
+    _many_queues(ground, count)
+    ground.begin()
+    for first in range(0, count, 10_000):
+        body: dict[str, object] = {"offset": first, "count": 1_000, "entityType": "queue"}
+        _manage(ground, "QUERY", "org.amqp.management", "self", body)
+
+
+def topic_deleted(ground: Ground) -> None:
+    """A topic with 20 000 subscriptions and their links is deleted."""
+    _topic(ground, ground.size(20_000))
+    ground.begin()
+    _manage(ground, "DELETE", "topic", "fan")
+
+
+def subscribers_lost(ground: Ground) -> None:
+    """20 000 subscribers of one topic vanish at once."""
+    peers = _topic(ground, ground.size(20_000))
+    ground.begin()
+    drop(peers)
+
+
+def _topic(ground: Ground, count: int) -> list[Peer]:
+    peers: list[Peer] = []
+    for first in range(0, count, LINKS):
+        peer = ground.peer(f"subscribers-{first}")
+        peers.append(peer)
+        session = peer.session()
+        links = [
+            session.attach_receiver(
+                f"fan-{number}", source=Source(address="fan", capabilities=["topic"])
+            )
+            for number in range(first, min(first + LINKS, count))
+        ]
+        peer.until(lambda links=links: all(link.usable for link in links))  # type: ignore[misc]
+    return peers
+
+
+def _many_queues(ground: Ground, count: int) -> None:
+    peer = ground.peer("maker")
+    session = peer.session()
+    for first in range(0, count, LINKS):
+        links = [
+            peer.sender(session, f"queue-{number}")
+            for number in range(first, min(first + LINKS, count))
+        ]
+        peer.supplied(links)
+        peer.detach(links)
+
+
+def _manage(
+    ground: Ground, operation: str, type: str, name: str, body: dict[str, object] | None = None
+) -> None:
+    """Ask the management node, and wait for its answer."""
+    properties: dict[str, object] = {"operation": operation, "type": type, "name": name}
+    with (
+        blocking.connect(f"amqp://127.0.0.1:{ground.port}") as connection,
+        connection.receiver(None, dynamic=True) as answers,
+        connection.sender("$management") as requests,
+    ):
+        request = Message(
+            body=dict(body or {}), message_id="1", reply_to=answers.address,
+            application_properties=properties,
+        )  # fmt: skip
+        requests.send(request, timeout=60)
+        answer = answers.receive(timeout=60)
+        answer.accept()
+        status = answer.message.application_properties.get("statusCode")
+        if not isinstance(status, int) or status >= 300:
+            raise OSError(f"{operation} of {name}: {answer.message.application_properties}")
+
+
+# -- the list -------------------------------------------------------------------------------------
+
+_LIMITS: Final = """
+[limits]
+connections = 0
+connections-per-address = 0
+connections-per-user = 0
+unsettled = 1000000
+unsettled-per-connection = 1000000
+"""
+
+
+class Scenario(NamedTuple):
+    """An abuse: its name, what it does, the broker's configuration beside the limits, and whether
+    the broker has a store."""
+
+    name: str
+    run: Callable[[Ground], None]
+    config: str = ""
+    durable: bool = False
+
+    @property
+    def configuration(self) -> str:
+        """The broker's whole configuration, in TOML."""
+        return _LIMITS + self.config
+
+
+SCENARIOS: Final = [
+    Scenario("100 000 consumers of a queue vanish", lost("consumer")),
+    Scenario("100 000 senders of a queue vanish", lost("sender")),
+    Scenario("100 000 browsers of a queue vanish", lost("browser")),
+    Scenario("100 000 consumers of a queue detach", detached("consumer")),
+    Scenario("100 000 senders of a queue detach", detached("sender")),
+    Scenario("100 000 consumers of a queue end their sessions", ended("consumer")),
+    Scenario("100 000 senders of a queue close their connections", closed("sender")),
+    Scenario("a queue with 100 000 consumers is deleted", deleted_with_links("consumer")),
+    Scenario("a queue with 100 000 senders is deleted", deleted_with_links("sender")),
+    Scenario("2 000 connections vanish", connections_lost),
+    Scenario("100 000 unsettled deliveries vanish", unsettled_lost),
+    Scenario("400 000 messages are purged", purged),
+    Scenario("a queue of 400 000 messages is deleted", deleted),
+    Scenario("400 000 messages expire", expired),
+    Scenario("200 000 durable messages are drained", drained, durable=True),
+    Scenario("100 messages pass 500 dead-letter queues", dead_letter_chain, _chain(_CHAIN)),
+    Scenario("100 000 posts are committed", discharged(False, "posts")),
+    Scenario("100 000 posts are rolled back", discharged(True, "posts")),
+    Scenario("20 000 acquisitions are committed", discharged(False, "acquisitions")),
+    Scenario("20 000 acquisitions are rolled back", discharged(True, "acquisitions")),
+    Scenario("/metrics of 50 000 queues", scraped("/metrics")),
+    Scenario("/metrics/nodes of 50 000 queues", scraped("/metrics/nodes")),
+    Scenario("50 000 queues are listed", listed),
+    Scenario("a topic with 20 000 subscriptions is deleted", topic_deleted),
+    Scenario("20 000 subscribers of a topic vanish", subscribers_lost),
+]

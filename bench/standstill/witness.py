@@ -1,0 +1,64 @@
+"""A client that does nobody any harm, in a process of its own: how long does it wait?
+
+`python -m bench.standstill.witness PORT PID` sends a message to a queue of its own, waits until the
+same message comes back, and does so again after a pause. After `begin` on its standard input it
+counts; after `end` it prints a JSON object and ends.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+from bench.client import Peer
+
+# Seconds between two messages: the broker has time for the others.
+PAUSE: Final = 0.0005
+_MESSAGE: Final = b"\x00\x53\x75\xa0\x04ping"
+
+
+def processor_time(pid: int) -> float:
+    """Seconds of processor time of a process's main thread. Raises `OSError`."""
+    text = Path(f"/proc/{pid}/task/{pid}/schedstat").read_text("ascii")
+    return int(text.split()[0]) / 1e9
+
+
+def main() -> None:
+    """Send and receive until told to stop."""
+    port, pid = int(sys.argv[1]), int(sys.argv[2])
+    peer = Peer(port, "witness")
+    session = peer.session()
+    to = peer.sender(session, "witness")
+    peer.supplied([to])
+    peer.receiver(session, "witness")
+    peer.flush()
+    counting = False
+    count = 0
+    silence = worst = 0.0
+    while True:
+        if select.select([sys.stdin], [], [], PAUSE)[0]:
+            word = sys.stdin.readline().strip()
+            if word != "begin":
+                break
+            counting = True
+            count, silence, worst = 0, 0.0, 0.0
+            print("counting", flush=True)
+        awaited = peer.received + 1
+        peer.until(lambda: to.credit > 0)
+        began, used = time.perf_counter(), processor_time(pid)
+        to.send(_MESSAGE)
+        peer.until(lambda awaited=awaited: peer.received >= awaited)  # type: ignore[misc]
+        if counting:
+            count += 1
+            silence = max(silence, time.perf_counter() - began)
+            worst = max(worst, processor_time(pid) - used)
+    peer.end()
+    print(json.dumps({"messages": count, "silence": silence, "processor": worst}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
