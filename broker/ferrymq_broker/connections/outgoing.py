@@ -102,25 +102,28 @@ class OutgoingEndpoint(Consumer):
         """Send the message, if the link and the connection take one now."""
         if not self._is_free():
             return IDLE
+        if entry.attempts == 0 and entry.expires == 0:
+            return self._transfer(entry, b"", 0)
+        left: i64 = 0
+        if entry.expires != 0:
+            if self.link.session.outgoing.remote_window <= 0:
+                # Its time could be over when it goes.
+                self.handler.windowed[self] = None
+                return IDLE
+            left = self.node.agenda.left(entry.expires)
+        head = outgoing_header(entry, left)
+        return self._transfer(entry, head, entry.message.header_end if head else 0)
+
+    def deliver_headed(self, entry: Entry, head: bytes, start: i64) -> i64:
+        """As `deliver`, a message of `head` and of the payload from `start` on."""
+        return self._transfer(entry, head, start) if self._is_free() else IDLE
+
+    def _transfer(self, entry: Entry, head: bytes, start: i64) -> i64:
         link = self.link
         handler = self.handler
         message = entry.message
         payload = message.payload
-        size: i64 = len(payload)
-        head = b""
-        start: i64 = 0
-        if entry.attempts != 0 or entry.expires != 0:
-            left: i64 = 0
-            if entry.expires != 0:
-                if link.session.outgoing.remote_window <= 0:
-                    # Its time could be over when it goes.
-                    handler.windowed[self] = None
-                    return IDLE
-                left = self.node.agenda.left(entry.expires)
-            head = outgoing_header(entry, left)
-            if head:
-                start = message.header_end
-                size += len(head) - start
+        size: i64 = len(head) + len(payload) - start
         limit = link.remote_max_message_size
         if limit != 0 and size > limit:
             return UNFIT

@@ -63,6 +63,10 @@ class Consumer:
         """Send the message if possible; the answer is one of the four above."""
         return IDLE
 
+    def deliver_headed(self, entry: Entry, head: bytes, start: i64) -> i64:
+        """As `deliver`, for a message of `head` and then its payload from `start` on."""
+        return IDLE
+
     def takes_more(self) -> bool:
         """Whether a message would be sent at once. If not, the queue is woken when one may be."""
         return True

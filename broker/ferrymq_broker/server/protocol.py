@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ferrymq_broker.server.server import BrokerServer
 
 # Above this, in bytes, a connection's consumers wait for its client to read.
-WRITE_HIGH_WATER: Final = 1024 * 1024
+WRITE_HIGH_WATER: Final = 64 * 1024
 # Above this nothing more is read from a client that does not read what it causes.
 WRITE_LIMIT: Final = 8 * 1024 * 1024
 # How long, in seconds, a client may take to read the last bytes of a connection that is over.

@@ -198,6 +198,10 @@ class OutgoingHalf:
                 )
             encode_transfer(w, transfer)
             room = limit - (len(w) - mark)
+            if room < TRANSFER_ROOM:
+                # A state that fits the peer's frames may be longer than our own are.
+                limit = connection.remote_max_frame_size
+                room = limit - (len(w) - mark)
             rest = total - offset
             if rest <= room:
                 if offset < start:
@@ -214,11 +218,6 @@ class OutgoingHalf:
             transfer.more = True
             encode_transfer(w, transfer)
             room = limit - (len(w) - mark)
-            if room < TRANSFER_ROOM:
-                # A state that fits the peer's frames is longer than our own would be.
-                room = connection.remote_max_frame_size - (len(w) - mark)
-            if room > rest:
-                room = rest
             end = offset + room
             if offset < start:
                 first = offset - start + len(head)

@@ -13,7 +13,7 @@ from ferrymq_broker.nodes.message import HEADER, Message, section_at, section_en
 from ferrymq_broker.nodes.node import PART, Node, Refusal
 from ferrymq_broker.nodes.streams.log import Log, MemoryLog
 from ferrymq_broker.nodes.streams.segments import ENDLESS, Extent, Segment
-from ferrymq_broker.nodes.streams.stamp import partition_entry, stamped
+from ferrymq_broker.nodes.streams.stamp import partition_entry, stamp, stamped
 from ferrymq_broker.nodes.streams.stored_log import StoredLog
 from ferrymq_broker.store.changes import LAST
 from ferrymq_broker.store.errors import StoreDamaged
@@ -424,6 +424,26 @@ class Partition(Node):
             self._encoded[slot] = message
             self._encoded_offsets[slot] = offset
         return message
+
+    def raw(self, segment: Segment, index: i64) -> Message:
+        """A record as it was published, for a delivery that begins with its `stamp`."""
+        formats = segment.formats
+        format: i64 = 0 if formats is None else formats.get(index, 0)
+        return Message(segment.payloads[index], format, 0)
+
+    def stamp(self, segment: Segment, index: i64, skipped: i64) -> tuple[bytes, int]:
+        """As `encode`, without a copy of the record: the sections that a delivery begins with, and
+        where in the record the rest of it begins."""
+        formats = segment.formats
+        if formats is not None and (formats.get(index, 0) >> 8) != 0:
+            return b"", 0
+        return stamp(
+            segment.payloads[index],
+            segment.first + index,
+            segment.times[index],
+            self._entry,
+            skipped,
+        )
 
     def encode(self, segment: Segment, index: i64, skipped: i64) -> Message:
         """As `message_at`, for a reader that has lost the `skipped` records before this one."""

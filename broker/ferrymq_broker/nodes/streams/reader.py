@@ -205,6 +205,15 @@ class Reader(Node):
 
     def show(self, consumer: Consumer, message: Message, offset: i64) -> i64:
         """Send the consumer a message; the answer is that of `Consumer.deliver`."""
+        return consumer.deliver(self._entry_of(message, offset))
+
+    def show_stamped(
+        self, consumer: Consumer, message: Message, offset: i64, head: bytes, start: i64
+    ) -> i64:
+        """As `show`, a message of `head` and of the payload from `start` on."""
+        return consumer.deliver_headed(self._entry_of(message, offset), head, start)
+
+    def _entry_of(self, message: Message, offset: i64) -> Entry:
         entry = self._entry
         if entry is None:
             entry = Entry(message, offset)
@@ -212,7 +221,7 @@ class Reader(Node):
         else:
             entry.message = message
             entry.renumber(offset)
-        return consumer.deliver(entry)
+        return entry
 
     def go_on(self) -> None:
         """The slice is eaten and there is more."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
@@ -12,6 +12,9 @@ from ferrymq_broker.nodes.streams.reader import SCAN, Reader
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.streams.stream import Stream
+
+# Records of more bytes are not copied for a delivery.
+LARGE: Final = 65_536
 
 
 @final
@@ -61,17 +64,29 @@ class RecordReader(Reader):
             at_end = 0
             left -= 1
             partition = cursor.partition
-            message = partition.message_at(segment, index)
+            # A large record goes to each reader as it is; only what differs is made for each.
+            large = len(segment.payloads[index]) > LARGE
+            if filter is None and large:
+                message = partition.raw(segment, index)
+            else:
+                message = partition.message_at(segment, index)
             if filter is None or filter.matches(message):
-                if cursor.skipped > 0:
-                    message = partition.encode(segment, index, cursor.skipped)
-                verdict = self.show(consumer, message, offset)
+                if large:
+                    message = partition.raw(segment, index)
+                    head, start = partition.stamp(segment, index, cursor.skipped)
+                    verdict = self.show_stamped(consumer, message, offset, head, start)
+                else:
+                    if cursor.skipped > 0:
+                        message = partition.encode(segment, index, cursor.skipped)
+                    verdict = self.show(consumer, message, offset)
                 if verdict == IDLE:
                     consumer.ready = False
                     self._turn = turn
                     self.scanned = 0
                     return False
                 if verdict == UNFIT:
+                    if large:
+                        message = partition.encode(segment, index, cursor.skipped)
                     self.give_up(consumer, cursor, offset, len(message.payload))
                     return False
                 cursor.skipped = 0

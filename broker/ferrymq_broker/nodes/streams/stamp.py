@@ -63,6 +63,15 @@ def stamped(payload: bytes, offset: i64, time: i64, partition: bytes, skipped: i
     is how many records were lost to the reader before this one; it is told if there are any. A
     message whose annotations cannot be read is left as it is.
     """
+    head, start = stamp(payload, offset, time, partition, skipped)
+    return head + payload[start:] if start else head + payload
+
+
+def stamp(
+    payload: bytes, offset: i64, time: i64, partition: bytes, skipped: i64
+) -> tuple[bytes, int]:
+    """What stands in such a payload for the first sections of the message, and where the rest of
+    the message begins, which goes out as it is."""
     w = BytesWriter()
     start: i64 = 0
     try:
@@ -80,10 +89,8 @@ def stamped(payload: bytes, offset: i64, time: i64, partition: bytes, skipped: i
             w.write(_SHORT)
             _write_values(w, offset, time, partition)
     except DecodeError:
-        return payload
-    if start == 0:
-        return w.getvalue() + payload
-    return w.getvalue() + payload[start:]
+        return b"", 0
+    return w.getvalue(), start
 
 
 def _write_values(w: BytesWriter, offset: i64, time: i64, partition: bytes) -> None:
