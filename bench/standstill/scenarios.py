@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from bench.client import Peer, drain, fill
+from bench.standstill import large
 from bench.standstill.ground import Ground, drop
 from ferrymq import Message, blocking
 from ferrymq.engine.delivery import IncomingDelivery
@@ -424,4 +425,12 @@ SCENARIOS: Final = [
     Scenario("50 000 queues are listed", listed),
     Scenario("a topic with 20 000 subscriptions is deleted", topic_deleted),
     Scenario("20 000 subscribers of a topic vanish", subscribers_lost),
+    Scenario("90 MiB for 10 browsers that do not read", large.unread(90, 10), large.CONFIGURATION),
+    Scenario("50 MiB for 30 subscribers", large.fanned_out(50, 30), large.CONFIGURATION),
+    Scenario("1 MiB for 500 subscribers", large.fanned_out(1, 500), large.CONFIGURATION),
+    Scenario("60 MiB in and out", large.passed_on(60), large.CONFIGURATION),
+    Scenario("60 MiB in and out, stored", large.passed_on(60, True), large.CONFIGURATION, True),
+    Scenario("60 MiB, delivered again", large.passed_on(60, failures=2), large.CONFIGURATION),
+    Scenario("60 MiB with a ttl", large.passed_on(60, ttl=60_000), large.CONFIGURATION),
+    Scenario("60 MiB of a stream for 10 readers", large.recorded(60, 10), large.CONFIGURATION),
 ]

@@ -7,7 +7,14 @@ from functools import partial
 from typing import Final
 
 from ferrymq_broker.store.alarm import RECORDS, DiskAlarm
-from ferrymq_broker.store.applying import apply_now, fill_records, read_batches, written_frames
+from ferrymq_broker.store.applying import (
+    Step,
+    apply_now,
+    fill_records,
+    frames_in_steps,
+    read_batches,
+    written_frames,
+)
 from ferrymq_broker.store.disk import is_full
 from ferrymq_broker.store.executor import Executor
 from ferrymq_broker.store.journal import Journal
@@ -46,7 +53,7 @@ class Applier:
         self._segments: list[Segment] | None = None
         self._applied = 0
         self._effect = NetEffect()
-        self._steps: Iterator[None] = iter(())
+        self._steps: Iterator[Step] = iter(())
         self._stopped = False
         self._retrying = False
         self._when_idle: list[Callable[[], None]] = []
@@ -67,8 +74,8 @@ class Applier:
         self._effect = NetEffect()
         self._steps = self._work(segments)
 
-    def _work(self, segments: list[Segment]) -> Iterator[None]:
-        frames = written_frames(self._secret, segments, self._records.applied)
+    def _work(self, segments: list[Segment]) -> Iterator[Step]:
+        frames = frames_in_steps(self._secret, segments, self._records.applied)
         yield from read_batches(self._effect, frames)
         yield from fill_records(self._effect, self._records)
 
@@ -78,7 +85,10 @@ class Applier:
         executor = self._executor
         end = executor.time() + _SLICE * max(1, len(self._journal.full))
         try:
-            for _ in self._steps:
+            for step in self._steps:
+                if step is not None:
+                    executor.commit(step, self._stepped)
+                    return
                 if executor.time() >= end:
                     executor.soon(self._slice)
                     return
@@ -86,6 +96,12 @@ class Applier:
             self._could_not(error)
             return
         executor.commit(partial(self._records.commit, self._applied), self._committed)
+
+    def _stepped(self, error: Exception | None) -> None:
+        if error is not None:
+            self._could_not(error)
+        elif not self._stopped:
+            self._slice()
 
     def _committed(self, error: Exception | None) -> None:
         if self._stopped or self._segments is None:

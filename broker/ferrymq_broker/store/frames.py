@@ -34,7 +34,7 @@ _crc: Final[Any] = google_crc32c.value
 _extend_crc: Final[Any] = google_crc32c.extend
 _ZEROS: Final = bytes(BLOCK)
 # Bytes that are checked in one go: the interpreter's lock is held for as long.
-_AT_ONCE: Final = 1 << 20
+_AT_ONCE: Final = 1 << 18
 
 
 class Header(NamedTuple):
@@ -71,9 +71,8 @@ def encode(
         if len(part) <= _AT_ONCE:
             crc = _extend_crc(crc, part)
             continue
-        rest = memoryview(part)
-        for at in range(0, len(rest), _AT_ONCE):
-            crc = _extend_crc(crc, rest[at : at + _AT_ONCE])
+        for at in range(0, len(part), _AT_ONCE):
+            crc = _extend_crc(crc, part[at : at + _AT_ONCE])
     padding = -(HEADER_BYTES + length) % BLOCK
     return [head + _CRC.pack(crc), *batch, _ZEROS[:padding]]
 

@@ -101,6 +101,7 @@ class NetEffect:
 
     __slots__ = (
         "changes",
+        "longest",
         "_batches",
         "_batch",
         "_position",
@@ -119,6 +120,8 @@ class NetEffect:
     def __init__(self) -> None:
         # Changes that were read.
         self.changes: i64 = 0
+        # Bytes of the longest batch.
+        self.longest: i64 = 0
         self._batches: list[bytes] = []
         self._batch = b""
         self._position: i64 = 0
@@ -144,6 +147,8 @@ class NetEffect:
     def begin(self, batch: bytes) -> None:
         """Let `read` go on with this batch."""
         self._batches.append(batch)
+        if len(batch) > self.longest:
+            self.longest = len(batch)
         self._batch = batch
         self._position = 0
 
@@ -212,7 +217,10 @@ class NetEffect:
         self._gathered = False
 
     def write(self, records: Records, limit: int) -> bool:
-        """Make up to `limit` changes of records; whether these were all."""
+        """Make up to `limit` changes of records; whether these were all.
+
+        A value counts for one change more for each 8 KiB.
+        """
         while self._next_drop < len(self._drops):
             first, last = self._drops[self._next_drop]
             if not records.drop_range(first, last, limit):
@@ -291,8 +299,9 @@ class NetEffect:
                 at: i64 = place & 0xFFFF_FFFF
                 size = i64(read_i32_be(batch, at - 4)) & 0xFFFF_FFFF
                 records.put(key, memoryview(batch)[at : at + 4 + size])
+                left -= size >> 13
             left -= 1
-            if left == 0:
+            if left <= 0:
                 return 0
         return left
 

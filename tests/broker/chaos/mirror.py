@@ -67,7 +67,7 @@ def compare(net: Network) -> None:
         assert found[name] == was, f"{name}: stored {found[name]}, in memory {was}"
     replacing = _replacing(net.broker)
     divided = _divided_anew(net.broker, other, timed)
-    for kind, table, id in changes_of(other.agenda.changes.close()):
+    for kind, table, id in changes_of(b"".join(other.agenda.changes.close())):
         if table in (PARTITION, RECORD):
             fine = id in divided
         elif kind == PUT:

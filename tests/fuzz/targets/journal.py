@@ -83,9 +83,9 @@ def seeds() -> list[bytes]:
     changes.put(4, 2, 1, b"")
     changes.drop(1, 2, 3)
     changes.drop_range(1, 2, 0, 9)
-    batch = changes.close()
+    batch = b"".join(changes.close())
     return [
-        b"\0" + b"".join(encode(_SECRET, 1, 1, 2, batch))[:64],
+        b"\0" + b"".join(encode(_SECRET, 1, 1, 2, [batch]))[:64],
         b"\1" + batch,
         b"\1" + batch * 3,
         b"\2" + encode_map({"name": "queue", "number": 5, "list": [1, None]}),
