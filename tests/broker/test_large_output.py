@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 import pytest
@@ -138,34 +137,36 @@ async def test_who_does_not_read_costs_a_window(mode: str) -> None:
     """Over sockets: however large a message is, each connection holds a bounded part of it."""
     body = bytes(24 * MIB)
     listener = Listener(url="amqp://127.0.0.1:0")
-    async with BrokerServer(Config(listener=[listener])) as server:
-        async with SocketClient(server.port) as publisher:
-            session = publisher.engine.begin()
-            sender = session.attach_sender("s", target=Target(address="q"))
-            await publisher.until(lambda: sender.credit > 4)
-            for _ in range(1 if mode == "copy" else 4):
-                delivery = sender.send(encode(Data(value=body)))
-            await publisher.until(lambda: delivery.remote_settled)
-            readers = [SocketClient(server.port) for _ in range(4)]
-            for reader in readers:
-                await reader.__aenter__()
-                session = reader.engine.begin()
-                source = Source(address="q", distribution_mode=mode)
-                link = session.attach_receiver("r", source=source)
-                await reader.until(lambda link=link: link.usable)
-                reader._transport.pause_reading()
-                link.set_credit(1)
-                reader.flush()
-            while sum(one.handler.paused for one in server.connections) < len(readers):
-                await asyncio.sleep(0)
-            for one in server.connections:
-                waiting = one._transport.get_write_buffer_size()
-                assert waiting + len(one.handler.connection.output) <= WRITE_HIGH_WATER + WINDOW
-            for reader in readers:
-                reader._transport.resume_reading()
-                await reader.until(lambda reader=reader: reader.deliveries)
-                assert text(reader.deliveries[0].payload) == body
-                await reader.__aexit__(None, None, None)
+    async with (
+        BrokerServer(Config(listener=[listener])) as server,
+        SocketClient(server.port) as publisher,
+    ):
+        session = publisher.engine.begin()
+        sender = session.attach_sender("s", target=Target(address="q"))
+        await publisher.until(lambda: sender.credit > 4)
+        for _ in range(1 if mode == "copy" else 4):
+            delivery = sender.send(encode(Data(value=body)))
+        await publisher.until(lambda: delivery.remote_settled)
+        readers = [SocketClient(server.port) for _ in range(4)]
+        for reader in readers:
+            await reader.__aenter__()
+            session = reader.engine.begin()
+            source = Source(address="q", distribution_mode=mode)
+            link = session.attach_receiver("r", source=source)
+            await reader.until(lambda link=link: link.usable)
+            reader._transport.pause_reading()
+            link.set_credit(1)
+            reader.flush()
+        while sum(one.handler.paused for one in server.connections) < len(readers):
+            await publisher.round_trip()
+        for one in server.connections:
+            waiting = one._transport.get_write_buffer_size()
+            assert waiting + len(one.handler.connection.output) <= WRITE_HIGH_WATER + WINDOW
+        for reader in readers:
+            reader._transport.resume_reading()
+            await reader.until(lambda reader=reader: reader.deliveries)
+            assert text(reader.deliveries[0].payload) == body
+            await reader.__aexit__(None, None, None)
 
 
 # -- what happens meanwhile ------------------------------------------------------------------------

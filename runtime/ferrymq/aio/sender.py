@@ -166,8 +166,8 @@ class Sender(Link[SenderLink]):
         does not forget the delivery until `settle` is called: time to write the outcome down.
 
         Waits for credit first. A message sent `settled` has no outcome: this returns when the
-        transport has all of it. When the call is cancelled, or `TimeoutError` is raised, while the outcome
-        is awaited, the message may or may not arrive.
+        transport has all of it. When the call is cancelled, or `TimeoutError` is raised, while the
+        outcome is awaited, the message may or may not arrive.
 
         Raises `DeliveryRejected`, `DeliveryReleased` or `DeliveryModified` for the other
         outcomes; `LinkDetached`, `SessionEnded` or `ConnectionClosed` when there will be none;

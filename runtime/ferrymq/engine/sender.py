@@ -72,7 +72,8 @@ class SenderLink(Link):
         """Send one encoded message, in as many frames as it takes.
 
         The message is `head` and `payload` from `start` on: so a few sections can differ from
-        those of the payload without a copy of the rest. `settled` is forced by the settle mode agreed at attach. A tag left out
+        those of the payload without a copy of the rest. `settled` is forced by the settle mode
+        agreed at attach. A tag left out
         is made unique on the link. Frames that the session window does not admit, or for which
         the output has no room (`ConnectionSettings.max_output`), wait in the session and follow
         by themselves. The payload is referred to until then.
@@ -89,10 +90,11 @@ class SenderLink(Link):
                 f"no new delivery may be sent"
             )
         limit = self.remote_max_message_size
-        if limit != 0 and len(head) + len(payload) - start > limit:
+        size = len(head) + len(payload) - start
+        if limit != 0 and size > limit:
             raise LocalProtocolError(
                 "amqp:link:message-size-exceeded",
-                f"message of {len(head) + len(payload) - start} bytes; the receiver on link {self.name!r} "
+                f"message of {size} bytes; the receiver on link {self.name!r} "
                 f"takes at most {limit}",
                 Scope.LINK,
             )
