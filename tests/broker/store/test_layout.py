@@ -26,7 +26,7 @@ def apply(records: LmdbRecords, number: int, fill: Callable[[Changes], None]) ->
     changes.enabled = True
     fill(changes)
     effect = NetEffect()
-    effect.begin(changes.close())
+    effect.begin(b"".join(changes.close()))
     while not effect.read(1000):
         pass
     apply_now(effect, records, number)

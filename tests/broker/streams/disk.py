@@ -52,7 +52,7 @@ class Disk(Store):
 
     def push(self) -> None:
         if self.taken is None and self.changes.count:
-            self.taken = self.changes.close()
+            self.taken = b"".join(self.changes.close())
             if self.on_taken is not None:
                 self.on_taken()
 
