@@ -205,7 +205,7 @@ async def test_one_too_many(broker: BrokerServer, connection: ferrymq.Connection
     open = [await connection.transaction() for _ in range(5)]
     with pytest.raises(TransactionError, match="5 transactions are open") as caught:
         await connection.transaction()
-    assert caught.value.condition == "amqp:resource-limit-exceeded"
+    assert caught.value.condition == "amqp:transaction:rollback"
     await open[0].rollback()
     await connection.transaction()
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ferrymq.engine.delivery import IncomingDelivery
     from ferrymq.engine.link import Link
     from ferrymq_broker.connections.handler import ConnectionHandler
+    from ferrymq_broker.transactions.posting import Posting
     from ferrymq_types.unions import Outcome
 
 # Tags remembered for each link. The credit of such a link is never larger: a client that was given
@@ -42,15 +43,19 @@ _SLACK: Final = 64
 
 @final
 class SeenTags(Tags):
-    """The tags of one link: `earlier` are of attachments before, `current` of this one."""
+    """The tags of one link: `earlier` are of attachments before, `current` of this one.
 
-    __slots__ = ("owner", "key", "earlier", "current")
+    `provisional` has the messages of transactions that are not discharged yet.
+    """
+
+    __slots__ = ("owner", "key", "earlier", "current", "provisional")
 
     def __init__(self, owner: SeenTagsOfLinks, key: Key) -> None:
         self.owner = owner
         self.key = key
         self.earlier: dict[bytes, None] = {}
         self.current: dict[bytes, None] = {}
+        self.provisional: dict[bytes, Posting] = {}
 
     def __len__(self) -> int:
         return len(self.earlier) + len(self.current)
@@ -68,6 +73,18 @@ class SeenTags(Tags):
         """The delivery gets this outcome: what was accepted is remembered."""
         if isinstance(outcome, Accepted):
             self._remember(delivery.tag)
+
+    def posting(self, tag: bytes) -> Posting | None:
+        """Return the message of a transaction that is not discharged yet, posted under this tag."""
+        return self.provisional.get(tag)
+
+    def add_posting(self, tag: bytes, posting: Posting) -> None:
+        """Remember a message that is posted in a transaction."""
+        self.provisional[tag] = posting
+
+    def end_posting(self, tag: bytes) -> None:
+        """Forget a message that was posted: its transaction is over."""
+        self.provisional.pop(tag, None)
 
     def _remember(self, tag: bytes) -> None:
         current = self.current

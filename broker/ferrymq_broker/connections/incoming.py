@@ -23,6 +23,7 @@ from ferrymq_broker.connections.remembered.target import RememberedTags, TargetT
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.message import Message, admit
 from ferrymq_broker.nodes.node import BOUNDLESS, Node, Producer, Refusal
+from ferrymq_broker.transactions.posting import Posting
 from ferrymq_codec.errors import DecodeError
 from ferrymq_types.messaging import Modified, Rejected
 from ferrymq_types.transactions import TransactionalState
@@ -131,7 +132,7 @@ class IncomingEndpoint(Producer):
             if delivery.remote_settled:
                 self.handler.broker.counters.messages_dropped += 1
             if isinstance(state, TransactionalState):
-                self.handler.transactions.miss(state)
+                self.handler.transactions.miss(self.link, state)
             return
         node = self.node
         if isinstance(state, TransactionalState):
@@ -144,6 +145,14 @@ class IncomingEndpoint(Producer):
         elif self.is_resent(delivery):
             if not delivery.remote_settled:
                 delivery.settle(ACCEPTED)
+        elif self.posting(delivery) is not None:
+            self.reject(
+                delivery,
+                "amqp:illegal-state",
+                "the message with this delivery-tag is part of a transaction that is not "
+                "discharged",
+                None,
+            )
         else:
             try:
                 message = admit(delivery.payload, delivery.message_format)
@@ -194,6 +203,9 @@ class IncomingEndpoint(Producer):
             tags.forget(delivery.tag)
             if full:
                 self.supply()
+        elif isinstance(delivery.context, Posting):
+            # Its outcome comes with the discharge of its transaction.
+            return
         elif delivery.resumed and (not delivery.second or is_terminal(delivery.remote_state)):
             # Its outcome was told with the unsettled map, and the broker need not wait.
             delivery.settle(delivery.state)
@@ -211,10 +223,24 @@ class IncomingEndpoint(Producer):
         """Whether the delivery was accepted on an earlier attachment of the link."""
         return self._tags is not None and self._tags.is_resent(delivery.tag)
 
-    def posted(self, delivery: IncomingDelivery) -> None:
-        """The message has been published with its transaction."""
+    def posting(self, delivery: IncomingDelivery) -> Posting | None:
+        """Return the message that was posted under the tag of a delivery before, and is not
+        committed yet."""
+        return None if self._tags is None else self._tags.posting(delivery.tag)
+
+    def on_posted(self, delivery: IncomingDelivery, posting: Posting) -> None:
+        """Remember a message that is posted in a transaction."""
         if self._tags is not None and not delivery.remote_settled:
-            self._tags.add(delivery, ACCEPTED)
+            self._tags.add_posting(delivery.tag, posting)
+
+    def on_discharged(self, delivery: IncomingDelivery, committed: bool) -> None:
+        """Take note that the transaction of a posted message is over."""
+        tags = self._tags
+        if tags is None or delivery.remote_settled:
+            return
+        tags.end_posting(delivery.tag)
+        if committed:
+            tags.add(delivery, ACCEPTED)
 
     def room_for_guest(self, node: Node) -> Refusal | None:
         """Why a node that has promised this link nothing has no room for a message of it."""
@@ -245,14 +271,27 @@ class IncomingEndpoint(Producer):
         """The node has not taken the message. A sender that settled it did not want to know."""
         if delivery.remote_settled:
             self.handler.broker.counters.messages_dropped += 1
-        elif not refusal.released:
-            self.reject(delivery, refusal.condition, refusal.description, refusal.info)
-        elif self.agreed(RELEASED_SYMBOL):
-            self._tell(delivery, RELEASED)
-        elif self.agreed(MODIFIED_SYMBOL):
-            self._tell(delivery, Modified(delivery_failed=False, undeliverable_here=False))
+            return
+        outcome = self.outcome_of(delivery, refusal)
+        if outcome is None:
+            self.end_for(delivery, refusal)
         else:
-            self.reject(delivery, refusal.condition, refusal.description, refusal.info)
+            self._tell(delivery, outcome)
+
+    def outcome_of(self, delivery: IncomingDelivery, refusal: Refusal) -> Outcome | None:
+        """Choose the outcome that tells the client of a refusal; None if it agreed to none."""
+        if refusal.released:
+            if self.agreed(RELEASED_SYMBOL):
+                return RELEASED
+            if self.agreed(MODIFIED_SYMBOL):
+                return Modified(delivery_failed=False, undeliverable_here=False)
+        if not self.agreed(REJECTED_SYMBOL):
+            return None
+        return Rejected(error=_error_for(delivery, refusal))
+
+    def end_for(self, delivery: IncomingDelivery, refusal: Refusal) -> None:
+        """End the link of a client that cannot be told of a refusal with an outcome."""
+        self.evict(_error_for(delivery, refusal))
 
     def reject(
         self,
@@ -261,18 +300,16 @@ class IncomingEndpoint(Producer):
         description: str,
         info: dict[str, object] | None,
     ) -> None:
-        """The message is malformed, or names no place to go.
+        """Reject a message that is malformed, or names no place to go.
 
-        A sender that cannot be told with an outcome is told with a detach, which names the delivery
-        (Anonymous Terminus for Message Routing 1.0 §2.2.2). The outcome names it in the same way.
+        A sender that cannot be told with an outcome is told with a detach.
         """
-        details: dict[str, object] = {} if info is None else dict(info)
-        details["delivery-tag"] = delivery.tag
-        error = Error(condition=condition, description=description, info=details)
-        if not delivery.remote_settled and self.agreed(REJECTED_SYMBOL):
-            self._tell(delivery, Rejected(error=error))
+        refusal = Refusal(condition, description, False, info)
+        outcome = None if delivery.remote_settled else self.outcome_of(delivery, refusal)
+        if outcome is None:
+            self.end_for(delivery, refusal)
         else:
-            self.evict(error)
+            self._tell(delivery, outcome)
 
     def agreed(self, outcome: str) -> bool:
         """Whether the client can be told this outcome."""
@@ -427,3 +464,12 @@ def _full(node: Node) -> Refusal:
         "amqp:resource-limit-exceeded",
         f"{node.address[:200]!r} has no room but for those it has promised it to",
     )
+
+
+def _error_for(delivery: IncomingDelivery, refusal: Refusal) -> Error:
+    """Make the error of an outcome or a detach, which names the delivery by its delivery-tag
+    (Anonymous Terminus for Message Routing 1.0 §2.2.2)."""
+    info = refusal.info
+    details: dict[str, object] = {} if info is None else dict(info)
+    details["delivery-tag"] = delivery.tag
+    return Error(condition=refusal.condition, description=refusal.description, info=details)

@@ -96,6 +96,7 @@ def close_link(handler: ConnectionHandler, link: Link, lost: bool, closed: bool)
     links = link.session.context
     if not isinstance(links, SessionLinks):
         return
+    handler.transactions.cut_posting(link)
     memory: Terminus | None = None
     outgoing = links.outgoing.pop(link, None)
     if outgoing is not None:

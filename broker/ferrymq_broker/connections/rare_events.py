@@ -19,11 +19,13 @@ from ferrymq.engine.events import (
     Event,
     LinkFailed,
     OpenReceived,
+    PostingBegun,
     ScramKeysRequested,
     SessionTerminated,
     SettlementReceived,
     Terminated,
     TlsAgreed,
+    TransactionalStateIgnored,
     TransactionalStateReceived,
     TransferIgnored,
 )
@@ -48,6 +50,10 @@ def on_rare_event(handler: ConnectionHandler, event: Event) -> None:
         consumer = event.delivery.link.context
         if isinstance(consumer, OutgoingEndpoint) and not consumer.closed:
             handler.transactions.state(consumer, event.delivery, event.state, event.settled)
+        else:
+            handler.transactions.miss_outcome(event.state)
+    elif isinstance(event, TransactionalStateIgnored):
+        handler.transactions.miss_outcome(event.state)
     elif isinstance(event, SettlementReceived):
         producer = event.delivery.link.context
         if isinstance(producer, IncomingEndpoint | TargetTerminus):
@@ -84,10 +90,13 @@ def on_rare_event(handler: ConnectionHandler, event: Event) -> None:
         on_open(handler, event.open)
     elif isinstance(event, CloseReceived):
         handler.connection.close()
+    elif isinstance(event, PostingBegun):
+        handler.transactions.begin_posting(event.link, event.state)
     elif isinstance(event, TransferIgnored):
         if isinstance(event.state, TransactionalState):
-            handler.transactions.miss(event.state)
+            handler.transactions.miss(event.link, event.state)
     elif isinstance(event, DeliveryAborted):
+        handler.transactions.end_posting(event.link)
         producer = event.link.context
         if isinstance(producer, IncomingEndpoint):
             producer.on_abort(event.delivery)

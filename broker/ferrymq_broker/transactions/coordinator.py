@@ -16,13 +16,12 @@ from ferrymq_broker.journal import log
 from ferrymq_broker.nodes.fences import Fence
 from ferrymq_broker.nodes.node import Producer
 from ferrymq_broker.transactions.fencing import read_fence
-from ferrymq_broker.transactions.partial import is_partly_posted
 from ferrymq_broker.transactions.table import too_late
 from ferrymq_broker.transactions.transaction import ROLLBACK, UNKNOWN_ID, Transaction
 from ferrymq_codec.errors import CodecError
 from ferrymq_codec.reader import Reader
-from ferrymq_codec.scalars import Described
-from ferrymq_types.messaging import AmqpValue, MessageAnnotations, Rejected
+from ferrymq_codec.scalars import Described, Symbol
+from ferrymq_types.messaging import AmqpSequence, AmqpValue, Data, MessageAnnotations, Rejected
 from ferrymq_types.registry import typed
 from ferrymq_types.transactions import Coordinator as CoordinatorTarget
 from ferrymq_types.transactions import Declare, Declared, Discharge
@@ -81,7 +80,7 @@ class Coordinator(Producer):
 
     def _declare(self, delivery: IncomingDelivery, body: Declare) -> None:
         if body.global_id is not None:
-            raise BrokerError(
+            raise _refused(
                 "amqp:not-implemented",
                 "declare with a global-id: there are no distributed transactions",
             )
@@ -97,11 +96,11 @@ class Coordinator(Producer):
             or transaction.discharge is not None
         ):
             raise BrokerError(UNKNOWN_ID, "no such transaction has been declared on this link")
-        if is_partly_posted(self.handler, transaction, delivery):
+        transaction.fails = body.fail is True
+        if not transaction.fails and transactions.is_inside_posting(transaction):
             self.terminate("the transaction was discharged inside a delivery")
             return
         transaction.discharge = delivery
-        transaction.fails = body.fail is True
         transaction.fence = fence
         self.go_on(transaction)
 
@@ -200,13 +199,22 @@ def _as_error(error: BrokerError) -> Error:
     return Error(condition=error.condition, description=error.description, info=error.info)
 
 
-def read_message(delivery: IncomingDelivery) -> tuple[Declare | Discharge, Fence | None]:
-    """What the controller wants, and the fence in its annotations. Other sections around the body
-    are ignored (AMQP 1.0 §4.2).
+def _refused(condition: str, description: str) -> BrokerError:
+    """Make the transaction-error for a message that the coordinator cannot act on.
 
-    Raises `BrokerError` for anything else.
+    A transaction-error has three conditions only (AMQP 1.0 §4.5.8); the info names the cause.
+    """
+    return BrokerError(ROLLBACK, description, {"condition": Symbol(condition)})
+
+
+def read_message(delivery: IncomingDelivery) -> tuple[Declare | Discharge, Fence | None]:
+    """Read what the controller wants, and the fence in its annotations.
+
+    The message has one body, an amqp-value section. Other sections around it are ignored
+    (AMQP 1.0 §4.2). Raises `BrokerError` with a transaction-error for anything else.
     """
     fence: Fence | None = None
+    bodies: list[object] = []
     try:
         reader = Reader(delivery.payload)
         while reader.remaining():
@@ -215,16 +223,18 @@ def read_message(delivery: IncomingDelivery) -> tuple[Declare | Discharge, Fence
                 fence = read_fence(section.value)
             elif isinstance(section, AmqpValue):
                 value = section.value
-                if isinstance(value, Described):
-                    value = typed(value)
-                if isinstance(value, Declare | Discharge):
-                    return value, fence
-                break
+                bodies.append(typed(value) if isinstance(value, Described) else value)
+            elif isinstance(section, Data | AmqpSequence):
+                bodies.append(section)
     except CodecError as error:
-        raise BrokerError("amqp:decode-error", str(error)) from error
-    raise BrokerError(
+        raise _refused("amqp:decode-error", str(error)) from error
+    if len(bodies) == 1:
+        body = bodies[0]
+        if isinstance(body, Declare | Discharge):
+            return body, fence
+    raise _refused(
         "amqp:not-implemented",
-        "a message to the coordinator is a declare or a discharge in an amqp-value section",
+        "a message to the coordinator is a declare or a discharge in one amqp-value section",
     )
 
 

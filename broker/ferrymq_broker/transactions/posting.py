@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64
 
-from ferrymq_broker.connections.outcomes import ACCEPTED, RELEASED, symbol
+from ferrymq.engine.delivery import IncomingDelivery
+from ferrymq_broker.connections.outcomes import ACCEPTED
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.journal import log
 from ferrymq_broker.nodes.message import admit
@@ -15,12 +16,10 @@ from ferrymq_broker.nodes.queues.storing import drop_body
 from ferrymq_broker.transactions.transaction import ROLLBACK
 from ferrymq_broker.transactions.work import Work
 from ferrymq_codec.errors import DecodeError
-from ferrymq_types.messaging import Rejected
 from ferrymq_types.transactions import TransactionalState
-from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
-    from ferrymq.engine.delivery import IncomingDelivery
+    from ferrymq.engine.receiver import ReceiverLink
     from ferrymq_broker.connections.incoming import IncomingEndpoint
     from ferrymq_broker.nodes.message import Message
     from ferrymq_broker.transactions.transaction import Transaction
@@ -35,11 +34,24 @@ class Posting(Work):
     credit that it has promised.
     """
 
-    __slots__ = ("endpoint", "delivery", "node", "message", "holders", "promised")
+    __slots__ = (
+        "transaction",
+        "endpoint",
+        "delivery",
+        "node",
+        "message",
+        "holders",
+        "promised",
+    )
 
     def __init__(
-        self, endpoint: IncomingEndpoint, delivery: IncomingDelivery, node: Node | None
+        self,
+        transaction: Transaction,
+        endpoint: IncomingEndpoint,
+        delivery: IncomingDelivery,
+        node: Node | None,
     ) -> None:
+        self.transaction = transaction
         self.endpoint = endpoint
         self.delivery = delivery
         self.node = node
@@ -93,10 +105,11 @@ class Posting(Work):
             self.endpoint.handler.broker.counters.messages_dropped += 1
             log.error("committed message refused", node=node.address, reason=refusal.description)
         self._drop(message, node)
-        self.endpoint.posted(self.delivery)
+        self.endpoint.on_discharged(self.delivery, True)
 
     def roll_back(self, lost: bool) -> None:
         """Drop it."""
+        self.endpoint.on_discharged(self.delivery, False)
         message = self.message
         node = self.node
         if message is not None and node is not None:
@@ -118,6 +131,28 @@ class Posting(Work):
             delivery.settle(ACCEPTED)
         elif not delivery.second:
             delivery.settle(None)
+
+    def resume_on(self, link: ReceiverLink) -> IncomingDelivery:
+        """Continue on a new attachment of the link (AMQP 1.0 §2.6.13).
+
+        The delivery for the unsettled map of the broker's attach is returned. Its state says that
+        the message is part of the transaction.
+        """
+        delivery = IncomingDelivery(link, -1, self.delivery.tag, 0)
+        delivery.complete = True
+        delivery.state = self.provisional_state()
+        self.continue_with(delivery)
+        return delivery
+
+    def continue_with(self, delivery: IncomingDelivery) -> None:
+        """Tell the outcome through this delivery: the sender has sent the message again."""
+        self.delivery.context = None
+        self.delivery = delivery
+        delivery.context = self
+
+    def provisional_state(self) -> TransactionalState:
+        """Return the state that tells the sender of the message what a commit will make of it."""
+        return TransactionalState(txn_id=self.transaction.id, outcome=ACCEPTED)
 
     def _unreserve(self, message: Message) -> None:
         for node in self.holders:
@@ -141,13 +176,26 @@ def post(
 
     None if it is refused, which dooms the transaction.
     """
+    before = endpoint.posting(delivery)
+    if before is not None:
+        if before.transaction is transaction and not delivery.remote_settled:
+            before.continue_with(delivery)
+            delivery.update(before.provisional_state())
+        else:
+            endpoint.reject(
+                delivery,
+                "amqp:illegal-state",
+                "the message with this delivery-tag is part of another transaction",
+                None,
+            )
+        return None
     size: i64 = len(delivery.payload)
     excess = transaction.excess(size)
     if excess:
         transaction.doom(ROLLBACK, excess, {"limit": excess})
         turn_away(endpoint, delivery, transaction)
         return None
-    posting = Posting(endpoint, delivery, endpoint.node)
+    posting = Posting(transaction, endpoint, delivery, endpoint.node)
     delivery.context = posting
     refusal: Refusal | None = None
     if not endpoint.is_resent(delivery):
@@ -170,7 +218,8 @@ def post(
             if refusal is None:
                 refusal = posting.reserve(message)
     transaction.add(posting, size)
-    outcome: Outcome = ACCEPTED
+    endpoint.on_posted(delivery, posting)
+    outcome: Outcome | None = ACCEPTED
     if refusal is not None:
         # Which one it was: who sends settled messages hears of it only by the transaction.
         number: i64 = len(transaction) - 1
@@ -179,18 +228,13 @@ def post(
             _refused(refusal),
             {"message": int(number), "condition": refusal.condition},
         )
-        if refusal.released:
-            outcome = RELEASED
-        else:
-            outcome = Rejected(
-                error=Error(
-                    condition=refusal.condition,
-                    description=refusal.description,
-                    info=refusal.info,
-                )
-            )
-    if not delivery.remote_settled and endpoint.agreed(symbol(outcome)):
-        delivery.update(TransactionalState(txn_id=transaction.id, outcome=outcome))
+        outcome = endpoint.outcome_of(delivery, refusal)
+    if not delivery.remote_settled:
+        if outcome is not None:
+            state = TransactionalState(txn_id=transaction.id, outcome=outcome)
+            delivery.update(state)
+        elif refusal is not None:
+            endpoint.end_for(delivery, refusal)
     return posting if refusal is None else None
 
 

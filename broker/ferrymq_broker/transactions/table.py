@@ -15,10 +15,12 @@ from ferrymq_broker.nodes.entry import Entry
 from ferrymq_broker.transactions.holding import Holding, Reading
 from ferrymq_broker.transactions.posting import Posting, post, turn_away
 from ferrymq_broker.transactions.transaction import ROLLBACK, UNKNOWN_ID, Transaction
+from ferrymq_codec.scalars import Symbol
 from ferrymq_types.transactions import TransactionalState
 from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
+    from ferrymq.engine.link import Link
     from ferrymq_broker.connections.handler import ConnectionHandler
     from ferrymq_broker.connections.incoming import IncomingEndpoint
     from ferrymq_broker.connections.outgoing import OutgoingEndpoint
@@ -29,13 +31,15 @@ if TYPE_CHECKING:
 class Transactions:
     """Those that have been declared on a connection and not discharged."""
 
-    __slots__ = ("handler", "waiting", "_open")
+    __slots__ = ("handler", "waiting", "_open", "_begun")
 
     def __init__(self, handler: ConnectionHandler) -> None:
         self.handler = handler
         # Transactions whose discharge waits for a delivery that is not fully sent.
         self.waiting: list[Transaction] = []
         self._open: dict[bytes, Transaction] = {}
+        # Links with a posting whose last frame has not come, and its transaction.
+        self._begun: dict[Link, Transaction] = {}
 
     def __len__(self) -> int:
         return len(self._open)
@@ -48,8 +52,9 @@ class Transactions:
         limits = broker.transaction_limits
         if len(self._open) >= limits.open:
             raise BrokerError(
-                "amqp:resource-limit-exceeded",
+                ROLLBACK,
                 f"{limits.open} transactions are open on the connection, and no more are allowed",
+                {"condition": Symbol("amqp:resource-limit-exceeded")},
             )
         number: int = broker.new_id()
         transaction = Transaction(number.to_bytes(8, "big"), coordinator, broker.timers, limits)
@@ -86,6 +91,7 @@ class Transactions:
 
         None if it is not part of one: it has been refused.
         """
+        self.end_posting(endpoint.link)
         transaction = self.find(state.txn_id)
         if transaction is None or transaction.discharge is not None:
             endpoint.reject(delivery, UNKNOWN_ID, "there is no such transaction", None)
@@ -95,12 +101,49 @@ class Transactions:
             return None
         return post(endpoint, delivery, transaction)
 
-    def miss(self, state: TransactionalState) -> None:
-        """A message of a transaction has come when its link was gone: what is not whole is not
-        committed (AMQP 1.0 §4.4.4.1)."""
+    def begin_posting(self, link: Link, state: TransactionalState) -> None:
+        """Remember that the first frame of a message has come, and not the last (§4.4.1)."""
         transaction = self.find(state.txn_id)
         if transaction is not None:
-            transaction.doom(ROLLBACK, "a message of it came when its link had ended")
+            self._begun[link] = transaction
+
+    def end_posting(self, link: Link) -> None:
+        """Forget the message that had begun on a link: it is whole, or was aborted."""
+        self._begun.pop(link, None)
+
+    def cut_posting(self, link: Link) -> None:
+        """Doom the transaction of the message that had begun on a link that is gone now."""
+        transaction = self._begun.pop(link, None)
+        if transaction is not None:
+            transaction.doom(
+                ROLLBACK, f"link {link.name!r} ended inside a message of the transaction"
+            )
+
+    def is_inside_posting(self, transaction: Transaction) -> bool:
+        """Tell whether a message of the transaction has begun and not ended.
+
+        Where the link of that message cannot bring the rest, the transaction is doomed instead.
+        """
+        if not self._begun:
+            return False
+        for link, one in list(self._begun.items()):
+            if one is transaction:
+                if link.usable:
+                    return True
+                self.cut_posting(link)
+        return False
+
+    def miss(self, link: Link, state: TransactionalState) -> None:
+        """Doom a transaction of which a message was dropped (AMQP 1.0 §4.4.4.1)."""
+        transaction = self.find(state.txn_id)
+        if transaction is not None:
+            transaction.doom(ROLLBACK, f"a message of it on link {link.name!r} was dropped")
+
+    def miss_outcome(self, state: TransactionalState) -> None:
+        """Doom a transaction with an outcome that cannot be applied: its link had ended."""
+        transaction = self.find(state.txn_id)
+        if transaction is not None:
+            transaction.doom(ROLLBACK, "an outcome of it came when the link had ended")
 
     def acquire(
         self, endpoint: OutgoingEndpoint, delivery: OutgoingDelivery, entry: Entry | None

@@ -242,11 +242,25 @@ class DeliveryReceived(Event):
         self.delivery = delivery
 
 
-class TransferIgnored(Event):
-    """A transfer came for a link that we have detached, and was dropped.
+class PostingBegun(Event):
+    """The first of several frames of a delivery arrived, and names a transaction.
 
-    Fires only for one that carries a state: whoever keeps transactions has to know that work of
-    one is missing (AMQP 1.0 §4.4.4.1).
+    One of `DeliveryReceived` and `DeliveryAborted` follows when the delivery ends. Neither follows
+    when its link or its session ends first (AMQP 1.0 §4.4.1).
+    """
+
+    __slots__ = ("link", "state")
+
+    def __init__(self, link: ReceiverLink, state: TransactionalState) -> None:
+        self.link = link
+        self.state = state
+
+
+class TransferIgnored(Event):
+    """A transfer was dropped: we have detached its link, or it broke a rule itself.
+
+    Fires only for a transfer that carries a state. A transaction that the state names lacks a
+    message and must not be committed (AMQP 1.0 §4.4.4.1).
     """
 
     __slots__ = ("link", "state")
@@ -290,6 +304,19 @@ class TransactionalStateReceived(Event):
         self.delivery = delivery
         self.state = state
         self.settled = settled
+
+
+class TransactionalStateIgnored(Event):
+    """The receiver gave an outcome in a transaction to a delivery whose link had ended.
+
+    The outcome cannot be applied any more, so the transaction must not be committed
+    (AMQP 1.0 §2.7.6, §4.4.4.2).
+    """
+
+    __slots__ = ("state",)
+
+    def __init__(self, state: TransactionalState) -> None:
+        self.state = state
 
 
 class SettlementReceived(Event):

@@ -18,6 +18,7 @@ from ferrymq.engine.events import (
     DeliveryAborted,
     DeliveryReceived,
     DrainCompleted,
+    PostingBegun,
     SettlementReceived,
 )
 from ferrymq.engine.resumption import is_outcome
@@ -71,11 +72,14 @@ class IncomingHalf:
         else:
             self._expect_continuation(transfer, link, partial)
         state = transfer.state
-        if state is not None and not is_outcome(partial.remote_state):
+        if state is not None:
             if not first:
                 _expect_same_transaction(link, partial, state)
-            # What is final stays (AMQP 1.0 §2.7.5).
-            partial.remote_state = state
+            if not is_outcome(partial.remote_state):
+                # What is final stays (AMQP 1.0 §2.7.5).
+                partial.remote_state = state
+            if first and transfer.more and isinstance(state, TransactionalState):
+                self.session.connection._emit(PostingBegun(link, state))
         if transfer.aborted:
             self._on_abort(link, partial)
             return
@@ -390,16 +394,16 @@ def _mode_broken(link: ReceiverLink, delivery: IncomingDelivery, how: str) -> Re
 def _expect_same_transaction(
     link: ReceiverLink, delivery: IncomingDelivery, state: DeliveryState
 ) -> None:
-    """Raise `RemoteProtocolError` if a further frame moves the delivery into another transaction
-    (AMQP 1.0 §4.4.1)."""
-    if not isinstance(state, TransactionalState):
-        return
+    """Raise `RemoteProtocolError` if a further frame moves the delivery into a transaction, out of
+    one, or from one into another (AMQP 1.0 §4.4.1)."""
     before = delivery.remote_state
-    if not isinstance(before, TransactionalState) or before.txn_id != state.txn_id:
+    id = state.txn_id if isinstance(state, TransactionalState) else None
+    id_before = before.txn_id if isinstance(before, TransactionalState) else None
+    if id != id_before:
         link._end_partial()
         raise RemoteProtocolError(
             "amqp:not-allowed",
-            f"the frames of delivery {delivery.id} on link {link.name!r} belong to different "
-            f"transactions",
+            f"the frames of delivery {delivery.id} on link {link.name!r} do not all name the same "
+            f"transaction",
             Scope.LINK,
         )

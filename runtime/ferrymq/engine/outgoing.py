@@ -17,7 +17,11 @@ from mypy_extensions import i64
 
 from ferrymq.engine.delivery import OutgoingDelivery
 from ferrymq.engine.dispositions import DispositionQueue, live_ids
-from ferrymq.engine.events import OutcomeReceived, TransactionalStateReceived
+from ferrymq.engine.events import (
+    OutcomeReceived,
+    TransactionalStateIgnored,
+    TransactionalStateReceived,
+)
 from ferrymq.engine.frames import begin_frame, end_frame
 from ferrymq.engine.resumption import is_outcome
 from ferrymq.engine.serial import serial_add, serial_diff
@@ -30,6 +34,8 @@ if TYPE_CHECKING:
     from ferrymq.engine.session import Session
     from ferrymq_types.unions import DeliveryState
 
+# How many deliveries of links that have ended a session remembers, the latest ones.
+_MOST_CUT_OFF: Final = 4096
 # What a transfer frame takes at most without its state, and some bytes for the message.
 TRANSFER_ROOM: Final = 128
 # What `_write` answers when the whole delivery is in the output.
@@ -85,7 +91,7 @@ class OutgoingHalf:
     """What a session sends. `unsettled`: our deliveries that are not settled, by delivery-id."""
 
     __slots__ = ("session", "unsettled", "next_id", "remote_window", "_next_delivery_id",
-                 "_backlog", "queued", "dispositions")  # fmt: skip
+                 "_backlog", "queued", "dispositions", "_cut_off")  # fmt: skip
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -99,6 +105,8 @@ class OutgoingHalf:
         # Whether this half waits for its turn in `OutputLimit.waiting`.
         self.queued = False
         self.dispositions = DispositionQueue(session, Role.SENDER)
+        # Deliveries, by delivery-id, that were unsettled when their link ended.
+        self._cut_off: dict[int, None] = {}
 
     # -- transfers -----------------------------------------------------------
 
@@ -309,6 +317,8 @@ class OutgoingHalf:
         """The receiver told us the state of a range of our deliveries."""
         first = disposition.first
         last = disposition.last
+        if self._cut_off and isinstance(disposition.state, TransactionalState):
+            self._check_cut_off(disposition.state, first, first if last is None else last)
         if last is None or last == first:
             delivery = self.unsettled.get(first)
             if delivery is not None:
@@ -318,6 +328,11 @@ class OutgoingHalf:
             delivery = self.unsettled.get(id)
             if delivery is not None:
                 self._update(delivery, disposition)
+
+    def _check_cut_off(self, state: TransactionalState, first: i64, last: i64) -> None:
+        """Report an outcome in a transaction for a delivery whose link has ended."""
+        if live_ids(self.session.connection._input, self._cut_off, first, last):
+            self.session.connection._emit(TransactionalStateIgnored(state))
 
     def _update(self, delivery: OutgoingDelivery, disposition: Disposition) -> None:
         state = disposition.state
@@ -363,6 +378,9 @@ class OutgoingHalf:
             delivery.link.unsettled[delivery.tag] = delivery
             if not live:
                 del self.unsettled[delivery.id]
+                self._cut_off[int(delivery.id)] = None
+        while len(self._cut_off) > _MOST_CUT_OFF:
+            del self._cut_off[next(iter(self._cut_off))]
         if self._backlog:
             for parked in self._backlog:
                 delivery = parked.delivery
@@ -377,5 +395,6 @@ class OutgoingHalf:
         for parked in self._backlog:
             parked.release()
         self.unsettled.clear()
+        self._cut_off.clear()
         self._backlog.clear()
         self.dispositions.clear()

@@ -409,6 +409,7 @@ class Session:
         try:
             self.incoming.on_transfer(transfer, receiver, payload)
         except RemoteProtocolError as error:
+            self._ignore(receiver, transfer)
             if error.scope is not Scope.LINK:
                 raise
             receiver.cut_short = transfer.more and not transfer.aborted

@@ -150,21 +150,6 @@ def _begin_delivery(client: Client, sender: object, state: TransactionalState | 
 
 
 @pytest.mark.spec("4.4.1")
-@pytest.mark.parametrize("fail", [True, False])
-def test_a_discharge_inside_a_delivery_ends_the_control_link(
-    net: Network, control: Controller, fail: bool
-) -> None:
-    client = control.client
-    sender = client.sender("q")
-    txn = control.declare()
-    post(sender, txn, b"whole")
-    _begin_delivery(client, sender, TransactionalState(txn_id=txn))
-    control.discharge(txn, fail)
-    assert control.error is not None and control.error.condition == ROLLBACK
-    assert net.queue("q").available == 0
-
-
-@pytest.mark.spec("4.4.1")
 def test_the_rest_of_the_delivery_may_come_in_the_same_read(
     net: Network, control: Controller
 ) -> None:
@@ -180,24 +165,6 @@ def test_the_rest_of_the_delivery_may_come_in_the_same_read(
     net.clients.append(client)
     net.run()
     assert control.error is not None and control.error.condition == ROLLBACK
-    assert net.queue("q").available == 0
-
-
-@pytest.mark.spec("4.4.1")
-def test_frames_of_one_delivery_in_two_transactions_cost_the_link(
-    net: Network, control: Controller
-) -> None:
-    client = control.client
-    sender = client.sender("q")
-    one, two = control.declare(), control.declare()
-    _begin_delivery(client, sender, TransactionalState(txn_id=one))
-    sender.link.session._send(
-        Transfer(handle=sender.link.handle, state=TransactionalState(txn_id=two))
-    )
-    net.run()
-    assert sender.error is not None and sender.error.condition == "amqp:not-allowed"
-    control.commit(one)
-    control.commit(two)
     assert net.queue("q").available == 0
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ferrymq.engine.delivery import IncomingDelivery
     from ferrymq_broker.connections.handler import ConnectionHandler
+    from ferrymq_broker.transactions.posting import Posting
     from ferrymq_types.unions import Outcome
 
 
@@ -21,6 +22,16 @@ class Tags:
 
     def add(self, delivery: IncomingDelivery, outcome: Outcome) -> None:
         """The delivery, which its sender has not settled, gets this outcome."""
+
+    def posting(self, tag: bytes) -> Posting | None:
+        """Return the message of a transaction that is not discharged yet, posted under this tag."""
+        return None
+
+    def add_posting(self, tag: bytes, posting: Posting) -> None:
+        """Remember a message that is posted in a transaction."""
+
+    def end_posting(self, tag: bytes) -> None:
+        """Forget a message that was posted: its transaction is over."""
 
     def forget(self, tag: bytes) -> None:
         """The sender has settled the delivery: it knows the outcome."""

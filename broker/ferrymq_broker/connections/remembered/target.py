@@ -28,8 +28,9 @@ from ferrymq_types.messaging import Accepted
 if TYPE_CHECKING:
     from ferrymq_broker.connections.handler import ConnectionHandler
     from ferrymq_broker.connections.remembered.registry import Termini
+    from ferrymq_broker.transactions.posting import Posting
     from ferrymq_types.messaging import Target
-    from ferrymq_types.unions import Outcome
+    from ferrymq_types.unions import DeliveryState, Outcome
 
 
 @final
@@ -47,13 +48,15 @@ class Received:
 class TargetTerminus(Terminus):
     """What the broker knows of the deliveries of one sender, by their tags."""
 
-    __slots__ = ("known", "once", "_settled", "_earlier", "_number")
+    __slots__ = ("known", "once", "provisional", "_settled", "_earlier", "_number")
 
     def __init__(self, key: Key, termini: Termini, told: Target) -> None:
         super().__init__(key, termini, told)
         self.known: dict[bytes, Received] = {}
         # Whether what comes again as new is known by its tag.
         self.once = False
+        # Messages of transactions that are not discharged yet, by tag.
+        self.provisional: dict[bytes, Posting] = {}
         # Those the broker has settled, in order.
         self._settled: dict[bytes, None] = {}
         # Those that may come again as new deliveries.
@@ -136,21 +139,18 @@ class TargetTerminus(Terminus):
         unsettled: dict[bytes, IncomingDelivery] = {}
         for tag in list(self.known):
             if tag in asked:
-                unsettled[tag] = self._as_delivery(link, tag)
+                unsettled[tag] = _as_delivery(link, tag, self.known[tag].outcome)
             elif not attach.incomplete_unsettled:
                 self.forget(tag)
+        for tag, posting in self.provisional.items():
+            if tag in asked or attach.incomplete_unsettled:
+                unsettled[tag] = posting.resume_on(link)
         if attach.incomplete_unsettled:
             # Behind what was asked for, should there not be room for all of them.
             for tag in self.known:
                 if tag not in unsettled:
-                    unsettled[tag] = self._as_delivery(link, tag)
+                    unsettled[tag] = _as_delivery(link, tag, self.known[tag].outcome)
         link.resume_from(unsettled)
-
-    def _as_delivery(self, link: ReceiverLink, tag: bytes) -> IncomingDelivery:
-        delivery = IncomingDelivery(link, -1, tag, 0)
-        delivery.complete = True
-        delivery.state = self.known[tag].outcome
-        return delivery
 
     def _forget_all(self) -> None:
         if self.known and self.store_id != 0:
@@ -163,6 +163,14 @@ class TargetTerminus(Terminus):
         self.known = {}
         self._settled = {}
         self._earlier = {}
+
+
+def _as_delivery(link: ReceiverLink, tag: bytes, state: DeliveryState) -> IncomingDelivery:
+    """Make the delivery of an earlier link, for the unsettled map of this one."""
+    delivery = IncomingDelivery(link, -1, tag, 0)
+    delivery.complete = True
+    delivery.state = state
+    return delivery
 
 
 @final
@@ -182,6 +190,18 @@ class RememberedTags(Tags):
     def add(self, delivery: IncomingDelivery, outcome: Outcome) -> None:
         """The delivery gets this outcome."""
         self.terminus.add(delivery, outcome)
+
+    def posting(self, tag: bytes) -> Posting | None:
+        """Return the message of a transaction that is not discharged yet, posted under this tag."""
+        return self.terminus.provisional.get(tag)
+
+    def add_posting(self, tag: bytes, posting: Posting) -> None:
+        """Remember a message that is posted in a transaction."""
+        self.terminus.provisional[tag] = posting
+
+    def end_posting(self, tag: bytes) -> None:
+        """Forget a message that was posted: its transaction is over."""
+        self.terminus.provisional.pop(tag, None)
 
     def forget(self, tag: bytes) -> None:
         """The sender knows the outcome."""
