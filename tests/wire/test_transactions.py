@@ -314,7 +314,7 @@ def test_frames_of_one_delivery_that_name_different_states_are_refused(
     assert waiting(broker.port, address) == []
 
 
-# -- refusals that the client cannot be told with an outcome ----------------------------------------
+# -- refusals that the client cannot be told with an outcome ---------------------------------------
 
 
 @pytest.mark.spec("4.4.1")
@@ -335,7 +335,7 @@ def test_a_refused_posting_without_an_agreed_outcome_ends_its_link(
     assert rejection(answers, 2) == ROLLBACK
 
 
-# -- what the coordinator says ------------------------------------------------------------------------
+# -- what the coordinator says ---------------------------------------------------------------------
 
 
 @pytest.mark.spec("4.5.8")

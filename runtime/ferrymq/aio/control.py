@@ -10,7 +10,7 @@ from librt.strings import BytesWriter
 
 from ferrymq.aio.outcomes import OUTCOMES, is_outcome
 from ferrymq.aio.sender import Sender
-from ferrymq.errors import PeerError
+from ferrymq.errors import PeerError, TransactionError
 from ferrymq.options import SenderOptions
 from ferrymq_types.messaging import AmqpValue, MessageAnnotations, Source
 from ferrymq_types.transactions import Coordinator, Declare, Declared, Discharge
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ferrymq_types.unions import DeliveryState
 
 _LOCAL: Final = "amqp:local-transactions"
+_MANY: Final = "amqp:multi-txns-per-ssn"
 
 
 class Control(Sender):
@@ -41,6 +42,14 @@ class Control(Sender):
         if not isinstance(target, Coordinator) or target.capabilities is None:
             return []
         return target.capabilities
+
+    def expect_room(self) -> None:
+        """Raise `TransactionError` if the peer's coordinator allows no further transaction."""
+        if self.transactions and _MANY not in self.capabilities:
+            raise TransactionError(
+                "the peer's coordinator allows one transaction at a time in a session: discharge "
+                "the one that is open first"
+            )
 
     async def request(self, body: Declare) -> DeliveryState | None:
         """Send a message to the coordinator and wait for its answer.
@@ -75,9 +84,15 @@ class Control(Sender):
 
     def _lack(self) -> str | None:
         attach = None if self._engine is None else self._engine.remote_attach
-        if attach is None or isinstance(attach.target, Coordinator):
+        if attach is None:
             return None
-        return "the peer has no transaction coordinator"
+        target = attach.target
+        if not isinstance(target, Coordinator):
+            return "the peer has no transaction coordinator"
+        if _LOCAL not in self.capabilities:
+            # The controller is to verify what it needs (AMQP 1.0 §4.5.1).
+            return f"the peer's coordinator does not offer {_LOCAL}"
+        return None
 
     def _lost(self, error: PeerError) -> None:
         super()._lost(error)

@@ -546,10 +546,26 @@ class Sender(Link[SenderLink]):
             self._drain_wanted = True
             self._connection.polled[self] = None
 
+    def _fail_for_transaction(self, delivery: OutgoingDelivery) -> None:
+        """End the link: the peer named a transaction that the delivery is not part of."""
+        error = Error(
+            condition="amqp:illegal-state",
+            description=f"the outcome of delivery {delivery.id} names a transaction that the "
+            f"delivery is not part of",
+        )
+        if self._engine is not None:
+            self._engine.detach(closed=True, error=error)
+        self._end(LinkDetached(f"link {self.name!r}: {error.description}", error))
+        self._connection.soon()
+
     def on_outcome(self, delivery: OutgoingDelivery) -> None:
         """The peer gave a delivery a state, or settled it."""
         state = delivery.remote_state
         if isinstance(state, TransactionalState):
+            posted = delivery.state
+            if not isinstance(posted, TransactionalState) or posted.txn_id != state.txn_id:
+                self._fail_for_transaction(delivery)
+                return
             # Provisional until the transaction is discharged.
             state = state.outcome
             if not delivery.remote_settled and state is None:

@@ -26,6 +26,7 @@ from ferrymq.errors import (
     TransactionRolledBack,
 )
 from ferrymq.fence import Digest, Fence
+from ferrymq_types.messaging import Accepted
 from ferrymq_types.transactions import Declare, Declared, Discharge, TransactionalState
 
 if TYPE_CHECKING:
@@ -192,7 +193,7 @@ class Transaction:
         try:
             async with asyncio.timeout(timeout):
                 try:
-                    answered = await self._ask(fail, digest)
+                    delivery, answered = await self._ask(fail, digest)
                 except (ConnectionClosed, SessionEnded) as lost:
                     # It was lost before there was a discharge.
                     self._end(False)
@@ -207,6 +208,12 @@ class Transaction:
                         raise
                     await self._find_out(lost, digest)
                     return
+                if not fail and not isinstance(delivery.remote_state, Accepted):
+                    self._end(False)
+                    raise TransactionInDoubt(
+                        f"the peer answered the commit with {delivery.remote_state}, it was done "
+                        f"or not"
+                    )
         except DeliveryRejected as refused:
             self._end(False)
             if not fail:
@@ -221,7 +228,9 @@ class Transaction:
         else:
             self._end(not fail)
 
-    async def _ask(self, fail: bool, digest: Digest | None) -> asyncio.Future[None]:
+    async def _ask(
+        self, fail: bool, digest: Digest | None
+    ) -> tuple[OutgoingDelivery, asyncio.Future[None]]:
         """Send the discharge; the future ends with the answer."""
         for receiver in list(self.acquirers):
             # What comes after the discharge would be in no transaction (§4.4.3).
@@ -229,7 +238,7 @@ class Transaction:
                 await receiver.drain()
         annotations = None if self.fence is None or fail else self.fence.annotations(digest)
         discharge = Discharge(txn_id=self.id, fail=fail)
-        return (await self._control.post(discharge, annotations))[1]
+        return await self._control.post(discharge, annotations)
 
     async def _find_out(self, lost: PeerError, digest: Digest | None) -> None:
         """The answer to a commit was lost. Returns if it was done."""
@@ -298,6 +307,7 @@ class OpeningTransaction:
 async def declare(session: Session, fence: Fence | None = None) -> Transaction:
     """A new transaction. Raises `TransactionError` if the peer declares none."""
     control = await session.control()
+    control.expect_room()
     try:
         state = await control.request(Declare())
     except DeliveryRejected as refused:
