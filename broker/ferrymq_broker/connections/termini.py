@@ -65,6 +65,7 @@ from ferrymq_types.messaging import (
     TerminusDurability,
     TerminusExpiryPolicy,
 )
+from ferrymq_types.transport import ReceiverSettleMode
 
 if TYPE_CHECKING:
     from ferrymq.engine.link import Link
@@ -271,6 +272,9 @@ def attach_incoming(handler: ConnectionHandler, link: ReceiverLink) -> IncomingE
         _expect_pair(node, terms.paired, terms.granted_properties)
         add_missing(terms.granted_capabilities, fitting)
         memory = remember_target(handler, link, asked, mode == EXACTLY_ONCE)
+        if memory is None and mode != EXACTLY_ONCE:
+            # The senders of Azure's SDKs ask for second, and never settle.
+            link.agree_settle_modes(link.snd_settle_mode, ReceiverSettleMode.FIRST)
         _accept_incoming(handler, link, attach, asked, node, terms, memory)
     except BaseException:
         if memory is not None:

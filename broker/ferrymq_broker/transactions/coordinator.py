@@ -25,7 +25,7 @@ from ferrymq_types.messaging import AmqpSequence, AmqpValue, Data, MessageAnnota
 from ferrymq_types.registry import typed
 from ferrymq_types.transactions import Coordinator as CoordinatorTarget
 from ferrymq_types.transactions import Declare, Declared, Discharge
-from ferrymq_types.transport import Error
+from ferrymq_types.transport import Error, ReceiverSettleMode
 from ferrymq_types.unions import decode_section
 
 if TYPE_CHECKING:
@@ -246,6 +246,8 @@ def attach_coordinator(handler: ConnectionHandler, link: ReceiverLink) -> Coordi
     size: i64 = _MAX_SIZE
     if 0 < handler.max_message_size < _MAX_SIZE:
         size = handler.max_message_size
+    # Nothing is kept between the answer and its settlement.
+    link.agree_settle_modes(link.snd_settle_mode, ReceiverSettleMode.FIRST)
     link.accept(
         source=source,
         target=CoordinatorTarget(capabilities=list(CAPABILITIES)),

@@ -12,7 +12,16 @@ from ferrymq_broker.nodes.policy import (
     StreamPolicy,
     TopicPolicy,
 )
-from ferrymq_types.messaging import Accepted, Data, MessageAnnotations, Rejected, Released, Source
+from ferrymq_types.messaging import (
+    Accepted,
+    Data,
+    MessageAnnotations,
+    Rejected,
+    Released,
+    Source,
+    Target,
+    TerminusExpiryPolicy,
+)
 from ferrymq_types.messaging import Properties as MessageProperties
 from ferrymq_types.transactions import TransactionalState
 from ferrymq_types.transport import Error, ReceiverSettleMode, Transfer
@@ -172,7 +181,8 @@ def test_the_rest_of_the_delivery_may_come_in_the_same_read(
 def test_in_receiver_settle_mode_second_the_client_settles_last(
     net: Network, control: Controller
 ) -> None:
-    sender = control.client.sender("q", rcv=ReceiverSettleMode.SECOND)
+    lasting = Target(address="q", expiry_policy=TerminusExpiryPolicy("never"))
+    sender = control.client.sender("q", target=lasting, rcv=ReceiverSettleMode.SECOND)
     txn = control.declare()
     (delivery,) = post(sender, txn, b"a")
     assert provisional(delivery, txn) == ACCEPTED
