@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ferrymq.engine.events import DeliveryReceived, LinkFailed
+from ferrymq.engine.events import AttachReceived, DeliveryReceived, LinkFailed
 from ferrymq.errors import RemoteProtocolError
 from ferrymq_types.messaging import Accepted
-from ferrymq_types.transport import Detach, End, Flow, Role
+from ferrymq_types.transport import Attach, Detach, End, Flow, Role
 from tests.support.scenes import (
     begin_script,
     open_script,
@@ -253,9 +253,16 @@ def test_transfer_on_a_link_on_which_the_peer_receives(play, session):
     play << like(End, error=condition("amqp:not-allowed"))
 
 
-def test_transfer_before_our_attach(play, session):
-    play.send(peer_attach("a", 0, Role.SENDER), transfer(0, 0))
-    play << like(End, error=condition("amqp:illegal-state"))
+@pytest.mark.spec("2.6.3")
+def test_transfers_before_our_attach_wait_for_the_credit_it_gives(play, session):
+    play.send(peer_attach("a", 0, Role.SENDER), transfer(0, 0), transfer(0, 1, b"u"))
+    link = play.event(AttachReceived).link
+    assert play.names() == []
+    link.accept()
+    link.set_credit(1)
+    assert play.event(DeliveryReceived).delivery.id == 0
+    play << like(Attach) << like(Flow, link_credit=1)
+    link_fails(play, link, "amqp:link:transfer-limit-exceeded")
 
 
 def test_a_failed_link_leaves_the_others_alone(play, session):

@@ -37,6 +37,7 @@ from ferrymq.engine.input import FrameInput
 from ferrymq.engine.layers import AMQP, DONE, MAX_EARLY_FRAME, MAX_EARLY_INPUT, SASL, Layers
 from ferrymq.engine.opening import check_open
 from ferrymq.engine.output_limit import OutputLimit
+from ferrymq.engine.receiver import ReceiverLink
 from ferrymq.engine.session import Session
 from ferrymq.engine.settings import ConnectionSettings
 from ferrymq.engine.states import (
@@ -45,6 +46,7 @@ from ferrymq.engine.states import (
     CONNECTION_TABLE,
     ConnectionInput,
     ConnectionState,
+    LinkState,
 )
 from ferrymq.engine.timers import Timers
 from ferrymq.engine.unfinished import Unfinished
@@ -87,6 +89,7 @@ class Connection:
         "_timers",
         "_now",
         "_events",
+        "_early",
         "_touched",
         "_layers",
         "_open_called",
@@ -119,6 +122,8 @@ class Connection:
         self._timers = Timers(now, settings.idle_time_out, settings.handshake_timeout)
         self._now = now
         self._events: list[Event] = []
+        # Links with transfers that came before their attach was answered.
+        self._early: list[ReceiverLink] = []
         self._touched: list[Session] = []
         self._layers = Layers(self)
         self._open_called = False
@@ -132,10 +137,22 @@ class Connection:
 
     def take_events(self) -> list[Event]:
         """The events since the last call, oldest first."""
+        if self._early:
+            self._take_early()
         events = self._events
         if events:
             self._events = []
         return events
+
+    def _take_early(self) -> None:
+        """Take in the transfers that came before their attach was answered, now that it is."""
+        waiting = self._early
+        self._early = []
+        for link in waiting:
+            if link.state is LinkState.ATTACH_RCVD and not link.remote_detached:
+                self._early.append(link)
+            else:
+                link.session._take_early(link)
 
     @property
     def has_output(self) -> bool:

@@ -243,10 +243,11 @@ class DeliveryReceived(Event):
 
 
 class PostingBegun(Event):
-    """The first of several frames of a delivery arrived, and names a transaction.
+    """A frame of a delivery arrived that names a transaction, and the delivery is not whole yet.
 
-    One of `DeliveryReceived` and `DeliveryAborted` follows when the delivery ends. Neither follows
-    when its link or its session ends first (AMQP 1.0 §4.4.1).
+    Fires for the first of several frames, and for transfers that came before their attach was
+    answered. One of `DeliveryReceived` and `DeliveryAborted` follows when the delivery ends.
+    Neither follows when its link or its session ends first (AMQP 1.0 §4.4.1).
     """
 
     __slots__ = ("link", "state")

@@ -12,7 +12,7 @@ from ferrymq.engine.link import Link, illegal
 from ferrymq.engine.resumption import ReceiverResumption, is_outcome
 from ferrymq.engine.serial import serial_diff
 from ferrymq.engine.states import LinkState
-from ferrymq_types.transport import Attach, Flow
+from ferrymq_types.transport import Attach, Flow, Transfer
 
 if TYPE_CHECKING:
     from ferrymq.engine.session import Session
@@ -28,6 +28,7 @@ class ReceiverLink(Link):
         "partial",
         "_counted",
         "allowance",
+        "early",
         "unsettled",
         "resumption",
         "cut_short",
@@ -46,6 +47,8 @@ class ReceiverLink(Link):
         self._counted: i64 = 0
         # Deliveries the sender may take for allowed: it learns late of credit taken back.
         self.allowance: i64 = 0
+        # Transfers that came before our attach answered the sender's.
+        self.early: list[tuple[Transfer, bytes]] | None = None
         # What was unsettled when the link was suspended or lost, by tag: for `resume_from`.
         self.unsettled: dict[bytes, IncomingDelivery] = {}
         self.resumption: ReceiverResumption | None = None

@@ -18,6 +18,7 @@ from ferrymq.engine.events import (
     CreditReceived,
     DrainCompleted,
     EndReceived,
+    PostingBegun,
     SessionTerminated,
     TransferIgnored,
 )
@@ -26,13 +27,21 @@ from ferrymq.engine.link import Link
 from ferrymq.engine.outgoing import OutgoingHalf
 from ferrymq.engine.receiver import ReceiverLink
 from ferrymq.engine.sender import SenderLink
-from ferrymq.engine.states import SESSION_TABLE, ConnectionState, SessionInput, SessionState
+from ferrymq.engine.states import (
+    SESSION_TABLE,
+    ConnectionState,
+    LinkState,
+    SessionInput,
+    SessionState,
+)
+from ferrymq.engine.unfinished import PIECE_OVERHEAD
 from ferrymq.errors import (
     AmqpError,
     LocalProtocolError,
     RemoteProtocolError,
     Scope,
 )
+from ferrymq_types.transactions import TransactionalState
 from ferrymq_types.transport import (
     Attach,
     Begin,
@@ -391,6 +400,9 @@ class Session:
             receiver = link
             self._last_link = link
         if not receiver.usable:
+            if receiver.state is LinkState.ATTACH_RCVD and not receiver.remote_detached:
+                self._wait_for_attach(receiver, transfer, payload)
+                return
             if receiver.cut_short:
                 # The rest of the delivery on which the link failed was on its way.
                 receiver.cut_short = transfer.more and not transfer.aborted
@@ -406,6 +418,10 @@ class Session:
                 f"transfer on link {receiver.name!r}, which is not attached",
                 Scope.SESSION,
             )
+        self._take(transfer, receiver, payload)
+
+    def _take(self, transfer: Transfer, receiver: ReceiverLink, payload: bytes) -> None:
+        """Hand a transfer to its link, which pays for a rule that is broken on it."""
         try:
             self.incoming.on_transfer(transfer, receiver, payload)
         except RemoteProtocolError as error:
@@ -414,6 +430,44 @@ class Session:
                 raise
             receiver.cut_short = transfer.more and not transfer.aborted
             fail_link(receiver, error)
+
+    def _wait_for_attach(self, link: ReceiverLink, transfer: Transfer, payload: bytes) -> None:
+        """Keep a transfer that came before its attach was answered (Link Pairing 1.0 §2.2.2).
+
+        It is looked at when the answer has said how much credit there is. What waits counts as
+        unfinished.
+        """
+        connection = self.connection
+        early = link.early
+        if early is None:
+            early = link.early = []
+            connection._early.append(link)
+        early.append((transfer, payload))
+        if isinstance(transfer.state, TransactionalState):
+            connection._emit(PostingBegun(link, transfer.state))
+        if not connection.channels.unfinished.add(link, PIECE_OVERHEAD + len(payload)):
+            raise RemoteProtocolError(
+                "amqp:resource-limit-exceeded",
+                f"too many bytes for link {link.name!r} before its attach was answered",
+                Scope.SESSION,
+            )
+
+    def _take_early(self, link: ReceiverLink) -> None:
+        """Take in what waited for the answer to the attach of a link, or drop it: the answer was
+        a refusal."""
+        early = link.early
+        link.early = None
+        link._end_partial()
+        if early is None:
+            return
+        try:
+            for transfer, payload in early:
+                if link.usable:
+                    self._take(transfer, link, payload)
+                else:
+                    self._ignore(link, transfer)
+        except RemoteProtocolError as error:
+            self._fail(error)
 
     def _on_attach(self, attach: Attach, size: i64) -> None:
         on_attach(self, attach, size)

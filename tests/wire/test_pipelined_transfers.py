@@ -1,0 +1,132 @@
+"""Transfers in the flight of their attach (AMQP 1.0 §2.6.3, Link Pairing 1.0 §2.2.2)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.hostile.client import Client
+from tests.hostile.frames import (
+    AMQP_HEADER,
+    attach_frame,
+    begin_frame,
+    open_frame,
+    source,
+    target,
+    transfer_frame,
+)
+from tests.hostile.process import Broker
+from tests.hostile.values import NULL, TRUE, binary, data_section, string, symbol, uint
+from tests.wire.control import (
+    Control,
+    discharge_body,
+    exchange,
+    in_transaction,
+    named,
+    outcomes_by_id,
+    waiting,
+)
+
+ROLLBACK = "amqp:transaction:rollback"
+
+
+@pytest.fixture(scope="module")
+def config() -> str:
+    return """
+[[queue]]
+name = "full"
+max-length = 1
+overflow = "block"
+
+[[queue]]
+name = "small"
+max-length = 3
+overflow = "block"
+"""
+
+
+def attach(address: str, handle: int = 0, snd: bytes = NULL) -> bytes:
+    """Encode the attach of a sender."""
+    where = target(string(address))
+    return attach_frame(f"s{handle}", handle, source=source(), target=where, snd_settle_mode=snd)
+
+
+def messages(count: int, settled: bytes = NULL) -> bytes:
+    """Encode so many messages on handle 0."""
+    return b"".join(
+        transfer_frame(data_section(b"%d" % n), 0, uint(n), binary(b"%d" % n), settled=settled)
+        for n in range(count)
+    )
+
+
+@pytest.mark.spec("2.6.3")
+@pytest.mark.parametrize("settled", [NULL, TRUE], ids=["unsettled", "settled"])
+def test_transfers_behind_their_attach_are_taken(
+    broker: Broker, peer: Client, address: str, settled: bytes
+) -> None:
+    answers = exchange(peer, attach(address), messages(5, settled))
+    assert len(named(answers, "attach")) == 1 and not named(answers, "detach")
+    if settled == NULL:
+        states = outcomes_by_id(answers)
+        assert [states[n].name for n in range(5)] == ["accepted"] * 5
+    assert len(waiting(broker.port, address)) == 5
+
+
+@pytest.mark.spec("2.4.1")
+def test_transfers_in_the_flight_of_the_open_are_taken(broker: Broker, address: str) -> None:
+    with Client(broker.port) as client:
+        client.send(AMQP_HEADER, open_frame(), begin_frame(), attach(address), messages(3))
+        assert client.take(8) == AMQP_HEADER
+        client.expect("open")
+        client.expect("begin")
+        assert not named(exchange(client), "detach")
+    assert len(waiting(broker.port, address)) == 3
+
+
+@pytest.mark.spec("2.6.7")
+def test_only_the_link_pays_for_transfers_beyond_the_credit_that_the_attach_grants(
+    broker: Broker, peer: Client, address: str
+) -> None:
+    answers = exchange(peer, attach(address, 1), attach("small"), messages(4))
+    (detach,) = named(answers, "detach")
+    error = detach.error()
+    assert error is not None and error[0] == "amqp:link:transfer-limit-exceeded"
+    handle = named(answers, "attach")[1].field(1)
+    assert detach.field(0) == handle
+    credit = next(flow.field(6) for flow in named(answers, "flow") if flow.field(4) == handle)
+    # What was within the credit is there, and the other link goes on.
+    assert len(waiting(broker.port, "small")) == credit
+    exchange(peer, transfer_frame(data_section(), 1, uint(9), binary(b"t")))
+    assert len(waiting(broker.port, address)) == 1
+
+
+@pytest.mark.spec("2.6.3")
+def test_transfers_behind_an_attach_that_is_refused_are_dropped(
+    broker: Broker, peer: Client, address: str
+) -> None:
+    refused = attach_frame(
+        "bad", 0, source=source(), target=target(string("full"), capabilities=symbol("topic"))
+    )
+    answers = exchange(peer, attach(address, 1), refused, messages(2))
+    assert len(named(answers, "detach")) == 1
+    exchange(peer, transfer_frame(data_section(), 1, uint(9), binary(b"t")))
+    assert len(waiting(broker.port, address)) == 1
+
+
+@pytest.mark.spec("4.4.1")
+def test_a_posting_behind_its_attach_is_never_missing_from_a_commit(
+    broker: Broker, peer: Client, address: str
+) -> None:
+    control = Control(peer)
+    txn = control.declare()
+    answers = exchange(
+        peer,
+        attach(address),
+        transfer_frame(
+            data_section(), 0, uint(1), binary(b"p"), settled=TRUE, state=in_transaction(txn)
+        ),
+        transfer_frame(discharge_body(txn), 9, uint(2), binary(b"d")),
+    )
+    errors = [detach.error() for detach in named(answers, "detach")]
+    assert ROLLBACK in [error[0] for error in errors if error is not None]
+    assert not any(state.name == "accepted" for state in outcomes_by_id(answers).values())
+    assert waiting(broker.port, address) == []
