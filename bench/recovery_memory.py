@@ -124,7 +124,9 @@ async def _transact(port: int, count: int) -> None:
         for left in range(count, -1000, -1000):
             txn = await connection.transaction()
             message = ferrymq.Message(body, durable=True)
-            await asyncio.gather(*(txn.send(senders[number % 2], message) for number in range(1000)))
+            await asyncio.gather(
+                *(txn.send(senders[number % 2], message) for number in range(1000))
+            )
             if left > 0:
                 await txn.commit()
 
@@ -176,9 +178,7 @@ def main() -> int:
     missed = 0
     for name in options.shapes or SHAPES:
         with tempfile.TemporaryDirectory() as folder:
-            running, recovering, seconds = measure(
-                trees, SHAPES[name], options.count, Path(folder)
-            )
+            running, recovering, seconds = measure(trees, SHAPES[name], options.count, Path(folder))
         late = recovering > DEMAND * running
         missed += late
         sys.stdout.write(

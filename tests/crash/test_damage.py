@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.crash.damage import Damage, Finding, Removal, batches, damages, examine
+from tests.crash.play import prepare
 from tests.crash.processes import NotReady, Starter
 from tests.crash.specimen import Writer, make_specimen
-from tests.crash.play import prepare
 from tests.crash.stage import Stage
 
 pytestmark = [pytest.mark.crash, pytest.mark.slow]

@@ -29,8 +29,8 @@ _BOUNDLESS: Final = 1 << 62
 
 # Of a file that is open, and that its name does not lead to any more.
 GONE: Final = (
-    "is not in its place any more: it, or the directory of the store, was removed, moved or replaced "
-    "while it was in use"
+    "is not in its place any more: it, or the directory of the store, was removed, moved or "
+    "replaced while it was in use"
 )
 
 # Errors of file systems on which a directory cannot be locked.

@@ -20,9 +20,7 @@ from tests.broker.test_process import run
 
 MIB = 1 << 20
 HEAD = b'{"ferrymq-export": 1, "version": "1.0"}\n'
-NODE = (
-    b'{"table": "node", "id": 1, "number": 0, "value": {"space": "default", "address": "a%d"}}\n'
-)
+NODE = b'{"table": "node", "id": 1, "number": 0, "value": {"space": "default", "address": "a%d"}}\n'
 
 
 def refused(file: Path, max_line: int = MAX_LINE, by: int = 0) -> tuple[str, int]:
@@ -176,10 +174,11 @@ VALUES = st.recursive(
     max_leaves=6,
 )
 NUMBERS = st.integers(0, 2**40) | VALUES
-FIELDS = (
-    "arrived due expires format level body message failures time identity origin "
-    "stream number first next queue node space name address"
-).split()
+FIELDS = [
+    *("arrived", "due", "expires", "format", "level", "body", "message", "failures", "time"),
+    *("identity", "origin", "stream", "number", "first", "next", "queue", "node", "space", "name"),
+    "address",
+]
 
 
 @given(

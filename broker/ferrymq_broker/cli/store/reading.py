@@ -121,6 +121,6 @@ def _check_header(fields: dict[str, object]) -> None:
     if format > FORMAT:
         version = str(fields.get("version"))[:40]
         raise StoreError(
-            f"the file has format {str(format)[:40]}, this version of ferrymq knows {FORMAT} and older "
-            f"ones: import it with ferrymq {version} or newer"
+            f"the file has format {str(format)[:40]}, this version of ferrymq knows {FORMAT} and "
+            f"older ones: import it with ferrymq {version} or newer"
         )
