@@ -64,9 +64,7 @@ def frames_in_steps(
                 yield frame
 
 
-def read_batches(
-    effect: NetEffect, frames: Iterable[Frame | Callable[[], None]]
-) -> Iterator[Step]:
+def read_batches(effect: NetEffect, frames: Iterable[Frame | Callable[[], None]]) -> Iterator[Step]:
     """Let `effect` read all batches, in steps. Raises `StoreDamaged`."""
     for frame in frames:
         if not isinstance(frame, Frame):
