@@ -169,7 +169,8 @@ def release_link(link: Link) -> None:
     names = session.connection.channels.links
     if names.get(key) is link:
         del names[key]
-    session._handles.pop(link.handle, None)
+    if session._handles.pop(link.handle, None) is not None:
+        session._free_handles.give_back(link.handle)
     if session._remote_handles.get(link.remote_handle) is link:
         del session._remote_handles[link.remote_handle]
     if session._last_link is link:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64
 
+from ferrymq.engine.numbers import FreeNumbers
 from ferrymq.engine.session import Session
 from ferrymq.engine.unfinished import Unfinished
 from ferrymq.errors import RemoteProtocolError
@@ -20,11 +21,12 @@ if TYPE_CHECKING:
 class Channels:
     """Two maps, for the two directions number their channels independently."""
 
-    __slots__ = ("by_remote", "by_local", "links", "unfinished")
+    __slots__ = ("by_remote", "by_local", "links", "unfinished", "_free")
 
     def __init__(self, unfinished: Unfinished) -> None:
         self.by_remote: dict[int, Session] = {}
         self.by_local: dict[int, Session] = {}
+        self._free = FreeNumbers()
         # Every link that is not detached on both sides, by (name, we are the sender): a name
         # stands for one link, whatever the session (AMQP 1.0 §2.6.1).
         self.links: dict[tuple[str, bool], Link] = {}
@@ -32,11 +34,10 @@ class Channels:
 
     def allocate(self, session: Session, limit: i64) -> bool:
         """Give the session the lowest free channel; false when all up to `limit` are in use."""
-        channel: i64 = 0
-        while channel in self.by_local:
-            channel += 1
+        channel = self._free.lowest()
         if channel > limit:
             return False
+        self._free.take_lowest()
         session.channel = channel
         self.by_local[channel] = session
         return True
@@ -88,7 +89,8 @@ class Channels:
 
     def release(self, session: Session) -> None:
         """Both sides have ended the session: its channels are free again."""
-        self.by_local.pop(session.channel, None)
+        if self.by_local.pop(session.channel, None) is not None:
+            self._free.give_back(session.channel)
         self.unmap_remote(session)
 
     def unmap_remote(self, session: Session) -> None:
@@ -100,6 +102,7 @@ class Channels:
         """Forget all sessions and return them."""
         sessions = list(self.by_local.values())
         self.by_local.clear()
+        self._free.clear()
         self.by_remote.clear()
         self.links.clear()
         self.unfinished.clear()

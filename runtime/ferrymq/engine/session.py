@@ -24,6 +24,7 @@ from ferrymq.engine.events import (
 )
 from ferrymq.engine.incoming import IncomingHalf
 from ferrymq.engine.link import Link
+from ferrymq.engine.numbers import FreeNumbers
 from ferrymq.engine.outgoing import OutgoingHalf
 from ferrymq.engine.receiver import ReceiverLink
 from ferrymq.engine.sender import SenderLink
@@ -89,6 +90,7 @@ class Session:
         "links",
         "context",
         "_handles",
+        "_free_handles",
         "_remote_handles",
         "_remote_handle_max",
         "_handle_max",
@@ -115,6 +117,7 @@ class Session:
         self.links: dict[tuple[str, bool], Link] = {}
         self.context: object = None
         self._handles: dict[int, Link] = {}
+        self._free_handles = FreeNumbers()
         self._remote_handles: dict[int, Link] = {}
         self._handle_max: i64 = connection.settings.handle_max
         self._remote_handle_max: i64 = 0xFFFFFFFF
@@ -250,6 +253,7 @@ class Session:
                 del names[key]
         self.links.clear()
         self._handles.clear()
+        self._free_handles.clear()
         self._remote_handles.clear()
         self.incoming.clear()
         self.outgoing.clear()
@@ -342,9 +346,7 @@ class Session:
         names[key] = link
 
     def _free_handle(self) -> i64:
-        handle: i64 = 0
-        while handle in self._handles:
-            handle += 1
+        handle = self._free_handles.lowest()
         if handle > self._remote_handle_max:
             raise LocalProtocolError(
                 "amqp:resource-limit-exceeded",
@@ -354,8 +356,10 @@ class Session:
         return handle
 
     def _take_handle(self, handle: i64, link: Link) -> None:
+        """Give the link the handle that `_free_handle` has found."""
         link.handle = handle
         self._handles[handle] = link
+        self._free_handles.take_lowest()
 
     def _remote_link(self, handle: i64, frame: str) -> Link:
         link = self._remote_handles.get(handle)
