@@ -15,7 +15,7 @@ from mypy_extensions import i64
 
 from ferrymq.engine.unfinished import Budget
 from ferrymq_broker.addresses.space import AddressSpace
-from ferrymq_broker.connections.credit import Credit
+from ferrymq_broker.connections.credit import Credit, Withdrawal
 from ferrymq_broker.connections.duplicates import SeenTagsOfLinks
 from ferrymq_broker.connections.limits import ClientLimits, Users
 from ferrymq_broker.connections.names import LinkNames
@@ -137,7 +137,7 @@ class Broker:
         self.counters = Counters()
         self.seen_tags = SeenTagsOfLinks()
         self.termini = Termini(self)
-        self.credit = Credit()
+        self.credit = Credit(self.agenda.slices)
         self.transaction_limits = TransactionLimits()
         self.client_limits = ClientLimits()
         self.users = Users()
@@ -155,6 +155,7 @@ class Broker:
         self.output_turns = OutputTurns(schedule, self._take_turns)
         self._schedule = schedule
         self._wake_at = wake_at
+        self.agenda.slices.begin(schedule, self.finish_pass)
         # Whether the server is to wake it up, and at what `now`.
         self._awake = False
         self._awake_at = 0.0
@@ -171,8 +172,14 @@ class Broker:
 
     def clear(self) -> None:
         """Drop all nodes and messages; for the end of the process, when no link is left."""
+        self.agenda.slices.finish_all()
         for space in self.spaces.values():
             space.clear()
+
+    def finish_work(self) -> None:
+        """Do at once what would be done in slices; for the end of the process."""
+        self.agenda.slices.finish_all()
+        self.finish_pass()
 
     def add_space(self, name: str, hostnames: list[str], max_nodes: int) -> AddressSpace:
         """A new virtual host, which these hostnames lead to. Raises ValueError if one is taken."""
@@ -225,8 +232,7 @@ class Broker:
         withheld = self.credit.withheld
         self.credit.set_alarm(reason, on)
         if self.credit.withheld and not withheld:
-            for handler in self.handlers:
-                handler.withdraw_credit()
+            self.agenda.slices.do(Withdrawal(self))
 
     def page_out(self, pages: Pages, limit: i64, unmap: Callable[[], object] | None = None) -> None:
         """Leave messages on disk while there are more bytes of them than `limit`: those that are

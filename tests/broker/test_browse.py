@@ -110,7 +110,7 @@ def test_a_leaving_browser_leaves_everything_in_place(net: Network) -> None:
     browser = client.receiver("q", credit=2, mode="copy")
     browser.close()
     queue = net.queue("q")
-    assert (queue.available, queue.acquired, queue.consumers) == (3, 0, [])
+    assert (queue.available, queue.acquired, queue.consumers) == (3, 0, {})
 
 
 def test_an_unknown_distribution_mode_is_refused(net: Network) -> None:

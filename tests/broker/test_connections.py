@@ -178,7 +178,7 @@ def test_a_client_without_handles_for_us_loses_the_session(net: Network, address
     client.receiver(address, name="second")
     assert not client.session.mapped
     assert client.engine.opened
-    assert net.queue("q").consumers == []
+    assert net.queue("q").consumers == {}
 
 
 def test_dead_connections_leave_nothing_behind(net: Network) -> None:
@@ -189,8 +189,8 @@ def test_dead_connections_leave_nothing_behind(net: Network) -> None:
         client.receiver("q", credit=5, mode="copy")
         getattr(client, how)()
     assert not net.broker.handlers
-    assert net.queue("q").consumers == []
-    assert net.queue("q").producers == []
+    assert net.queue("q").consumers == {}
+    assert net.queue("q").producers == {}
     assert not net.broker.dirty_handlers
 
 

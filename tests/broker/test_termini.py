@@ -227,7 +227,7 @@ def test_nodes_that_were_not_made_for_a_link_stay(net: Network) -> None:
     sender.close()
     client.close()
     assert net.queue("q").available == 1
-    assert net.queue("q").producers == []
+    assert net.queue("q").producers == {}
 
 
 # -- the anonymous terminus --------------------------------------------------------------

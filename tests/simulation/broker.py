@@ -25,6 +25,8 @@ from tests.support.known_users import KnownUsers
 
 EPOCH = 1_700_000_000.0
 SEGMENT_BYTES = 64 << 10
+# Units of work in one slice: a few links, or some messages.
+SLICE_SIZE = 60
 
 
 class SimulatedClock(Clock):
@@ -74,6 +76,8 @@ class SimulatedServer:
         # Why the store failed.
         self.failure: str | None = None
         self.broker = Broker(self._soon, self._wake_at, clock.epoch())
+        # Whatever may be done in several passes is.
+        self.broker.agenda.slices.size = SLICE_SIZE
         self._timer: asyncio.TimerHandle | None = None
         self.store = DurableStore(
             SimulatedFolder(disk),

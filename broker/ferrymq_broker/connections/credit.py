@@ -9,13 +9,17 @@ taken in (AMQP 1.0 §2.6.7). Consumers go on.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
 from ferrymq_broker.journal import log
+from ferrymq_broker.slices import LINK, Chore, Slices
 
 if TYPE_CHECKING:
+    from ferrymq_broker.broker import Broker
+    from ferrymq_broker.connections.handler import ConnectionHandler
     from ferrymq_broker.connections.incoming import IncomingEndpoint
 
 # Of the budget that is left, a link gets at most one part in so many: the last thousand links are
@@ -31,17 +35,28 @@ class Credit:
     is what they are. `alarms` are the reasons why nobody gets credit now.
     """
 
-    __slots__ = ("budget", "reserved", "alarms", "withheld", "_waiting", "_poor")
+    __slots__ = (
+        "budget",
+        "reserved",
+        "alarms",
+        "withheld",
+        "_waiting",
+        "_poor",
+        "_slices",
+        "_supply",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, slices: Slices) -> None:
+        self._slices = slices
+        self._supply: _Supply | None = None
         self.budget: i64 = 0
         self.reserved: i64 = 0
         self.alarms: set[str] = set()
         # Whether there is any alarm: a flag, for it is asked often.
         self.withheld = False
         # Producers that wait for the end of the alarms, and those the budget left with nothing.
-        self._waiting: dict[IncomingEndpoint, None] = {}
-        self._poor: dict[IncomingEndpoint, None] = {}
+        self._waiting: OrderedDict[IncomingEndpoint, None] = OrderedDict()
+        self._poor: OrderedDict[IncomingEndpoint, None] = OrderedDict()
 
     # -- alarms --------------------------------------------------------------------------
 
@@ -57,14 +72,23 @@ class Credit:
             log.warning("alarm is over", alarm=reason, others=sorted(self.alarms))
         self.withheld = len(self.alarms) > 0
         if not self.withheld:
-            waiting = list(self._waiting)
-            self._waiting.clear()
-            for producer in waiting:
-                producer.supply()
+            supply = self._supply
+            if supply is None:
+                supply = _Supply(self)
+                self._supply = supply
+            self._slices.do(supply)
 
     def wait(self, producer: IncomingEndpoint) -> None:
         """The producer wants credit; it gets some when there is no alarm."""
         self._waiting[producer] = None
+
+    def supply_next(self) -> bool:
+        """Give one of those that wait its credit; False if there is none left, or an alarm."""
+        if self.withheld or not self._waiting:
+            return False
+        producer, _ = self._waiting.popitem(last=False)
+        producer.supply()
+        return True
 
     # -- the budget ----------------------------------------------------------------------
 
@@ -90,6 +114,44 @@ class Credit:
         self._waiting.pop(producer, None)
         self._poor.pop(producer, None)
         while self._poor and self.reserved < self.budget:
-            poor = next(iter(self._poor))
-            del self._poor[poor]
+            poor, _ = self._poor.popitem(last=False)
             poor.supply()
+
+
+@final
+class _Supply(Chore):
+    """The end of the alarms: producers get their credit, those that have waited longest first."""
+
+    __slots__ = ("_credit",)
+
+    def __init__(self, credit: Credit) -> None:
+        super().__init__()
+        self._credit = credit
+
+    def go_on(self, slices: Slices) -> bool:
+        """As many producers as the slice allows."""
+        while not slices.is_spent():
+            if not self._credit.supply_next():
+                return True
+            slices.spend(LINK)
+        return False
+
+
+@final
+class Withdrawal(Chore):
+    """An alarm: the producers of all connections are to send nothing more."""
+
+    __slots__ = ("_broker", "_handlers")
+
+    def __init__(self, broker: Broker) -> None:
+        super().__init__()
+        self._broker = broker
+        self._handlers: list[ConnectionHandler] = list(broker.handlers)
+
+    def go_on(self, slices: Slices) -> bool:
+        """As many connections as the slice allows; none any more once the alarm is over."""
+        while self._handlers and self._broker.credit.withheld:
+            if slices.is_spent():
+                return False
+            slices.spend(LINK + LINK * self._handlers.pop().withdraw_credit())
+        return True

@@ -16,12 +16,19 @@ a share at a time, and is given more only when all of that has gone.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import final
+from typing import Final, final
 
 from mypy_extensions import i64
 
 from ferrymq.engine.connection import Connection
-from ferrymq.engine.events import CreditReceived, DeliveryReceived, Event, OutcomeReceived
+from ferrymq.engine.events import (
+    CreditReceived,
+    DeliveryReceived,
+    EndReceived,
+    Event,
+    OutcomeReceived,
+    SessionTerminated,
+)
 from ferrymq.engine.frames import EMPTY_FRAME
 from ferrymq.engine.link import Link
 from ferrymq.engine.session import Session
@@ -46,8 +53,11 @@ from ferrymq_broker.connections.rare_events import on_control, on_rare_event
 from ferrymq_broker.connections.remembered.source import SourceTerminus
 from ferrymq_broker.journal import log
 from ferrymq_broker.nodes.node import Node, Producer
+from ferrymq_broker.slices import CONNECTION, Chore, Slices
 from ferrymq_broker.transactions.table import Transactions
 from ferrymq_types.transport import Error
+
+_NO_EVENTS: Final[list[Event]] = []
 
 
 @final
@@ -93,6 +103,13 @@ class ConnectionHandler:
         "transactions",
         "allowance",
         "events",
+        "_at",
+        "_remainder",
+        "_held_back",
+        "_puts_off",
+        "close_asked",
+        "_eof",
+        "_eof_at",
         "deadline_moved",
         "rearm",
         "on_tls",
@@ -153,13 +170,24 @@ class ConnectionHandler:
         # Each of them once, however often the client sends a flow meanwhile.
         self.stalled: dict[OutgoingEndpoint, None] = {}
         self.windowed: dict[OutgoingEndpoint, None] = {}
-        self.unsupplied: list[Producer] = []
+        self.unsupplied: dict[Producer, None] = {}
         self.transactions = Transactions(self)
         self.allowance = Allowance(broker.client_limits)
         # Producers that have too much unsettled themselves to be given credit.
         self.crowded: dict[IncomingEndpoint, None] = {}
         # Those of the read that is being processed.
-        self.events: list[Event] = []
+        self.events: list[Event] = _NO_EVENTS
+        # The next of them; what goes on with them in another slice.
+        self._at: i64 = 0
+        self._remainder = _Remainder(self)
+        # Nodes that hand out nothing until all that the client held has returned.
+        self._held_back: dict[Node, None] = {}
+        self._puts_off = False
+        # Whether the client has asked for the end of the connection, and has not been answered.
+        self.close_asked = False
+        # The transport ended at that time, and the connection is to hear of it.
+        self._eof = False
+        self._eof_at = 0.0
         self.dynamic_nodes: dict[Link, Node] = {}
         self.deadline_moved = True
         # To be called when `next_deadline` may have come closer in a pass of its own.
@@ -197,8 +225,18 @@ class ConnectionHandler:
     def receive_eof(self, now: float) -> None:
         """The transport has ended, in whatever way."""
         self.broker.begin_pass(now)
-        self.connection.receive_eof(now)
-        self._process()
+        slices = self.broker.agenda.slices
+        if slices.is_spent():
+            # Many connections have ended at once. Until its turn comes it gets nothing more.
+            self._eof = True
+            self._eof_at = now
+            self.paused = True
+            self.blocked = True
+            slices.add(self._remainder)
+        else:
+            slices.spend(CONNECTION)
+            self.connection.receive_eof(now)
+            self._process()
         self.broker.finish_pass()
 
     def next_deadline(self) -> float | None:
@@ -242,13 +280,16 @@ class ConnectionHandler:
                         return True
         return False
 
-    def withdraw_credit(self) -> None:
-        """Producers are to send nothing more."""
+    def withdraw_credit(self) -> i64:
+        """Producers are to send nothing more; how many there are."""
+        count: i64 = 0
         for session in self.connection.channels.by_remote.values():
             links = session.context
             if isinstance(links, SessionLinks):
                 for endpoint in links.incoming.values():
+                    count += 1
                     endpoint.withdraw()
+        return count
 
     def close(self, error: Error | None, now: float) -> None:
         """Close the connection from our side; the client has `close_timeout` to answer."""
@@ -383,7 +424,7 @@ class ConnectionHandler:
                     consumer.go_on()
         if self.unsupplied:
             unsupplied = self.unsupplied
-            self.unsupplied = []
+            self.unsupplied = {}
             for producer in unsupplied:
                 producer.supply()
             self.touch()
@@ -430,39 +471,124 @@ class ConnectionHandler:
         except BaseException:
             # What it was told of before the mistake is told all the same.
             self.need = changes.latest()
+            self.events = _NO_EVENTS
+            self._at = 0
+            self._let_go()
             raise
         if changes.total != before or changes.claims != claims:
             self.need = changes.latest()
+
+    def _put_off(self) -> None:
+        """The event that is next takes more than the present slice: go on in another one.
+
+        What its sessions hold returns in several passes: nobody is to get newer messages before.
+        """
+        if not self._puts_off:
+            self._puts_off = True
+            for event in self.events[self._at :]:
+                if isinstance(event, SessionTerminated | EndReceived):
+                    links = event.session.context
+                    if isinstance(links, SessionLinks):
+                        for endpoint in links.outgoing.values():
+                            if endpoint.held > 0 and endpoint.node not in self._held_back:
+                                self._held_back[endpoint.node] = None
+                                endpoint.node.hold_back()
+        self.broker.agenda.slices.add(self._remainder)
+
+    def _let_go(self) -> None:
+        """What was to return has returned."""
+        held_back = self._held_back
+        self._held_back = {}
+        self._puts_off = False
+        for node in held_back:
+            node.let_go()
+
+    def catch_up(self) -> bool:
+        """Go on with what was put off; whether all of it is done."""
+        if self._eof:
+            self._eof = False
+            self.broker.agenda.slices.spend(CONNECTION)
+            self.connection.receive_eof(self._eof_at)
+        self._process()
+        if not self.dirty:
+            self.touch()
+        if self._at < len(self.events):
+            return False
+        if self.rearm is not None:
+            self.rearm()
+        return True
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether something the client caused is put off: it may cause no more for now."""
+        return self._remainder.waits
 
     def _work_off(self) -> i64:
         """Everything that has arrived; how many changes nobody needs to hear of."""
         connection = self.connection
         changes = self.changes
+        slices = self.broker.agenda.slices
+        left = slices.left
         quiet: i64 = 0
         while True:
-            events = connection.take_events()
-            self.events = events
-            if not events:
+            events = self.events
+            at = self._at
+            if at >= len(events):
+                if self.close_asked:
+                    self.close_asked = False
+                    connection.close()
+                events = connection.take_events()
+                self._at = 0
+                at = 0
+                if not events:
+                    # Not the list that the engine goes on filling.
+                    self.events = _NO_EVENTS
+                    if self._puts_off:
+                        self._let_go()
+                    return quiet
+                self.events = events
+            event = events[at]
+            if slices.left <= 0 and slices.left < left and slices.is_spent():
+                # What this client causes takes long: others go first.
+                self._put_off()
                 return quiet
-            for event in events:
-                if isinstance(event, OutcomeReceived):
-                    consumer = event.delivery.link.context
-                    if isinstance(consumer, OutgoingEndpoint):
-                        before = changes.total
-                        consumer.on_outcome(event.delivery)
-                        if event.delivery.remote_settled:
-                            quiet += changes.total - before
-                    elif isinstance(consumer, SourceTerminus):
-                        consumer.on_outcome(event.delivery)
-                elif isinstance(event, DeliveryReceived):
-                    producer = event.link.context
-                    if isinstance(producer, IncomingEndpoint):
-                        producer.on_delivery(event.delivery)
-                    else:
-                        on_control(producer, event.delivery)
-                elif isinstance(event, CreditReceived):
-                    consumer = event.link.context
-                    if isinstance(consumer, OutgoingEndpoint):
-                        consumer.on_credit(event.properties)
+            # After a mistake it is not tried again.
+            self._at = at + 1
+            if isinstance(event, OutcomeReceived):
+                consumer = event.delivery.link.context
+                if isinstance(consumer, OutgoingEndpoint):
+                    before = changes.total
+                    consumer.on_outcome(event.delivery)
+                    if event.delivery.remote_settled:
+                        quiet += changes.total - before
+                elif isinstance(consumer, SourceTerminus):
+                    consumer.on_outcome(event.delivery)
+            elif isinstance(event, DeliveryReceived):
+                producer = event.link.context
+                if isinstance(producer, IncomingEndpoint):
+                    producer.on_delivery(event.delivery)
                 else:
-                    on_rare_event(self, event)
+                    on_control(producer, event.delivery)
+            elif isinstance(event, CreditReceived):
+                consumer = event.link.context
+                if isinstance(consumer, OutgoingEndpoint):
+                    consumer.on_credit(event.properties)
+            elif not on_rare_event(self, event):
+                self._at = at
+                self._put_off()
+                return quiet
+
+
+@final
+class _Remainder(Chore):
+    """What a connection has put off."""
+
+    __slots__ = ("_handler",)
+
+    def __init__(self, handler: ConnectionHandler) -> None:
+        super().__init__()
+        self._handler = handler
+
+    def go_on(self, slices: Slices) -> bool:
+        """A slice of it."""
+        return self._handler.catch_up()

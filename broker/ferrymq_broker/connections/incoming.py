@@ -9,6 +9,7 @@ from mypy_extensions import i64
 from ferrymq.engine.delivery import IncomingDelivery
 from ferrymq.engine.receiver import ReceiverLink
 from ferrymq_broker.connections.duplicates import WINDOW
+from ferrymq_broker.connections.limits import count_walk
 from ferrymq_broker.connections.outcomes import (
     ACCEPTED,
     MODIFIED_SYMBOL,
@@ -328,8 +329,7 @@ class IncomingEndpoint(Producer):
         handler = self.handler
         credit = handler.broker.credit
         if handler.blocked:
-            if self not in handler.unsupplied:
-                handler.unsupplied.append(self)
+            handler.unsupplied[self] = None
             return
         node = self.node
         if credit.withheld and (node is None or node.kind != "service"):
@@ -406,13 +406,14 @@ class IncomingEndpoint(Producer):
             self._promised += more
             credit += more
             self._grant(credit)
-        if credit < self.window and self not in node.starved:
-            node.starved.append(self)
+        if credit < self.window:
+            node.starve(self)
 
     # -- the end -------------------------------------------------------------------------
 
     def evict(self, error: Error) -> None:
         """The node is going away, or the client cannot be told otherwise."""
+        count_walk(self.handler, self.link)
         self.link.detach(closed=True, error=error)
         self.handler.touch()
         self.close(True)
@@ -432,8 +433,7 @@ class IncomingEndpoint(Producer):
         self.closed = True
         self._direct = None
         handler = self.handler
-        if self in handler.unsupplied:
-            handler.unsupplied.remove(self)
+        handler.unsupplied.pop(self, None)
         if self._tags is not None:
             self._tags.leave(handler, lost, closed)
         node = self.node
@@ -442,10 +442,9 @@ class IncomingEndpoint(Producer):
             self._promised = 0
             # The delivery that it perhaps went for takes no more from the node.
             self._metered = False
-            if self in node.starved:
-                node.starved.remove(self)
+            node.feed(self)
             if self in node.producers:
-                node.producers.remove(self)
+                del node.producers[self]
                 if not node.deleted:
                     node.regain_room()
                 node.link_closed()

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 EXCEEDED: Final = "amqp:resource-limit-exceeded"
 # However many sessions share what a connection may hold, each can hold this many messages.
 LEAST_SHARE: Final = 16
+# Deliveries that are walked over in the time of one unit of `Slices`.
+_WALK: Final = 64
 
 
 @final
@@ -179,6 +181,13 @@ def forget_begin(session: Session) -> None:
         begin.properties = None
         begin.offered_capabilities = None
         begin.desired_capabilities = None
+
+
+def count_walk(handler: ConnectionHandler, link: Link) -> None:
+    """A link is detached: the engine walks over the unsettled deliveries of its session."""
+    session = link.session
+    deliveries = len(session.outgoing.unsettled) + len(session.incoming.unsettled)
+    handler.broker.agenda.slices.spend(deliveries // _WALK)
 
 
 def is_over_limit(error: AmqpError) -> bool:

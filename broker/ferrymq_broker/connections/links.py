@@ -10,12 +10,13 @@ from ferrymq.engine.receiver import ReceiverLink
 from ferrymq.engine.sender import SenderLink
 from ferrymq.errors import LocalProtocolError
 from ferrymq_broker.connections.lifetimes import end_creation
-from ferrymq_broker.connections.limits import EXCEEDED, forget_attach
+from ferrymq_broker.connections.limits import EXCEEDED, count_walk, forget_attach
 from ferrymq_broker.connections.permissions import put_on_record
 from ferrymq_broker.connections.remembered.terminus import Terminus
 from ferrymq_broker.connections.termini import attach_incoming, attach_outgoing
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.journal import log
+from ferrymq_broker.slices import LINK, MESSAGE
 from ferrymq_broker.transactions.coordinator import Coordinator, attach_coordinator
 from ferrymq_types.transactions import Coordinator as CoordinatorTarget
 from ferrymq_types.transport import Error
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 class SessionLinks:
     """The endpoints of one session, by link. `id` is unique in the broker."""
 
-    __slots__ = ("id", "incoming", "outgoing", "coordinators", "suspended")
+    __slots__ = ("id", "incoming", "outgoing", "coordinators", "suspended", "_ending", "_at")
 
     def __init__(self, id: i64) -> None:
         self.id: i64 = id
@@ -41,6 +42,32 @@ class SessionLinks:
         self.coordinators: dict[Link, Coordinator] = {}
         # Detached links with termini that are still there.
         self.suspended: dict[Link, Terminus] = {}
+        # Those that are closed one after the other, and the next of them.
+        self._ending: list[Link] | None = None
+        self._at: i64 = 0
+
+    def weight(self) -> i64:
+        """What it costs to close all of them, in units of `Slices`."""
+        count: i64 = len(self.outgoing) + len(self.incoming) + len(self.coordinators)
+        units: i64 = count * LINK
+        for endpoint in self.outgoing.values():
+            units += endpoint.held * MESSAGE
+        return units
+
+    def first_to_close(self) -> Link | None:
+        """The next link to be closed at the end of the session: those on which the broker sends,
+        those on which it receives, and control links last."""
+        ending = self._ending
+        if ending is None:
+            ending = [*self.outgoing, *self.incoming, *self.coordinators]
+            self._ending = ending
+        while self._at < len(ending):
+            link = ending[self._at]
+            if link in self.outgoing or link in self.incoming or link in self.coordinators:
+                return link
+            # Another connection has taken its name meanwhile.
+            self._at += 1
+        return None
 
 
 def attach_link(handler: ConnectionHandler, link: Link) -> None:
@@ -124,20 +151,47 @@ def close_link(handler: ConnectionHandler, link: Link, lost: bool, closed: bool)
     end_creation(handler, link)
 
 
-def end_session(handler: ConnectionHandler, session: Session, lost: bool) -> None:
-    """The session is gone with all of its links, with or without its connection."""
+def close_in_slices(handler: ConnectionHandler, link: Link, lost: bool, closed: bool) -> bool:
+    """As `close_link`, as far as the present slice allows: False if it is to be called again."""
+    links = link.session.context
+    if not isinstance(links, SessionLinks):
+        return True
+    slices = handler.broker.agenda.slices
+    if slices.is_spent():
+        return False
+    outgoing = links.outgoing.get(link)
+    if outgoing is not None and (outgoing.closed or not slices.fits(outgoing.held * MESSAGE)):
+        outgoing.begin_close(lost, closed, True)
+        while outgoing.give_back_next():
+            slices.spend(MESSAGE)
+            if slices.is_spent():
+                return False
+        close_link(handler, link, lost, closed)
+    else:
+        if outgoing is not None:
+            slices.spend(outgoing.held * MESSAGE)
+        close_link(handler, link, lost, closed)
+    count_walk(handler, link)
+    slices.spend(LINK)
+    return True
+
+
+def end_session(handler: ConnectionHandler, session: Session, lost: bool) -> bool:
+    """The session is gone with all of its links, with or without its connection.
+
+    False if there is more of that than the present slice allows: it is to be called again."""
     links = session.context
     if not isinstance(links, SessionLinks):
-        return
-    for link in list(links.outgoing):
-        close_link(handler, link, lost, False)
-    for link in list(links.incoming):
-        close_link(handler, link, lost, False)
-    for link in list(links.coordinators):
-        close_link(handler, link, lost, False)
+        return True
+    link = links.first_to_close()
+    while link is not None:
+        if not close_in_slices(handler, link, lost, False):
+            return False
+        link = links.first_to_close()
     for link, memory in links.suspended.items():
         if memory.link is link:
             memory.forget_link(link)
     session.context = None
     handler.space.party_gone(links.id)
     handler.broker.termini.party_gone(links.id)
+    return True

@@ -8,6 +8,7 @@ from mypy_extensions import i64
 
 from ferrymq.engine.delivery import OutgoingDelivery
 from ferrymq.engine.sender import SenderLink
+from ferrymq_broker.connections.limits import count_walk
 from ferrymq_broker.connections.outcomes import (
     FAILED,
     REJECTED,
@@ -60,6 +61,10 @@ class OutgoingEndpoint(Consumer):
         "_resuming",
         "_acquired",
         "_enlisted",
+        "_fate",
+        "_for_good",
+        "_left",
+        "_holds_back",
         "_most",
     )
 
@@ -95,6 +100,13 @@ class OutgoingEndpoint(Consumer):
         self._acquired: TransactionalState | None = None
         # The deliveries that are part of transactions; None if there never were any.
         self._enlisted: dict[Holding, None] | None = None
+        # What becomes of what it holds once it is closed; whether it was closed for good; whether
+        # the node knows it no longer.
+        self._fate: Outcome = RELEASED
+        self._for_good = False
+        self._left = False
+        # Whether the node waits for the rest of it.
+        self._holds_back = False
         # Messages it may hold.
         self._most: i64 = handler.broker.client_limits.unsettled
 
@@ -421,6 +433,7 @@ class OutgoingEndpoint(Consumer):
 
     def evict(self, error: Error) -> None:
         """The queue is going away."""
+        count_walk(self.handler, self.link)
         self.link.detach(closed=True, error=error)
         self.handler.touch()
         self.close(False, True)
@@ -445,15 +458,29 @@ class OutgoingEndpoint(Consumer):
         is gone for good, its terminus with it; one that outlives the link goes on holding what it
         has sent.
         """
+        self.begin_close(lost, closed)
+        while self.give_back_next():
+            pass
+        self.finish_close()
+
+    def begin_close(self, lost: bool, closed: bool, slowly: bool = False) -> None:
+        """The first part of `close`: nothing is sent over the link any more.
+
+        If the other parts come `slowly`, in other passes, the node hands out nothing until then.
+        """
         if self.closed:
             return
         self.closed = True
+        if slowly:
+            self._holds_back = True
+            self.node.hold_back()
+        self._for_good = closed
         self.handler.stalled.pop(self, None)
         self.handler.windowed.pop(self, None)
         outcome = self.fate(lost)
-        node = self.node
+        self._fate = outcome
         if self.acquiring is not None:
-            self.acquiring.acquirers.remove(self)
+            self.acquiring.acquirers.pop(self, None)
             self.acquiring = None
         memory = self.memory
         if self._enlisted:
@@ -468,10 +495,23 @@ class OutgoingEndpoint(Consumer):
             else:
                 memory.stand_in(self.id)
                 memory.leave(self.terms.party.session, self.handler.id, lost)
+
+    def give_back_next(self) -> bool:
+        """The second part of `close`, to be called again and again: settle one message; False if
+        there is none left."""
         entry = self.first_held()
-        while entry is not None:
-            apply_outcome(node, self, entry, outcome)
-            entry = self.first_held()
-        node.unsubscribe(self)
-        self.asked.close_source(self.terms, closed)
+        if entry is None:
+            return False
+        apply_outcome(self.node, self, entry, self._fate)
+        return True
+
+    def finish_close(self) -> None:
+        """The last part of `close`: the node knows the link no longer."""
+        if self._left:
+            return
+        self._left = True
+        if self._holds_back:
+            self.node.let_go()
+        self.node.unsubscribe(self)
+        self.asked.close_source(self.terms, self._for_good)
         self.asked.link_closed()

@@ -32,7 +32,13 @@ from ferrymq.engine.events import (
 from ferrymq_broker.connections.authentication import authenticate, end_login, provide_scram_keys
 from ferrymq_broker.connections.incoming import IncomingEndpoint
 from ferrymq_broker.connections.limits import forget_begin, is_over_limit
-from ferrymq_broker.connections.links import SessionLinks, attach_link, close_link, end_session
+from ferrymq_broker.connections.links import (
+    SessionLinks,
+    attach_link,
+    close_in_slices,
+    close_link,
+    end_session,
+)
 from ferrymq_broker.connections.opening import on_open
 from ferrymq_broker.connections.outgoing import OutgoingEndpoint
 from ferrymq_broker.connections.remembered.target import TargetTerminus
@@ -44,8 +50,10 @@ if TYPE_CHECKING:
     from ferrymq_broker.connections.handler import ConnectionHandler
 
 
-def on_rare_event(handler: ConnectionHandler, event: Event) -> None:
-    """Everything that does not happen once for every message."""
+def on_rare_event(handler: ConnectionHandler, event: Event) -> bool:
+    """Everything that does not happen once for every message.
+
+    False if there is more to do than the present slice allows: it is to be called again."""
     if isinstance(event, TransactionalStateReceived):
         consumer = event.delivery.link.context
         if isinstance(consumer, OutgoingEndpoint) and not consumer.closed:
@@ -62,7 +70,8 @@ def on_rare_event(handler: ConnectionHandler, event: Event) -> None:
         attach_link(handler, event.link)
     elif isinstance(event, DetachReceived):
         # What is to be gone with the link is gone before the client hears of it.
-        close_link(handler, event.link, False, event.closed)
+        if not close_in_slices(handler, event.link, False, event.closed):
+            return False
         event.link.detach(closed=event.closed)
     elif isinstance(event, LinkFailed):
         log.warning("link failed", peer=handler.peer, link=event.link.name, reason=str(event.error))
@@ -75,9 +84,13 @@ def on_rare_event(handler: ConnectionHandler, event: Event) -> None:
         event.session.accept()
         forget_begin(event.session)
     elif isinstance(event, EndReceived):
+        # As with a link: the client hears of the end when all of it is done.
+        if not end_session(handler, event.session, False):
+            return False
         event.session.end()
     elif isinstance(event, SessionTerminated):
-        end_session(handler, event.session, event.error is not None)
+        if not end_session(handler, event.session, event.error is not None):
+            return False
         handler.allowance.divide(len(handler.connection.channels.by_remote))
     elif isinstance(event, AuthenticationRequested):
         authenticate(handler, event)
@@ -89,7 +102,8 @@ def on_rare_event(handler: ConnectionHandler, event: Event) -> None:
     elif isinstance(event, OpenReceived):
         on_open(handler, event.open)
     elif isinstance(event, CloseReceived):
-        handler.connection.close()
+        # Answered when the sessions, which are gone with it, have come to their ends.
+        handler.close_asked = True
     elif isinstance(event, PostingBegun):
         handler.transactions.begin_posting(event.link, event.state)
     elif isinstance(event, TransferIgnored):
@@ -102,6 +116,7 @@ def on_rare_event(handler: ConnectionHandler, event: Event) -> None:
             producer.on_abort(event.delivery)
     elif isinstance(event, Terminated):
         _on_terminated(handler, event)
+    return True
 
 
 def _on_terminated(handler: ConnectionHandler, event: Terminated) -> None:
@@ -120,7 +135,7 @@ def _on_terminated(handler: ConnectionHandler, event: Terminated) -> None:
     handler.stalled = {}
     handler.windowed = {}
     handler.crowded = {}
-    handler.unsupplied = []
+    handler.unsupplied = {}
     handler.touch()
 
 

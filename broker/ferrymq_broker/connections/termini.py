@@ -291,7 +291,7 @@ def attach_incoming(handler: ConnectionHandler, link: ReceiverLink) -> IncomingE
         seen = handler.broker.seen_tags.open(handler, link, attach.unsettled, address)
         endpoint.remember_tags(seen)
     if target_node is not None:
-        target_node.producers.append(endpoint)
+        target_node.producers[endpoint] = None
         target_node.link_opened()
     endpoint.supply()
     return endpoint

@@ -54,7 +54,7 @@ class EntityType:
     def sight(self, party: Party) -> Steps[list[str]]:
         """`visible` step by step, for types of which there may be many."""
         found = self.visible(party)
-        yield
+        yield None
         return found
 
     def identities(self) -> list[str]:

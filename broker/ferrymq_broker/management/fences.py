@@ -148,7 +148,7 @@ class Fences(EntityType):
         for at, identity in enumerate(found, 1):
             fences.forget(*self._key(identity))
             if at % _STEP == 0:
-                yield
+                yield None
         return deleted()
 
     def _permits(self, access: Access, group: str, target: str) -> bool:

@@ -14,6 +14,7 @@ from ferrymq_broker.management.errors import (
 )
 from ferrymq_broker.management.operation import GREATEST, Call, Operation, Result
 from ferrymq_broker.management.peeking import Sheet, count_of
+from ferrymq_broker.management.slicing import Steps, when_over
 from ferrymq_broker.nodes.entry import ACQUIRED
 from ferrymq_broker.nodes.queues.contents import move, peek
 from ferrymq_broker.nodes.queues.queue import Queue
@@ -22,7 +23,7 @@ from ferrymq_codec.scalars import Timestamp
 if TYPE_CHECKING:
     from ferrymq_broker.addresses.space import AddressSpace
 
-# Messages one request moves: nobody else is served meanwhile.
+# Messages one request moves.
 MAX_MOVED: Final = 10_000
 
 
@@ -43,12 +44,14 @@ class QueueMessages:
             "CANCEL-SCHEDULED": Operation(self.cancel_scheduled, ("sequences",)),
         }
 
-    def purge(self, call: Call) -> Result:
-        """PURGE: drop the messages that no consumer holds; scheduled ones stay."""
+    def purge(self, call: Call) -> Result | Steps[Result]:
+        """PURGE: drop the messages that no consumer holds; scheduled ones stay, and so do those
+        that come while this is done."""
         call.expect_only()
-        return Result({"count": int(self._find(call).clear())}, description="purged")
+        purge = self._find(call).purge()
+        return when_over(purge, lambda: Result({"count": int(purge.count)}, description="purged"))
 
-    def move(self, call: Call) -> Result:
+    def move(self, call: Call) -> Steps[Result]:
         """MOVE: publish messages that no consumer holds to another address, in their order.
 
         At most 10 000 in one request. If the target takes one no more, those before it have gone.
@@ -62,7 +65,7 @@ class QueueMessages:
             raise ManagementError(NOT_FOUND, f"target: there is no node {address[:200]!r}")
         if target is queue:
             raise ManagementError(BAD_REQUEST, "target: the messages are there already")
-        moved, refusal = move(queue, target, count)
+        moved, refusal = yield from move(queue, target, count)
         if refusal is None:
             return Result({"count": moved}, description="moved")
         if moved == 0:

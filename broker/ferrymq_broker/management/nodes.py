@@ -17,7 +17,7 @@ from ferrymq_broker.management.errors import (
     ManagementError,
 )
 from ferrymq_broker.management.operation import Call, Operation, Result
-from ferrymq_broker.management.slicing import Steps, finish, sift
+from ferrymq_broker.management.slicing import Steps, finish, sift, when_over
 from ferrymq_broker.nodes.node import Agenda, Node
 from ferrymq_broker.nodes.policy import NodePolicy
 from ferrymq_broker.nodes.terms import Party
@@ -155,7 +155,7 @@ class DeclaredNodes(EntityType):
         """Let the node follow another policy. Raises `ManagementError` or `BrokerError`."""
         raise ManagementError(NOT_IMPLEMENTED, f"a {self.short} keeps its settings")
 
-    def delete(self, call: Call) -> Result:
+    def delete(self, call: Call) -> Result | Steps[Result]:
         """DELETE: links to it are closed with ``amqp:resource-deleted``, its messages dropped."""
         call.expect_only("if-empty", "if-unused")
         name = call.required_name()
@@ -168,7 +168,7 @@ class DeclaredNodes(EntityType):
         if call.flag("if-unused") and node.links > 0:
             raise ManagementError(CONFLICT, f"{name[:200]!r} has {node.links} links")
         self.space.remove(node)
-        return deleted()
+        return when_gone(node)
 
     def _expect_same(self, node: Node, policy: NodePolicy) -> None:
         if node.kind != self.short:
@@ -180,6 +180,12 @@ class DeclaredNodes(EntityType):
                     CONFLICT,
                     f"{node.address[:200]!r} exists with {key} = {there[key]!r}, not {value!r}",
                 )
+
+
+def when_gone(node: Node) -> Result | Steps[Result]:
+    """The answer to a DELETE, when the links and messages of the node are gone."""
+    ending = node.ending
+    return deleted() if ending is None else when_over(ending, deleted)
 
 
 def policy_of(node: Node) -> NodePolicy:

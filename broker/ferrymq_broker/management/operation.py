@@ -92,7 +92,7 @@ class Result:
 
 
 # What looks at much does so step by step.
-Handler = Callable[[Call], Result | Generator[None, None, Result]]
+Handler = Callable[[Call], Result | Generator[object, None, Result]]
 
 
 @dataclass(frozen=True, slots=True)

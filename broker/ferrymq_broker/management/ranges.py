@@ -53,7 +53,7 @@ def ranges(call: Call, space: AddressSpace, all_names: list[str]) -> Steps[Resul
     names = all_names if asked is None else asked
     if after:
         names = names[bisect_right(names, after) :]
-    yield
+    yield None
     found: list[dict[str, object]] = []
     missing: list[str] = []
     body: dict[str, object] = {"streams": found, "missing": missing}
@@ -61,7 +61,7 @@ def ranges(call: Call, space: AddressSpace, all_names: list[str]) -> Steps[Resul
     seen = 0
     for at, name in enumerate(names, 1):
         if at % _NAMES_AT_ONCE == 0:
-            yield
+            yield None
         stream = _visible(call.party, space, name, named)
         if stream is None:
             if named:
@@ -76,7 +76,7 @@ def ranges(call: Call, space: AddressSpace, all_names: list[str]) -> Steps[Resul
         for number in range(size):
             seen += 1
             if seen % _PARTITIONS_AT_ONCE == 0:
-                yield
+                yield None
             partitions.append(_range(stream.partitions[number]))
         if stream.deleted:
             # Meanwhile; what was looked at last is what is left of it.
@@ -150,7 +150,7 @@ def locate(call: Call, stream: Stream) -> Steps[Result]:
     offsets: list[int] = []
     for at, item in enumerate(positions, 1):
         if at % _PARTITIONS_AT_ONCE == 0:
-            yield
+            yield None
         offsets.append(_located(call, stream, item))
     return Result({"offsets": offsets})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.management.operation import Result
@@ -13,8 +13,8 @@ from ferrymq_broker.nodes.request import Request
 
 T = TypeVar("T")
 
-# Does a little between two yields, and has a result in the end.
-Steps = Generator[None, None, T]
+# Does a little between two yields, and has a result in the end. Yields True where it can only wait.
+Steps = Generator[object, None, T]
 
 # Names that are looked at in one step.
 _STEP: Final = 250
@@ -31,7 +31,7 @@ def sift(names: Iterable[str], keep: Callable[[str], bool]) -> Steps[list[str]]:
         if keep(name):
             found.append(name)
         if at % _STEP == 0:
-            yield
+            yield None
     return found
 
 
@@ -45,6 +45,25 @@ def finish(steps: Steps[T]) -> T:
             return result
 
 
+def when_over(work: Ending, result: Callable[[], Result]) -> Result | Steps[Result]:
+    """The result of work that has begun: now if the work is over, or as soon as it is."""
+    return result() if work.over else _wait(work, result)
+
+
+def _wait(work: Ending, result: Callable[[], Result]) -> Steps[Result]:
+    while not work.over:
+        yield True
+    return result()
+
+
+class Ending(Protocol):
+    """Work that the broker does in slices."""
+
+    @property
+    def over(self) -> bool:
+        """Whether it is done."""
+
+
 class Job:
     """A request that is being worked on."""
 
@@ -52,12 +71,17 @@ class Job:
         self.request = request
         self.steps = steps
         self.result: Result | None = None
+        # Whether its last step could only wait.
+        self.waits = False
 
     def go_on(self, until: float) -> bool:
         """Work until a time, or until there is a result; whether there is. One step at least."""
+        self.waits = False
         while True:
             try:
-                next(self.steps)
+                if next(self.steps) is True:
+                    self.waits = True
+                    return False
             except StopIteration as end:
                 self.result = end.value
                 return True
@@ -100,13 +124,20 @@ class Line:
     def _turn(self) -> None:
         begun = time.perf_counter()
         self._spent = 0.0
-        while self._jobs:
+        # How many have been asked in vain, one after the other.
+        waiting = 0
+        while self._jobs and waiting < len(self._jobs):
             connection = next(iter(self._jobs))
             line = self._jobs.pop(connection)
             way = line[0].request.way
             # Nobody waits for it any more, or it is over.
             if way is None or way.deleted or self._step(line[0], begun + _SLICE):
                 line.popleft()
+                waiting = 0
+            elif line[0].waits:
+                waiting += 1
+            else:
+                waiting = 0
             if line:
                 self._jobs[connection] = line
             if time.perf_counter() - begun >= _SLICE:

@@ -16,10 +16,10 @@ from ferrymq_broker.management.authorisation import (
     forbidden,
     reading,
 )
-from ferrymq_broker.management.entity import IndexedType, deleted
+from ferrymq_broker.management.entity import IndexedType
 from ferrymq_broker.management.errors import BAD_REQUEST, CONFLICT, CREATED, ManagementError
 from ferrymq_broker.management.messages import QueueMessages
-from ferrymq_broker.management.nodes import DeclaredNodes
+from ferrymq_broker.management.nodes import DeclaredNodes, when_gone
 from ferrymq_broker.management.operation import Call, Operation, Result
 from ferrymq_broker.management.slicing import Steps, finish, sift
 from ferrymq_broker.nodes.node import PART, Agenda, Node
@@ -206,7 +206,7 @@ class Subscriptions(IndexedType[tuple[Topic, Subscription]]):
         topic.change_subscription(subscription, policy)
         return Result(self.shown(subscription.address), description="updated")
 
-    def delete(self, call: Call) -> Result:
+    def delete(self, call: Call) -> Result | Steps[Result]:
         """DELETE: its links are closed with ``amqp:resource-deleted``, its messages dropped."""
         call.expect_only("if-empty", "if-unused")
         topic, subscription = self._found(call)
@@ -218,7 +218,7 @@ class Subscriptions(IndexedType[tuple[Topic, Subscription]]):
                 CONFLICT, f"{subscription.address!r} has {len(subscription.links)} links"
             )
         topic.delete_subscription(subscription.name)
-        return deleted()
+        return when_gone(subscription.queue)
 
 
 def _describe(topic: Topic, subscription: Subscription) -> dict[str, object]:

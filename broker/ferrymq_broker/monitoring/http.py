@@ -21,9 +21,11 @@ from ferrymq_broker.broker import Broker
 from ferrymq_broker.capture.capture import Capture
 from ferrymq_broker.http_answers import leave_out_server, serve
 from ferrymq_broker.monitoring.bounds import Bounds
+from ferrymq_broker.monitoring.by_node import NodeFigures
 from ferrymq_broker.monitoring.capture_metrics import CaptureCollector
+from ferrymq_broker.monitoring.counting import Sums
 from ferrymq_broker.monitoring.door import Door
-from ferrymq_broker.monitoring.metrics import BrokerCollector, Retired
+from ferrymq_broker.monitoring.metrics import WANTED, BrokerCollector, Retired
 from ferrymq_broker.monitoring.nonsense import LOGGER
 from ferrymq_broker.monitoring.readiness import Readiness
 from ferrymq_broker.monitoring.store_figures import StoreFigures
@@ -31,6 +33,8 @@ from ferrymq_broker.monitoring.store_metrics import StoreCollector
 
 # How long, in seconds, a request that is under way may take when the listener closes.
 _SHUTDOWN: Final = 1.0
+# How many requests for figures are worked on at a time; the others wait.
+_AT_WORK: Final = 2
 # How long, in seconds, a client may take to begin TLS.
 _HANDSHAKE: Final = 10.0
 
@@ -60,7 +64,11 @@ class MonitoringServer:
         self._broker = broker
         self._readiness = readiness
         self._sums = CollectorRegistry()
+        # What is by address, beside the nodes.
         self._by_node = CollectorRegistry()
+        self._counted = Sums()
+        self._retired: dict[tuple[str, str, str], int] = {}
+        self._at_work = asyncio.Semaphore(_AT_WORK)
         self._watching = False
         self._door = door
         self._ssl = ssl_context
@@ -94,8 +102,8 @@ class MonitoringServer:
         retired = Retired()
         for space in broker.spaces.values():
             space.on_change.append(retired.on_change)
-        self._sums.register(BrokerCollector(broker, retired.figures, by_node=False))
-        self._by_node.register(BrokerCollector(broker, retired.figures, by_node=True))
+        self._retired = retired.figures
+        self._sums.register(BrokerCollector(broker, self._counted))
         if store is not None:
             self._sums.register(StoreCollector(broker, store))
         if capture is not None:
@@ -143,21 +151,41 @@ class MonitoringServer:
         body = {"ready": ready, "reason": reason, "alarms": sorted(self._broker.alarms)}
         return web.json_response(body, status=200 if ready else 503)
 
-    async def _metrics(self, request: web.Request) -> web.Response:
-        return await self._exposition(request, self._sums)
+    async def _metrics(self, request: web.Request) -> web.StreamResponse:
+        refusal = await self._refusal(request)
+        if refusal is not None:
+            return refusal
+        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        async with self._at_work:
+            await self._counted.count(self._broker, self._retired, WANTED)
+            body = encode(self._sums)
+        return web.Response(body=body, headers={"Content-Type": content_type})
 
-    async def _metrics_by_node(self, request: web.Request) -> web.Response:
-        return await self._exposition(request, self._by_node)
+    async def _metrics_by_node(self, request: web.Request) -> web.StreamResponse:
+        refusal = await self._refusal(request)
+        if refusal is not None:
+            return refusal
+        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        response = web.StreamResponse(headers={"Content-Type": content_type})
+        async with self._at_work:
+            figures = NodeFigures()
+            await figures.read(self._broker)
+            await response.prepare(request)
+            async for piece in figures.lines(encode):
+                await response.write(piece)
+            await response.write(encode(self._by_node))
+        await response.write_eof()
+        return response
 
-    async def _exposition(self, request: web.Request, registry: CollectorRegistry) -> web.Response:
+    async def _refusal(self, request: web.Request) -> web.Response | None:
+        """What is answered instead of figures; None if they are."""
         if self._door is not None:
             refusal = await self._door.refusal(request)
             if refusal is not None:
                 return refusal
         if not self._watching:
             return web.Response(text=self._readiness().reason + "\n", status=503)
-        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-        return web.Response(body=encode(registry), headers={"Content-Type": content_type})
+        return None
 
 
 async def _headers(request: web.Request, response: web.StreamResponse) -> None:

@@ -1,8 +1,9 @@
 """The broker's figures for Prometheus, read from the broker when somebody asks.
 
-Nothing is counted twice: nodes and connections keep their own figures, and a scrape looks at them.
-So the traffic pays nothing for being watched. Two sets are served: one of sums for each virtual
-host and kind of node, whose size does not depend on the number of nodes, and one for each node.
+Nothing is counted twice: nodes and connections keep their own figures, and a scrape looks at them,
+a few nodes in each pass of the event loop. Two sets are served: one of sums for each virtual host
+and kind of node, whose size does not depend on the number of nodes, and one for each node
+(`by_node`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from ferrymq_broker.broker import Broker
+from ferrymq_broker.monitoring.counting import Sums
 from ferrymq_broker.nodes.node import Node
 
 # Figures of `Node.describe` that only grow, and what they count.
@@ -48,55 +50,35 @@ GAUGES: Final = {
     "subscriptions": "Subscriptions of a topic",
 }
 
-Labels = tuple[str, ...]
+WANTED: Final = frozenset((*COUNTERS, *GAUGES))
 
 
 class BrokerCollector(Collector):
-    """Figures of `broker` when they are asked for; with `by_node`, of every node by its address.
+    """Figures of `broker` and the `sums` of its nodes, which are counted before."""
 
-    `retired` has what nodes had counted that are gone, so that sums never fall.
-    """
-
-    def __init__(
-        self, broker: Broker, retired: dict[tuple[str, str, str], int], by_node: bool
-    ) -> None:
+    def __init__(self, broker: Broker, sums: Sums) -> None:
         self._broker = broker
-        self._retired = retired
-        self._by_node = by_node
+        self._sums = sums
 
     def collect(self) -> Iterable[Metric]:
         """All families, nodes first."""
         yield from self._nodes()
-        if not self._by_node:
-            yield from self._broker_wide()
+        yield from self._broker_wide()
 
     def _nodes(self) -> Iterator[Metric]:
-        labels = ["virtual_host", "type"] + (["address"] if self._by_node else [])
-        sums: dict[str, dict[Labels, float]] = defaultdict(lambda: defaultdict(float))
-        if not self._by_node:
-            for (space, kind, name), count in self._retired.items():
-                sums[name][space, kind] += count
-        counts: dict[Labels, float] = defaultdict(float)
-        for host, node in nodes_of(self._broker):
-            key: Labels = (host, node.kind)
-            counts[key] += 1
-            if self._by_node:
-                key = (host, node.kind, node.address)
-            for name, value in node.describe().items():
-                if isinstance(value, int) and (name in COUNTERS or name in GAUGES):
-                    sums[name][key] += value
-        if not self._by_node:
-            yield _gauge("ferrymq_nodes", "Nodes", labels, counts)
+        labels = ["virtual_host", "type"]
+        sums = self._sums.figures
+        yield _gauge("ferrymq_nodes", "Nodes", labels, self._sums.nodes)
         for name, text in COUNTERS.items():
-            if sums[name]:
-                metric = f"ferrymq_messages_{_metric(name)}"
+            if name in sums:
+                metric = f"ferrymq_messages_{metric_name(name)}"
                 family = CounterMetricFamily(metric, text, labels=labels)
                 for key, value in sums[name].items():
                     family.add_metric(list(key), value)
                 yield family
         for name, text in GAUGES.items():
-            if sums[name]:
-                yield _gauge(f"ferrymq_node_{_metric(name)}", text, labels, sums[name])
+            if name in sums:
+                yield _gauge(f"ferrymq_node_{metric_name(name)}", text, labels, sums[name])
 
     def _broker_wide(self) -> Iterator[Metric]:
         broker = self._broker
@@ -153,23 +135,17 @@ class Retired:
         """A node has come or gone."""
         if added:
             return
-        for name, value in node.describe().items():
-            if name in COUNTERS and isinstance(value, int) and value:
+        for name, value in node.figures().items():
+            if name in COUNTERS and value:
                 self.figures[node.space.name, node.kind, name] += value
 
 
-def nodes_of(broker: Broker) -> Iterator[tuple[str, Node]]:
-    """Every node with the name of its virtual host."""
-    for name, space in broker.spaces.items():
-        for node in space.nodes.values():
-            yield name, node
-
-
-def _metric(name: str) -> str:
+def metric_name(name: str) -> str:
+    """The name of a figure as metrics have it."""
     return name.replace("-", "_")
 
 
-def _gauge(name: str, text: str, labels: list[str], values: dict[Labels, float]) -> Metric:
+def _gauge(name: str, text: str, labels: list[str], values: dict[tuple[str, ...], float]) -> Metric:
     family = GaugeMetricFamily(name, text, labels=labels)
     for key, value in values.items():
         family.add_metric(list(key), value)

@@ -28,7 +28,7 @@ class Consumer:
 
     `ready`, `crew` and `own` are the queue's: whether it may be offered messages, those it takes
     turns with, None while it stands by or if it is a browser, and the entries that wait for it or
-    a few of its kind, by rank.
+    a few of its kind, by rank. `next_ready` and `prev_ready` are its crew's.
     """
 
     __slots__ = (
@@ -40,6 +40,8 @@ class Consumer:
         "ready",
         "crew",
         "own",
+        "next_ready",
+        "prev_ready",
         "held",
         "_held_first",
         "_held_last",
@@ -54,6 +56,8 @@ class Consumer:
         self.ready = False
         self.crew: Crew | None = None
         self.own: list[tuple[int, Entry]] | None = None
+        self.next_ready: Consumer | None = None
+        self.prev_ready: Consumer | None = None
         # How many entries it holds: delivered, without an outcome so far.
         self.held: i64 = 0
         self._held_first: Entry | None = None

@@ -27,15 +27,15 @@ class Gate(Producer):
         # Whether it is among the starved of the node behind.
         self._waits = False
         if behind.fronts is None:
-            behind.fronts = [front]
+            behind.fronts = {front: None}
         else:
-            behind.fronts.append(front)
+            behind.fronts[front] = None
 
     def wait(self) -> None:
         """Be told when the node behind has more room."""
         if not self._waits:
             self._waits = True
-            self.behind.starved.append(self)
+            self.behind.starve(self)
 
     def supply(self) -> None:
         """The node behind has room again: those who starve in front share it."""
@@ -48,11 +48,11 @@ class Gate(Producer):
     def withdraw(self) -> None:
         """Nothing is published through it any more."""
         behind = self.behind
-        if self._waits and self in behind.starved:
-            behind.starved.remove(self)
+        if self._waits:
+            behind.feed(self)
         self._waits = False
-        if behind.fronts is not None and self.front in behind.fronts:
-            behind.fronts.remove(self.front)
+        if behind.fronts is not None:
+            behind.fronts.pop(self.front, None)
 
 
 @final

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
 from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.nodes.eviction import Eviction
 from ferrymq_broker.nodes.fences import Fences
 from ferrymq_broker.nodes.gathering import Gathering
 from ferrymq_broker.nodes.letter_boxes import LetterBoxes
+from ferrymq_broker.slices import TURN, Chore, Slices
 from ferrymq_broker.store.changes import Changes, Stored
 from ferrymq_broker.store.tables import NODE
 from ferrymq_broker.timers import Timers
@@ -61,6 +64,10 @@ class Refusal:
         self.info = info
 
 
+# Nodes that have their turns in one pass; the others have theirs in slices.
+_MOST: Final = 1_000
+
+
 class Producer:
     """What a node sees of those who publish to it."""
 
@@ -102,7 +109,7 @@ class Space:
         self.agenda = agenda
         self.timers = timers
         self.durables: dict[str, Node] = {}
-        self.awaiting: dict[int, list[Node]] = {}
+        self.awaiting: dict[int, dict[Node, None]] = {}
         self.fences = Fences(name, agenda.changes, max_nodes)
         self.letter_boxes = LetterBoxes(self)
 
@@ -151,6 +158,8 @@ class Node(Stored):
         "agenda",
         "lifetime",
         "deleted",
+        "ending",
+        "may_wait",
         "dirty",
         "links",
         "producers",
@@ -170,14 +179,20 @@ class Node(Stored):
         self.agenda = space.agenda
         self.lifetime: i64 = lifetime
         self.deleted = False
+        # Once it is deleted, what ends its links.
+        self.ending: Eviction | None = None
+        # Whether its turn may come in another pass than what it is for: nothing is lost meanwhile
+        # if the broker ends.
+        self.may_wait = False
         # True while the node is on the agenda.
         self.dirty = False
         self.links: i64 = 0
-        self.producers: list[Producer] = []
-        self.starved: list[Producer] = []
+        self.producers: dict[Producer, None] = {}
+        # Those that have waited longest first; None without any.
+        self.starved: OrderedDict[Producer, None] | None = None
         self.promised: i64 = 0
         # Nodes whose producers have their room here; None without any.
-        self.fronts: list[Node] | None = None
+        self.fronts: dict[Node, None] | None = None
         self.creator = False
         # Nodes that hand messages on to this one and must know when it goes; None without any.
         self.watchers: list[Node] | None = None
@@ -251,10 +266,26 @@ class Node(Stored):
         """There is room again: producers that starve share it, those that have waited longest
         first. A node with a bound calls it when messages have left."""
         starved = self.starved
+        if starved is None:
+            return
         turns: i64 = len(starved)
         while turns > 0 and starved and self.room() > self.pledged():
             turns -= 1
-            starved.pop(0).supply()
+            producer, _ = starved.popitem(last=False)
+            producer.supply()
+
+    def starve(self, producer: Producer) -> None:
+        """The producer has not got all the credit it would have if there were room."""
+        if self.starved is None:
+            self.starved = OrderedDict()
+        # Whoever waits already keeps its place.
+        self.starved[producer] = None
+
+    def feed(self, producer: Producer) -> None:
+        """The producer does not wait for room any more."""
+        starved = self.starved
+        if starved is not None:
+            starved.pop(producer, None)
 
     def regain_room(self) -> None:
         """Some of what was promised is no more, and perhaps took no room: those who starve share
@@ -308,6 +339,13 @@ class Node(Stored):
         """The message of an entry that a consumer holds; None if it cannot be read from disk."""
         return entry.message
 
+    def hold_back(self) -> None:
+        """Hand out nothing until `let_go`: messages are about to return in several passes, and
+        newer ones must not overtake them. Calls are counted."""
+
+    def let_go(self) -> None:
+        """What was to return has returned."""
+
     # -- what there is to know -------------------------------------------------------------
 
     def message_count(self) -> i64:
@@ -318,23 +356,44 @@ class Node(Stored):
         """Its settings and figures by their public names, for management and metrics."""
         return {"name": self.address, "type": self.kind}
 
+    def figures(self) -> dict[str, int]:
+        """Of what it describes, what is counted: for metrics, which ask every node."""
+        found: dict[str, int] = {}
+        for name, value in self.describe().items():
+            if isinstance(value, int) and not isinstance(value, bool):
+                found[name] = value
+        return found
+
     # -- turns and the end -----------------------------------------------------------------
 
     def delete(self, error: Error) -> None:
-        """End every link with `error` and drop everything."""
+        """End every link with `error` and drop everything: in slices, until `ending` is over."""
         self.deleted = True
         if self.store_id != 0:
             self.agenda.changes.drop(NODE, self.store_id, 0)
             self.store_id = 0
-        for producer in list(self.producers):
-            producer.evict(error)
-        self.producers.clear()
-        self.starved.clear()
+        self.starved = None
         watchers = self.watchers
         if watchers is not None:
             self.watchers = None
             for watcher in watchers:
                 watcher.node_gone(self)
+        ending = Eviction(self, error)
+        self.ending = ending
+        self.agenda.slices.do(ending)
+
+    def consumers_of(self) -> list[Consumer]:
+        """The links that consume from it, which end with it."""
+        return []
+
+    def parts(self) -> list[Node]:
+        """Nodes that are deleted with it."""
+        return []
+
+    def drop_rest(self, slices: Slices) -> bool:
+        """It is deleted, and its links and parts are gone: drop what it has as far as the slice
+        allows; whether that is all."""
+        return True
 
     def node_gone(self, node: Node) -> None:
         """A node among whose `watchers` this one is has been deleted."""
@@ -388,7 +447,8 @@ class Agenda:
     where nodes write what is to be on disk, `store` what reads it again; None without one. `bodies`
     are the ids of the messages that are stored apart from their entries. `pager` takes messages out
     of memory, None if nobody does; `emptied` of those that it took out belong to several entries.
-    `gathering` bounds what is made into chunks.
+    `gathering` bounds what is made into chunks, `slices` what is done in one pass of work that may
+    take long.
     """
 
     __slots__ = (
@@ -403,6 +463,8 @@ class Agenda:
         "pager",
         "emptied",
         "gathering",
+        "slices",
+        "_waiting",
     )
 
     def __init__(self) -> None:
@@ -417,6 +479,8 @@ class Agenda:
         self.pager: Pager | None = None
         self.emptied: i64 = 0
         self.gathering = Gathering()
+        self.slices = Slices()
+        self._waiting: _Turns | None = None
 
     def date_of(self, deadline: i64) -> i64:
         """Return the date of a deadline, as the wall clock goes at present."""
@@ -437,7 +501,10 @@ class Agenda:
         return deadline - self.now if deadline > 0 else -deadline - self.wall
 
     def run(self) -> None:
-        """Give every node on the agenda its turn; those it puts on meanwhile too."""
+        """Give every node on the agenda its turn; those it puts on meanwhile too.
+
+        What is too much for one pass waits for another one, as far as it may.
+        """
         while self.nodes:
             nodes = self.nodes
             self.nodes = []
@@ -445,9 +512,44 @@ class Agenda:
             try:
                 for node in nodes:
                     turns += 1
+                    if turns > _MOST and node.may_wait:
+                        self._put_off(node)
+                        continue
                     node.dirty = False
                     node.dispatch()
             except BaseException:
                 # A mistake is to cost the connection of this pass, and the other nodes nothing.
                 self.nodes = nodes[turns:] + self.nodes
                 raise
+
+    def _put_off(self, node: Node) -> None:
+        """Let the node have its turn in another slice."""
+        waiting = self._waiting
+        if waiting is None:
+            waiting = _Turns()
+            self._waiting = waiting
+        waiting.nodes.append(node)
+        self.slices.add(waiting)
+
+
+@final
+class _Turns(Chore):
+    """Nodes whose turn was too much for a slice."""
+
+    __slots__ = ("nodes",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.nodes: deque[Node] = deque()
+
+    def go_on(self, slices: Slices) -> bool:
+        """As many turns as the slice allows."""
+        nodes = self.nodes
+        while nodes:
+            if slices.is_spent():
+                return False
+            slices.spend(TURN)
+            node = nodes.popleft()
+            node.dirty = False
+            node.dispatch()
+        return True

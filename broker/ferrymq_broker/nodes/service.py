@@ -148,7 +148,7 @@ class Service(Node):
         links.remove(link)
         if not links:
             del self._by_connection[connection]
-        link.queue.clear()
+        link.queue.purge()
         link.queue.deleted = True
 
     def open_target(self, terms: TargetTerms) -> Node:
@@ -302,10 +302,12 @@ class Service(Node):
     def delete(self, error: Error) -> None:
         """End every link with `error`."""
         super().delete(error)
-        for entrance in list(self.entrances):
-            entrance.delete(error)
-        for link in list(self._response_links.values()):
-            link.queue.delete(error)
+
+    def parts(self) -> list[Node]:
+        """What its links come in by, and the queues of their responses."""
+        parts: list[Node] = list(self.entrances)
+        parts += [link.queue for link in self._response_links.values()]
+        return parts
 
 
 def _only(links: list[ResponseLink], name: str) -> ResponseLink:

@@ -59,7 +59,7 @@ class AmqpProtocol(asyncio.Protocol):
         self.handler: ConnectionHandler = self._server.new_handler(
             client, self._write, self._hang_up
         )
-        self.handler.rearm = self._arm
+        self.handler.rearm = self._rearm
         self._server.connections.add(self)
         if self._server.failure is not None:
             # It was on its way when the store failed.
@@ -85,6 +85,9 @@ class AmqpProtocol(asyncio.Protocol):
             self._arm()
         if handler.paused:
             self._limit_input()
+        if handler.is_behind:
+            # It goes on when that is done: see `_rearm`.
+            self._turns.hold()
         if handler.quiet and not handler.holds_messages():
             self._server.connection_settled(self)
 
@@ -199,6 +202,12 @@ class AmqpProtocol(asyncio.Protocol):
         else:
             transport.close()
         self._lingering = self._loop.call_later(LINGER, transport.abort)
+
+    def _rearm(self) -> None:
+        """The handler has done something in a pass of its own, perhaps what it was behind with."""
+        self._arm()
+        if not self.handler.is_behind and not self.handler.paused:
+            self._turns.go_on()
 
     def _arm(self) -> None:
         """See to it that the handler is called when something is due."""

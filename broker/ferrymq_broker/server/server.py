@@ -342,6 +342,8 @@ class BrokerServer:
                 timer.cancel()
         if self._gate is not None:
             self._gate.close()
+        if self.failure is None:
+            self.broker.finish_work()
         try:
             if self._storage is not None:
                 self._storage.close()

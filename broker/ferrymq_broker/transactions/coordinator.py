@@ -172,8 +172,7 @@ class Coordinator(Producer):
         if self.closed:
             return
         if handler.blocked:
-            if self not in handler.unsupplied:
-                handler.unsupplied.append(self)
+            handler.unsupplied[self] = None
             return
         self.link.set_credit(_CREDIT)
         handler.touch()

@@ -226,7 +226,7 @@ class Transactions:
         id = properties["txn-id"]
         before = endpoint.acquiring
         if before is not None:
-            before.acquirers.remove(endpoint)
+            before.acquirers.pop(endpoint, None)
             endpoint.acquire_under(None)
         if id is None:
             return
@@ -243,7 +243,7 @@ class Transactions:
                 return
             if not transaction.doomed:
                 transaction.add(Reading(endpoint, bookmark))
-        transaction.acquirers.append(endpoint)
+        transaction.acquirers[endpoint] = None
         endpoint.acquire_under(transaction)
 
 

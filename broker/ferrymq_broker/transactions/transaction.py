@@ -85,7 +85,7 @@ class Transaction(Timed):
         self.coordinator = coordinator
         self.doomed = False
         self.error: Error | None = None
-        self.acquirers: list[OutgoingEndpoint] = []
+        self.acquirers: dict[OutgoingEndpoint, None] = {}
         self.discharge: IncomingDelivery | None = None
         self.fails = False
         self.fence: Fence | None = None
@@ -185,6 +185,6 @@ class Transaction(Timed):
     def _end(self) -> None:
         """Links do not acquire under it any longer, whatever credit they have."""
         acquirers = self.acquirers
-        self.acquirers = []
+        self.acquirers = {}
         for link in acquirers:
             link.stop_acquiring(self)

@@ -104,7 +104,7 @@ def check_node(node: Node) -> None:
         promised += producer._promised
     assert node.promised == promised, f"{node.promised} are promised, links have {promised}"
     assert node.links >= len(node.producers)
-    for starved in node.starved:
+    for starved in node.starved or ():
         assert not isinstance(starved, IncomingEndpoint) or not starved.closed
     if not isinstance(node, Queue):
         # To ask a node in front of others is to wait for these.
@@ -162,12 +162,13 @@ def _check_held(queue: Queue, by_id: dict[int, Entry], stand_ins: Sequence[Consu
         assert consumer.held == count
         assert not consumer.copies or count == 0
     assert queue.acquired == len(seen), "a message is held by nobody"
+    assert queue._held_back == 0 and queue.purges == 0, "nothing is pending, and all wait for it"
 
 
 def _check_places(queue: Queue, by_id: dict[int, Entry], available: list[Entry]) -> None:
     """Every available message is where each view that wants it will find it."""
-    assert queue.views[0] is queue.plain
-    for view in queue.views:
+    assert queue.views[""] is queue.plain
+    for view in queue.views.values():
         assert len(view.cursors) == len(queue.lanes)
         places: set[int] = {id(e) for _, e in view.returned} | {id(e) for _, e in view.aside}
         for crew in view.crews:
@@ -196,23 +197,26 @@ def _check_seats(queue: Queue) -> None:
     members: list[Consumer] = []
     for crew in queue.crews:
         assert crew.members and crew in crew.view.crews
-        assert crew.view in queue.views
-        assert set(crew.eager) <= set(crew.ready) <= set(crew.members)
-        assert len(crew.ready) == len(set(crew.ready))
-        assert len(crew.eager) == len(set(crew.eager))
+        assert crew.view in queue.views.values()
+        ready = crew.ready()
+        assert set(crew.eager) <= set(ready) <= set(crew.members)
+        assert crew.count == len(ready) == len(set(ready))
+        assert crew.turn is None or crew.turn in ready
         for consumer in crew.members:
             assert consumer.crew is crew
-            assert consumer.ready == (consumer in crew.ready)
+            assert consumer.ready == (consumer in ready)
             assert (consumer in crew.eager) <= (consumer.own is not None)
         members += crew.members
     assert len(members) == len(set(members))
     takers = [consumer for consumer in queue.consumers if not consumer.copies]
+    assert queue.takers == len(takers)
+    assert queue.loners == len([consumer for consumer in takers if consumer.exclusive])
     if queue.policy.single_active:
         assert members == ([] if queue.active is None else [queue.active])
         assert (queue.active is None) == (not takers)
     else:
         assert set(members) == set(takers)
-    for view in queue.views:
+    for view in queue.views.values():
         assert view.crews or view is queue.plain, "a view of nobody"
 
 

@@ -7,6 +7,7 @@ from random import Random
 
 from ferrymq_broker.management.install import install
 from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_broker.slices import LINK, SLICE
 from tests.broker.chaos.accounts import Account
 from tests.broker.chaos.world import (
     build,
@@ -51,6 +52,8 @@ class Stage:
             credit=self.random.choice((1, 3, 10, 1000)),
             incoming_window=self.random.choice((2, 2048)),
             store=ManualStore() if stored else None,
+            # Whether one link, or a few, or all end in one slice.
+            slice_size=self.random.choice((LINK, 4 * LINK, SLICE)),
         )
         install(self.net.space, self.net.broker)
         build(self.net, self.random, self.unique, stored)

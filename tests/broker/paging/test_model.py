@@ -10,11 +10,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from ferrymq_broker.management.slicing import finish
 from ferrymq_broker.nodes.entry import REMOVED, RUN, Entry
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.nodes.policy import ExchangePolicy, QueuePolicy
 from ferrymq_broker.nodes.queues.contents import move
 from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_broker.nodes.queues.runs import pointed
 from ferrymq_types.messaging import (
     Accepted,
     ApplicationProperties,
@@ -175,7 +177,7 @@ class PagingMachine(RuleBasedStateMachine):
         for world in self.worlds:
             broker = world.net.broker
             broker.begin_pass(world.net.now)
-            moved.append(move(world.net.queue("dead"), world.net.queue("orders"), count)[0])
+            moved.append(finish(move(world.net.queue("dead"), world.net.queue("orders"), count))[0])
             broker.finish_pass()
             world.net.run()
         assert moved[0] == moved[1]
@@ -185,7 +187,7 @@ class PagingMachine(RuleBasedStateMachine):
         gone = []
         for world in self.worlds:
             world.net.broker.begin_pass(world.net.now)
-            gone.append(world.net.queue(queue).clear())
+            gone.append(int(world.net.queue(queue).purge().count))
             world.net.broker.finish_pass()
             world.net.run()
         assert gone[0] == gone[1]
@@ -238,7 +240,7 @@ class PagingMachine(RuleBasedStateMachine):
                 assert lane.last is (nodes[-1] if nodes else None)
                 sequences = [int(entry.sequence) for entry in lane.all()]
                 assert sequences == sorted(set(sequences))
-                assert queue.pointed(lane) <= set(nodes), "something points to what is not there"
+                assert pointed(queue, lane) <= set(nodes), "something points to what is not there"
             entries = [entry for lane in queue.lanes for entry in lane.all()]
             assert queue.available + queue.acquired == len(entries)
             assert queue.bytes == sum(int(entry.size) for entry in entries)

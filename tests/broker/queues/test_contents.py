@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ferrymq_broker.management.slicing import finish
 from ferrymq_broker.nodes.policy import QueuePolicy
 from ferrymq_broker.nodes.queues.contents import move, peek
 from ferrymq_types.messaging import (
@@ -78,7 +79,7 @@ def test_messages_are_moved_in_order(net: Network) -> None:
     client = net.connect()
     client.sender("q").send(*numbered(0, 6))
     holder = consume(client, "q", 1)
-    assert move(queue, other, 3) == (3, None)
+    assert finish(move(queue, other, 3)) == (3, None)
     assert consume(client, "other", 10).bodies() == [b"1", b"2", b"3"]
     assert holder.bodies() == [b"0"]
     assert consume(client, "q", 10).bodies() == [b"4", b"5"]
@@ -94,7 +95,7 @@ def test_what_is_moved_goes_on_counting_its_deliveries(net: Network) -> None:
     receiver = consume(client, "q", 1)
     receiver.settle(Modified(delivery_failed=True))
     receiver.close()
-    assert move(queue, other, 10) == (2, None)
+    assert finish(move(queue, other, 10)) == (2, None)
     moved = consume(client, "other", 10)
     assert moved.bodies() == [b"tried", b"fresh"]
     headers = [header(delivery.payload) for delivery in moved.deliveries]
@@ -105,7 +106,7 @@ def test_a_move_ends_where_the_target_wants_no_more(net: Network) -> None:
     queue = net.declare("q")
     small = net.declare("small", QueuePolicy(max_length=2))
     net.connect().sender("q").send(*numbered(0, 5))
-    moved, refusal = move(queue, small, 100)
+    moved, refusal = finish(move(queue, small, 100))
     assert moved == 2
     assert refusal is not None
     assert (queue.available, small.available) == (3, 2)
@@ -114,7 +115,7 @@ def test_a_move_ends_where_the_target_wants_no_more(net: Network) -> None:
 def test_a_move_to_itself_ends(net: Network) -> None:
     queue = net.declare("q")
     net.connect().sender("q").send(*numbered(0, 5))
-    assert move(queue, queue, 100) == (5, None)
+    assert finish(move(queue, queue, 100)) == (5, None)
     assert consume(net.connect(), "q", 10).bodies() == numbered(0, 5)
 
 
@@ -124,7 +125,7 @@ def test_a_purge_leaves_what_is_held(net: Network) -> None:
     publish(client.sender("q"), *numbered(0, 5))
     publish(client.sender("q"), b"urgent", priority=9)
     receiver = consume(client, "q", 2)
-    assert queue.clear() == 4
+    assert queue.purge().count == 4
     assert (queue.available, queue.acquired) == (0, 2)
     receiver.settle(Released())
     assert consume(client, "q", 10).bodies() == [b"urgent", b"0"]
@@ -139,9 +140,9 @@ def test_a_message_in_several_queues_counts_once(net: Network) -> None:
     assert held > 1000
     second.publish(entry.message)
     assert (agenda.held, first.bytes, second.bytes) == (held, held, held)
-    first.clear()
+    first.purge()
     assert (agenda.held, first.bytes) == (held, 0)
-    second.clear()
+    second.purge()
     assert agenda.held == 0
 
 

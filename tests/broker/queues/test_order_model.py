@@ -214,7 +214,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule()
     def purge(self) -> None:
         left = {number: sent for number, sent in self.sent.items() if sent.holder is not None}
-        assert self.queue.clear() == len(self.sent) - len(left)
+        assert self.queue.purge().count == len(self.sent) - len(left)
         for onlooker in self.audience:
             onlooker.due -= self.sent.keys() - left.keys()
         self.sent = left

@@ -58,7 +58,7 @@ class Termini:
         # By virtual host and user.
         self._owners: dict[tuple[str, str | None], Owner] = {}
         # By the number of the session or connection whose end lets their time run.
-        self._awaiting: dict[int, list[Terminus]] = {}
+        self._awaiting: dict[int, dict[Terminus, None]] = {}
 
     def __len__(self) -> int:
         return len(self._by_key)
@@ -127,9 +127,9 @@ class Termini:
         terminus.awaits = number
         waiting = self._awaiting.get(number)
         if waiting is None:
-            self._awaiting[number] = [terminus]
+            self._awaiting[number] = {terminus: None}
         else:
-            waiting.append(terminus)
+            waiting[terminus] = None
 
     def rest(self, terminus: Terminus) -> None:
         """No time is to run."""
@@ -138,12 +138,12 @@ class Termini:
         if number != 0:
             terminus.awaits = 0
             waiting = self._awaiting[number]
-            waiting.remove(terminus)
+            del waiting[terminus]
             if not waiting:
                 del self._awaiting[number]
 
     def party_gone(self, number: i64) -> None:
         """The session or connection of this number has ended, after all its links."""
-        for terminus in self._awaiting.pop(number, []):
+        for terminus in self._awaiting.pop(number, {}):
             terminus.awaits = 0
             terminus.run()

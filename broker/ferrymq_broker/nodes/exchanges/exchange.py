@@ -457,9 +457,11 @@ class Exchange(Node):
         self._bindings = {}
         self._chained = 0
         self._table = make_table(self.policy.type)
-        for entrance in list(self.entrances):
-            entrance.delete(error)
         super().delete(error)
+
+    def parts(self) -> list[Node]:
+        """What is there for those who name a key in the address."""
+        return list(self.entrances)
 
     def describe(self) -> dict[str, object]:
         """Its settings and figures."""

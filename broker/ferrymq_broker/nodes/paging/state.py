@@ -89,10 +89,7 @@ class Paging:
         if cursor is None:
             cursor = Cursor(lane)
             lane.out = cursor
-            if lane.others is None:
-                lane.others = [cursor]
-            else:
-                lane.others.append(cursor)
+            lane.add_cursor(cursor)
         return cursor
 
     def fold(self, lane: Lane, begin: Entry, end: Entry | None) -> None:
@@ -129,8 +126,4 @@ class Paging:
             cursor = lane.out
             if cursor is not None:
                 lane.out = None
-                others = lane.others
-                if others is not None:
-                    others.remove(cursor)
-                    if not others:
-                        lane.others = None
+                lane.drop_cursor(cursor)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 from ferrymq_broker.nodes.delivering import delivered_before
-from ferrymq_broker.nodes.entry import AVAILABLE, DAMAGED, RUN, Entry
+from ferrymq_broker.nodes.entry import AVAILABLE, RUN, Entry
 from ferrymq_broker.nodes.facts import facts_of
 from ferrymq_broker.nodes.message import Message, derive, section_end
 from ferrymq_broker.nodes.paging.pager import page_in
@@ -25,34 +26,42 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.queues.queue import Queue
 
 
+# Messages that are moved in one step.
+_MOVED: Final = 100
+
+
 def describe_queue(queue: Queue) -> dict[str, object]:
     """The settings and figures of a queue by their public names."""
     described: dict[str, object] = {"name": queue.address, "type": queue.kind}
     policy = queue.policy
-    paging = queue.paging
     for setting in fields(policy):
         described[setting.name.replace("_", "-")] = getattr(policy, setting.name)
-    described.update(
-        {
-            "messages": int(queue.message_count()),
-            "available": int(queue.available),
-            "acquired": int(queue.acquired),
-            "bytes": int(queue.bytes),
-            "paged-out": 0 if paging is None else int(paging.count),
-            "consumers": len(queue.consumers),
-            "producers": len(queue.producers),
-            "published": int(queue.published),
-            "delivered": int(queue.delivered),
-            "accepted": int(queue.accepted),
-            "released": int(queue.released),
-            "modified": int(queue.modified),
-            "rejected": int(queue.rejected),
-            "declined": int(queue.declined),
-            "filter-evaluations": int(queue.evaluations()),
-        }
-    )
-    described.update(queue.lifecycle.figures())
+    described.update(figures_of(queue))
     return described
+
+
+def figures_of(queue: Queue) -> dict[str, int]:
+    """What a queue counts, by its public names."""
+    paging = queue.paging
+    figures: dict[str, int] = {
+        "messages": int(queue.message_count()),
+        "available": int(queue.available),
+        "acquired": int(queue.acquired),
+        "bytes": int(queue.bytes),
+        "paged-out": 0 if paging is None else int(paging.count),
+        "consumers": len(queue.consumers),
+        "producers": len(queue.producers),
+        "published": int(queue.published),
+        "delivered": int(queue.delivered),
+        "accepted": int(queue.accepted),
+        "released": int(queue.released),
+        "modified": int(queue.modified),
+        "rejected": int(queue.rejected),
+        "declined": int(queue.declined),
+        "filter-evaluations": int(queue.evaluations()),
+    }
+    figures.update(queue.lifecycle.figures())
+    return figures
 
 
 def peek(queue: Queue, count: i64, from_sequence: i64 = 0) -> list[Entry]:
@@ -78,7 +87,9 @@ def peek(queue: Queue, count: i64, from_sequence: i64 = 0) -> list[Entry]:
     return found
 
 
-def move(queue: Queue, target: Node, count: i64) -> tuple[int, Refusal | None]:
+def move(
+    queue: Queue, target: Node, count: int
+) -> Generator[None, None, tuple[int, Refusal | None]]:
     """Publish up to `count` messages that nobody holds to `target`, in order, and drop them here.
 
     Answers how many were moved, and why it ended if `target` did not want one. The time that they
@@ -94,7 +105,10 @@ def move(queue: Queue, target: Node, count: i64) -> tuple[int, Refusal | None]:
                 entries.append(entry)
             entry = entry.next
     moved = 0
-    for chosen in entries:
+    for turn, chosen in enumerate(entries, 1):
+        if turn % _MOVED == 0:
+            # Others are served in between.
+            yield
         # What is published may push others out of this very queue.
         if chosen.state != AVAILABLE:
             continue
@@ -110,31 +124,6 @@ def move(queue: Queue, target: Node, count: i64) -> tuple[int, Refusal | None]:
             queue.drop(chosen)
         moved += 1
     return moved, None
-
-
-def drop_available(queue: Queue) -> i64:
-    """Drop every message nobody holds; how many there were."""
-    count: i64 = 0
-    for lane in queue.lanes:
-        entry = lane.first
-        while entry is not None:
-            after = entry.next
-            if entry.state == RUN:
-                count += queue.drop_run(lane, entry)
-                entry = after
-                continue
-            if entry.state == DAMAGED:
-                entry.state = AVAILABLE
-                queue.available += 1
-                queue.acquired -= 1
-            if entry.state == AVAILABLE:
-                queue.drop(entry)
-                count += 1
-            entry = after
-    for view in queue.views:
-        view.returned = []
-        view.aside = []
-    return count
 
 
 def _with_time_left(entry: Entry, agenda: Agenda) -> Message:

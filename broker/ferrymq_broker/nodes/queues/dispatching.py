@@ -37,10 +37,15 @@ def is_plain(queue: Queue, crew: Crew) -> bool:
 
 def serve_plain(queue: Queue, crew: Crew) -> bool:
     """What `serve` does, where there is one cursor; true if an entry is for `serve`."""
-    ready = crew.ready
     cursor = queue.lane.plain
     stable = queue.stable
-    while ready:
+    while True:
+        consumer = crew.turn
+        if consumer is None:
+            consumer = crew.first
+            if consumer is None:
+                return False
+            crew.turn = consumer
         entry = cursor.next
         if entry is None or (stable != BOUNDLESS and entry.sequence > stable):
             return False
@@ -51,14 +56,10 @@ def serve_plain(queue: Queue, crew: Crew) -> bool:
             or entry.group is not None
         ):
             return True
-        turn = crew.turn
-        if turn >= len(ready):
-            turn = 0
-        consumer = ready[turn]
         verdict = consumer.deliver(entry)
         if verdict == TAKEN:
             cursor.next = entry.next
-            crew.turn = turn + 1
+            crew.turn = consumer.next_ready
             entry.state = ACQUIRED
             entry.attempts += 1
             queue.delivered += 1
@@ -67,17 +68,15 @@ def serve_plain(queue: Queue, crew: Crew) -> bool:
             consumer.hold(entry)
         elif verdict == SETTLED:
             cursor.next = entry.next
-            crew.turn = turn + 1
+            crew.turn = consumer.next_ready
             queue.consume(entry)
         elif verdict == IDLE:
             queue.declined += 1
             consumer.ready = False
-            del ready[turn]
-            crew.turn = turn
+            crew.dismiss(consumer)
         else:
             queue.declined += 1
             queue.exclude(consumer, entry)
-    return False
 
 
 def serve_all(queue: Queue) -> None:
@@ -100,7 +99,7 @@ def _serve_in_turns(queue: Queue, crews: list[Crew]) -> None:
     """Give every message to the crew that has had the least for its size."""
     least: i64 = -1
     for crew in crews:
-        if crew.ready and (least < 0 or crew.taken < least):
+        if crew.count > 0 and (least < 0 or crew.taken < least):
             least = crew.taken
     for crew in crews:
         # Nobody is owed more than one message for the time when he took none.
@@ -109,11 +108,11 @@ def _serve_in_turns(queue: Queue, crews: list[Crew]) -> None:
     while True:
         best: Crew | None = None
         for crew in crews:
-            if crew.ready and (best is None or crew.taken < best.taken):
+            if crew.count > 0 and (best is None or crew.taken < best.taken):
                 best = crew
         if best is None:
             return
-        share: i64 = _SHARE // len(best.ready)
+        share: i64 = _SHARE // best.count
         if serve(queue, best, 1):
             best.taken += share
         else:
@@ -123,9 +122,8 @@ def _serve_in_turns(queue: Queue, crews: list[Crew]) -> None:
 def serve(queue: Queue, crew: Crew, turns: i64) -> bool:
     """Let the crew have up to so many messages; whether it took any."""
     view = crew.view
-    ready = crew.ready
     served = False
-    while turns > 0 and ready:
+    while turns > 0 and crew.count > 0:
         entry = view.front(queue.stable)
         if entry is None:
             if not crew.eager:
@@ -139,12 +137,13 @@ def serve(queue: Queue, crew: Crew, turns: i64) -> bool:
             continue
         if entry.is_out() and not page_in(queue, entry):
             continue
-        turn = crew.turn
-        if turn >= len(ready):
-            turn = 0
-        consumer = ready[turn]
+        consumer = crew.turn
+        if consumer is None:
+            consumer = crew.first
+            if consumer is None:
+                break
+            crew.turn = consumer
         if entry.excluded is not None or entry.group is not None or consumer.own is not None:
-            crew.turn = turn
             if _serve_carefully(queue, crew, consumer, entry):
                 served = True
                 turns -= 1
@@ -153,20 +152,19 @@ def serve(queue: Queue, crew: Crew, turns: i64) -> bool:
         if verdict == TAKEN:
             view.step(entry)
             queue.acquire(consumer, entry)
-            crew.turn = turn + 1
+            crew.turn = consumer.next_ready
             served = True
             turns -= 1
         elif verdict == SETTLED:
             view.step(entry)
             queue.consume(entry)
-            crew.turn = turn + 1
+            crew.turn = consumer.next_ready
             served = True
             turns -= 1
         elif verdict == IDLE:
             queue.declined += 1
             consumer.ready = False
-            del ready[turn]
-            crew.turn = turn
+            crew.dismiss(consumer)
         else:
             queue.declined += 1
             queue.exclude(consumer, entry)
@@ -175,8 +173,8 @@ def serve(queue: Queue, crew: Crew, turns: i64) -> bool:
 
 def _serve_eager(queue: Queue, crew: Crew) -> bool:
     """Nothing is left for everybody; there may be something for one of those with their own."""
-    consumer = crew.eager.pop(0)
-    crew.eager.append(consumer)
+    consumer = next(iter(crew.eager))
+    crew.eager.move_to_end(consumer)
     entry = _own_front(queue, consumer)
     return entry is not None and _hand(queue, consumer, entry, None)
 
@@ -187,7 +185,7 @@ def _serve_carefully(queue: Queue, crew: Crew, consumer: Consumer, entry: Entry)
         own = _own_front(queue, consumer)
         if own is not None and own.rank < entry.rank:
             if _hand(queue, consumer, own, None):
-                crew.turn += 1
+                crew.turn = consumer.next_ready
                 return True
             return False
     view = crew.view
@@ -202,7 +200,7 @@ def _serve_carefully(queue: Queue, crew: Crew, consumer: Consumer, entry: Entry)
             return False
         return _hand(queue, other, entry, view)
     if _hand(queue, consumer, entry, view):
-        crew.turn += 1
+        crew.turn = consumer.next_ready
         return True
     return False
 
@@ -264,8 +262,8 @@ def _own_front(queue: Queue, consumer: Consumer) -> Entry | None:
         heappop(own)
     consumer.own = None
     crew = consumer.crew
-    if crew is not None and consumer in crew.eager:
-        crew.eager.remove(consumer)
+    if crew is not None:
+        crew.eager.pop(consumer, None)
     return None
 
 
@@ -277,7 +275,7 @@ def _give_own(queue: Queue, consumer: Consumer, entry: Entry) -> None:
         consumer.own = own
         crew = consumer.crew
         if crew is not None and consumer.ready:
-            crew.eager.append(consumer)
+            crew.eager[consumer] = None
     push(own, entry, queue.available)
 
 

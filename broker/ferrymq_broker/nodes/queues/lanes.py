@@ -54,9 +54,24 @@ class Lane:
         self.last: Entry | None = None
         self.oldest: Entry | None = None
         self.plain = Cursor(self)
-        self.others: list[Cursor] | None = None
+        self.others: dict[Cursor, None] | None = None
         self.out: Cursor | None = None
         self.runs: Runs | None = None
+
+    def add_cursor(self, cursor: Cursor) -> None:
+        """Move the cursor on from now on when the entry that it points to leaves."""
+        if self.others is None:
+            self.others = {cursor: None}
+        else:
+            self.others[cursor] = None
+
+    def drop_cursor(self, cursor: Cursor) -> None:
+        """Nobody needs the cursor any more."""
+        others = self.others
+        if others is not None:
+            others.pop(cursor, None)
+            if not others:
+                self.others = None
 
     def append(self, entry: Entry) -> None:
         """Put an entry behind all others."""

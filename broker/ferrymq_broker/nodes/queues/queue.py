@@ -28,7 +28,7 @@ from ferrymq_broker.nodes.node import BOUNDLESS, PERMANENT, Node, Refusal, Space
 from ferrymq_broker.nodes.paging.pager import forget, page_in
 from ferrymq_broker.nodes.policy import QueuePolicy
 from ferrymq_broker.nodes.queues.browsers import Browser
-from ferrymq_broker.nodes.queues.contents import describe_queue, drop_available
+from ferrymq_broker.nodes.queues.contents import describe_queue, figures_of
 from ferrymq_broker.nodes.queues.dispatching import (
     is_plain,
     offer_waiting,
@@ -39,6 +39,7 @@ from ferrymq_broker.nodes.queues.dispatching import (
 from ferrymq_broker.nodes.queues.groups import Groups
 from ferrymq_broker.nodes.queues.lanes import DEFAULT_LEVEL, LEVELS, Lane
 from ferrymq_broker.nodes.queues.lifecycle.lifecycle import Lifecycle
+from ferrymq_broker.nodes.queues.purging import Purge
 from ferrymq_broker.nodes.queues.resumption import Resumption
 from ferrymq_broker.nodes.queues.seating import exclude, grant, leave, new_lane, reseat, welcome
 from ferrymq_broker.nodes.queues.storing import (
@@ -49,8 +50,9 @@ from ferrymq_broker.nodes.queues.storing import (
     put_entry,
     put_state,
 )
-from ferrymq_broker.nodes.queues.views import PATIENCE, Crew, View
+from ferrymq_broker.nodes.queues.views import PATIENCE, PLAIN, Crew, View
 from ferrymq_broker.nodes.terms import SourceTerms
+from ferrymq_broker.slices import Slices
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.message import Message
@@ -83,6 +85,8 @@ class Queue(Node):
         "rejected",
         "declined",
         "consumers",
+        "takers",
+        "loners",
         "lanes",
         "groups",
         "lane",
@@ -95,10 +99,15 @@ class Queue(Node):
         "_sole",
         "_watched",
         "_aged",
-        "_browsers",
+        "browsers",
         "_draining",
         "_resumption",
         "active",
+        "standby",
+        "crews_made",
+        "_held_back",
+        "purges",
+        "_rest",
         "paging",
         "stable",
         "unstable",
@@ -110,6 +119,7 @@ class Queue(Node):
     ) -> None:
         super().__init__(address, space, lifetime)
         self.policy = policy
+        self.may_wait = True
         self.guarded = False
         self.available: i64 = 0
         self.acquired: i64 = 0
@@ -121,7 +131,10 @@ class Queue(Node):
         self.modified: i64 = 0
         self.rejected: i64 = 0
         self.declined: i64 = 0
-        self.consumers: list[Consumer] = []
+        self.consumers: dict[Consumer, None] = {}
+        # Of these, those that take messages, and those of them that want to be alone.
+        self.takers: i64 = 0
+        self.loners: i64 = 0
         lane = Lane(DEFAULT_LEVEL)
         # The one that most messages go to, and all there are, the most urgent first.
         self.lane = lane
@@ -130,10 +143,10 @@ class Queue(Node):
         # Below and above these levels priorities make no difference.
         self._low: i64 = 0
         self._high: i64 = 0
-        # The view of those without a filter is always there.
+        # The view of those without a filter is always there; all views, by the keys of filters.
         self.plain = View(self, None)
         self.plain.cursors.append(lane.plain)
-        self.views: list[View] = [self.plain]
+        self.views: dict[str, View] = {PLAIN: self.plain}
         # Those of higher priority first.
         self.crews: list[Crew] = []
         # The only one there is.
@@ -142,11 +155,19 @@ class Queue(Node):
         self._watched = False
         # Whether anybody has asked for the oldest: then the lanes keep note of it.
         self._aged = False
-        self._browsers: list[Browser] = []
-        self._draining: list[Consumer] = []
+        self.browsers: dict[Consumer, Browser] = {}
+        self._draining: dict[Consumer, None] = {}
         self._resumption = Resumption(self)
-        # The one that is served where one at a time is.
+        # The one that is served where one at a time is, and the others: a heap with the next one
+        # in front, and some that have left.
         self.active: Consumer | None = None
+        self.standby: list[tuple[int, int, Consumer]] = []
+        self.crews_made: i64 = 0
+        # How many wait until all that is to return has returned.
+        self._held_back: i64 = 0
+        # Purges that are not over; the last of all, when the queue is deleted.
+        self.purges: i64 = 0
+        self._rest: Purge | None = None
         # What the pager does with it, None as long as that is nothing.
         self.paging: Paging | None = None
         # The last entry that may be handed out, and the last batch with others; the last entry of
@@ -183,10 +204,11 @@ class Queue(Node):
             self.guarded
             or self._aged
             or len(self.views) > 1
-            or bool(self._browsers)
+            or bool(self.browsers)
             or self.groups is not None
             or self.lifetime != PERMANENT
             or self.paging is not None
+            or self.purges > 0
         )
 
     def change_policy(self, policy: QueuePolicy) -> None:
@@ -333,9 +355,19 @@ class Queue(Node):
         """The message of an entry that a consumer holds; None if it cannot be read from disk."""
         return None if entry.is_out() and not page_in(self, entry) else entry.message
 
+    def hold_back(self) -> None:
+        """Hand out nothing until `let_go`."""
+        self._held_back += 1
+
+    def let_go(self) -> None:
+        """What was to return has returned."""
+        self._held_back -= 1
+        if self._held_back == 0:
+            self.touch()
+
     def amend(self, entry: Entry, message: Message) -> None:
         """The entry has another form of its message from now on (AMQP 1.0 §3.4.5)."""
-        for view in self.views:
+        for view in self.views.values():
             view.forget(entry)
         self._drop_share(entry)
         entry.message = message
@@ -364,21 +396,6 @@ class Queue(Node):
         if self.starved or self.lifetime != PERMANENT:
             self.touch()
         return count
-
-    def pointed(self, lane: Lane) -> set[Entry]:
-        """What cursors, browsers and others point to in a lane."""
-        found: set[Entry] = set()
-        _add_to(found, lane.oldest)
-        _add_to(found, lane.plain.next)
-        others = lane.others
-        if others is not None:
-            for cursor in others:
-                _add_to(found, cursor.next)
-        for view in self.views:
-            _add_to(found, view.matched(lane))
-        for browser in self._browsers:
-            _add_to(found, browser.position(lane.level))
-        return found
 
     def first_available(self) -> Entry | None:
         """The oldest available entry of the least priority there is: the first to make room."""
@@ -424,9 +441,9 @@ class Queue(Node):
     def detach(self, entry: Entry) -> None:
         """Let nothing point to the entry."""
         self.lane_of(entry.level).forget(entry)
-        for view in self.views:
+        for view in self.views.values():
             view.forget(entry)
-        for browser in self._browsers:
+        for browser in self.browsers.values():
             browser.forget(entry)
 
     def _on_unlinked(self, entry: Entry) -> None:
@@ -446,21 +463,12 @@ class Queue(Node):
 
     def subscribe(self, consumer: Consumer) -> None:
         """Add a consumer or a browser."""
-        self.consumers.append(consumer)
-        if consumer.copies:
-            self._browsers.append(Browser(consumer))
-        else:
-            welcome(self, consumer)
+        welcome(self, consumer)
         self.reconsider()
 
     def unsubscribe(self, consumer: Consumer) -> None:
         """Forget a consumer that has given back what it held."""
-        if consumer in self.consumers:
-            self.consumers.remove(consumer)
-        if consumer in self._draining:
-            self._draining.remove(consumer)
-        if consumer.copies:
-            self._browsers = [b for b in self._browsers if b.consumer is not consumer]
+        self._draining.pop(consumer, None)
         leave(self, consumer)
         self.reconsider()
 
@@ -470,44 +478,41 @@ class Queue(Node):
             consumer.ready = True
             crew = consumer.crew
             if crew is not None:
-                crew.ready.append(consumer)
-                if consumer.own is not None:
-                    crew.eager.append(consumer)
+                crew.admit(consumer)
         if not self.dirty:
             self.touch()
 
     def want_drained(self, consumer: Consumer) -> None:
         """The consumer asked for what there is and no more (AMQP 1.0 §2.6.7)."""
-        if consumer not in self._draining:
-            self._draining.append(consumer)
+        self._draining[consumer] = None
         self.touch()
 
     # -- messages out ------------------------------------------------------------------
 
     def dispatch(self) -> None:
         """Offer messages until they, or the consumers that can take them, run out."""
-        if self.deleted:
+        if self.deleted or self._held_back > 0:
             return
         done = True
-        if self._browsers:
-            for browser in list(self._browsers):
+        if self.browsers:
+            for browser in list(self.browsers.values()):
                 if browser.consumer.ready and not browser.show(self):
                     done = False
         crew = self._sole
         if crew is not None:
-            if crew.ready and (not is_plain(self, crew) or serve_plain(self, crew)):
+            if crew.count > 0 and (not is_plain(self, crew) or serve_plain(self, crew)):
                 serve(self, crew, BOUNDLESS)
         elif self.crews:
             serve_all(self)
         if len(self.views) > 1:
-            for view in self.views:
+            for view in self.views.values():
                 if view.patience <= 0:
                     done = False
                 view.patience = PATIENCE
         if not done:
             self._resumption.ask()
         elif self._draining:
-            self._draining = [c for c in self._draining if not c.nothing_left()]
+            self._draining = {c: None for c in self._draining if not c.nothing_left()}
         if self.starved:
             self.relieve()
         if self.lifetime != PERMANENT and self.published > 0 and self.message_count() == 0:
@@ -534,14 +539,16 @@ class Queue(Node):
 
     def offer_again(self, entry: Entry) -> None:
         """An entry is available that cursors may have passed."""
-        for view in self.views:
+        for view in self.views.values():
             view.offer_again(entry, self.available)
 
     # -- the end -----------------------------------------------------------------------
 
-    def clear(self) -> i64:
-        """Drop every message nobody holds; how many there were."""
-        return drop_available(self)
+    def purge(self) -> Purge:
+        """Begin to drop every message that is there and that nobody holds."""
+        purge = Purge(self)
+        self.agenda.slices.do(purge)
+        return purge
 
     def delete(self, error: Error) -> None:
         """End every link with `error`, drop every message."""
@@ -549,12 +556,19 @@ class Queue(Node):
         self.guarded = True
         if self.store_id != 0:
             drop_queue(self)
-        super().delete(error)
-        for consumer in list(self.consumers):
-            consumer.evict(error)
-        self.clear()
-        self.lifecycle.close()
+        self.lifecycle.stop()
         self._resumption.cancel()
+        super().delete(error)
+
+    def consumers_of(self) -> list[Consumer]:
+        """Consumers and browsers."""
+        return list(self.consumers)
+
+    def drop_rest(self, slices: Slices) -> bool:
+        """Drop the messages of the queue, which is deleted; whether all are gone."""
+        if self._rest is None:
+            self._rest = Purge(self, True)
+        return self._rest.go_on(slices) and self.lifecycle.close(slices)
 
     def link_closed(self) -> None:
         """One of its links is gone."""
@@ -570,10 +584,7 @@ class Queue(Node):
 
     def evaluations(self) -> i64:
         """How often filters have been asked about a message."""
-        count: i64 = 0
-        for view in self.views:
-            count += view.evaluations
-        return count
+        return sum(view.evaluations for view in self.views.values())
 
     def room(self) -> i64:
         """How many more messages get in, as the lifecycle has it."""
@@ -583,7 +594,6 @@ class Queue(Node):
         """Its settings and figures by their public names."""
         return describe_queue(self)
 
-
-def _add_to(found: set[Entry], entry: Entry | None) -> None:
-    if entry is not None:
-        found.add(entry)
+    def figures(self) -> dict[str, int]:
+        """What it counts."""
+        return figures_of(self)

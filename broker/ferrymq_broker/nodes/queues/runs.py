@@ -325,7 +325,7 @@ class Runs:
     def fold(self, begin: Entry, end: Entry | None, restored: i64) -> None:
         """Let entries from `begin` to before `end` be rows where they can. Nobody has had those up
         to the sequence `restored` since they were restored."""
-        held = self.queue.pointed(self.lane)
+        held = pointed(self.queue, self.lane)
         place: Entry | None = None
         before = begin.prev
         back: i64 = 0
@@ -459,3 +459,24 @@ class Runs:
         place.state = REMOVED
         if place.expires != 0:
             self.queue.lifecycle.forget_run(place)
+
+
+def pointed(queue: Queue, lane: Lane) -> set[Entry]:
+    """What cursors, browsers and others point to in a lane."""
+    found: set[Entry] = set()
+    _add_to(found, lane.oldest)
+    _add_to(found, lane.plain.next)
+    others = lane.others
+    if others is not None:
+        for cursor in others:
+            _add_to(found, cursor.next)
+    for view in queue.views.values():
+        _add_to(found, view.matched(lane))
+    for browser in queue.browsers.values():
+        _add_to(found, browser.position(lane.level))
+    return found
+
+
+def _add_to(found: set[Entry], entry: Entry | None) -> None:
+    if entry is not None:
+        found.add(entry)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
@@ -9,6 +10,7 @@ from mypy_extensions import i64
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.consumer import Consumer
 from ferrymq_broker.nodes.entry import AVAILABLE, Entry
+from ferrymq_broker.nodes.queues.browsers import Browser
 from ferrymq_broker.nodes.queues.dispatching import offer_waiting
 from ferrymq_broker.nodes.queues.lanes import Cursor, Lane
 from ferrymq_broker.nodes.queues.views import Crew, View, push
@@ -36,12 +38,8 @@ def grant(queue: Queue, terms: SourceTerms) -> None:
 
 def _expect_vacancy(queue: Queue, exclusive: bool) -> None:
     """Raise `BrokerError` if there may be no further consumer, or none that is to be alone."""
-    others = 0
-    for consumer in queue.consumers:
-        if not consumer.copies:
-            others += 1
-            exclusive = exclusive or consumer.exclusive
-    if others > 0 and exclusive:
+    others = queue.takers
+    if others > 0 and (exclusive or queue.loners > 0):
         raise BrokerError(
             "amqp:resource-locked", f"{queue.address!r} has a consumer, and one is to be alone"
         )
@@ -53,15 +51,31 @@ def _expect_vacancy(queue: Queue, exclusive: bool) -> None:
 
 
 def welcome(queue: Queue, consumer: Consumer) -> None:
-    """Seat a consumer that is new, or let it wait until one at a time comes to it."""
+    """Count and seat a consumer that is new, or let it wait until one at a time comes to it."""
+    queue.consumers[consumer] = None
+    if consumer.copies:
+        queue.browsers[consumer] = Browser(consumer)
+        return
+    queue.takers += 1
+    if consumer.exclusive:
+        queue.loners += 1
     if not queue.policy.single_active:
         _seat(queue, consumer)
-    elif queue.active is None:
+        return
+    _stand_by(queue, consumer)
+    if queue.active is None:
         _activate_next(queue)
 
 
 def leave(queue: Queue, consumer: Consumer) -> None:
-    """The consumer, which is none of the queue's any more, gives up its place."""
+    """The consumer is none of the queue's any more, and gives up its place."""
+    if consumer in queue.consumers:
+        del queue.consumers[consumer]
+        if not consumer.copies:
+            queue.takers -= 1
+            if consumer.exclusive:
+                queue.loners -= 1
+    queue.browsers.pop(consumer, None)
     _unseat(queue, consumer)
     consumer.ready = False
     if queue.active is consumer:
@@ -74,7 +88,11 @@ def reseat(queue: Queue) -> None:
     for consumer in queue.consumers:
         _unseat(queue, consumer)
     queue.active = None
+    queue.standby = []
     if queue.policy.single_active:
+        for consumer in queue.consumers:
+            if not consumer.copies:
+                _stand_by(queue, consumer)
         _activate_next(queue)
         return
     for consumer in queue.consumers:
@@ -84,36 +102,36 @@ def reseat(queue: Queue) -> None:
 
 def _activate_next(queue: Queue) -> None:
     """Serve the one of highest priority, of these the one that came first."""
-    best: Consumer | None = None
     if queue.deleted:
         return
-    for consumer in queue.consumers:
-        if not consumer.copies and (best is None or consumer.priority > best.priority):
-            best = consumer
-    queue.active = best
-    if best is not None:
-        _seat(queue, best)
-        queue.touch()
+    standby = queue.standby
+    while standby:
+        _, _, best = heappop(standby)
+        if best in queue.consumers:
+            queue.active = best
+            _seat(queue, best)
+            queue.touch()
+            return
+
+
+def _stand_by(queue: Queue, consumer: Consumer) -> None:
+    """Let the consumer wait until one at a time comes to it."""
+    heappush(queue.standby, (int(-consumer.priority), int(consumer.id), consumer))
+    if len(queue.standby) > 2 * queue.takers + _SLACK:
+        queue.standby = [one for one in queue.standby if one[2] in queue.consumers]
+        heapify(queue.standby)
 
 
 def _seat(queue: Queue, consumer: Consumer) -> None:
     """Give the consumer a place in a view and a crew."""
     view = _view_of(queue, consumer)
-    crew: Crew | None = None
-    for other in view.crews:
-        if other.priority == consumer.priority:
-            crew = other
+    crew = _crew_of(view, consumer.priority)
     if crew is None:
-        crew = Crew(view, consumer.priority)
-        at: i64 = 0
-        while at < len(queue.crews) and queue.crews[at].priority >= crew.priority:
-            at += 1
-        queue.crews.insert(at, crew)
-        at = 0
-        while at < len(view.crews) and view.crews[at].priority > crew.priority:
-            at += 1
-        view.crews.insert(at, crew)
-    crew.members.append(consumer)
+        queue.crews_made += 1
+        crew = Crew(view, consumer.priority, queue.crews_made)
+        queue.crews.insert(_place_of(queue.crews, crew), crew)
+        view.crews.insert(_place_of(view.crews, crew), crew)
+    crew.members[consumer] = None
     consumer.crew = crew
     own = [record for record in view.aside if record[1].state == AVAILABLE]
     # A heap: in order.
@@ -123,15 +141,48 @@ def _seat(queue: Queue, consumer: Consumer) -> None:
         crew.admit(consumer)
 
 
+def _place_of(crews: list[Crew], crew: Crew) -> int:
+    """The index that the crew has, or is to have, among crews in the order of their turns: those of
+    higher priority first, of equal ones the one that was made first."""
+    low = 0
+    high = len(crews)
+    while low < high:
+        middle = (low + high) // 2
+        other = crews[middle]
+        if other.priority > crew.priority or (
+            other.priority == crew.priority and other.number < crew.number
+        ):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _crew_of(view: View, priority: i64) -> Crew | None:
+    """The crew of a priority in a view, which has one of each at most."""
+    low = 0
+    high = len(view.crews)
+    while low < high:
+        middle = (low + high) // 2
+        crew = view.crews[middle]
+        if crew.priority == priority:
+            return crew
+        if crew.priority > priority:
+            low = middle + 1
+        else:
+            high = middle
+    return None
+
+
 def _view_of(queue: Queue, consumer: Consumer) -> View:
     filter = consumer.filter
     if filter is None:
         return queue.plain
-    for view in queue.views:
-        if view.filter is not None and view.filter.key == filter.key:
-            return view
+    known = queue.views.get(filter.key)
+    if known is not None:
+        return known
     view = View(queue, filter)
-    queue.views.append(view)
+    queue.views[filter.key] = view
     for lane in queue.lanes:
         view.cursors.append(new_cursor(queue, lane, view))
     return view
@@ -146,11 +197,11 @@ def _unseat(queue: Queue, consumer: Consumer) -> None:
         crew.dismiss(consumer)
     consumer.crew = None
     consumer.own = None
-    crew.members.remove(consumer)
+    del crew.members[consumer]
     view = crew.view
     if not crew.members:
-        queue.crews.remove(crew)
-        view.crews.remove(crew)
+        del queue.crews[_place_of(queue.crews, crew)]
+        del view.crews[_place_of(view.crews, crew)]
     if not view.crews:
         _abandon(queue, view)
     groups = queue.groups
@@ -163,14 +214,10 @@ def _unseat(queue: Queue, consumer: Consumer) -> None:
 def _abandon(queue: Queue, view: View) -> None:
     """Nobody has this view any more."""
     if view.filter is not None:
-        queue.views.remove(view)
+        del queue.views[view.filter.key]
         queue.plain.evaluations += view.evaluations
         for cursor in view.cursors:
-            others = cursor.lane.others
-            if others is not None:
-                others.remove(cursor)
-                if not others:
-                    cursor.lane.others = None
+            cursor.lane.drop_cursor(cursor)
         return
     for _, entry in view.aside:
         if entry.state == AVAILABLE:
@@ -194,7 +241,7 @@ def new_lane(queue: Queue, level: i64) -> Lane:
     while at < len(queue.lanes) and queue.lanes[at].level > level:
         at += 1
     queue.lanes.insert(at, lane)
-    for view in queue.views:
+    for view in queue.views.values():
         view.cursors.insert(at, new_cursor(queue, lane, view))
     return lane
 
@@ -204,10 +251,7 @@ def new_cursor(queue: Queue, lane: Lane, view: View) -> Cursor:
     if view.filter is None:
         return lane.plain
     cursor = Cursor(lane)
-    if lane.others is None:
-        lane.others = [cursor]
-    else:
-        lane.others.append(cursor)
+    lane.add_cursor(cursor)
     return cursor
 
 

@@ -10,6 +10,7 @@ message. Crews of the same priority take turns in proportion to how many they ar
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final, final
 
@@ -34,6 +35,8 @@ _SLACK: Final = 64
 PATIENCE: Final = 10_000
 # And what it takes to read one from disk first, in questions.
 _READING: Final = 9
+# The key of the view without a filter; filters have others.
+PLAIN: Final = ""
 
 
 def push(heap: list[tuple[int, Entry]], entry: Entry, available: i64) -> None:
@@ -77,6 +80,7 @@ class View:
         self.cursors: list[Cursor] = []
         self.returned: list[tuple[int, Entry]] = []
         self.aside: list[tuple[int, Entry]] = []
+        # Those of higher priority first.
         self.crews: list[Crew] = []
         self.evaluations: i64 = 0
         self.patience: i64 = PATIENCE
@@ -217,44 +221,92 @@ class View:
     def find(self, excluded: set[int]) -> Consumer | None:
         """A consumer that is ready and not among the excluded."""
         for crew in self.crews:
-            for consumer in crew.ready:
+            consumer = crew.first
+            while consumer is not None:
                 if consumer.id not in excluded:
                     return consumer
+                consumer = consumer.next_ready
         return None
 
 
 @final
 class Crew:
-    """Of the consumers of one `view` with one `priority`.
+    """The consumers of one `view` with one `priority`.
 
-    `ready` are those that may be offered something, `eager` those of them that have entries of
-    their own. `turn` says whose turn it is, as an index; `taken` how much the crew has had, in
-    shares: of crews that want a message the one with the least gets it.
+    Those that are ready, `count` of them, take turns in the order from `first` to `last`: a list
+    that is linked through `Consumer.next_ready`, which any of them can leave at no cost. `turn` is
+    the consumer whose turn it is, None at the end of a round. `eager` are the ready consumers that
+    have entries of their own. `taken` is how much the crew has had, in shares: of crews that want
+    a message the one with the least gets it. `number` tells crews of one priority apart: the crew
+    that was made later has the higher one.
     """
 
-    __slots__ = ("view", "priority", "members", "ready", "eager", "turn", "taken")
+    __slots__ = (
+        "view",
+        "priority",
+        "number",
+        "members",
+        "count",
+        "first",
+        "last",
+        "turn",
+        "eager",
+        "taken",
+    )
 
-    def __init__(self, view: View, priority: i64) -> None:
+    def __init__(self, view: View, priority: i64, number: i64) -> None:
         self.view = view
         self.priority: i64 = priority
-        self.members: list[Consumer] = []
-        self.ready: list[Consumer] = []
-        self.eager: list[Consumer] = []
-        self.turn: i64 = 0
+        self.number: i64 = number
+        self.members: dict[Consumer, None] = {}
+        self.count: i64 = 0
+        self.first: Consumer | None = None
+        self.last: Consumer | None = None
+        self.turn: Consumer | None = None
+        self.eager: OrderedDict[Consumer, None] = OrderedDict()
         self.taken: i64 = 0
 
     def admit(self, consumer: Consumer) -> None:
-        """The consumer is ready."""
-        self.ready.append(consumer)
-        if consumer.own:
-            self.eager.append(consumer)
+        """Let a consumer that is ready take turns, as the last of a round."""
+        last = self.last
+        if last is None:
+            self.first = consumer
+        else:
+            last.next_ready = consumer
+            consumer.prev_ready = last
+        self.last = consumer
+        self.count += 1
+        if self.turn is None:
+            # The round had come to its end.
+            self.turn = consumer
+        if consumer.own is not None:
+            self.eager[consumer] = None
 
     def dismiss(self, consumer: Consumer) -> None:
-        """The consumer is not ready any more."""
-        ready = self.ready
-        at: i64 = ready.index(consumer)
-        del ready[at]
-        if at < self.turn:
-            self.turn -= 1
-        if consumer in self.eager:
-            self.eager.remove(consumer)
+        """Let a consumer that has taken turns take none any more."""
+        before = consumer.prev_ready
+        after = consumer.next_ready
+        if before is None:
+            self.first = after
+        else:
+            before.next_ready = after
+            consumer.prev_ready = None
+        if after is None:
+            self.last = before
+        else:
+            after.prev_ready = before
+            consumer.next_ready = None
+        self.count -= 1
+        if self.turn is consumer:
+            self.turn = after
+        if self.eager:
+            self.eager.pop(consumer, None)
+
+    def ready(self) -> list[Consumer]:
+        """The consumers that are ready, in the order of their turns."""
+        found: list[Consumer] = []
+        consumer = self.first
+        while consumer is not None:
+            found.append(consumer)
+            consumer = consumer.next_ready
+        return found

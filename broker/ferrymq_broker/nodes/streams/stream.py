@@ -30,10 +30,12 @@ from ferrymq_codec.scalars import Symbol, UInt, ULong
 
 if TYPE_CHECKING:
     from ferrymq_broker.filters.filter_set import Position
+    from ferrymq_broker.nodes.consumer import Consumer
     from ferrymq_broker.nodes.message import Message
     from ferrymq_broker.nodes.policy import StreamPolicy
     from ferrymq_broker.nodes.streams.stored import PartitionFields
     from ferrymq_broker.nodes.terms import SourceTerms
+    from ferrymq_broker.slices import Slices
     from ferrymq_types.transport import Error
 
 MAX_PARTITIONS: Final = 10_000
@@ -357,9 +359,8 @@ class Stream(Node):
         epoch) or later; the next to come if there is none."""
         return self.partitions[partition].offset_at(time)
 
-    def describe(self) -> dict[str, object]:
-        """Settings and figures; ``ranges`` has those of each partition."""
-        policy = self.policy
+    def figures(self) -> dict[str, int]:
+        """What it counts, over all partitions."""
         size: i64 = 0
         published: i64 = 0
         beyond: i64 = 0
@@ -371,6 +372,18 @@ class Stream(Node):
             if partition.held != ENDLESS:
                 beyond += partition.beyond(partition.held)
         return {
+            "records": int(self.message_count()),
+            "bytes": int(size),
+            "bytes-for-holds": int(beyond),
+            "published": int(published),
+            "consumers": len(self.readers),
+            "producers": producers,
+        }
+
+    def describe(self) -> dict[str, object]:
+        """Settings and figures; ``ranges`` has those of each partition."""
+        policy = self.policy
+        described: dict[str, object] = {
             "name": self.address,
             "type": "stream",
             "incarnation": str(self.incarnation),
@@ -381,15 +394,11 @@ class Stream(Node):
             "segment-bytes": policy.segment_bytes,
             "durable": policy.durable,
             "capture": policy.capture,
-            "records": int(self.message_count()),
-            "bytes": int(size),
-            "bytes-for-holds": int(beyond),
-            "published": int(published),
-            "consumers": len(self.readers),
-            "producers": producers,
-            "ranges": [partition.describe() for partition in self.partitions],
-            "holds": self.holds.describe(),
         }
+        described.update(self.figures())
+        described["ranges"] = [partition.describe() for partition in self.partitions]
+        described["holds"] = self.holds.describe()
+        return described
 
     # -- the end -----------------------------------------------------------------------------
 
@@ -405,11 +414,17 @@ class Stream(Node):
         """End every link with `error` and drop everything."""
         self.holds.clear()
         super().delete(error)
-        for reader in list(self.readers):
-            consumer = reader.consumer
-            if consumer is not None:
-                consumer.evict(error)
-        for partition in self.partitions:
-            partition.delete(error)
+
+    def consumers_of(self) -> list[Consumer]:
+        """The links of its readers."""
+        return [reader.consumer for reader in self.readers if reader.consumer is not None]
+
+    def parts(self) -> list[Node]:
+        """Its partitions."""
+        return list(self.partitions)
+
+    def drop_rest(self, slices: Slices) -> bool:
+        """No reader has a turn any more."""
         self._parked.clear()
         self.space.timers.cancel(self._turns)
+        return True

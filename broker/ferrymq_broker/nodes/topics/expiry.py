@@ -45,7 +45,7 @@ class Expiry:
         self.topic = topic
         self._deadlines: dict[Subscription, _Deadline] = {}
         # By the number of the session or connection whose end lets the time run.
-        self._awaiting: dict[int, list[Subscription]] = {}
+        self._awaiting: dict[int, dict[Subscription, None]] = {}
 
     def detached(self, subscription: Subscription, terms: SourceTerms) -> None:
         """The last link, with these terms, has been detached or lost."""
@@ -67,7 +67,7 @@ class Expiry:
         if number != 0:
             subscription.awaits = 0
             waiting = self._awaiting[number]
-            waiting.remove(subscription)
+            del waiting[subscription]
             if not waiting:
                 del self._awaiting[number]
                 self._forget(number)
@@ -85,7 +85,7 @@ class Expiry:
 
     def party_gone(self, number: int) -> None:
         """The session or connection of this number has ended."""
-        for subscription in self._awaiting.pop(number, []):
+        for subscription in self._awaiting.pop(number, {}):
             subscription.awaits = 0
             self._run(subscription)
 
@@ -113,14 +113,14 @@ class Expiry:
         subscription.awaits = number
         waiting = self._awaiting.get(number)
         if waiting is None:
-            self._awaiting[number] = [subscription]
-            self.topic.space.awaiting.setdefault(number, []).append(self.topic)
+            self._awaiting[number] = {subscription: None}
+            self.topic.space.awaiting.setdefault(number, {})[self.topic] = None
         else:
-            waiting.append(subscription)
+            waiting[subscription] = None
 
     def _forget(self, number: int) -> None:
         topics = self.topic.space.awaiting.get(number)
         if topics is not None and self.topic in topics:
-            topics.remove(self.topic)
+            del topics[self.topic]
             if not topics:
                 del self.topic.space.awaiting[number]

@@ -6,12 +6,13 @@ is the message itself, not a copy: however many queues have it, its bytes are th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.nodes.topics.subscription import Subscription
+from ferrymq_broker.slices import Slices
 
 if TYPE_CHECKING:
     from ferrymq_broker.filters.filter import Filter
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 # The key of the group without a filter; filters have names.
 _ALL = ""
+# Subscriptions that may get a message before anybody counts; how many get it in a unit of `Slices`.
+_FEW: Final = 64
+_QUEUES: Final = 2
 
 
 @final
@@ -37,17 +41,19 @@ class _Group:
 class Fanout:
     """The subscriptions of a topic by what they want."""
 
-    __slots__ = ("several", "_groups", "_by_key")
+    __slots__ = ("several", "_by_key", "_count", "_slices")
 
-    def __init__(self) -> None:
+    def __init__(self, slices: Slices) -> None:
+        self._slices = slices
         # Whether there may be several queues for a message.
         self.several = False
-        self._groups: list[_Group] = []
         self._by_key: dict[str, _Group] = {}
+        # Subscriptions of all groups.
+        self._count: i64 = 0
 
     def filters(self) -> i64:
         """How many filters are asked for each message: equal ones count as one."""
-        count: i64 = len(self._groups)
+        count: i64 = len(self._by_key)
         return count - 1 if _ALL in self._by_key else count
 
     def add(self, subscription: Subscription) -> None:
@@ -58,11 +64,11 @@ class Fanout:
         if group is None:
             group = _Group(filter)
             self._by_key[key] = group
-            self._groups.append(group)
         subscription.place = len(group.members)
         group.members.append(subscription)
         group.queues.append(subscription.queue)
-        self.several = len(self._groups) > 1 or len(group.queues) > 1
+        self._count += 1
+        self.several = self._count > 1
 
     def remove(self, subscription: Subscription) -> None:
         """The subscription has no more messages."""
@@ -78,15 +84,17 @@ class Fanout:
             last.place = place
         if not group.members:
             del self._by_key[key]
-            self._groups.remove(group)
-        self.several = len(self._groups) > 1 or any(len(one.queues) > 1 for one in self._groups)
+        self._count -= 1
+        self.several = self._count > 1
 
     def publish(self, message: Message) -> i64:
         """Hand the message to every subscription that wants it; how many refused it."""
         refused: i64 = 0
+        if self._count > _FEW:
+            self._slices.spend(self._count // _QUEUES)
         if message.durable and self.several:
             message.shared = True
-        for group in self._groups:
+        for group in self._by_key.values():
             filter = group.filter
             if filter is not None and not filter.matches(message):
                 continue

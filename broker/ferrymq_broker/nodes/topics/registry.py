@@ -33,7 +33,7 @@ class Registry:
 
     def __init__(self, topic: Topic) -> None:
         self.topic = topic
-        self.fanout = Fanout()
+        self.fanout = Fanout(topic.agenda.slices)
         self.expiry = Expiry(topic)
         self._by_name: dict[str, Subscription] = {}
         # Those that others than their one link can find: kept ones, and shared ones.

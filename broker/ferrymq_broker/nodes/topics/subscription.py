@@ -69,7 +69,7 @@ class Subscription:
         self.container = ""
         self.user: str | None = None
         self.link_name = ""
-        self.links: list[SourceTerms] = []
+        self.links: dict[SourceTerms, None] = {}
         self.visitors: i64 = 0
         self.expiry_policy = "link-detach"
         self.timeout: i64 = 0

@@ -95,6 +95,8 @@ class Topic(Node):
         What one of them does not take is counted and lost for that one: the sender cannot send it
         again without sending it to the others too.
         """
+        if self.deleted:
+            return Refusal("amqp:not-found", f"{self.address!r} has been deleted")
         self.published += 1
         self.refused += self._registry.fanout.publish(message)
         return None
@@ -158,7 +160,7 @@ class Topic(Node):
             raise
         self._fresh = subscription if made else None
         self._expiry.attached(subscription)
-        subscription.links.append(terms)
+        subscription.links[terms] = None
         if not subscription.declared:
             subscription.expiry_policy = terms.expiry_policy if identity.kept else "link-detach"
             subscription.timeout = terms.timeout if identity.kept else 0
@@ -188,7 +190,7 @@ class Topic(Node):
         if terms.part:
             subscription.visitors -= 1
             return
-        subscription.links.remove(terms)
+        del subscription.links[terms]
         if subscription.links or subscription.declared or subscription.gone:
             return
         if closed or not subscription.kept or subscription is self._fresh:
@@ -448,9 +450,12 @@ class Topic(Node):
             self.agenda.changes.drop_range(SUBSCRIPTION, self.store_id, 0, LAST)
         for subscription in self._registry.all():
             subscription.store_id = 0
-            subscription.queue.delete(error)
-        super().delete(error)
         self.space.timers.cancel(self._idle)
+        super().delete(error)
+
+    def parts(self) -> list[Node]:
+        """The queues of its subscriptions."""
+        return [subscription.queue for subscription in self._registry.all()]
 
     def message_count(self) -> i64:
         """Of all its subscriptions together; a message counts in each that has it."""
@@ -458,6 +463,15 @@ class Topic(Node):
         for subscription in self._registry.all():
             count += subscription.queue.message_count()
         return count
+
+    def figures(self) -> dict[str, int]:
+        """What it counts; its messages are counted by its subscriptions."""
+        return {
+            "subscriptions": len(self._registry),
+            "producers": len(self.producers),
+            "published": int(self.published),
+            "refused": int(self.refused),
+        }
 
     def describe(self) -> dict[str, object]:
         """Its figures. Those of a subscription are its own."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ferrymq_broker.timers import Timers
 
 # How many expire in one pass; the others are due a millisecond later.
-_BATCH: Final = 10_000
+_BATCH: Final = 1_000
 # Entries that left otherwise stay in the heap until they are half of it and so many.
 _SLACK: Final = 64
 

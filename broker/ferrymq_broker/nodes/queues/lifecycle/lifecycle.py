@@ -44,6 +44,7 @@ from ferrymq_broker.nodes.queues.lifecycle.expiry import Expiry, expiry_date, ti
 from ferrymq_broker.nodes.queues.lifecycle.idleness import Idleness
 from ferrymq_broker.nodes.queues.lifecycle.last_value import LastValues
 from ferrymq_broker.nodes.queues.lifecycle.schedule import Schedule, Scheduled, delivery_time
+from ferrymq_broker.slices import Slices
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.entry import Entry
@@ -531,17 +532,21 @@ class Lifecycle:
         if self._idleness is not None:
             self._idleness.used(self.queue.agenda.now)
 
-    def close(self) -> None:
+    def stop(self) -> None:
         """The queue is deleted: nothing is due any more."""
         self._send_letters([])
         if self._expiry is not None:
             self._expiry.close()
-        if self._schedule is not None:
-            self._schedule.close()
+            self._expiry = None
         if self._idleness is not None:
             self._idleness.close()
+            self._idleness = None
 
-    def figures(self) -> dict[str, object]:
+    def close(self, slices: Slices) -> bool:
+        """Drop the messages that were to come; whether all are gone."""
+        return self._schedule is None or self._schedule.close(slices)
+
+    def figures(self) -> dict[str, int]:
         """What has been counted, by its public names, for `Node.describe`."""
         dead_letters = self._dead_letters
         return {

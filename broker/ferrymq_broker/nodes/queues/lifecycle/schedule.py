@@ -20,6 +20,7 @@ from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.facts import facts_of
 from ferrymq_broker.nodes.paging.pager import forget_message, page_in_scheduled
 from ferrymq_broker.nodes.queues.storing import drop_body, drop_scheduled, put_scheduled
+from ferrymq_broker.slices import MESSAGE, Slices
 from ferrymq_broker.timers import Timed
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ SCHEDULED_ENQUEUE_TIME: Final = "x-opt-scheduled-enqueue-time"
 # The end of the year 9999: what lies behind it is a mistake, not a plan.
 _LATEST: Final = 253_402_300_799_999
 # How many come up in one pass; the others are due a millisecond later.
-_BATCH: Final = 10_000
+_BATCH: Final = 1_000
 _SLACK: Final = 64
 
 
@@ -222,18 +223,25 @@ class Schedule:
     def come(self, sequence: i64) -> bool:
         """Let a message into the queue whose time has come; False if it is not there."""
         scheduled = self.known.get(sequence)
+        if self._lifecycle.queue.deleted:
+            return False
         if scheduled is None or not self.is_readable(scheduled):
             return False
         self._take(sequence)
         self._lifecycle.enter(scheduled.message)
         return True
 
-    def close(self) -> None:
-        """Drop everything."""
-        for sequence in list(self.known):
-            self._take(sequence)
+    def close(self, slices: Slices) -> bool:
+        """Drop as many as the slice allows; whether all are gone."""
+        known = self.known
+        while known:
+            if slices.is_spent():
+                return False
+            self._take(next(reversed(known)))
+            slices.spend(MESSAGE)
         self._delays.clean()
         self._dates.clean()
+        return True
 
     def _take(self, sequence: i64) -> bool:
         scheduled = self.known.pop(sequence, None)

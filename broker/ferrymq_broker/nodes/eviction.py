@@ -1,0 +1,66 @@
+"""The end of a node that is deleted: its links are ended, then it lets go of what it has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from ferrymq_broker.slices import LINK, MESSAGE, Chore, Slices
+
+if TYPE_CHECKING:
+    from ferrymq_broker.nodes.consumer import Consumer
+    from ferrymq_broker.nodes.node import Node, Producer
+    from ferrymq_types.transport import Error
+
+
+@final
+class Eviction(Chore):
+    """Ends the links of a deleted node with an error, then its parts and its messages, in slices.
+
+    `over` is whether all of that is done.
+    """
+
+    __slots__ = ("over", "_node", "_error", "_producers", "_consumers", "_parts", "_ending")
+
+    def __init__(self, node: Node, error: Error) -> None:
+        super().__init__()
+        self.over = False
+        self._node = node
+        self._error = error
+        # The next one is the last.
+        self._producers: list[Producer] = list(node.producers)
+        self._producers.reverse()
+        self._consumers: list[Consumer] = node.consumers_of()
+        self._consumers.reverse()
+        self._parts: list[Node] = node.parts()
+        self._parts.reverse()
+        self._ending: list[Eviction] = []
+
+    def go_on(self, slices: Slices) -> bool:
+        """End as many links, parts and messages as the slice allows."""
+        error = self._error
+        while self._producers:
+            if slices.is_spent():
+                return False
+            self._producers.pop().evict(error)
+            slices.spend(LINK)
+        while self._consumers:
+            if slices.is_spent():
+                return False
+            consumer = self._consumers.pop()
+            slices.spend(LINK + consumer.held * MESSAGE)
+            consumer.evict(error)
+        while self._parts:
+            if slices.is_spent():
+                return False
+            part = self._parts.pop()
+            slices.spend(LINK)
+            part.delete(error)
+            ending = part.ending
+            if ending is not None and not ending.over:
+                self._ending.append(ending)
+        while self._ending and self._ending[-1].over:
+            self._ending.pop()
+        if self._ending or not self._node.drop_rest(slices):
+            return False
+        self.over = True
+        return True
