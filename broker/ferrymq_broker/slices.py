@@ -70,11 +70,6 @@ class Slices:
         self._schedule = schedule
         self._finish = finish
 
-    def resize(self, size: i64) -> None:
-        """Let slices have so many units, the present one too."""
-        self.size = size
-        self.left = size
-
     def spend(self, units: i64) -> None:
         """So much work has been done; the next slice comes when everybody has been looked at."""
         self.left -= units

@@ -67,8 +67,10 @@ from tests.support.known_users import KnownUsers
 _names = itertools.count()
 
 _STORED = os.environ.get("FERRYMQ_TEST_STORE") == "1"
+# Brokers with a store only because of that, since the test began.
 started: list[Network] = []
 
+# What the clock of the day is ahead of the clock of the passes, in seconds.
 EPOCH = 1_700_000_000.0
 
 
@@ -124,7 +126,7 @@ class Network:
         # By how many seconds the wall clock is off the monotonic one, and how often that changed.
         self.stepped = 0.0
         self.steps = 0
-        # Suspensions of the machine: all, and those before the broker began.
+        # For how long the machine has been suspended, and had been when the broker began.
         self.suspended = 0.0
         self._suspended_before = 0.0
         self.slice_size = slice_size
@@ -137,6 +139,7 @@ class Network:
         self.idle_time_out = idle_time_out
         self.max_message_size = max_message_size
         self.authenticator = authenticator or KnownUsers({}, True, True)
+        # How the next client comes.
         self.transport = ClientTransport("test")
         self.incoming_window = incoming_window
         self.clients: list[Client] = []
@@ -152,7 +155,8 @@ class Network:
             self.later.append, self.wakes.append, EPOCH + self.stepped, max_nodes=self.max_nodes
         )
         self._suspended_before = self.suspended
-        self.broker.agenda.slices.resize(self.slice_size)
+        slices = self.broker.agenda.slices
+        slices.size = slices.left = self.slice_size
         self.space = self.broker.default
         if not self.auto_create:
             self.space.auto_create = None
