@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 # Units of work in one slice, and of these for one chore while others wait.
 SLICE: Final = 4_000
@@ -28,6 +28,7 @@ MESSAGE: Final = 1
 CONNECTION: Final = 40
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Chore:
     """Work that is done in slices. `waits` is whether it is among those that go on."""
 

@@ -42,7 +42,7 @@ if __name__ == "__main__":
 
 # Prints:
 # {"ready": true, "reason": "", "alarms": []}
-# ferrymq_messages_published_total{address="orders",type="queue",virtual_host="default"} 3.0
+# ferrymq_messages_published_total{virtual_host="default",type="queue",address="orders"} 3.0
 # ferrymq_messages_delivered_total{address="orders",type="queue",virtual_host="default"} 1.0
 # ferrymq_messages_accepted_total{address="orders",type="queue",virtual_host="default"} 1.0
 # ferrymq_node_available{address="orders",type="queue",virtual_host="default"} 2.0

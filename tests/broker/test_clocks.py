@@ -25,6 +25,7 @@ from ferrymq_types.messaging import (
     Properties,
     Released,
     Source,
+    TerminusDurability,
     TerminusExpiryPolicy,
 )
 from tests.broker.harness import Client, Network, header
@@ -167,7 +168,10 @@ def test_a_subscription_waits_for_its_client(net: Network, step: float) -> None:
     net.space.create("t", TopicPolicy())
     client = net.connect()
     source = Source(
-        address="t", timeout=2, durable=2, expiry_policy=TerminusExpiryPolicy.LINK_DETACH
+        address="t",
+        timeout=2,
+        durable=TerminusDurability.UNSETTLED_STATE,
+        expiry_policy=TerminusExpiryPolicy.LINK_DETACH,
     )
     receiver = client.receiver("t", source=source)
     receiver.close(closed=False)

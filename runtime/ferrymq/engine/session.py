@@ -520,9 +520,12 @@ class Session:
         if flow.echo and link.usable:
             self._send_link_flow(link)
 
-    def _send_flow(self) -> None:
-        """Tell the peer the state of the session (AMQP 1.0 §2.7.4)."""
-        self._send(self._flow())
+    def _send_flow(self, echo: bool = False) -> None:
+        """Tell the peer the state of the session, and with `echo` ask for its own
+        (AMQP 1.0 §2.7.4)."""
+        flow = self._flow()
+        flow.echo = echo
+        self._send(flow)
 
     def _send_link_flow(self, link: Link, properties: dict[str, object] | None = None) -> None:
         """Tell the peer the state of the session and of one link."""

@@ -57,7 +57,7 @@ def test_it_does_not_matter_who_sends_or_what_became_of_the_first(net: Network) 
     send_as(net.connect().sender("q"), "id", b"a")
     assert bodies(net, "q") == [b"a"]
     net.clients[-1].lose()
-    net.queue("q").clear()
+    net.queue("q").purge()
     send_as(net.connect().sender("q"), "id", b"b")
     assert browse(net, "q") == []
 

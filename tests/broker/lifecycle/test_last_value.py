@@ -155,7 +155,7 @@ def test_what_expired_or_was_purged_is_forgotten(net: Network) -> None:
     send(sender, b"a1", application=keyed("a"), ttl=1000)
     net.advance(1.001)
     send(sender, b"a2", application=keyed("a"))
-    net.queue("q").clear()
+    net.queue("q").purge()
     send(sender, b"a3", application=keyed("a"))
     assert browse(net, "q") == [b"a3"]
     assert figure(net, "q", "replaced") == 0

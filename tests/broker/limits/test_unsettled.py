@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ferrymq_broker.connections.limits import LEAST_SHARE, ClientLimits
-from ferrymq_types.messaging import Accepted, Released
+from ferrymq_types.messaging import Accepted, Released, Target, TerminusExpiryPolicy
 from ferrymq_types.transport import ReceiverSettleMode
 from tests.broker.harness import Network
 
@@ -96,7 +96,8 @@ def test_a_producer_that_settles_nothing() -> None:
     """It is to settle second, and does not: no credit, until it does; and nothing is kept twice."""
     net = _with(unsettled_total=150)
     client = net.connect()
-    sender = client.sender("q", rcv=ReceiverSettleMode.SECOND)
+    lasting = Target(address="q", expiry_policy=TerminusExpiryPolicy("never"))
+    sender = client.sender("q", target=lasting, rcv=ReceiverSettleMode.SECOND)
     sent = []
     while sender.link.credit > 0:
         sent += sender.send(b"x" * 1000)

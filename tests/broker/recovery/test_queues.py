@@ -165,7 +165,7 @@ def test_of_a_key_the_last_value_is_there(net: Network) -> None:
 def test_a_purged_and_a_deleted_queue_leave_nothing(net: Network) -> None:
     send(net.connect().sender("q"), b"a", b"b")
     send(net.connect().sender("p"), b"a", b"b")
-    net.queue("p").clear()
+    net.queue("p").purge()
     net.space.remove(net.queue("q"))
     net.connect()
     net.restart()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ferrymq_broker.management.install import install
+from ferrymq_broker.management.slicing import finish as finish_slices
 from ferrymq_broker.nodes.policy import QueuePolicy, TopicPolicy
 from ferrymq_broker.nodes.queues.contents import move
 from ferrymq_broker.nodes.topics.topic import Topic
@@ -291,7 +292,7 @@ def test_messages_of_before_are_not_local_to_anybody(net: Network) -> None:
     subscribe(reader(net), "news", "mine", filter=filter).close(closed=False)
     send(net.connect().sender("q"), b"a")
     net.restart()
-    assert move(net.queue("q"), topic_of(net), 1) == (1, None)
+    assert finish_slices(move(net.queue("q"), topic_of(net), 1)) == (1, None)
     assert subscribe(reader(net), "news", "mine", filter=filter).bodies() == [b"a"]
 
 

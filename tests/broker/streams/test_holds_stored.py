@@ -154,14 +154,15 @@ def test_a_stream_in_memory_has_holds_too() -> None:
 
 
 def test_into_another_store_they_go_with_their_stream() -> None:
-    hold = {"id": 7, "number": 0, "value": {"stream": 3, "holder": "copy"}}
-    assert moved(HOLD, hold, 100) == {
+    hold = {"table": "hold", "id": 7, "number": 0, "value": {"stream": 3, "holder": "copy"}}
+    assert moved(hold, 100) == {
+        "table": "hold",
         "id": 107,
         "number": 0,
         "value": {"stream": 103, "holder": "copy"},
     }
-    held = {"id": 7, "number": 1, "value": {"offset": 5}}
-    assert moved(HELD, held, 100) == {"id": 107, "number": 1, "value": {"offset": 5}}
+    held = {"table": "held", "id": 7, "number": 1, "value": {"offset": 5}}
+    assert moved(held, 100) == {**held, "id": 107}
 
 
 async def test_on_a_disk(tmp_path: Path) -> None:

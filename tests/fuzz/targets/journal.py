@@ -30,7 +30,7 @@ def one(data: bytes) -> None:
             batch = rest[28 : 28 + header.length]
             is_intact(_SECRET, header, batch)
             assert frame_bytes(header.length) >= header.length
-        parts = encode(_SECRET, 1, 2, 3, rest)
+        parts = encode(_SECRET, 1, 2, 3, (rest[:7], rest[7:]))
         read = decode_header(b"".join(parts))
         assert read is not None and is_intact(_SECRET, read, rest)
     elif how == 1:
