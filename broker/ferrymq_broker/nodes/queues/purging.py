@@ -123,10 +123,10 @@ class Disposal(Chore):
 
 
 def _tidy(view: View, slices: Slices) -> None:
-    """Most of what waited in the heaps of the view is gone."""
+    """Drop outdated records from the heaps of a view, and with them messages that are gone."""
     available = view.queue.available
     for heap in (view.returned, view.aside):
-        if len(heap) > 2 * available + _SLACK:
+        if heap and (available == 0 or len(heap) > 2 * available + _SLACK):
             outdated = heap[:]
             # Still in the order of a heap: it is sorted.
             heap[:] = sorted(record for record in outdated if record[1].state == AVAILABLE)
