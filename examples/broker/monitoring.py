@@ -43,8 +43,8 @@ if __name__ == "__main__":
 # Prints:
 # {"ready": true, "reason": "", "alarms": []}
 # ferrymq_messages_published_total{virtual_host="default",type="queue",address="orders"} 3.0
-# ferrymq_messages_delivered_total{address="orders",type="queue",virtual_host="default"} 1.0
-# ferrymq_messages_accepted_total{address="orders",type="queue",virtual_host="default"} 1.0
-# ferrymq_node_available{address="orders",type="queue",virtual_host="default"} 2.0
-# ferrymq_node_bytes{address="orders",type="queue",virtual_host="default"} 17.0
-# ferrymq_node_producers{address="orders",type="queue",virtual_host="default"} 1.0
+# ferrymq_messages_delivered_total{virtual_host="default",type="queue",address="orders"} 1.0
+# ferrymq_messages_accepted_total{virtual_host="default",type="queue",address="orders"} 1.0
+# ferrymq_node_available{virtual_host="default",type="queue",address="orders"} 2.0
+# ferrymq_node_bytes{virtual_host="default",type="queue",address="orders"} 17.0
+# ferrymq_node_producers{virtual_host="default",type="queue",address="orders"} 1.0

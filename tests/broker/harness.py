@@ -52,13 +52,7 @@ from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.recovery.recover import recover
 from ferrymq_broker.slices import SLICE
 from ferrymq_codec.reader import Reader
-from ferrymq_types.messaging import (
-    Data,
-    Header,
-    MessageAnnotations,
-    Source,
-    Target,
-)
+from ferrymq_types.messaging import Data, Header, MessageAnnotations, Source, Target
 from ferrymq_types.transport import Error, ReceiverSettleMode, SenderSettleMode
 from ferrymq_types.unions import DeliveryState, Outcome, Section, decode_section
 from tests.broker.stores import ManualStore

@@ -299,8 +299,9 @@ def test_tasks_without_rows_are_part_of_the_batch(
     write(rows(spark, 3, 8).where("body = 'row-1'"), broker.url, **job, tasks=8)
     assert ledger(broker.url, stream) == Counter(["row-1"])
     with blocking.connect(broker.url) as connection:
-        assert [connection.fence(stream, str(member)) for member in range(9)] == [1] * 8 + [None]
-        assert connection.fence(stream, "*") == 1
+        fences = [connection.fence(stream, str(member), target=stream) for member in range(9)]
+        assert fences == [1] * 8 + [None]
+        assert connection.fence(stream, "*", target=stream) == 1
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from ferrymq.engine import Connection, ConnectionSettings
 from ferrymq.engine.events import Event
 from ferrymq_codec.composite import Composite
 from ferrymq_codec.reader import Reader
-from ferrymq_types.transport import Error
+from ferrymq_types.transport import Error, Flow
 from ferrymq_types.unions import decode_frame, decode_sasl_frame
 
 AMQP_HEADER = b"AMQP\x00\x01\x00\x00"
@@ -221,7 +221,10 @@ class Script:
         return self
 
     def _fetch(self) -> None:
-        self._unread += parse(self.engine.data_to_send())
+        # Flows with which the engine asks for the window of the peer are no part of a script.
+        self._unread += [
+            item for item in parse(self.engine.data_to_send()) if not asks_for_window(item)
+        ]
 
     # -- time ----------------------------------------------------------------
 
@@ -262,3 +265,9 @@ class Script:
     def names(self) -> list[str]:
         """The types of all events not taken yet."""
         return [type(event).__name__ for event in self.events()]
+
+
+def asks_for_window(item: On | Raw) -> bool:
+    """Tell whether a frame is a flow of a session that asks for an answer."""
+    body = item.body if isinstance(item, On) else None
+    return isinstance(body, Flow) and body.handle is None and body.echo is True

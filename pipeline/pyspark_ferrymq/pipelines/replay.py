@@ -87,18 +87,18 @@ def records(
 ) -> DataFrame:
     """The records of the stream from `start` to before `end`, with position and `raw`.
 
-    If `patient`, a broker that is away is waited for.
+    If `patient`, a broker that is away is waited for, unless there is an archive.
     """
-    connection: dict[str, Any] = {**options.connection, **(_PATIENT if patient else {})}
     if options.archive is not None:
         from pyspark_ferrymq.capture import read_capture
 
-        if not options.live:
-            connection = {}
+        # It takes the options of a connection, and none of reading.
+        connection: dict[str, Any] = dict(options.connection) if options.live else {}
         frame = read_capture(spark, options.archive, options.stream, start, end, **connection)
     else:
         from pyspark_ferrymq.pipelines.live_range import live_range
 
+        connection = {**options.connection, **(_PATIENT if patient else {})}
         frame = live_range(spark, connection, options.stream, start, end)
     if "raw" not in frame.columns:
         raise AmqpOptionError(
