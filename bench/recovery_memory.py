@@ -1,4 +1,4 @@
-"""What recovery occupies beside what the broker occupied when it was killed:
+"""Memory that recovery occupies, beside what the broker occupied when it was killed:
 `python -m bench.recovery_memory [--count N] [--pure] [shape ...]`.
 
 Each shape has a store of its own, which may have `PAGE_OUT` bytes of messages in memory. It is
@@ -71,7 +71,7 @@ def encoded(size: int) -> bytes:
 
 
 def queue(port: int, count: int) -> None:
-    """One queue."""
+    """Fill one queue."""
     fill(port, "a", encoded(SIZE), count)
 
 

@@ -73,7 +73,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def measure(trees: Trees, scenario: Scenario, shrink: int, console: Console) -> dict[str, Any]:
-    """One scenario against a broker of its own: its row."""
+    """Run one scenario against a broker of its own; the row is returned."""
     console.print(f"measuring: {scenario.name}", style="dim", highlight=False)
     # Not where temporary files may be in memory: some scenarios have a store.
     (ROOT / "build").mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""What a scenario is given: a broker, a witness beside it, and when measuring begins."""
+"""The ground of a scenario: a broker, a witness beside it, and when measuring begins."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class Witness:
         )
 
     def begin(self) -> None:
-        """Let it count from now on."""
+        """Count from now on."""
         self._tell("begin")
         assert self._process.stdout is not None
         self._process.stdout.readline()
 
     def end(self) -> dict[str, float]:
-        """What it has found: ``messages``, and seconds of ``silence`` and ``processor`` time."""
+        """Return ``messages``, and seconds of ``silence`` and ``processor`` time, as found."""
         self._tell("end")
         found, _ = self._process.communicate(timeout=_PATIENCE)
         result: dict[str, float] = json.loads(found)
@@ -164,7 +164,7 @@ def ground(
 
 
 def raise_file_limit() -> None:
-    """Let this process open as many sockets as the system allows; what it starts inherits that."""
+    """Allow this process, and those that it starts, as many sockets as the system does."""
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
 
@@ -173,7 +173,7 @@ def raise_file_limit() -> None:
 
 
 def drop(peers: list[Peer]) -> None:
-    """Let the connections vanish, all at once: the process that had them has died."""
+    """Lose all connections at once, as when the process that had them dies."""
     for peer in peers:
         # With this option a close sends a reset, and the broker's event loop sees it at once.
         peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

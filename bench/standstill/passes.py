@@ -53,5 +53,5 @@ class Passes:
         return int(_COUNTERS.unpack_from(self._map, 0)[2])
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._map.close()

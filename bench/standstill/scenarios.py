@@ -1,4 +1,4 @@
-"""What a client may do that takes the broker long: the list of scenarios.
+"""Scenarios: what a client may do that takes the broker long.
 
 A new feature adds its worst case here: a function that prepares, calls `ground.begin()`, and does
 what is measured; and a line in `SCENARIOS`.

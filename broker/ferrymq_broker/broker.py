@@ -406,7 +406,7 @@ class Broker:
         self._schedule(call)
 
     def _take_turns(self) -> None:
-        """Let connections that have more to write go on: a pass of its own."""
+        """Go on with connections that have more to write, in a pass of its own."""
         try:
             self.output_turns.begin_round()
         finally:

@@ -77,7 +77,7 @@ def highest_id(tables: Iterable[tuple[int, Iterable[Record]]]) -> int:
 
 
 def name_of(table: int, said: object) -> Name | None:
-    """What a record is known by, if there can be only one of that name. Raises `StoreError`."""
+    """Return the name of a record, if there can be only one of it. Raises `StoreError`."""
     keys = _NAMES.get(table)
     if keys is None or not isinstance(said, dict):
         return None
