@@ -1,28 +1,17 @@
-"""What these tests share: a broker and a witness for each module, and the two together."""
+"""Fixtures: a broker process and a witness for each module, and the two together."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 
 import pytest
 
-from tests.hostile.process import Broker
 from tests.hostile.site import Site
 from tests.hostile.witness import Witness
-from tests.support.processes import own_address, show_logs
+from tests.raw.fixtures import address, broker, config, pytest_runtest_makereport
+from tests.raw.process import Broker
 
-
-@pytest.fixture(scope="module")
-def config() -> str:
-    """The configuration of the module's broker; a module may have its own."""
-    return ""
-
-
-@pytest.fixture(scope="module")
-def broker(config: str) -> Iterator[Broker]:
-    """One broker process for the tests of a module."""
-    with Broker(config) as process:
-        yield process
+__all__ = ["address", "broker", "config", "pytest_runtest_makereport", "site", "witness"]
 
 
 @pytest.fixture(scope="module")
@@ -37,18 +26,3 @@ def site(broker: Broker, witness: Witness) -> Iterator[Site]:
     """Where the attack is made; the broker must be well when it is over."""
     yield Site(broker, witness)
     broker.check()
-
-
-@pytest.fixture
-def address(request: pytest.FixtureRequest) -> str:
-    """An address no other test uses."""
-    return own_address(request)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item,
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    report = yield
-    show_logs(item, report, Broker)
-    return report

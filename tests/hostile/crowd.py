@@ -10,8 +10,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.hostile.frames import AMQP_HEADER, SASL_HEADER, open_frame, sasl_init
-from tests.hostile.process import PATIENCE
+from tests.raw.frames import AMQP_HEADER, SASL_HEADER, open_frame, sasl_init
+from tests.raw.process import PATIENCE
 
 
 @contextlib.contextmanager

@@ -7,9 +7,9 @@ import hashlib
 import hmac
 from typing import Final, NamedTuple
 
-from tests.hostile.answers import Answer
-from tests.hostile.client import Client
-from tests.hostile.frames import SASL_HEADER, sasl_init, sasl_response
+from tests.raw.answers import Answer
+from tests.raw.client import Client
+from tests.raw.frames import SASL_HEADER, sasl_init, sasl_response
 
 # Outcomes (AMQP 1.0 §5.3.3.6).
 OK: Final = 0

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from tests.hostile.client import Client
-from tests.hostile.process import MIB, Broker
 from tests.hostile.witness import Witness
+from tests.raw.client import Client
+from tests.raw.process import MIB, Broker
 
 # What an attack may leave behind: Python's memory comes and goes in arenas of a megabyte.
 BOUND: Final = 8 * MIB

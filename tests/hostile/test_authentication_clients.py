@@ -16,8 +16,8 @@ import pytest
 import ferrymq
 from ferrymq.engine import Anonymous, OAuthBearer, Plain, Scram
 from tests.broker.tls.pki import Pki
-from tests.hostile.frames import AMQP_HEADER, SASL_CHALLENGE, SASL_HEADER, frame, sasl_frame
-from tests.hostile.values import binary, ubyte
+from tests.raw.frames import AMQP_HEADER, SASL_CHALLENGE, SASL_HEADER, frame, sasl_frame
+from tests.raw.values import binary, ubyte
 
 PASSWORD = "correct-horse"
 USER = f"alice:{PASSWORD}@"

@@ -7,17 +7,6 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.hostile.client import Client
-from tests.hostile.frames import (
-    AMQP_HEADER,
-    SASL_HEADER,
-    TLS_HEADER,
-    frame,
-    open_frame,
-    sasl_frame,
-    sasl_init,
-    sasl_response,
-)
 from tests.hostile.logins import (
     AUTH,
     OK,
@@ -30,7 +19,18 @@ from tests.hostile.logins import (
     prove,
 )
 from tests.hostile.site import Site
-from tests.hostile.values import NULL, binary, symbol
+from tests.raw.client import Client
+from tests.raw.frames import (
+    AMQP_HEADER,
+    SASL_HEADER,
+    TLS_HEADER,
+    frame,
+    open_frame,
+    sasl_frame,
+    sasl_init,
+    sasl_response,
+)
+from tests.raw.values import NULL, binary, symbol
 
 PASSWORD = "correct horse"
 NONCE = base64.b64encode(bytes(18)).decode()

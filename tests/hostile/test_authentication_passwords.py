@@ -11,11 +11,11 @@ import pytest
 
 from ferrymq_broker.security.hashing import make_user
 from ferrymq_broker.security.users_file import edited_users, write_users
-from tests.hostile.client import PATIENCE, Client
-from tests.hostile.frames import AMQP_HEADER, SASL_HEADER, open_frame, sasl_init
 from tests.hostile.logins import AUTH, OK, SYS_TEMP, Scram, begin, log_in, outcome, plain, prove
-from tests.hostile.process import MIB, Broker
 from tests.hostile.site import Site
+from tests.raw.client import PATIENCE, Client
+from tests.raw.frames import AMQP_HEADER, SASL_HEADER, open_frame, sasl_init
+from tests.raw.process import MIB, Broker
 
 PASSWORD = "correct horse"
 # In a minute.

@@ -21,12 +21,12 @@ from ferrymq_broker.connections.authentication import ClientTransport
 from ferrymq_broker.server import BrokerServer
 from tests.broker.security.logins import until
 from tests.broker.tls.pki import Pki
-from tests.hostile.client import PATIENCE, Client
 from tests.hostile.crowd import connect, sockets
-from tests.hostile.frames import AMQP_HEADER, SASL_HEADER, TLS_HEADER, open_frame, sasl_init
 from tests.hostile.logins import plain
-from tests.hostile.process import MIB, Broker
 from tests.hostile.site import Site
+from tests.raw.client import PATIENCE, Client
+from tests.raw.frames import AMQP_HEADER, SASL_HEADER, TLS_HEADER, open_frame, sasl_init
+from tests.raw.process import MIB, Broker
 
 PASSWORD = "correct horse"
 LOGIN = SASL_HEADER + sasl_init("PLAIN", plain("alice", PASSWORD)) + AMQP_HEADER + open_frame()

@@ -11,8 +11,10 @@ from collections.abc import Callable
 import pytest
 
 from tests.broker.tokens.makers import ec_key, jwks, make_jwt, make_sas, part, rsa_key
-from tests.hostile.client import Client
-from tests.hostile.frames import (
+from tests.hostile.logins import AUTH, OK, SYS_PERM, bearer, begin, log_in, outcome, plain
+from tests.hostile.site import Site
+from tests.raw.client import Client
+from tests.raw.frames import (
     AMQP_HEADER,
     SASL_HEADER,
     attach_frame,
@@ -24,10 +26,8 @@ from tests.hostile.frames import (
     target,
     transfer_frame,
 )
-from tests.hostile.logins import AUTH, OK, SYS_PERM, bearer, begin, log_in, outcome, plain
-from tests.hostile.process import MIB
-from tests.hostile.site import Site
-from tests.hostile.values import TRUE, binary, described, mapping, string, uint
+from tests.raw.process import MIB
+from tests.raw.values import TRUE, binary, described, mapping, string, uint
 
 SECRET = "the-secret-of-the-shop"
 UNAUTHORIZED = "amqp:unauthorized-access"

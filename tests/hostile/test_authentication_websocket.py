@@ -7,10 +7,10 @@ import socket
 
 import pytest
 
-from tests.hostile.client import Client
 from tests.hostile.crowd import connect, sockets
-from tests.hostile.process import MIB, Broker
 from tests.hostile.site import Site
+from tests.raw.client import Client
+from tests.raw.process import MIB, Broker
 
 PASSWORD = "correct horse"
 KEY = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="

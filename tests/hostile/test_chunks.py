@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from ferrymq.chunks import CHUNKS, MAX_CHUNK_BYTES
-from tests.hostile.client import Client
-from tests.hostile.frames import attach_frame, begin_frame, detach_frame, flow_frame, source, target
-from tests.hostile.process import MIB, PATIENCE, Broker
 from tests.hostile.site import Site
-from tests.hostile.values import (
+from tests.raw.client import Client
+from tests.raw.frames import attach_frame, begin_frame, detach_frame, flow_frame, source, target
+from tests.raw.process import MIB, PATIENCE, Broker
+from tests.raw.values import (
     data_section,
     described,
     mapping,

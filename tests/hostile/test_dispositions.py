@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.hostile.client import Client
-from tests.hostile.frames import (
+from tests.hostile.site import Site
+from tests.raw.client import Client
+from tests.raw.frames import (
     attach_frame,
     detach_frame,
     disposition_frame,
@@ -16,8 +17,7 @@ from tests.hostile.frames import (
     source,
     target,
 )
-from tests.hostile.site import Site
-from tests.hostile.values import TRUE, composite, data_section, string, uint, ulong
+from tests.raw.values import TRUE, composite, data_section, string, uint, ulong
 
 LIVE = 10_000
 # The furthest that is not before the first, by the arithmetic of serial numbers.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.hostile.client import Client
-from tests.hostile.frames import flow_frame, transfer_frame
-from tests.hostile.process import MIB
 from tests.hostile.site import Site
-from tests.hostile.values import TRUE, binary, uint
+from tests.raw.client import Client
+from tests.raw.frames import flow_frame, transfer_frame
+from tests.raw.process import MIB
+from tests.raw.values import TRUE, binary, uint
 
 # Frames between two looks at the window, of which half may be used before the broker opens it.
 STEP = 1000

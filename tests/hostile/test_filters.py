@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.hostile.frames import attach_frame, close_frame, flow_frame, source, target
-from tests.hostile.process import Broker
 from tests.hostile.site import Site
-from tests.hostile.values import (
+from tests.raw.frames import attach_frame, close_frame, flow_frame, source, target
+from tests.raw.process import Broker
+from tests.raw.values import (
     TRUE,
     data_section,
     described,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.hostile.client import Client
-from tests.hostile.frames import flow_frame, transfer_frame
 from tests.hostile.poison import HEAVY
 from tests.hostile.site import Site
-from tests.hostile.values import TRUE, binary, mapping, symbol, uint
+from tests.raw.client import Client
+from tests.raw.frames import flow_frame, transfer_frame
+from tests.raw.values import TRUE, binary, mapping, symbol, uint
 
 HEAVIEST = ("many-empty-lists", "many-nulls", "many-times-2^32-1-times-45", "many-keys")
 

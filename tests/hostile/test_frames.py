@@ -6,8 +6,9 @@ import struct
 
 import pytest
 
-from tests.hostile.client import Client, Verdict
-from tests.hostile.frames import (
+from tests.hostile.site import Site
+from tests.raw.client import Client, Verdict
+from tests.raw.frames import (
     AMQP_HEADER,
     MAX32,
     OPEN,
@@ -23,9 +24,8 @@ from tests.hostile.frames import (
     sasl_response,
     target,
 )
-from tests.hostile.process import MIB
-from tests.hostile.site import Site
-from tests.hostile.values import binary, composite, described, string, symbol
+from tests.raw.process import MIB
+from tests.raw.values import binary, composite, described, string, symbol
 
 FRAMING = "amqp:connection:framing-error"
 # Code of a SASL outcome: the client's mistake is not one that goes away (AMQP 1.0 §5.3.3.6).

@@ -8,11 +8,11 @@ import time
 
 import pytest
 
-from tests.hostile.frames import transfer_frame
-from tests.hostile.process import MIB, Broker
 from tests.hostile.site import Site
-from tests.hostile.values import TRUE, binary, data_section, uint
 from tests.hostile.witness import LOOKS
+from tests.raw.frames import transfer_frame
+from tests.raw.process import MIB, Broker
+from tests.raw.values import TRUE, binary, data_section, uint
 
 
 def test_a_client_that_does_nothing_wrong_is_endured(site: Site, address: str) -> None:

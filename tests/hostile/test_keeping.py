@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.hostile.frames import (
+from tests.hostile.site import Site
+from tests.raw.frames import (
     attach_frame,
     begin_frame,
     close_frame,
@@ -12,9 +13,8 @@ from tests.hostile.frames import (
     source,
     target,
 )
-from tests.hostile.process import MIB
-from tests.hostile.site import Site
-from tests.hostile.values import EMPTY_LIST, NULL, binary, mapping, sequence, string, symbol
+from tests.raw.process import MIB
+from tests.raw.values import EMPTY_LIST, NULL, binary, mapping, sequence, string, symbol
 
 EXCEEDED = "amqp:resource-limit-exceeded"
 

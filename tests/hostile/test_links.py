@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.hostile.frames import (
+from tests.hostile.site import Site
+from tests.raw.frames import (
     ATTACH,
     attach_frame,
     begin_frame,
@@ -16,8 +17,7 @@ from tests.hostile.frames import (
     target,
     transfer_frame,
 )
-from tests.hostile.site import Site
-from tests.hostile.values import (
+from tests.raw.values import (
     EMPTY_LIST,
     FALSE,
     NULL,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.hostile.client import Client
-from tests.hostile.frames import transfer_frame
 from tests.hostile.poison import HEAVY, MALFORMED
 from tests.hostile.site import Site
-from tests.hostile.values import (
+from tests.raw.client import Client
+from tests.raw.frames import transfer_frame
+from tests.raw.values import (
     EMPTY_LIST,
     NULL,
     array,

@@ -10,13 +10,13 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.hostile.answers import Answer, Composite, condition_of
-from tests.hostile.client import Client
-from tests.hostile.frames import attach_frame, flow_frame, source, target, transfer_frame
 from tests.hostile.poison import DEEP, HEAVY, MALFORMED, colliding_uuids
-from tests.hostile.process import MIB
 from tests.hostile.site import Site
-from tests.hostile.values import (
+from tests.raw.answers import Answer, Composite, condition_of
+from tests.raw.client import Client
+from tests.raw.frames import attach_frame, flow_frame, source, target, transfer_frame
+from tests.raw.process import MIB
+from tests.raw.values import (
     EMPTY_LIST,
     FALSE,
     NULL,

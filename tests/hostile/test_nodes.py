@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.hostile.answers import Composite
-from tests.hostile.frames import disposition_frame, flow_frame
 from tests.hostile.site import Site
-from tests.hostile.values import FALSE, TRUE, composite, data_section, string
+from tests.raw.answers import Composite
+from tests.raw.frames import disposition_frame, flow_frame
+from tests.raw.values import FALSE, TRUE, composite, data_section, string
 
 # How often a message may fail before it is a dead letter.
 LIMIT = 3

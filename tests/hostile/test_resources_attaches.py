@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.hostile.frames import (
+from tests.hostile.site import Site
+from tests.raw.frames import (
     ATTACH,
     SOURCE,
     attach_frame,
@@ -14,9 +15,8 @@ from tests.hostile.frames import (
     source,
     target,
 )
-from tests.hostile.process import MIB
-from tests.hostile.site import Site
-from tests.hostile.values import (
+from tests.raw.process import MIB
+from tests.raw.values import (
     EMPTY_LIST,
     NULL,
     TRUE,

@@ -10,11 +10,11 @@ import time
 
 import pytest
 
-from tests.hostile.client import PATIENCE, Client
-from tests.hostile.frames import attach_frame, flow_frame, source, target, transfer_frame
-from tests.hostile.process import MIB
 from tests.hostile.site import Site
-from tests.hostile.values import NULL, TRUE, binary, data_section, string, uint
+from tests.raw.client import PATIENCE, Client
+from tests.raw.frames import attach_frame, flow_frame, source, target, transfer_frame
+from tests.raw.process import MIB
+from tests.raw.values import NULL, TRUE, binary, data_section, string, uint
 
 IDLE = 2
 _EMPTY = b"\0\0\0\x08\x02\0\0\0"

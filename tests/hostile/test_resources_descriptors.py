@@ -7,11 +7,11 @@ import time
 from pathlib import Path
 from typing import Final
 
-from tests.hostile.client import Client
 from tests.hostile.crowd import answered, connect, greeting, is_let_in, processor_time, sockets
-from tests.hostile.frames import transfer_frame
-from tests.hostile.process import Broker
-from tests.hostile.values import TRUE, binary, composite, data_section, uint
+from tests.raw.client import Client
+from tests.raw.frames import transfer_frame
+from tests.raw.process import Broker
+from tests.raw.values import TRUE, binary, composite, data_section, uint
 
 LIMIT: Final = 64
 # A message to be stored.

@@ -9,9 +9,10 @@ import pytest
 
 from ferrymq_broker.security.hashing import make_user
 from ferrymq_broker.security.users_file import write_users
-from tests.hostile.client import Client
 from tests.hostile.crowd import connect, sockets
-from tests.hostile.frames import (
+from tests.hostile.site import Site
+from tests.raw.client import Client
+from tests.raw.frames import (
     AMQP_HEADER,
     SASL_HEADER,
     SASL_RESPONSE,
@@ -20,9 +21,8 @@ from tests.hostile.frames import (
     sasl_frame,
     sasl_init,
 )
-from tests.hostile.process import MIB
-from tests.hostile.site import Site
-from tests.hostile.values import binary
+from tests.raw.process import MIB
+from tests.raw.values import binary
 
 # A login, all of it, that takes long to decide on.
 LOGIN = SASL_HEADER + sasl_init("PLAIN", b"\0alice\0wrong")

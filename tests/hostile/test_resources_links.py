@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.hostile.client import Verdict
-from tests.hostile.frames import attach_frame, begin_frame, source, target
-from tests.hostile.process import MIB
 from tests.hostile.site import Site
-from tests.hostile.values import NULL, TRUE, binary, mapping, string, symbol, uint
+from tests.raw.client import Verdict
+from tests.raw.frames import attach_frame, begin_frame, source, target
+from tests.raw.process import MIB
+from tests.raw.values import NULL, TRUE, binary, mapping, string, symbol, uint
 
 LINKS = 200
 EXCEEDED = "amqp:resource-limit-exceeded"

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.hostile.client import Client
-from tests.hostile.frames import (
+from tests.raw.client import Client
+from tests.raw.frames import (
     attach_frame,
     disposition_frame,
     source,
     target,
     transfer_frame,
 )
-from tests.hostile.process import MIB, Broker
-from tests.hostile.values import TRUE, binary, composite, data_section, string, uint
+from tests.raw.process import MIB, Broker
+from tests.raw.values import TRUE, binary, composite, data_section, string, uint
 
 LIMIT = 256 * MIB
 MESSAGE = data_section(bytes(50_000))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.hostile.frames import transfer_frame
-from tests.hostile.process import MIB
 from tests.hostile.site import Site
-from tests.hostile.values import NULL, TRUE, binary, data_section, uint
+from tests.raw.frames import transfer_frame
+from tests.raw.process import MIB
+from tests.raw.values import NULL, TRUE, binary, data_section, uint
 
 IDLE = 2
 

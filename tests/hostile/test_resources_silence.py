@@ -7,11 +7,11 @@ import time
 
 import pytest
 
-from tests.hostile.client import Client
 from tests.hostile.crowd import connect, sockets, wait_for_ends
-from tests.hostile.frames import AMQP_HEADER, SASL_HEADER, begin_frame, open_frame, sasl_init
-from tests.hostile.process import MIB
 from tests.hostile.site import Site
+from tests.raw.client import Client
+from tests.raw.frames import AMQP_HEADER, SASL_HEADER, begin_frame, open_frame, sasl_init
+from tests.raw.process import MIB
 
 HANDSHAKE = 1.0
 # What a busy machine may add.

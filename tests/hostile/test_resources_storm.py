@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from tests.hostile.crowd import connect, greeting, is_let_in, sockets
-from tests.hostile.process import MIB
 from tests.hostile.site import Site
+from tests.raw.process import MIB
 
 CLIENTS = 1000
 

@@ -7,11 +7,11 @@ import time
 
 import pytest
 
-from tests.hostile.client import Client
-from tests.hostile.frames import attach_frame, flow_frame, source, target, transfer_frame
-from tests.hostile.process import MIB, PATIENCE
 from tests.hostile.site import Site
-from tests.hostile.values import TRUE, binary, data_section, string, uint
+from tests.raw.client import Client
+from tests.raw.frames import attach_frame, flow_frame, source, target, transfer_frame
+from tests.raw.process import MIB, PATIENCE
+from tests.raw.values import TRUE, binary, data_section, string, uint
 
 EXCEEDED = "amqp:resource-limit-exceeded"
 PIECE = bytes(60_000)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.hostile.client import Verdict
-from tests.hostile.frames import (
+from tests.hostile.site import Site
+from tests.raw.client import Verdict
+from tests.raw.frames import (
     attach_frame,
     disposition_frame,
     flow_frame,
@@ -13,9 +14,8 @@ from tests.hostile.frames import (
     target,
     transfer_frame,
 )
-from tests.hostile.process import MIB
-from tests.hostile.site import Site
-from tests.hostile.values import (
+from tests.raw.process import MIB
+from tests.raw.values import (
     FALSE,
     NULL,
     TRUE,

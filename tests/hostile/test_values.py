@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.hostile.client import Client
-from tests.hostile.frames import (
+from tests.hostile.poison import HEAVY, MALFORMED
+from tests.hostile.site import Site
+from tests.raw.client import Client
+from tests.raw.frames import (
     CLOSE,
     DETACH,
     DISPOSITION,
@@ -22,10 +24,8 @@ from tests.hostile.frames import (
     target,
     transfer_frame,
 )
-from tests.hostile.poison import HEAVY, MALFORMED
-from tests.hostile.process import MIB
-from tests.hostile.site import Site
-from tests.hostile.values import (
+from tests.raw.process import MIB
+from tests.raw.values import (
     FALSE,
     NULL,
     TRUE,

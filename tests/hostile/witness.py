@@ -26,9 +26,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
-from tests.hostile.answers import Answer
-from tests.hostile.client import Client
-from tests.hostile.frames import (
+from tests.raw.answers import Answer
+from tests.raw.client import Client
+from tests.raw.frames import (
     attach_frame,
     begin_frame,
     flow_frame,
@@ -37,7 +37,7 @@ from tests.hostile.frames import (
     target,
     transfer_frame,
 )
-from tests.hostile.values import TRUE, binary, data_section, string, ubyte, uint
+from tests.raw.values import TRUE, binary, data_section, string, ubyte, uint
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 
 import pytest
 
-from tests.hostile.client import Client
-from tests.hostile.process import Broker
-from tests.support.processes import own_address, show_logs
+from tests.raw.client import Client
+from tests.raw.fixtures import address, broker, config, pytest_runtest_makereport
+from tests.raw.process import Broker
 
-
-@pytest.fixture(scope="module")
-def config() -> str:
-    """The configuration of the module's broker; a module may have its own."""
-    return ""
-
-
-@pytest.fixture(scope="module")
-def broker(config: str) -> Iterator[Broker]:
-    """One broker process for the tests of a module."""
-    with Broker(config) as process:
-        yield process
+__all__ = ["address", "broker", "config", "peer", "pytest_runtest_makereport"]
 
 
 @pytest.fixture
@@ -30,18 +19,3 @@ def peer(broker: Broker) -> Iterator[Client]:
     with Client(broker.port) as client:
         yield client.begin()
     broker.check()
-
-
-@pytest.fixture
-def address(request: pytest.FixtureRequest) -> str:
-    """An address that no other test uses."""
-    return own_address(request)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item,
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    report = yield
-    show_logs(item, report, Broker)
-    return report

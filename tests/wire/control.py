@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 from typing import Final
 
-from tests.hostile.answers import Answer, Composite
-from tests.hostile.client import Client
-from tests.hostile.frames import (
+from tests.raw.answers import Answer, Composite
+from tests.raw.client import Client
+from tests.raw.frames import (
     COORDINATOR,
     DECLARE,
     attach_frame,
@@ -15,7 +15,7 @@ from tests.hostile.frames import (
     source,
     transfer_frame,
 )
-from tests.hostile.values import (
+from tests.raw.values import (
     NULL,
     TRUE,
     binary,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.hostile.client import Client
-from tests.hostile.frames import COORDINATOR, attach_frame, source, target, transfer_frame
-from tests.hostile.values import (
+from tests.raw.client import Client
+from tests.raw.frames import COORDINATOR, attach_frame, source, target, transfer_frame
+from tests.raw.values import (
     NULL,
     binary,
     composite,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.hostile.client import Client
-from tests.hostile.frames import (
+from tests.raw.client import Client
+from tests.raw.frames import (
     AMQP_HEADER,
     attach_frame,
     begin_frame,
@@ -14,8 +14,8 @@ from tests.hostile.frames import (
     target,
     transfer_frame,
 )
-from tests.hostile.process import Broker
-from tests.hostile.values import NULL, TRUE, binary, data_section, string, symbol, uint
+from tests.raw.process import Broker
+from tests.raw.values import NULL, TRUE, binary, data_section, string, symbol, uint
 from tests.wire.control import (
     Control,
     discharge_body,

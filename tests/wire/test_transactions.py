@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.hostile.answers import Answer, Composite, condition_of
-from tests.hostile.client import Client
-from tests.hostile.frames import (
+from tests.raw.answers import Answer, Composite, condition_of
+from tests.raw.client import Client
+from tests.raw.frames import (
     DECLARE,
     attach_frame,
     begin_frame,
@@ -18,8 +18,8 @@ from tests.hostile.frames import (
     target,
     transfer_frame,
 )
-from tests.hostile.process import Broker
-from tests.hostile.values import (
+from tests.raw.process import Broker
+from tests.raw.values import (
     NULL,
     TRUE,
     binary,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.hostile.client import Client
-from tests.hostile.frames import attach_frame, begin_frame, flow_frame, source, target
-from tests.hostile.process import Broker
-from tests.hostile.values import data_section, string, uint
+from tests.raw.client import Client
+from tests.raw.frames import attach_frame, begin_frame, flow_frame, source, target
+from tests.raw.process import Broker
+from tests.raw.values import data_section, string, uint
 
 
 @pytest.mark.spec("2.7.4")

@@ -14,7 +14,7 @@ from ferrymq.engine.unfinished import Budget
 from ferrymq_broker.connections.handler import ConnectionHandler
 from ferrymq_broker.connections.limits import ClientLimits
 from tests.broker.harness import Network
-from tests.hostile.frames import (
+from tests.raw.frames import (
     AMQP_HEADER,
     attach_frame,
     begin_frame,
@@ -28,7 +28,7 @@ from tests.hostile.frames import (
     target,
     transfer_frame,
 )
-from tests.hostile.values import NULL, TRUE, binary, data_section, string, symbol, uint
+from tests.raw.values import NULL, TRUE, binary, data_section, string, symbol, uint
 
 LIMITS = ClientLimits(
     links=6,

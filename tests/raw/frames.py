@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from tests.hostile.values import (
+from tests.raw.values import (
     FALSE,
     NULL,
     TRUE,

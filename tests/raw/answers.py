@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from tests.hostile.frames import (
+from tests.raw.frames import (
     ATTACH,
     BEGIN,
     CLOSE,

@@ -9,8 +9,8 @@ import time
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
-from tests.hostile.answers import Answer, condition_of, read_answer
-from tests.hostile.frames import (
+from tests.raw.answers import Answer, condition_of, read_answer
+from tests.raw.frames import (
     AMQP_HEADER,
     SASL_HEADER,
     attach_frame,
@@ -23,7 +23,7 @@ from tests.hostile.frames import (
     target,
     transfer_frame,
 )
-from tests.hostile.values import NULL, TRUE, binary, string, uint
+from tests.raw.values import NULL, TRUE, binary, string, uint
 
 # Seconds an answer may take on a busy machine; nothing waits this long if all is well.
 PATIENCE: Final = 20.0
