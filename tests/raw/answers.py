@@ -1,4 +1,4 @@
-"""What the broker answers, decoded just enough to be judged, by a decoder of our own."""
+"""What the other side says, decoded just enough to be judged, by a decoder of our own."""
 
 from __future__ import annotations
 
@@ -9,14 +9,20 @@ from tests.raw.frames import (
     ATTACH,
     BEGIN,
     CLOSE,
+    COORDINATOR,
+    DECLARE,
     DETACH,
     DISPOSITION,
     END,
     FLOW,
     OPEN,
     SASL_CHALLENGE,
+    SASL_INIT,
     SASL_MECHANISMS,
     SASL_OUTCOME,
+    SASL_RESPONSE,
+    SOURCE,
+    TARGET,
     TRANSFER,
 )
 
@@ -33,12 +39,21 @@ NAMES: Final = {
     SASL_MECHANISMS: "sasl-mechanisms",
     SASL_CHALLENGE: "sasl-challenge",
     SASL_OUTCOME: "sasl-outcome",
+    SASL_INIT: "sasl-init",
+    SASL_RESPONSE: "sasl-response",
     0x1D: "error",
+    0x23: "received",
     0x24: "accepted",
     0x25: "rejected",
     0x26: "released",
     0x27: "modified",
+    SOURCE: "source",
+    TARGET: "target",
+    COORDINATOR: "coordinator",
+    DECLARE: "declare",
+    0x32: "discharge",
     0x33: "declared",
+    0x34: "transactional-state",
 }
 
 
@@ -54,7 +69,7 @@ class Composite(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """A frame of the broker."""
+    """A frame of the other side."""
 
     channel: int
     name: str
