@@ -7,6 +7,8 @@ Reader's budget, because keys can be crafted to collide.
 
 from __future__ import annotations
 
+from typing import Any
+
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
@@ -113,10 +115,12 @@ def read_symbol_map(r: Reader, field: str) -> dict[str, object]:
     return result
 
 
-def write_symbol_map(w: BytesWriter, value: dict[str, object], field: str) -> None:
+def write_symbol_map(w: BytesWriter, value: dict[Any, object], field: str) -> None:
     """Append a map whose keys are symbols (AMQP 1.0 §2.8.12); raises EncodeError."""
     mark = begin_map(w)
     for key, item in value.items():
+        if not isinstance(key, str):
+            raise EncodeError(field, f"the key {key!r:.80} is not a symbol")
         write_symbol(w, key, field)
         write_nested(w, item, field, 1)
     end_map(w, mark, 2 * len(value))
@@ -146,14 +150,16 @@ def read_annotations(r: Reader, field: str) -> dict[str | int, object]:
     return result
 
 
-def write_annotations(w: BytesWriter, value: dict[str | int, object], field: str) -> None:
+def write_annotations(w: BytesWriter, value: dict[Any, object], field: str) -> None:
     """Append a map whose str keys are symbols and whose int keys are ulongs (AMQP 1.0 §3.2.10)."""
     mark = begin_map(w)
     for key, item in value.items():
         if isinstance(key, str):
             write_symbol(w, key, field)
-        else:
+        elif isinstance(key, int) and key is not True and key is not False:
             write_ulong(w, key, field)
+        else:
+            raise EncodeError(field, f"the key {key!r:.80} is neither a symbol nor a ulong")
         write_nested(w, item, field, 1)
     end_map(w, mark, 2 * len(value))
 
@@ -181,10 +187,12 @@ def read_string_map(r: Reader, field: str) -> dict[str, object]:
     return result
 
 
-def write_string_map(w: BytesWriter, value: dict[str, object], field: str) -> None:
+def write_string_map(w: BytesWriter, value: dict[Any, object], field: str) -> None:
     """Append a map of strings to simple values (AMQP 1.0 §3.2.5); raises EncodeError."""
     mark = begin_map(w)
     for key, item in value.items():
+        if not isinstance(key, str):
+            raise EncodeError(field, f"the key {key!r:.80} is not a string")
         write_string(w, key, field)
         at: i64 = len(w)
         write_nested(w, item, field, 1)

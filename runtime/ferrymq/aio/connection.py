@@ -16,6 +16,7 @@ from ferrymq.aio.sender import Sender
 from ferrymq.aio.session import Session
 from ferrymq.aio.transaction import OpeningTransaction, Transaction, declare
 from ferrymq.aio.waiting import Signal, fresh, resolve
+from ferrymq.engine.answers import expect_encodable
 from ferrymq.errors import AmqpError, ConnectionClosed
 from ferrymq.fence import Committed, Fence
 from ferrymq.options import (
@@ -185,6 +186,7 @@ class Connection:
         What was sent is written first, and messages that arrived and were not taken are released.
         Sends that have no outcome yet raise `ConnectionClosed`. Closing twice is harmless.
         """
+        expect_encodable(error)
         if self.recovery is not None:
             await self.recovery.stop()
         transport = self._transport

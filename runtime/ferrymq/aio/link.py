@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ferrymq.aio.waiting import Signal, fresh, resolve
+from ferrymq.engine.answers import expect_encodable
 from ferrymq.engine.link import Link as EngineLink
 from ferrymq.engine.session import Session as EngineSession
 from ferrymq.errors import AmqpError, ConnectionClosed, LinkDetached, PeerError
@@ -74,6 +75,7 @@ class Link(ABC, Generic[L]):
         await self._leave(False, None, timeout)
 
     async def _leave(self, closed: bool, error: Error | None, timeout: Timeout) -> None:
+        expect_encodable(error)
         engine = self._engine
         ended = LinkDetached(f"link {self.name!r} was {'closed' if closed else 'detached'}")
         if self._failure is not None or engine is None:

@@ -13,6 +13,7 @@ from ferrymq.aio.receiver import OpeningReceiver, Receiver
 from ferrymq.aio.sender import Sender
 from ferrymq.aio.transaction import OpeningTransaction, Transaction, declare
 from ferrymq.aio.waiting import fresh, resolve
+from ferrymq.engine.answers import expect_encodable
 from ferrymq.engine.session import Session as EngineSession
 from ferrymq.errors import PeerError, SessionEnded
 from ferrymq.fence import Fence
@@ -109,6 +110,7 @@ class Session:
         engine = self._engine
         if self._failure is not None or engine is None:
             return
+        expect_encodable(error)
         await self.connection.hand_over()
         if self.closed:
             return

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 from ferrymq.errors import LocalProtocolError, RemoteProtocolError, Scope
 from ferrymq_types.transport import Error
+
+if TYPE_CHECKING:
+    from ferrymq_codec.composite import Composite
 
 # With its condition and the frame around it this fits the smallest maximum frame size, 512
 # bytes. Descriptions quote what the peer sent, which may be as long as the peer likes.
@@ -42,6 +45,13 @@ def errant_link(name: str, what: str) -> RemoteProtocolError:
         f"{what} on link {name!r}, which was detached for an error",
         Scope.SESSION,
     )
+
+
+def expect_encodable(value: Composite | None) -> None:
+    """Raise `EncodeError` for an error or a delivery state that is to be sent later and cannot be
+    encoded."""
+    if value is not None:
+        value.encode(BytesWriter())
 
 
 def fitting(error: Error | None, max_frame_size: i64) -> Error | None:

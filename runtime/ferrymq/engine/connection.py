@@ -54,7 +54,6 @@ from ferrymq.errors import (
     AmqpError,
     ConnectionClosed,
     DecodeError,
-    EncodeError,
     LocalProtocolError,
     RemoteProtocolError,
     Scope,
@@ -534,14 +533,15 @@ class Connection:
     def _send(self, channel: i64, performative: Composite) -> None:
         """Write one frame.
 
-        Writes nothing and raises `EncodeError` if a value does not fit its type,
-        `LocalProtocolError` if the frame is larger than the peer takes.
+        Raises `EncodeError` if a value does not fit its type, `LocalProtocolError` if the frame is
+        larger than the peer takes. Whatever is raised, nothing is written.
         """
         output = self.output
         mark = begin_frame(output, channel)
         try:
             performative.encode(output)
-        except EncodeError:
+        except BaseException:
+            # Half a frame would make the next one a framing error.
             output.truncate(mark)
             raise
         size = end_frame(output, mark)

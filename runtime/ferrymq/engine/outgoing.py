@@ -217,38 +217,53 @@ class OutgoingHalf:
                     settled=delivery.settled,
                     state=state if isinstance(state, TransactionalState) else None,
                 )
-            encode_transfer(w, transfer)
-            room = limit - (len(w) - mark)
-            if room < TRANSFER_ROOM:
-                # A state that fits the peer's frames may be longer than our own are.
-                limit = connection.remote_max_frame_size
+            try:
+                encode_transfer(w, transfer)
                 room = limit - (len(w) - mark)
-            rest = total - offset
-            if rest <= room:
+                if room < TRANSFER_ROOM:
+                    # A state that fits the peer's frames may be longer than our own are.
+                    limit = connection.remote_max_frame_size
+                    room = limit - (len(w) - mark)
+                rest = total - offset
+                if rest <= room:
+                    if offset < start:
+                        w.write(head[offset - start + len(head) :])
+                        offset = start
+                    w.write(payload if offset == 0 else payload[offset:])
+                    end_frame(w, mark)
+                    if late:
+                        self.dispositions.add(delivery.id, delivery.state, True)
+                    return _DONE
+                # Further frames say themselves that the delivery is settled.
+                late = False
+                w.truncate(mark + 8)
+                transfer.more = True
+                encode_transfer(w, transfer)
+                room = limit - (len(w) - mark)
+                end = offset + room
                 if offset < start:
-                    w.write(head[offset - start + len(head) :])
-                    offset = start
-                w.write(payload if offset == 0 else payload[offset:])
+                    first = offset - start + len(head)
+                    w.write(head[first : first + room])
+                    offset = min(end, start)
+                if offset < end:
+                    w.write(payload[offset:end])
                 end_frame(w, mark)
-                if late:
-                    self.dispositions.add(delivery.id, delivery.state, True)
-                return _DONE
-            # Further frames say themselves that the delivery is settled.
-            late = False
-            w.truncate(mark + 8)
-            transfer.more = True
-            encode_transfer(w, transfer)
-            room = limit - (len(w) - mark)
-            end = offset + room
-            if offset < start:
-                first = offset - start + len(head)
-                w.write(head[first : first + room])
-                offset = min(end, start)
-            if offset < end:
-                w.write(payload[offset:end])
-            end_frame(w, mark)
+            except BaseException:
+                self._unwrite(mark, delivery, transfer)
+                raise
             offset = end
         return offset
+
+    def _unwrite(self, mark: i64, delivery: OutgoingDelivery, transfer: Transfer) -> None:
+        """Take back a frame that could not be encoded: its bytes, its place in the window and, if
+        it was the first of the delivery, the delivery-id."""
+        self.session.connection.output.truncate(mark)
+        self.remote_window += 1
+        self.next_id = (self.next_id - 1) & 0xFFFFFFFF
+        if transfer.delivery_id is not None:
+            self._next_delivery_id = delivery.id
+            self.unsettled.pop(delivery.id, None)
+            delivery.id = -1
 
     def holds(self, link: Link, tag: bytes) -> bool:
         """Whether an unsettled delivery of the link has the tag. Walks all of them."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, final
 from librt.strings import read_i32_be
 from mypy_extensions import i64
 
+from ferrymq.engine.answers import expect_encodable
 from ferrymq.engine.delivery import IncomingDelivery
 from ferrymq.engine.link import Link, illegal
 from ferrymq.engine.resumption import ReceiverResumption, is_outcome
@@ -184,6 +185,8 @@ class ReceiverLink(Link):
             incoming.dispositions.add(delivery.id, state, settles)
             if settles:
                 del incoming.unsettled[delivery.id]
+        else:
+            expect_encodable(state)
         if settles and (self._tags is not None or not self.usable):
             self._forget(delivery)
         delivery.state = state
@@ -196,6 +199,8 @@ class ReceiverLink(Link):
         incoming = self.session.incoming
         if delivery.id in incoming.unsettled:
             incoming.dispositions.add(delivery.id, state, False)
+        else:
+            expect_encodable(state)
         delivery.state = state
 
     def _count_delivery(self) -> None:

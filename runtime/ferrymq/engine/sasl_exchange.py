@@ -250,7 +250,11 @@ class SaslExchange:
     def _send(self, frame: Composite) -> None:
         output = self.connection.output
         mark = begin_frame(output, 0, SASL_FRAME)
-        frame.encode(output)
+        try:
+            frame.encode(output)
+        except BaseException:
+            output.truncate(mark)
+            raise
         end_frame(output, mark)
 
 

@@ -116,9 +116,13 @@ class SenderLink(Link):
         delivery.state = state
         self.credit -= 1
         self.delivery_count = serial_add(self.delivery_count, 1)
-        self.session.outgoing.send(
-            delivery, payload, start, message_format, state, False, False, head
-        )
+        try:
+            self.session.outgoing.send(
+                delivery, payload, start, message_format, state, False, False, head
+            )
+        except BaseException:
+            self._give_back(delivery)
+            raise
         return delivery
 
     def assume_credit(self, credit: int) -> None:
@@ -294,9 +298,20 @@ class SenderLink(Link):
     ) -> None:
         self.credit -= 1
         self.delivery_count = serial_add(self.delivery_count, 1)
-        self.session.outgoing.send(
-            delivery, payload, offset, message_format, state, resume, aborted
-        )
+        try:
+            self.session.outgoing.send(
+                delivery, payload, offset, message_format, state, resume, aborted
+            )
+        except BaseException:
+            self._give_back(delivery)
+            raise
+
+    def _give_back(self, delivery: OutgoingDelivery) -> None:
+        """Take back the credit and the tag of a delivery that could not be encoded."""
+        self.credit += 1
+        self.delivery_count = serial_add(self.delivery_count, -1)
+        if self.own_tags is not None:
+            self.own_tags.discard(delivery.tag)
 
     def _unsettled_states(self) -> dict[object, object] | None:
         return None if self.resumption is None else self.resumption.states()
