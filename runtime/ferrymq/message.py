@@ -30,6 +30,7 @@ from ferrymq.message_body import (
     to_sections,
 )
 from ferrymq.message_fields import MessageFields
+from ferrymq_codec.limits import ELEMENT_MEMORY, MAX_MEMORY
 from ferrymq_codec.reader import Reader
 from ferrymq_types.messaging import (
     AmqpSequence,
@@ -294,14 +295,18 @@ class Message(MessageFields):
         return w.getvalue()
 
     @staticmethod
-    def decode(data: bytes | bytearray | memoryview) -> Message:
-        """The message in `data`, all of which must be sections of it.
+    def decode(data: bytes | bytearray | memoryview, *, max_memory: int = MAX_MEMORY) -> Message:
+        """Decode the message in `data`, all of which must be sections of it.
+
+        The elements of its lists, maps and arrays may take `max_memory` bytes of memory, at 64
+        bytes each; 256 MiB by default, which is 4 194 304 elements.
 
         Raises `DecodeError` for anything else: a section that is malformed, unknown, given twice
         or in the wrong place, and bodies of mixed kinds. A message without a body is accepted,
         and so is a body in front of other sections.
         """
         reader = Reader(data if isinstance(data, bytes) else bytes(data))
+        reader.budget = max_memory // ELEMENT_MEMORY
         message = Message()
         message._received = True
         body: list[BodySection] = []

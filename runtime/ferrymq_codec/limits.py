@@ -1,6 +1,7 @@
-"""Bounds on what a peer may make us do: depth, element counts, collisions, caches.
+"""Bounds on what a peer may make us do: depth, memory, collisions, caches.
 
 Sizes and counts need no constant of their own: they are checked against the bytes that remain.
+The elements of a frame are bounded by the bytes of the frame, those of a message by memory.
 """
 
 from __future__ import annotations
@@ -13,14 +14,27 @@ MAX_DEPTH: Final = 32
 Compiled Python has no recursion limit of its own; without this bound a peer could overflow the
 C stack."""
 
-MAX_ELEMENTS: Final = 65536
-"""Elements of untyped lists, maps and arrays that one Reader decodes between two resets."""
+MAX_MEMORY: Final = 256 * 1024 * 1024
+"""Bytes of memory that the elements of untyped lists, maps and arrays may take which one Reader
+decodes between two resets."""
 
-COLLISION_COST: Final = 1024
-"""Elements charged for a map key whose hash equals that of another key of the same map.
+ELEMENT_MEMORY: Final = 64
+"""Bytes of memory that an element is taken to need: a small object and a reference to it."""
+
+MAX_ELEMENTS: Final = MAX_MEMORY // ELEMENT_MEMORY
+"""The budget of a Reader, in elements: 4 194 304."""
+
+SECTION_ELEMENTS: Final = 65_536
+"""The budget of a broker for what it reads of one message: others wait while it does."""
+
+FREE_COLLISIONS: Final = 64
+"""Keys of one map that may have the same hash. `-1` and `-2` have, and 34 powers of two."""
+
+COLLISION_COST: Final = 65_536
+"""Elements charged for each further key with that hash.
 
 A UUID or a decimal can be crafted to any hash value, which would make a dict quadratic; at this
-price a Reader's whole budget buys a few dozen collisions."""
+price a Reader's whole budget buys 64 of them, and that of a frame none."""
 
 MAX_CACHED_SYMBOLS: Final = 4096
 """Distinct symbols kept decoded; the cache is emptied when it is full."""

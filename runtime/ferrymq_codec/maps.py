@@ -1,7 +1,7 @@
 """Maps (AMQP 1.0 §1.6.23): with keys of any type, and with the keys that the sections allow.
 
 Two identical keys are an error. Keys that differ in AMQP but not in Python, and keys that Python
-cannot hash, make an untyped map a PairMap. A hash that is met twice in one map is charged to the
+cannot hash, make an untyped map a PairMap. Many keys of one hash in one map are charged to the
 Reader's budget, because keys can be crafted to collide.
 """
 
@@ -16,7 +16,7 @@ from ferrymq_codec.codes import describe_code
 from ferrymq_codec.compound import begin_map, end_map
 from ferrymq_codec.containers import PairMap
 from ferrymq_codec.errors import EncodeError
-from ferrymq_codec.limits import COLLISION_COST
+from ferrymq_codec.limits import COLLISION_COST, FREE_COLLISIONS
 from ferrymq_codec.reader import Reader
 from ferrymq_codec.writer import write_string, write_symbol, write_ulong
 
@@ -40,7 +40,7 @@ def read_pairs(r: Reader, count: i64, outer: i64, field: str) -> dict[object, ob
         r.fail(field, f"map of {count} items: a key has no value")
     r.charge(count, field)
     result: dict[object, object] = {}
-    hashes: set[int] = set()
+    hashes: dict[int, int] = {}
     i: i64 = 0
     while i < count:
         key = read_value(r, field)
@@ -54,15 +54,16 @@ def read_pairs(r: Reader, count: i64, outer: i64, field: str) -> dict[object, ob
     return result
 
 
-def _fits(r: Reader, key: object, hashes: set[int], field: str) -> bool:
+def _fits(r: Reader, key: object, hashes: dict[int, int], field: str) -> bool:
     # Whether a dict can hold the key. Strings are hashed with a secret, these are not.
     try:
         number = hash(key)
     except TypeError:
         return False
-    if number in hashes:
+    before = hashes.get(number, 0)
+    if before >= FREE_COLLISIONS:
         r.charge(COLLISION_COST, field)
-    hashes.add(number)
+    hashes[number] = before + 1
     # A key that is not equal to itself (NaN) would slip past the search for duplicates.
     return bool(key == key)
 

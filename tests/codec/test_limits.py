@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from ferrymq_codec import Array, DecodeError, Described, EncodeError
-from ferrymq_codec.limits import MAX_DEPTH, MAX_ELEMENTS
+from ferrymq_codec.limits import ELEMENT_MEMORY, MAX_DEPTH, MAX_ELEMENTS, MAX_MEMORY
 from ferrymq_codec.reader import Reader
 from ferrymq_codec.values import (
     read_annotations,
@@ -23,6 +23,9 @@ from ferrymq_codec.values import (
     read_value,
 )
 from tests.codec.support import decode, encode
+
+# A budget that takes no time to spend.
+FEW = 10_000
 
 READS: list[Callable[[Reader, str], object]] = [
     read_value,
@@ -271,30 +274,47 @@ def test_the_elements_of_one_reader_are_bounded(code: int) -> None:
             return b"\x45" * count
         return b"".join(b"\x81" + i.to_bytes(8, "big") + b"\x40" for i in range(count // 2))
 
-    decode(wide(code, MAX_ELEMENTS, content(MAX_ELEMENTS)))
+    for count, fits in ((FEW, True), (FEW + 2, False)):
+        data = wide(code, count, content(count))
+        r = Reader(data)
+        # By default the bound is far above.
+        read_value(r, "field")
+        r.reset(data, 0, len(data))
+        r.budget = FEW
+        if fits:
+            read_value(r, "field")
+        else:
+            with pytest.raises(DecodeError, match="too many elements"):
+                read_value(r, "field")
+
+
+def test_the_default_bound_is_one_of_memory() -> None:
+    assert Reader(b"").budget * ELEMENT_MEMORY == MAX_MEMORY
+    data = wide(0xD0, MAX_ELEMENTS + 1, b"\x40" * (MAX_ELEMENTS + 1))
     with pytest.raises(DecodeError, match="too many elements"):
-        decode(wide(code, MAX_ELEMENTS + 2, content(MAX_ELEMENTS + 2)))
+        read_value(Reader(data), "field")
 
 
 def test_the_budget_is_shared_by_all_values_and_restored_by_a_reset() -> None:
-    half = wide(0xD0, MAX_ELEMENTS // 2, b"\x40" * (MAX_ELEMENTS // 2))
+    half = wide(0xD0, FEW // 2, b"\x40" * (FEW // 2))
     data = half * 3
     r = Reader(data)
+    r.budget = FEW
     read_value(r, "a")
     read_value(r, "b")
     with pytest.raises(DecodeError, match="too many elements"):
         read_value(r, "c")
     r.reset(data, 0, len(data))
     assert r.budget == MAX_ELEMENTS
-    read_value(r, "a")
-    r.budget = 10 * MAX_ELEMENTS
-    read_value(r, "b")
-    read_value(r, "c")
+    for name in "abc":
+        read_value(r, name)
 
 
 def test_arrays_and_typed_maps_are_charged_too() -> None:
+    r = Reader(wide(0xF0, FEW + 1, b"\x50" + bytes(FEW + 1)))
+    r.budget = FEW
     with pytest.raises(DecodeError, match="too many elements"):
-        decode(wide(0xF0, MAX_ELEMENTS + 1, b"\x50" + bytes(MAX_ELEMENTS + 1)))
+        read_value(r, "field")
     r = Reader(encode({"a": 1}))
     r.budget = 1
     with pytest.raises(DecodeError, match="too many elements"):

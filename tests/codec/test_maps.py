@@ -131,6 +131,16 @@ def test_a_few_colliding_keys_are_accepted() -> None:
     assert len(again) == 20
 
 
+@pytest.mark.spec("1.6.23")
+def test_keys_of_one_hash_are_no_attack() -> None:
+    # Python gives -1 and -2 one hash, and 1 and True; so it does for some powers of two.
+    pairs = {-1: "a", -2: "b"}
+    powers = {2.0**n: n for n in range(0, 1020, 61)}
+    both = PairMap([(1, "a"), (True, "b")])
+    for value in ([pairs] * 1000, [powers] * 1000, [both] * 1000):
+        assert decode(encode(value)) == value
+
+
 def test_many_honest_keys_are_accepted() -> None:
     for value in ({UUID(int=i * 0x10001): i for i in range(30_000)}, dict.fromkeys(range(30_000))):
         assert decode(encode(value)) == value

@@ -22,6 +22,7 @@ from ferrymq_broker.nodes.message import (
     section_end,
 )
 from ferrymq_codec.errors import DecodeError
+from ferrymq_codec.limits import SECTION_ELEMENTS
 from ferrymq_codec.reader import Reader
 from ferrymq_types.messaging import (
     Header,
@@ -218,6 +219,7 @@ class Facts:
     def _enter(self, pos: i64) -> Reader:
         """A reader behind the descriptor of the section at `pos`."""
         reader = Reader(self.message.payload, pos, len(self.message.payload))
+        reader.budget = SECTION_ELEMENTS
         reader.read_descriptor("message")
         return reader
 

@@ -8,6 +8,7 @@ from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 from ferrymq_broker.nodes.message import Message
+from ferrymq_codec.limits import SECTION_ELEMENTS
 from ferrymq_codec.reader import Reader
 from ferrymq_types.messaging import (
     AmqpSequence,
@@ -73,6 +74,7 @@ def read_request(message: Message, party: Party) -> Request:
     payload = message.payload
     request.size = len(payload)
     reader = Reader(payload, message.header_end, len(payload))
+    reader.budget = SECTION_ELEMENTS
     while reader.remaining():
         section = decode_section(reader, "message")
         if isinstance(section, Properties):

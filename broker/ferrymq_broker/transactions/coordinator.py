@@ -19,6 +19,7 @@ from ferrymq_broker.transactions.fencing import read_fence
 from ferrymq_broker.transactions.table import too_late
 from ferrymq_broker.transactions.transaction import ROLLBACK, UNKNOWN_ID, Transaction
 from ferrymq_codec.errors import CodecError
+from ferrymq_codec.limits import SECTION_ELEMENTS
 from ferrymq_codec.reader import Reader
 from ferrymq_codec.scalars import Described, Symbol
 from ferrymq_types.messaging import AmqpSequence, AmqpValue, Data, MessageAnnotations, Rejected
@@ -216,6 +217,7 @@ def read_message(delivery: IncomingDelivery) -> tuple[Declare | Discharge, Fence
     bodies: list[object] = []
     try:
         reader = Reader(delivery.payload)
+        reader.budget = SECTION_ELEMENTS
         while reader.remaining():
             section = decode_section(reader, "message")
             if isinstance(section, MessageAnnotations):

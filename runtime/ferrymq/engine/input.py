@@ -9,7 +9,6 @@ from mypy_extensions import i64
 
 from ferrymq.engine.unfinished import is_wasteful
 from ferrymq.errors import RemoteProtocolError
-from ferrymq_codec.limits import MAX_ELEMENTS
 from ferrymq_codec.reader import Reader
 
 # So many deliveries may be looked at in one go, beside those that arrive.
@@ -140,5 +139,6 @@ class FrameInput:
         reader.pos = pos + body
         reader.end = pos + size
         reader.depth = 0
-        reader.budget = MAX_ELEMENTS
+        # An element has a byte at the least.
+        reader.budget = size
         return True
