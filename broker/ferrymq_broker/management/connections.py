@@ -11,7 +11,7 @@ from ferrymq_broker.access.rights import MANAGE
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.connections.handler import ConnectionHandler
 from ferrymq_broker.management import ADDRESS
-from ferrymq_broker.management.entity import IndexedType, deleted
+from ferrymq_broker.management.entity import IndexedType, Show, deleted
 from ferrymq_broker.management.operation import Call, Operation, Result
 from ferrymq_types.messaging import Source, Target
 from ferrymq_types.transport import Error
@@ -52,15 +52,10 @@ class _OfConnections(IndexedType[T]):
         his own is not to have all others' gone through."""
         return {}
 
-    def show_all(self, identities: list[str]) -> list[dict[str, object] | None]:
-        """The attributes of each of these."""
+    def shower(self, identities: list[str]) -> Show:
+        """Return what shows each of these."""
         numbers = {identity.partition("/")[0] for identity in identities}
-        entries = self.entries_of(numbers.pop() if len(numbers) == 1 else "")
-        found: list[dict[str, object] | None] = []
-        for identity in identities:
-            entry = entries.get(identity)
-            found.append(None if entry is None else self.describe(entry))
-        return found
+        return self.shower_of(self.entries_of(numbers.pop() if len(numbers) == 1 else ""))
 
 
 def _is_own(identity: str, party: Party) -> bool:

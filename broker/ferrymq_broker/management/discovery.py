@@ -8,7 +8,7 @@ from typing import Final
 from ferrymq_broker.management.entity import EntityType
 from ferrymq_broker.management.errors import BAD_REQUEST, ManagementError
 from ferrymq_broker.management.operation import Call, Operation, Result
-from ferrymq_broker.management.slicing import Steps
+from ferrymq_broker.management.slicing import ROWS, Steps
 from ferrymq_codec.scalars import Int
 
 # Entities in one answer to a QUERY. Who wants more asks again, from an offset.
@@ -53,9 +53,14 @@ class Discovery:
             start = max(0, offset - before)
             stop = max(0, offset + count - before)
             page = identities[start:stop]
-            for identity, attributes in zip(page, type.show_all(page), strict=True):
+            show = type.shower(page)
+            for at, identity in enumerate(page, 1):
+                attributes = show(identity)
                 if attributes is not None:
                     found.append(type.complete(identity, attributes))
+                if at % ROWS == 0:
+                    yield None
+        yield None
         if not names:
             names = _columns(types, found)
         rows = [[attributes.get(name) for name in names] for attributes in found]

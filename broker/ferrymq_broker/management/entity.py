@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final, Generic, TypeVar
+from collections.abc import Callable
+from typing import Final, Generic, TypeAlias, TypeVar
 
 from ferrymq_broker.access.rights import MANAGE
 from ferrymq_broker.management import ADDRESS
@@ -13,6 +14,8 @@ from ferrymq_broker.management.slicing import Steps
 from ferrymq_broker.nodes.terms import Party
 
 T = TypeVar("T")
+# Returns the attributes of an entity by its identity; None if there is none of that identity.
+Show: TypeAlias = Callable[[str], dict[str, object] | None]
 
 PREFIX: Final = "org.ferrymq."
 
@@ -65,9 +68,9 @@ class EntityType:
         """The attributes of one; None if there is none of that identity."""
         return None
 
-    def show_all(self, identities: list[str]) -> list[dict[str, object] | None]:
-        """The attributes of each of these, for tables."""
-        return [self.show(identity) for identity in identities]
+    def shower(self, identities: list[str]) -> Show:
+        """Return what shows each of these as `show` does; for tables, which have many."""
+        return self.show
 
     def read(self, call: Call) -> Result:
         """READ."""
@@ -107,16 +110,20 @@ class IndexedType(EntityType, Generic[T]):
 
     def show(self, identity: str) -> dict[str, object] | None:
         """The attributes of one; None if there is none of that identity."""
-        return self.show_all([identity])[0]
+        return self.shower([identity])(identity)
 
-    def show_all(self, identities: list[str]) -> list[dict[str, object] | None]:
-        """The attributes of each of these."""
-        entries = self.entries()
-        found: list[dict[str, object] | None] = []
-        for identity in identities:
+    def shower(self, identities: list[str]) -> Show:
+        """Return what shows each of these, having gone through all entries once."""
+        return self.shower_of(self.entries())
+
+    def shower_of(self, entries: dict[str, T]) -> Show:
+        """Return what shows these entries by identity."""
+
+        def show(identity: str) -> dict[str, object] | None:
             entry = entries.get(identity)
-            found.append(None if entry is None else self.describe(entry))
-        return found
+            return None if entry is None else self.describe(entry)
+
+        return show
 
 
 def deleted() -> Result:

@@ -16,8 +16,9 @@ T = TypeVar("T")
 # Does a little between two yields, and has a result in the end. Yields True where it can only wait.
 Steps = Generator[object, None, T]
 
-# Names that are looked at in one step.
+# Names that are looked at in one step, and entities whose attributes are read in one.
 _STEP: Final = 250
+ROWS: Final = 50
 # Seconds of work in one pass of the broker.
 _SLICE: Final = 0.004
 # Requests of one connection that may wait.

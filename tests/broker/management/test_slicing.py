@@ -7,8 +7,9 @@ import pytest
 from ferrymq.engine.session import Session
 from ferrymq_broker.config.nodes import node_policy
 from ferrymq_broker.connections.handler import ConnectionHandler
-from ferrymq_broker.management import connections, manager, slicing
+from ferrymq_broker.management import connections, discovery, manager, slicing
 from ferrymq_broker.management.connections import sessions_of
+from ferrymq_broker.management.queues import Queues
 from ferrymq_broker.management.termini import Termini
 from tests.broker.harness import Network, encode
 from tests.broker.management.asker import Asker, read_answer, request_sections
@@ -74,6 +75,32 @@ def test_others_are_served_in_the_meantime(crowded: Network) -> None:
     assert {answer.properties["total"] for answer in answers} == {10}
     (answer,) = (read_answer(delivery.payload) for delivery in bob.receiver.take())
     assert answer.properties["total"] == 1
+
+
+def test_no_pass_reads_the_attributes_of_a_whole_page(
+    crowded: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net = crowded
+    monkeypatch.setattr(discovery, "ROWS", 7)
+    shown: list[str] = []
+    show = Queues.show
+
+    def counted(self: Queues, identity: str) -> dict[str, object] | None:
+        shown.append(identity)
+        return show(self, identity)
+
+    monkeypatch.setattr(Queues, "show", counted)
+    guard(net, rule("user:ann", "manage", "*"))
+    ann = user(net, "ann")
+    net.run()
+    post(ann, 1)
+    before = 0
+    while not ann.receiver.deliveries:
+        turn(net, ann)
+        assert len(shown) - before <= 7
+        before = len(shown)
+    table = read_answer(ann.receiver.take()[0].payload).map()
+    assert isinstance(table["results"], list) and len(table["results"]) == NODES
 
 
 def test_who_goes_away_costs_nothing_more(crowded: Network) -> None:
