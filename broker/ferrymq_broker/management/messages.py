@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from mypy_extensions import i64
+
 from ferrymq_broker.management.errors import (
     BAD_REQUEST,
     CONFLICT,
+    FAILED,
     NOT_FOUND,
     ManagementError,
     status_of,
@@ -16,6 +19,7 @@ from ferrymq_broker.management.operation import GREATEST, Call, Operation, Resul
 from ferrymq_broker.management.peeking import Sheet, count_of
 from ferrymq_broker.management.slicing import Steps, when_over
 from ferrymq_broker.nodes.entry import ACQUIRED
+from ferrymq_broker.nodes.paging import pager
 from ferrymq_broker.nodes.queues.contents import move, peek
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_codec.scalars import Timestamp
@@ -83,6 +87,10 @@ class QueueMessages:
         count = count_of(call)
         sheet = Sheet(count)
         for entry in peek(queue, count, call.number("from-sequence", 0)):
+            message = pager.peek(queue, entry)
+            if message is None:
+                reason = f"message {int(entry.sequence)} cannot be read from the disk"
+                raise ManagementError(FAILED, reason)
             facts: dict[str, object] = {
                 "sequence": int(entry.sequence),
                 "state": "acquired" if entry.state == ACQUIRED else "available",
@@ -91,7 +99,10 @@ class QueueMessages:
             }
             if entry.expires != 0:
                 facts["expires"] = Timestamp(queue.agenda.date_of(entry.expires))
-            if not sheet.add(entry.payload(), facts):
+            payload = message.payload
+            if entry.attempts:
+                payload = message.redelivery(i64(entry.failures))
+            if not sheet.add(payload, facts):
                 break
         return Result({"messages": sheet.messages})
 

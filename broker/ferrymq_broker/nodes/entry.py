@@ -106,12 +106,6 @@ class Entry:
         """False: in heaps, where entries lie behind their numbers, none of the same goes first."""
         return False
 
-    def payload(self) -> bytes:
-        """What to send in the next delivery."""
-        if self.attempts == 0:
-            return self.message.payload
-        return self.message.redelivery(i64(self.failures))
-
     def is_out(self) -> bool:
         """Whether the message has been left on disk."""
         return len(self.message.payload) != i64(self.size)

@@ -15,6 +15,7 @@ from typing import Final
 
 from ferrymq_broker import audit
 from ferrymq_broker.journal import log
+from ferrymq_broker.store.backup_target import BackupTarget
 from ferrymq_broker.store.changes import Changes
 from ferrymq_broker.store.disk import RealFolder
 from ferrymq_broker.store.durable_store import DurableStore
@@ -39,6 +40,7 @@ class Backup:
         self.total = 0
         self.last_batch = 0
         self.target = target
+        self._directory = BackupTarget(target)
         self._path = path
         self._store = store
         self._changes: Changes = store.changes
@@ -57,8 +59,7 @@ class Backup:
 
     def begin(self) -> None:
         """Begin as soon as nothing is applied. Raises `StoreError`, `OSError`."""
-        if self.target.exists() and (not self.target.is_dir() or any(self.target.iterdir())):
-            raise StoreError(f"{self.target} is not empty: a backup needs a directory of its own")
+        self._directory.require_free()
         self._store.pause(self._start)
 
     def _start(self) -> None:
@@ -69,7 +70,13 @@ class Backup:
     def _run(self) -> None:
         error: Exception | None = None
         try:
-            self._copy()
+            target = self._directory.begin()
+            try:
+                self._copy(target)
+                self._directory.finish(target)
+            except BaseException:
+                self._directory.abandon()
+                raise
         except Exception as failed:
             error = failed
         try:
@@ -78,8 +85,7 @@ class Backup:
             # The loop was closed: nobody asks any more.
             return
 
-    def _copy(self) -> None:
-        target = RealFolder(self.target)
+    def _copy(self, target: RealFolder) -> None:
         data = self._path / DATA_NAME
         self.total = data.stat().st_size
         self._copy_file(data, self.target / DATA_NAME)
@@ -104,7 +110,6 @@ class Backup:
                 segment.file.close()
         # Without this it is no store: it comes last.
         self._copy_file(self._path / FORMAT_NAME, self.target / FORMAT_NAME)
-        target.sync()
 
     def _end_of(self, secret: bytes, segment: Segment) -> int:
         """Where the batches end that belong to the backup."""

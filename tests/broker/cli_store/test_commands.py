@@ -11,6 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from ferrymq import Message, blocking
+from ferrymq_broker.store.backup_target import BackupTarget
+from ferrymq_broker.store.errors import StoreError
+from ferrymq_broker.store.keys import encode_key, seal
+from ferrymq_broker.store.lmdb_records import LmdbRecords
+from ferrymq_broker.store.tables import BODY
 from tests.broker.cli_store.stores import SEGMENT, bodies, fill
 from tests.broker.test_process import port_in, run, serve
 
@@ -112,8 +118,11 @@ def killed(tmp_path: Path) -> Path:
     path = tmp_path / "killed"
     with serve("--listen", "amqp://127.0.0.1:0", "--data", str(path)) as (process, lines):
         url = f"amqp://127.0.0.1:{port_in(lines[0])}"
-        for body in ("one", "two", "three"):
-            assert run("send", "--url", url, "q", body, "--durable").returncode == 0
+        # At once: after some seconds the broker applies what the journal has.
+        with blocking.connect(url) as connection:
+            sender = connection.sender("q")
+            for body in ("one", "two", "three"):
+                sender.send(Message(body=body, durable=True))
         process.send_signal(signal.SIGKILL)
         process.wait(10)
     return path
@@ -133,6 +142,12 @@ def test_the_journal_is_looked_at_too(killed: Path) -> None:
     segment.write_bytes(content[: 1 << 16])
     report = command("verify", killed, status=1).stdout
     assert str(segment) in report and f"has {1 << 16} bytes, and had" in report
+
+
+def test_info_of_a_damaged_store_fails_as_verify_does(store: Path) -> None:
+    data = store / "data.mdb"
+    data.write_bytes(data.read_bytes().replace(b"orders 3", b"borders3"))
+    assert told("info", store, status=1)["damaged"] == 1
 
 
 def test_info_for_people(original: Path) -> None:
@@ -184,6 +199,54 @@ def test_a_backup_does_not_write_over_anything(store: Path, tmp_path: Path) -> N
     assert [file.name for file in target.iterdir()] == ["precious"]
 
 
+def test_a_backup_that_failed_leaves_nothing_behind(store: Path, tmp_path: Path) -> None:
+    target = tmp_path / "backup"
+    target.mkdir()
+    (store / "head").unlink()
+    command("backup", store, target, status=1)
+    assert list(target.iterdir()) == []
+
+
+def test_a_backup_that_was_killed_is_begun_anew(store: Path, tmp_path: Path) -> None:
+    target = tmp_path / "backup"
+    killed = BackupTarget(target)
+    killed.begin()
+    (target / "data.mdb").write_bytes(b"half of it")
+    command("backup", store, target)
+    assert "unfinished-backup" not in [file.name for file in target.iterdir()]
+    command("verify", target)
+    assert records(target) == records(store)
+
+
+def test_a_store_is_never_taken_for_a_backup_that_was_killed(store: Path) -> None:
+    (store / "unfinished-backup").touch()
+    before = sorted(store.iterdir())
+    with pytest.raises(StoreError, match="is not empty"):
+        BackupTarget(store).begin()
+    assert sorted(store.iterdir()) == before
+
+
+def test_compacting_goes_on_after_one_that_was_killed(store: Path) -> None:
+    (store / "data.mdb.new").write_bytes(b"half of it")
+    command("compact", store)
+    assert not (store / "data.mdb.new").exists()
+    command("verify", store)
+
+
+def test_pages_at_the_end_that_were_never_written_are_no_damage(store: Path) -> None:
+    lmdb_records = LmdbRecords(store)
+    lmdb_records.begin()
+    key = encode_key(BODY, 1 << 40, 0)
+    lmdb_records.put(key, seal(key, bytes(300_000)))
+    lmdb_records.drop(key)
+    lmdb_records.commit(lmdb_records.applied)
+    pages = lmdb_records._env.info()["last_pgno"] + 1
+    lmdb_records.close()
+    assert (store / "data.mdb").stat().st_size < pages * 4096
+    assert told("verify", store)["good"] is True
+    assert len(bodies(store, "copies", 3)) == 3
+
+
 def test_compacting_gives_room_back_and_loses_nothing(store: Path) -> None:
     before = records(store)
     report = told("compact", store)
@@ -231,7 +294,7 @@ def test_a_store_with_something_in_it_is_left_alone(store: Path, tmp_path: Path)
     command("export", store, file)
     before = records(store)
     assert "is not empty" in command("import", store, file, status=1).stderr
-    assert "has these already: node 'orders'" in (
+    assert "has these already: node or alias 'orders'" in (
         command("import", store, file, "--merge", status=1).stderr
     )
     assert records(store) == before
@@ -253,6 +316,33 @@ def test_two_stores_become_one(store: Path, killed: Path, tmp_path: Path) -> Non
         f"router {number}" for number in range(3)
     ]
     assert len(bodies(killed, "clicks", 10)) == 10
+
+
+@pytest.mark.parametrize("missing", ["node", "partition", "body"])
+def test_messages_whose_queue_is_not_in_the_file_are_refused(
+    store: Path, tmp_path: Path, missing: str
+) -> None:
+    file, target = tmp_path / "all.jsonl", tmp_path / "target"
+    command("export", store, file)
+    lines = [line for line in file.read_text().splitlines() if f'"table": "{missing}"' not in line]
+    assert len(lines) < len(file.read_text().splitlines())
+    lines[-1] = json.dumps({"end": len(lines) - 2})
+    file.write_text("\n".join(lines) + "\n")
+    said = command("import", target, file, status=1).stderr
+    assert "is not complete" in said and missing in said and "which is not there" in said
+    assert records(target) == {}
+
+
+def test_an_alias_and_a_node_of_one_name_are_not_merged(store: Path, tmp_path: Path) -> None:
+    file, other = tmp_path / "all.jsonl", tmp_path / "other"
+    command("export", store, file)
+    header = file.read_text().splitlines()[0]
+    value = {"space": "default", "name": "copies", "address": "orders"}
+    alias = {"table": "alias", "id": 900, "number": 0, "value": value}
+    file.write_text("\n".join([header, json.dumps(alias), json.dumps({"end": 1})]) + "\n")
+    said = command("import", store, file, "--merge", status=1).stderr
+    assert "has these already: node or alias 'copies'" in said
+    command("import", other, file)
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import uuid
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -15,7 +17,7 @@ from ferrymq import Digest, Fence, blocking
 from ferrymq.engine.pairing import LINK_PAIR
 from ferrymq_broker.cli.admin.session import values_of
 from ferrymq_broker.cli.admin.tables import text_of
-from ferrymq_broker.config import Config, Listener
+from ferrymq_broker.config import Config, Listener, Store
 from ferrymq_broker.management.client import ManagementClient
 from ferrymq_broker.management.errors import ManagementError
 from ferrymq_broker.nodes.policy import QueuePolicy
@@ -226,3 +228,27 @@ async def test_the_client_reads_page_after_page() -> None:
             server.broker.default.create(queue, QueuePolicy())
         found = [row["name"] async for row in management.query("queue", ["name"])]
         assert found == expected
+
+
+async def test_messages_that_are_out_of_memory_are_shown_whole(tmp_path: Path) -> None:
+    config = Config(
+        listener=[Listener(url="amqp://127.0.0.1:0")],
+        store=Store(path=tmp_path / "store", page_out=1000),
+    )
+    bodies = [f"{number:03d}" + "x" * 500 for number in range(50)]
+    for start in range(2):
+        async with (
+            BrokerServer(config) as server,
+            ferrymq.connect(server.url) as connection,
+            ManagementClient(connection) as management,
+        ):
+            if start == 0:
+                sender = await connection.sender("orders")
+                for body in bodies:
+                    await sender.send(ferrymq.Message(body=body, durable=True))
+            async with asyncio.timeout(20):
+                while not (await management.read("queue", "orders"))["paged-out"]:  # noqa: ASYNC110
+                    await asyncio.sleep(0.001)
+            peeked = await management.peek("queue", "orders", {"count": 50})
+            shown = [ferrymq.Message.decode(cast(bytes, one["message"])) for one in peeked]
+            assert [message.body for message in shown] == bodies

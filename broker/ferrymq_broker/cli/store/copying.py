@@ -17,6 +17,7 @@ from ferrymq_broker.cli.progress import RunProgress
 from ferrymq_broker.cli.store.online import backup_online
 from ferrymq_broker.cli.store.opening import Directory, locked, opened, require_store
 from ferrymq_broker.config.units import format_size
+from ferrymq_broker.store.backup_target import BackupTarget
 from ferrymq_broker.store.disk import RealFolder
 from ferrymq_broker.store.errors import StoreDamaged, StoreError
 from ferrymq_broker.store.format_file import CLEAN_NAME, FORMAT_NAME
@@ -72,6 +73,8 @@ def compact(directory: Directory, as_json: Json = False) -> None:
     with locked(directory) as folder:
         require_clean(folder)
         new = f"{DATA_NAME}.new"
+        # A run that was killed leaves it.
+        (directory / new).unlink(missing_ok=True)
         try:
             copy_records(directory, directory / new, "compacting")
             folder.rename(new, DATA_NAME)
@@ -92,20 +95,24 @@ def compact(directory: Directory, as_json: Json = False) -> None:
 
 
 def _copy(directory: Path, target: Path) -> int:
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise StoreError(f"{target} is not empty: a backup needs a directory of its own")
+    backup_target = BackupTarget(target)
+    backup_target.require_free()
     with opened(directory, _INSTEAD):
         pass
     with locked(directory, _INSTEAD) as folder:
         require_clean(folder)
-        copy = RealFolder(target)
-        copy_records(directory, target / DATA_NAME, "copying")
-        # Without its format it is no store: that comes last.
-        for name in (HEAD_NAME, CLEAN_NAME, FORMAT_NAME):
-            file = copy.create(name)
-            file.write(0, [(directory / name).read_bytes()])
-            file.close()
-        copy.sync()
+        try:
+            copy = backup_target.begin()
+            copy_records(directory, target / DATA_NAME, "copying")
+            # Without its format it is no store: that comes last.
+            for name in (HEAD_NAME, CLEAN_NAME, FORMAT_NAME):
+                file = copy.create(name)
+                file.write(0, [(directory / name).read_bytes()])
+                file.close()
+            backup_target.finish(copy)
+        except BaseException:
+            backup_target.abandon()
+            raise
     return _bytes_in(target)
 
 

@@ -19,6 +19,7 @@ from ferrymq_broker.cli.store.copying import copy_records, require_clean
 from ferrymq_broker.cli.store.lines import line_of
 from ferrymq_broker.cli.store.merging import Name, describe, highest_id, name_of
 from ferrymq_broker.cli.store.opening import Directory, locked
+from ferrymq_broker.cli.store.owners import require_owners
 from ferrymq_broker.cli.store.reading import MAX_LINE, read_lines
 from ferrymq_broker.config.units import parse_size
 from ferrymq_broker.store.changes import Changes
@@ -92,6 +93,10 @@ def import_(
             _require_free(directory, file, most, names)
             with _replaced(folder) as records:
                 counts = _put(records, file, most, by, progress)
+                try:
+                    require_owners(records, by)
+                except StoreError as error:
+                    raise StoreError(f"{file} is not complete: {error}") from error
     if as_json:
         sys.stdout.write(json.dumps({"store": str(directory), "records": dict(counts)}) + "\n")
     else:

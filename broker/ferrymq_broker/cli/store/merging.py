@@ -28,7 +28,7 @@ _REFERENCES: Final = {
     DELIVERY: "queue",
     TERMINUS: "queue",
 }
-# The table of a record, and the fields that there can be only once in it.
+# The kind of a name, and the fields that there can be only once in it.
 Name = tuple[object, ...]
 
 # What there can be one of by these fields.
@@ -37,6 +37,13 @@ _NAMES: Final = {
     ALIAS: ("space", "name"),
     TERMINUS: ("space", "user", "container", "link", "sends"),
     FENCE: ("space", "group", "member", "target"),
+}
+# What the names are of. A node and an alias cannot have the same.
+_KINDS: Final = {
+    NODE: "node or alias",
+    ALIAS: "node or alias",
+    TERMINUS: "terminus",
+    FENCE: "fence",
 }
 
 
@@ -81,7 +88,7 @@ def name_of(table: int, said: object) -> Name | None:
     keys = _NAMES.get(table)
     if keys is None or not isinstance(said, dict):
         return None
-    name: list[object] = [table]
+    name: list[object] = [_KINDS[table]]
     for key in keys:
         value = said.get(key)
         if isinstance(value, (list, dict)):
@@ -92,8 +99,6 @@ def name_of(table: int, said: object) -> Name | None:
 
 def describe(name: Name) -> str:
     """A name for people."""
-    kinds = {NODE: "node", ALIAS: "alias", TERMINUS: "terminus", FENCE: "fence"}
-    table, space, *rest = name
-    kind = kinds.get(table if isinstance(table, int) else 0, "record")
+    kind, space, *rest = name
     words = " ".join(repr(part)[:80] for part in rest if not isinstance(part, bool))
     return f"{kind} {words} of virtual host {space!r}"

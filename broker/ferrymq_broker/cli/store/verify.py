@@ -54,17 +54,27 @@ def verify(directory: Directory, as_json: Json = False) -> None:
 
 
 def info(directory: Directory, as_json: Json = False) -> None:
-    """Say what is in a store that no broker uses, and how much room it takes."""
+    """Say what is in a store that no broker uses, and how much room it takes.
+
+    Exits with status 1 if anything is damaged.
+    """
     contents = _look(directory, _INFO_INSTEAD)
     known = _facts(directory, contents)
     if as_json:
         sys.stdout.write(json.dumps(known, ensure_ascii=False) + "\n")
-        return
-    shown = {
-        key: format_size(value) if key.endswith("bytes") and isinstance(value, int) else value
-        for key, value in known.items()
-    }
-    print_entity(shown)
+    else:
+        print_entity(
+            {
+                key: (
+                    format_size(value)
+                    if key.endswith("bytes") and isinstance(value, int)
+                    else value
+                )
+                for key, value in known.items()
+            }
+        )
+    if contents.found:
+        raise typer.Exit(1)
 
 
 def _look(directory: Path, instead: str) -> Contents:

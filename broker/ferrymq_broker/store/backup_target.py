@@ -1,0 +1,64 @@
+"""The directory that a backup goes to.
+
+A mark in it says that the backup is not complete. A backup that failed removes what it wrote. One
+that was killed leaves the mark, and the next backup into the directory begins anew.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from ferrymq_broker.store.disk import RealFolder
+from ferrymq_broker.store.errors import StoreError
+from ferrymq_broker.store.format_file import FORMAT_NAME
+
+_MARK: Final = "unfinished-backup"
+
+
+class BackupTarget:
+    """A directory that is new or empty, or has what a killed backup left there."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def require_free(self) -> None:
+        """Raise `StoreError` if something is there that no backup left unfinished."""
+        if not self.path.exists():
+            return
+        if self.path.is_dir() and (self._is_unfinished() or not any(self.path.iterdir())):
+            return
+        raise StoreError(f"{self.path} is not empty: a backup needs a directory of its own")
+
+    def begin(self) -> RealFolder:
+        """Make the directory, remove what a killed backup left, set the mark.
+
+        Raises `StoreError`, `OSError`.
+        """
+        self.require_free()
+        folder = RealFolder(self.path)
+        self._clear()
+        (self.path / _MARK).touch(mode=0o600)
+        folder.sync()
+        return folder
+
+    def finish(self, folder: RealFolder) -> None:
+        """Remove the mark; the directory is a store now. Raises `OSError`."""
+        folder.sync()
+        (self.path / _MARK).unlink()
+        folder.sync()
+
+    def abandon(self) -> None:
+        """Remove what a backup that failed has written; keep what cannot be removed."""
+        if (self.path / _MARK).exists():
+            (self.path / FORMAT_NAME).unlink(missing_ok=True)
+            self._clear()
+
+    def _is_unfinished(self) -> bool:
+        # With a format it is a store, which somebody may have used since.
+        return (self.path / _MARK).exists() and not (self.path / FORMAT_NAME).exists()
+
+    def _clear(self) -> None:
+        """Remove all files of a backup, the mark last."""
+        for file in sorted(self.path.iterdir(), key=lambda file: file.name == _MARK):
+            file.unlink()
