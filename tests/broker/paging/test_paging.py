@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import pytest
 
+from ferrymq_broker.management.slicing import finish
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.nodes.paging.pager import peek as look_at
 from ferrymq_broker.nodes.policy import ExchangePolicy, QueuePolicy
-from ferrymq_broker.nodes.queues.contents import peek
+from ferrymq_broker.nodes.queues.contents import move, peek
 from ferrymq_broker.store.tables import BODY, ENTRY
 from ferrymq_types.filters import NoLocalFilter
-from ferrymq_types.messaging import Accepted, Data, Header, Modified, Released, Source
+from ferrymq_types.messaging import (
+    Accepted,
+    Data,
+    Header,
+    MessageAnnotations,
+    Modified,
+    Released,
+    Source,
+)
 from tests.broker.harness import Sender, message_annotations
 from tests.broker.paging.paged import PagedNetwork
 from tests.broker.queues.links import consume
@@ -114,6 +123,31 @@ def test_a_body_that_several_have_leaves_once_and_comes_back_once() -> None:
     for name in ("a", "b", "c"):
         assert net.connect().receiver(name, credit=5).bodies() == bodies
     assert net.pager.paged_in == 5 and net.broker.agenda.emptied == 0
+
+
+def test_a_body_that_came_back_for_one_queue_leaves_again_when_that_has_done_with_it() -> None:
+    net = PagedNetwork(limit=1)
+    exchange = net.space.create("fan", ExchangePolicy(type="fanout"))
+    assert isinstance(exchange, Exchange)
+    for name in ("a", "b"):
+        net.declare(name)
+        exchange.bind(name)
+    # What is scheduled stays in memory: there is always too much, and every queue is gone through.
+    annotations = MessageAnnotations(value={"x-opt-delivery-delay": 60_000})
+    net.connect().sender("later").send_sections(annotations, Data(value=KIB))
+    scheduled = net.broker.agenda.held
+    net.connect().sender("fan").send_sections(Header(ttl=60_000), Data(value=KIB))
+    net.advance(1)
+    net.settle()
+    assert net.broker.agenda.held == scheduled
+    # It is another message there: less of its time is left.
+    net.broker.begin_pass(net.now)
+    assert finish(move(net.queue("a"), net.declare("to"), 5)) == (1, None)
+    net.broker.finish_pass()
+    net.advance(1)
+    net.settle()
+    assert net.queue("b").available == 1
+    assert net.broker.agenda.held == scheduled
 
 
 def test_a_restart_leaves_on_disk_what_is_too_much() -> None:

@@ -84,6 +84,7 @@ class Pager:
         "damaged",
         "full",
         "pending",
+        "loaded",
         "unmap",
         "_read_bytes",
         "_pages",
@@ -113,6 +114,9 @@ class Pager:
         self.full = False
         # Bytes that `flush` is still to take out of memory.
         self.pending: i64 = 0
+        # Bytes of messages that have come back and that other queues may have too: `Sweep` tells
+        # these, for each of them may have been gone through already.
+        self.loaded: i64 = 0
         self.unmap: Callable[[], object] | None = None
         self._read_bytes: i64 = 0
         self._pages = pages
@@ -404,6 +408,7 @@ class Pager:
             before.payload = message.payload
             self._together.pop(before, None)
             self.agenda.emptied -= 1
+            self.loaded += size
         if paging is not None:
             paging.loaded += size
         self.agenda.held += size
@@ -542,6 +547,22 @@ def forget(queue: Queue, entry: Entry) -> None:
     pager = queue.agenda.pager
     if pager is not None:
         pager.forget(queue, entry)
+
+
+def give_up(queue: Queue, entry: Entry) -> None:
+    """Let the entry, which leaves its queue, hold its message no more."""
+    message = entry.message
+    size = i64(entry.size)
+    if len(message.payload) != size:
+        forget(queue, entry)
+        return
+    holders = message.holders - 1
+    message.holders = holders
+    if holders == 0:
+        agenda = queue.agenda
+        agenda.held -= size
+        if message.shared:
+            drop_body(agenda, message)
 
 
 def forget_message(agenda: Agenda, message: Message, size: i64) -> None:

@@ -132,7 +132,11 @@ class Sweep:
         self._look_at = now + self.period
         sized: list[tuple[int, int, Queue]] = []
         most: i64 = 0
+        loaded = self.pager.loaded
+        self.pager.loaded = 0
         for queue in self._all_queues():
+            if loaded > 0 and queue.paging is not None:
+                queue.paging.loaded += loaded
             size = _resident(queue)
             if size > 0 and not queue.deleted:
                 sized.append((int(size), len(sized), queue))
