@@ -26,6 +26,8 @@ LINK: Final = 15
 TURN: Final = 4
 MESSAGE: Final = 1
 CONNECTION: Final = 40
+# A dead letter costs once when it leaves its queue, and once when it is published.
+LETTER: Final = 20
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -107,6 +109,9 @@ class Slices:
             self.left = self.size
             if not chore.go_on(self):
                 self.add(chore)
+            if self._finish is not None:
+                # One chore may wait for what another has caused.
+                self._finish()
 
     def _ask(self) -> None:
         schedule = self._schedule

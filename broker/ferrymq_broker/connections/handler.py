@@ -58,6 +58,7 @@ from ferrymq_broker.transactions.table import Transactions
 from ferrymq_types.transport import Error
 
 _NO_EVENTS: Final[list[Event]] = []
+_LETTERS: Final = 16  # may be under way when a client that has caused some goes on
 
 
 @final
@@ -527,8 +528,9 @@ class ConnectionHandler:
         """Everything that has arrived; how many changes nobody needs to hear of."""
         connection = self.connection
         changes = self.changes
-        slices = self.broker.agenda.slices
-        left = slices.left
+        agenda = self.broker.agenda
+        slices = agenda.slices
+        left, letters = slices.left, agenda.letters
         quiet: i64 = 0
         while True:
             events = self.events
@@ -550,6 +552,7 @@ class ConnectionHandler:
             event = events[at]
             if slices.left <= 0 and slices.left < left and slices.is_spent():
                 # What this client causes takes long: others go first.
+                self._remainder.after_letters = agenda.letters > letters
                 self._put_off()
                 return quiet
             # After a mistake it is not tried again.
@@ -581,14 +584,17 @@ class ConnectionHandler:
 
 @final
 class _Remainder(Chore):
-    """What a connection has put off."""
+    """What a connection has put off; `after_letters` if it caused dead letters that wait."""
 
-    __slots__ = ("_handler",)
+    __slots__ = ("after_letters", "_handler")
 
     def __init__(self, handler: ConnectionHandler) -> None:
         super().__init__()
+        self.after_letters = False
         self._handler = handler
 
     def go_on(self, slices: Slices) -> bool:
         """A slice of it."""
+        if self.after_letters and self._handler.broker.agenda.letters > _LETTERS:
+            return False
         return self._handler.catch_up()

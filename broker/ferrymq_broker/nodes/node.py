@@ -447,6 +447,7 @@ class Agenda:
     where nodes write what is to be on disk, `store` what reads it again; None without one. `bodies`
     are the ids of the messages that are stored apart from their entries. `pager` takes messages out
     of memory, None if nobody does; `emptied` of those that it took out belong to several entries.
+    `letters` counts dead letters that have left a queue and have not been published.
     `gathering` bounds what is made into chunks, `slices` what is done in one pass of work that may
     take long.
     """
@@ -462,6 +463,7 @@ class Agenda:
         "bodies",
         "pager",
         "emptied",
+        "letters",
         "gathering",
         "slices",
         "_waiting",
@@ -478,6 +480,7 @@ class Agenda:
         self.bodies: dict[Message, int] = {}
         self.pager: Pager | None = None
         self.emptied: i64 = 0
+        self.letters: i64 = 0
         self.gathering = Gathering()
         self.slices = Slices()
         self._waiting: _Turns | None = None
@@ -513,7 +516,7 @@ class Agenda:
                 for node in nodes:
                     turns += 1
                     if turns > _MOST and node.may_wait:
-                        self._put_off(node)
+                        self.put_off(node)
                         continue
                     node.dirty = False
                     node.dispatch()
@@ -522,7 +525,7 @@ class Agenda:
                 self.nodes = nodes[turns:] + self.nodes
                 raise
 
-    def _put_off(self, node: Node) -> None:
+    def put_off(self, node: Node) -> None:
         """Let the node have its turn in another slice."""
         waiting = self._waiting
         if waiting is None:

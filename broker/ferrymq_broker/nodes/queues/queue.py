@@ -25,7 +25,7 @@ from mypy_extensions import i32, i64
 from ferrymq_broker.nodes.consumer import Consumer
 from ferrymq_broker.nodes.entry import ACQUIRED, AVAILABLE, REMOVED, Entry
 from ferrymq_broker.nodes.node import BOUNDLESS, PERMANENT, Node, Refusal, Space
-from ferrymq_broker.nodes.paging.pager import forget, page_in
+from ferrymq_broker.nodes.paging.pager import give_up, page_in
 from ferrymq_broker.nodes.policy import QueuePolicy
 from ferrymq_broker.nodes.queues.browsers import Browser
 from ferrymq_broker.nodes.queues.contents import describe_queue, figures_of
@@ -43,7 +43,6 @@ from ferrymq_broker.nodes.queues.purging import Purge
 from ferrymq_broker.nodes.queues.resumption import Resumption
 from ferrymq_broker.nodes.queues.seating import exclude, grant, leave, new_lane, reseat, welcome
 from ferrymq_broker.nodes.queues.storing import (
-    drop_body,
     drop_entry,
     drop_queue,
     keep_entry,
@@ -109,6 +108,7 @@ class Queue(Node):
         "purges",
         "_rest",
         "paging",
+        "leaving",
         "stable",
         "unstable",
         "_sealed",
@@ -170,6 +170,8 @@ class Queue(Node):
         self._rest: Purge | None = None
         # What the pager does with it, None as long as that is nothing.
         self.paging: Paging | None = None
+        # The entry that leaves as a dead letter: it has its record until the letter is published.
+        self.leaving: Entry | None = None
         # The last entry that may be handed out, and the last batch with others; the last entry of
         # the batch that is being written.
         self.stable: i64 = BOUNDLESS
@@ -369,7 +371,8 @@ class Queue(Node):
         """The entry has another form of its message from now on (AMQP 1.0 §3.4.5)."""
         for view in self.views.values():
             view.forget(entry)
-        self._drop_share(entry)
+        self.bytes -= i64(entry.size)
+        give_up(self, entry)
         entry.message = message
         size: i64 = len(message.payload)
         entry.size = i32(size)
@@ -417,26 +420,15 @@ class Queue(Node):
         else:
             self.lane_of(entry.level).unlink(entry)
         entry.state = REMOVED
-        if entry.stored:
-            drop_entry(self, entry)
-        self._drop_share(entry)
+        self.bytes -= i64(entry.size)
+        if entry is self.leaving:
+            self.leaving = None
+        else:
+            if entry.stored:
+                drop_entry(self, entry)
+            give_up(self, entry)
         if watched or entry.expires != 0:
             self._on_unlinked(entry)
-
-    def _drop_share(self, entry: Entry) -> None:
-        """The entry does not hold its message any more."""
-        message = entry.message
-        size = i64(entry.size)
-        self.bytes -= size
-        if len(message.payload) != size:
-            forget(self, entry)
-            return
-        holders = message.holders - 1
-        message.holders = holders
-        if holders == 0:
-            self.agenda.held -= size
-            if message.shared:
-                drop_body(self.agenda, message)
 
     def detach(self, entry: Entry) -> None:
         """Let nothing point to the entry."""

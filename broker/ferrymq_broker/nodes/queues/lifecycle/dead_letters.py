@@ -4,6 +4,11 @@ They are collected and published when the queue's turn on the agenda comes, like
 a pass causes. So a message that goes through a thousand queues one after the other takes a thousand
 turns, and no depth of calls; and nobody who drops a message finds another one in its place.
 
+Letters of messages that expired or were pushed out are published in slices. Until a letter is
+published its entry keeps its record: both change in one batch of the store, so after a crash the
+message is in the queue it was leaving or in the next one. Letters that a consumer caused are
+published in the same pass: the client is told of its outcome with the batch that has them.
+
 What a message carries of it, in its annotations (all begin with ``x-opt-deadletter-``): the
 ``reason``, the ``source`` (the queue) and the ``time`` of its last death, what the consumer said
 that rejected it (``condition``, ``description``); the ``first-reason`` and ``first-source``; the
@@ -17,21 +22,28 @@ comes back to its place: the messages that are pushed out because of one another
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Final, final
+
+from mypy_extensions import i64
 
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.journal import log
-from ferrymq_broker.nodes.delivering import readdressed
+from ferrymq_broker.nodes.delivering import delivered_before, readdressed
 from ferrymq_broker.nodes.facts import facts_of
 from ferrymq_broker.nodes.node import Node
+from ferrymq_broker.nodes.paging.pager import give_up, peek
 from ferrymq_broker.nodes.queues.lifecycle.schedule import (
     DELIVERY_DELAY,
     DELIVERY_TIME,
     SCHEDULED_ENQUEUE_TIME,
 )
+from ferrymq_broker.nodes.queues.storing import drop_entry
+from ferrymq_broker.slices import LETTER
 from ferrymq_codec.scalars import Symbol, Timestamp, UInt
 
 if TYPE_CHECKING:
+    from ferrymq_broker.nodes.entry import Entry
     from ferrymq_broker.nodes.message import Message
     from ferrymq_broker.nodes.queues.queue import Queue
     from ferrymq_types.transport import Error
@@ -95,14 +107,15 @@ _present: Final = _Present()
 
 @final
 class Letter:
-    """A message on its way to `address`, because of `reason` and perhaps an `error`."""
+    """The message of an `entry` on its way to `address`, because of `reason` and perhaps an
+    `error`."""
 
-    __slots__ = ("message", "address", "reason", "error", "chain")
+    __slots__ = ("entry", "address", "reason", "error", "chain")
 
     def __init__(
-        self, message: Message, address: str, reason: str, error: Error | None, chain: Chain
+        self, entry: Entry, address: str, reason: str, error: Error | None, chain: Chain
     ) -> None:
-        self.message = message
+        self.entry = entry
         self.address = address
         self.reason = reason
         self.error = error
@@ -116,7 +129,7 @@ class DeadLetters(Node):
     `sent` and `dropped` are counted; `circles` are those of the dropped that went in one.
     """
 
-    __slots__ = ("queue", "sent", "dropped", "circles", "_letters", "_complained")
+    __slots__ = ("queue", "sent", "dropped", "circles", "_urgent", "_letters", "_complained")
 
     def __init__(self, queue: Queue) -> None:
         super().__init__(queue.address, queue.space)
@@ -124,11 +137,14 @@ class DeadLetters(Node):
         self.sent = 0
         self.dropped = 0
         self.circles = 0
-        self._letters: list[Letter] = []
+        # Those that consumers have caused, which do not wait for another slice.
+        self._urgent: deque[Letter] = deque()
+        self._letters: deque[Letter] = deque()
         self._complained = False
 
-    def send(self, message: Message, address: str, reason: str, error: Error | None) -> None:
-        """Publish the message to `address` at the end of the pass; drop it without one."""
+    def send(self, entry: Entry, address: str, reason: str, error: Error | None) -> None:
+        """Publish the message of an entry, which leaves the queue next, to `address`; drop it
+        without one."""
         if not address:
             self.dropped += 1
             return
@@ -136,28 +152,64 @@ class DeadLetters(Node):
         if cause is not None and cause.contains(self.queue):
             self._drop_circle()
             return
-        self._letters.append(Letter(message, address, reason, error, Chain(self.queue, cause)))
-        self.touch()
+        letter = Letter(entry, address, reason, error, Chain(self.queue, cause))
+        if _is_by_client(reason):
+            self._urgent.append(letter)
+        else:
+            self._letters.append(letter)
+        self.queue.leaving = entry
+        self.agenda.letters += 1
+        self.agenda.slices.spend(LETTER)
+        if not self.dirty:
+            self.touch()
 
     def dispatch(self) -> None:
-        """Publish what has come together."""
-        letters = self._letters
-        self._letters = []
-        count = 0
+        """Publish what has come together, as far as the slice allows."""
+        slices = self.agenda.slices
         try:
-            for letter in letters:
-                count += 1
-                self._publish(letter)
+            while self._urgent:
+                self._publish_next(self._urgent)
+            while self._letters and not slices.is_spent():
+                self._publish_next(self._letters)
         except BaseException:
             # A mistake is not to cost the others: their messages have left the queue.
-            self._letters = letters[count:] + self._letters
-            if self._letters:
+            if self._urgent or self._letters:
                 self.touch()
             raise
+        if self._letters:
+            self.dirty = True
+            self.agenda.put_off(self)
 
-    def _publish(self, letter: Letter) -> None:
-        message = letter.message
-        by_client = letter.reason == REJECTED or letter.reason == DELIVERY_LIMIT
+    def publish_all(self) -> None:
+        """Publish all letters at once: the queue is deleted."""
+        while self._urgent:
+            self._publish_next(self._urgent)
+        while self._letters:
+            self._publish_next(self._letters)
+
+    def _publish_next(self, letters: deque[Letter]) -> None:
+        """Publish the first of these; its entry is done with."""
+        letter = letters.popleft()
+        queue = self.queue
+        entry = letter.entry
+        agenda = self.agenda
+        agenda.letters -= 1
+        agenda.slices.spend(LETTER)
+        try:
+            message = peek(queue, entry)
+            if message is None:
+                self._drop(letter, "it cannot be read from disk")
+            else:
+                if entry.attempts > 0:
+                    message = delivered_before(message, i64(entry.failures))
+                self._publish(letter, message)
+        finally:
+            if entry.stored:
+                drop_entry(queue, entry)
+            give_up(queue, entry)
+
+    def _publish(self, letter: Letter, message: Message) -> None:
+        by_client = _is_by_client(letter.reason)
         path = [] if by_client else _path(message)
         here = self.queue.address
         # What is opaque has no annotations to carry a path: it dies of itself once only.
@@ -181,7 +233,7 @@ class DeadLetters(Node):
             return
         _present.chain = letter.chain
         try:
-            refusal = node.publish(readdressed(message, self._annotations(letter, path)))
+            refusal = node.publish(readdressed(message, self._annotations(letter, message, path)))
         finally:
             _present.chain = None
         if refusal is None:
@@ -189,9 +241,10 @@ class DeadLetters(Node):
         else:
             self._drop(letter, refusal.description)
 
-    def _annotations(self, letter: Letter, path: list[str]) -> dict[str | int, object]:
-        """The annotations of the message, with what is to be told of this death."""
-        message = letter.message
+    def _annotations(
+        self, letter: Letter, message: Message, path: list[str]
+    ) -> dict[str | int, object]:
+        """Return the annotations of the message, with what is to be told of this death."""
         here = self.queue.address
         result: dict[str | int, object] = dict(facts_of(message).message_annotations)
         for key in (DELIVERY_TIME, DELIVERY_DELAY, SCHEDULED_ENQUEUE_TIME):
@@ -238,6 +291,11 @@ class DeadLetters(Node):
     def forgive(self) -> None:
         """The policy is another: say again what goes wrong."""
         self._complained = False
+
+
+def _is_by_client(reason: str) -> bool:
+    """Whether the outcome of a consumer is the reason."""
+    return reason in (REJECTED, DELIVERY_LIMIT)
 
 
 def _path(message: Message) -> list[str]:

@@ -112,6 +112,7 @@ class _Line(Timed):
     def on_time(self, now: i64) -> None:
         """Let expire what is due and waits."""
         lifecycle = self._lifecycle
+        slices = lifecycle.queue.agenda.slices
         left: i64 = _BATCH
         while self._heap and left > 0:
             expires, _, entry = self._heap[0]
@@ -125,6 +126,9 @@ class _Line(Timed):
             elif entry.state == AVAILABLE:
                 left -= 1
                 lifecycle.expired(entry)
+                if slices.is_spent():
+                    # Dead letters take longer than messages that are dropped.
+                    left = 0
             elif entry.state != REMOVED:
                 # A consumer holds it. It goes when it comes back, whatever is done to the clock.
                 entry.expires = lifecycle.queue.agenda.now

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 from ferrymq_broker.errors import BrokerError
-from ferrymq_broker.nodes.delivering import delivered_before
 from ferrymq_broker.nodes.entry import AVAILABLE
 from ferrymq_broker.nodes.facts import facts_of
 from ferrymq_broker.nodes.letter_boxes import letters_of
@@ -428,10 +427,7 @@ class Lifecycle:
         if address and entry.is_out() and not page_in(queue, entry):
             # It stays where it is, if it is not just leaving.
             return
-        message = entry.message
-        if address and entry.attempts > 0:
-            message = delivered_before(message, i64(entry.failures))
-        dead_letters.send(message, address, reason, error)
+        dead_letters.send(entry, address, reason, error)
 
     # -- messages to come ------------------------------------------------------------------
 
@@ -535,6 +531,9 @@ class Lifecycle:
     def stop(self) -> None:
         """The queue is deleted: nothing is due any more."""
         self._send_letters([])
+        if self._dead_letters is not None:
+            # Their records go with those of the queue, in the same batch.
+            self._dead_letters.publish_all()
         if self._expiry is not None:
             self._expiry.close()
             self._expiry = None
