@@ -11,7 +11,7 @@ import pytest
 
 import ferrymq
 from ferrymq import Message, blocking
-from ferrymq.options import ReceiverArguments
+from ferrymq.options import ConnectionArguments, ReceiverArguments
 from ferrymq_broker.config import Config
 from ferrymq_broker.nodes.policy import TopicPolicy
 from ferrymq_broker.server import BrokerServer
@@ -51,6 +51,26 @@ async def test_a_durable_subscription_waits_for_its_receiver(broker: BrokerServe
         receiver = await connection.receiver("prices", **options)
         await sender.send(Message("new"))
         assert (await receiver.receive(timeout=20)).message.body == "new"
+
+
+@pytest.mark.spec("2.6.7")
+@pytest.mark.parametrize(
+    ("messages", "size", "options"),
+    [
+        *[(messages, 10, {"incoming_window": 4}) for messages in (1, 4, 5, 9)],
+        (1, 1_100_000, {"max_frame_size": 512}),
+    ],
+)
+async def test_a_drain_ends_whatever_the_window(
+    broker: BrokerServer, messages: int, size: int, options: ConnectionArguments
+) -> None:
+    async with ferrymq.connect(broker.url, **options) as connection:
+        sender = await connection.sender("orders")
+        await sender.send_many([Message(bytes(size))] * messages)
+        receiver = await connection.receiver("orders", credit=0)
+        receiver.add_credit(20)
+        await receiver.drain(timeout=20)
+        assert (receiver.queued, receiver.credit) == (messages, 0)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from ferrymq.engine.events import CreditReceived, DrainCompleted
 from ferrymq.errors import LocalProtocolError
-from ferrymq_types.transport import Attach, Flow, Role, Transfer
+from ferrymq_types.transport import Attach, Detach, Flow, Role, Transfer
 from tests.support.scenes import (
     MAX32,
     begin_script,
@@ -293,3 +293,44 @@ def test_delivery_count_is_null_until_the_sender_has_told_it(script):
     play >> peer_attach("a", 0, Role.SENDER, initial_delivery_count=70)
     link.set_credit(7)
     play << like(Flow, delivery_count=70, link_credit=7)
+
+
+@pytest.mark.spec("2.6.7")
+def test_what_waits_for_the_window_waits_for_credit_that_is_taken_back(play, session):
+    link = sender_script(play, session, credit=5)
+    other = sender_script(play, session, "other", credit=5)
+    play >> peer_flow(next_incoming_id=0, incoming_window=1)
+    for tag in (b"a", b"b", b"c"):
+        link.send(b"", tag=tag)
+    other.send(b"", tag=b"d")
+    play << like(Transfer, delivery_tag=b"a")
+    # Two of the three may come; the window is shut still.
+    play >> peer_flow(handle=0, delivery_count=0, link_credit=2, incoming_window=1, echo=True)
+    play << like(Flow, delivery_count=1, link_credit=1)
+    play >> peer_flow(next_incoming_id=1, incoming_window=2)
+    play << like(Transfer, delivery_tag=b"b")
+    play << like(Transfer, delivery_tag=b"d")
+    play.quiet()
+    assert link.parked == 1
+    with pytest.raises(LocalProtocolError, match="no credit"):
+        link.send(b"")
+    play >> peer_flow(
+        handle=0, delivery_count=2, link_credit=2, next_incoming_id=3, incoming_window=100
+    )
+    play << like(Transfer, delivery_tag=b"c")
+    assert (link.credit, link.parked) == (1, 0)
+
+
+@pytest.mark.spec("2.6.7")
+def test_what_waits_for_credit_ends_with_its_link(play, session):
+    link = sender_script(play, session, credit=5)
+    play >> peer_flow(next_incoming_id=0, incoming_window=0)
+    delivery = link.send(b"", tag=b"a")
+    play.take()
+    play >> peer_flow(handle=0, delivery_count=0, link_credit=0, incoming_window=10)
+    play.quiet()
+    assert session.outgoing.holds(link, b"a")
+    link.detach(closed=False)
+    play << like(Detach, closed=False)
+    assert link.unsettled == {b"a": delivery}
+    assert not session.outgoing.holds(link, b"a")

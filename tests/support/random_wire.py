@@ -249,11 +249,12 @@ class RandomWire(Users):
         self._patience = 0.0
         while True:
             self.wire.drain(self._random)
-            if not self._later[0] and not self._later[1]:
+            if self._later[0] or self._later[1]:
+                for late in self._later:
+                    while late:
+                        late.popleft()()
+            elif not self._give_credit_back():
                 break
-            for late in self._later:
-                while late:
-                    late.popleft()()
         self._patience = 1.0
         left, right = self.wire.ends
         assert left.opened and right.opened
@@ -269,6 +270,18 @@ class RandomWire(Users):
             if sender is not None and receiver is not None:
                 self._compare_link(stream, sender, receiver)
         self._count("quiet")
+
+    def _give_credit_back(self) -> bool:
+        """Let what waits for credit that was taken back go on; whether anything does."""
+        found = False
+        for stream in self.streams:
+            sender, receiver = stream.sender.link, stream.receiver.link
+            if sender is not None and receiver is not None and sender.usable and sender.parked:
+                assert sender.credit == 0 and sender.overdrawn >= sender.parked, f"{stream} hangs"
+                self._count("credit given back")
+                receiver.set_credit(MAX_PENDING)
+                found = True
+        return found
 
     def _compare_link(self, stream: Stream, sender: SenderLink, receiver: ReceiverLink) -> None:
         assert sender.usable and receiver.usable, f"{stream}: {sender} and {receiver}"

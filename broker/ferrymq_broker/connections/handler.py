@@ -437,7 +437,10 @@ class ConnectionHandler:
             if consumer.closed:
                 continue
             link = consumer.link
-            if link.parked > 0 or link.session.outgoing.remote_window <= 0 or consumer.is_full():
+            if link.parked > 0 or consumer.is_full():
+                self.windowed[consumer] = None
+            elif link.session.outgoing.remote_window <= 0 and not link.drain:
+                # One that drains is to hear that nothing is left, which takes no window.
                 self.windowed[consumer] = None
             else:
                 consumer.go_on()

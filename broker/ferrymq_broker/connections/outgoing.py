@@ -118,10 +118,6 @@ class OutgoingEndpoint(Consumer):
             return self._transfer(entry, b"", 0)
         left: i64 = 0
         if entry.expires != 0:
-            if self.link.session.outgoing.remote_window <= 0:
-                # Its time could be over when it goes.
-                self.handler.windowed[self] = None
-                return IDLE
             left = self.node.agenda.left(entry.expires)
         head = outgoing_header(entry, left)
         return self._transfer(entry, head, entry.message.header_end if head else 0)
@@ -176,21 +172,25 @@ class OutgoingEndpoint(Consumer):
         if handler.blocked:
             handler.stalled[self] = None
             return False
+        outgoing = link.session.outgoing
         if (
-            link.parked > 0
+            outgoing.remote_window <= 0
+            or link.parked > 0
             or self.held >= self._most
-            or len(link.session.outgoing.unsettled) >= handler.allowance.share
+            or len(outgoing.unsettled) >= handler.allowance.share
         ):
+            # A message is not taken before it can begin to go: others may have it, its time may
+            # pass, and the client may take the credit back.
             handler.windowed[self] = None
+            if outgoing.remote_window <= 0:
+                outgoing.ask_for_window()
+                handler.touch()
             return False
         return True
 
     def takes_more(self) -> bool:
         """Whether a message would go out at once."""
         if not self._is_free():
-            return False
-        if self.link.session.outgoing.remote_window <= 0:
-            self.handler.windowed[self] = None
             return False
         if self._special:
             # As in delivering: it is woken when that is over.

@@ -4,7 +4,8 @@ Transfers are numbered by `next_id` and admitted while the peer's incoming
 window, `remote_window` frames, is open (AMQP 1.0 §2.5.6), and while the output of
 the connection has room (`OutputLimit`). What is not admitted waits in `_backlog`
 in order, cut in the middle of a delivery if need be. It refers to the payload; the
-bytes are copied frame by frame, as they go out.
+bytes are copied frame by frame, as they go out. A delivery that waits there when the receiver takes
+its credit back is not sent (§2.6.7): it waits in `_withheld` until there is credit again.
 """
 
 from __future__ import annotations
@@ -91,7 +92,8 @@ class OutgoingHalf:
     """What a session sends. `unsettled`: our deliveries that are not settled, by delivery-id."""
 
     __slots__ = ("session", "unsettled", "next_id", "remote_window", "_next_delivery_id",
-                 "_backlog", "queued", "dispositions", "_cut_off", "_asked")  # fmt: skip
+                 "_backlog", "_withheld", "queued", "dispositions", "_cut_off",
+                 "_asked")  # fmt: skip
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -102,6 +104,8 @@ class OutgoingHalf:
         self.remote_window: i64 = 0
         self._next_delivery_id: i64 = 0
         self._backlog: deque[_Parked] = deque()
+        # Deliveries that have lost their credit before their first frame, in order, by link.
+        self._withheld: dict[Link, list[_Parked]] = {}
         # Whether this half waits for its turn in `OutputLimit.waiting`.
         self.queued = False
         self.dispositions = DispositionQueue(session, Role.SENDER)
@@ -141,10 +145,10 @@ class OutgoingHalf:
             _Parked(delivery, payload, head, start, offset, started, message_format, state, resume,
                     aborted)
         )  # fmt: skip
-        self._ask_for_window()
+        self.ask_for_window()
 
-    def _ask_for_window(self) -> None:
-        """Ask the peer for the state of its window, which is shut before transfers that wait.
+    def ask_for_window(self) -> None:
+        """Ask the peer for the state of its window, if that is shut, once.
 
         A peer is to open its window by itself. Some clients do so only when a frame comes that is
         no transfer, and would wait for the rest of a message for ever.
@@ -274,6 +278,9 @@ class OutgoingHalf:
             delivery = parked.delivery
             if delivery.link is link and delivery.tag == tag and not delivery.settled:
                 return True
+        for parked in self._withheld.get(link, ()):
+            if parked.delivery.tag == tag and not parked.delivery.settled:
+                return True
         return False
 
     def restate(self, delivery: OutgoingDelivery, state: DeliveryState) -> None:
@@ -281,7 +288,7 @@ class OutgoingHalf:
         if delivery.id in self.unsettled and self.unsettled[delivery.id] is delivery:
             self.dispositions.add(delivery.id, state, False)
             return
-        for parked in self._backlog:
+        for parked in [*self._backlog, *self._withheld.get(delivery.link, ())]:
             if parked.delivery is delivery:
                 parked.state = state
 
@@ -302,6 +309,10 @@ class OutgoingHalf:
         backlog = self._backlog
         while backlog and self.remote_window > 0:
             parked = backlog[0]
+            link = parked.delivery.link
+            if not parked.started and link.overdrawn >= link.parked:
+                self._withheld.setdefault(link, []).append(backlog.popleft())
+                continue
             before = self.next_id
             offset = self._write(
                 parked.delivery,
@@ -319,11 +330,18 @@ class OutgoingHalf:
                 parked.offset = offset
                 if self.next_id != before:
                     parked.started = True
-                self._ask_for_window()
+                self.ask_for_window()
                 return
             backlog.popleft()
             parked.delivery.sent = True
             parked.delivery.link.parked -= 1
+
+    def restore(self, link: Link) -> None:
+        """Let the withheld deliveries of the link wait for the window again: it has credit."""
+        withheld = self._withheld.pop(link, None)
+        if withheld is not None:
+            # Before later ones of the link, and before no earlier one: these have gone.
+            self._backlog.extendleft(reversed(withheld))
 
     def on_begin(self, window: i64) -> None:
         """The peer has begun, and takes `window` frames. What was sent before goes out now."""
@@ -418,6 +436,8 @@ class OutgoingHalf:
                 if delivery.link is link:
                     parked.release()
             self._backlog = deque([p for p in self._backlog if p.delivery.link is not link])
+        for parked in self._withheld.pop(link, ()):
+            parked.release()
 
     def clear(self) -> None:
         """The session is gone; each link keeps what it had unsettled."""
@@ -425,6 +445,10 @@ class OutgoingHalf:
             delivery.link.unsettled[delivery.tag] = delivery
         for parked in self._backlog:
             parked.release()
+        for withheld in self._withheld.values():
+            for parked in withheld:
+                parked.release()
+        self._withheld.clear()
         self.unsettled.clear()
         self._cut_off.clear()
         self._backlog.clear()

@@ -35,6 +35,7 @@ class SenderLink(Link):
         "available",
         "flow_properties",
         "parked",
+        "overdrawn",
         "unsettled",
         "resumption",
         "own_tags",
@@ -49,6 +50,9 @@ class SenderLink(Link):
         self.flow_properties: dict[str, object] | None = None
         # Deliveries sent by the user that the session window or the output still holds back.
         self.parked: i64 = 0
+        # By how many deliveries `delivery_count` is beyond the receiver's limit, which it may
+        # lower at any time. So many of the parked ones wait for credit again.
+        self.overdrawn: i64 = 0
         # What was unsettled when the link was suspended or lost, by tag: for `resume_from`.
         self.unsettled: dict[bytes, OutgoingDelivery] = {}
         self.resumption: SenderResumption | None = None
@@ -374,12 +378,17 @@ class SenderLink(Link):
         # A receiver that has not seen our attach yet counts from our initial count, which is 0.
         limit += serial_diff(0 if seen is None else seen, self.delivery_count)
         self.credit = limit if limit > 0 else 0
+        overdrawn = -limit if limit < 0 else 0
+        if overdrawn < self.overdrawn:
+            self.session.outgoing.restore(self)
+        self.overdrawn = overdrawn
         self.drain = flow.drain
         self.flow_properties = flow.properties
 
     def _fill_flow(self, flow: Flow) -> None:
         # What waits for the session window has not been sent, as far as the peer knows.
         flow.delivery_count = serial_add(self.delivery_count, -self.parked)
-        flow.link_credit = self.credit + self.parked
+        credit = self.credit + self.parked - self.overdrawn
+        flow.link_credit = credit if credit > 0 else 0
         flow.available = self.available
         flow.drain = self.drain

@@ -499,9 +499,9 @@ class Session:
 
     def _on_flow(self, flow: Flow) -> None:
         self.incoming.on_flow(flow)
-        self.outgoing.on_flow(flow)
         handle = flow.handle
         if handle is None:
+            self.outgoing.on_flow(flow)
             # Before our begin there is nothing to say: it will tell the window itself.
             if flow.echo and self.open_for_output:
                 self._send_flow()
@@ -509,6 +509,7 @@ class Session:
         link = self._remote_link(handle, "flow")
         if link.local_detached:
             check_errant(link, "flow")
+            self.outgoing.on_flow(flow)
             return
         # Credit may come before our attach has answered the receiver's.
         if isinstance(link, SenderLink):
@@ -517,6 +518,8 @@ class Session:
                 self.connection._emit(CreditReceived(link, flow.properties))
         elif isinstance(link, ReceiverLink) and link._on_flow(flow):
             self.connection._emit(DrainCompleted(link))
+        # Credit that is taken back counts before the window that opens with it.
+        self.outgoing.on_flow(flow)
         if flow.echo and link.usable:
             self._send_link_flow(link)
 
