@@ -2,20 +2,49 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
+from ferrymq import Message
+from ferrymq.engine import Connection, ConnectionSettings
+from ferrymq.engine.events import (
+    DeliveryReceived,
+    DetachReceived,
+    EndReceived,
+    LinkFailed,
+    Terminated,
+)
+from ferrymq.engine.link_pair import attach_pair
+from ferrymq.engine.pairing import LINK_PAIR, ME
+from ferrymq_types.messaging import Properties
+from tests.raw.answers import Answer
 from tests.raw.client import Client
 from tests.raw.frames import (
     AMQP_HEADER,
     attach_frame,
     begin_frame,
+    flow_frame,
     open_frame,
     source,
     target,
     transfer_frame,
 )
 from tests.raw.process import Broker
-from tests.raw.values import NULL, TRUE, binary, data_section, string, symbol, uint
+from tests.raw.values import (
+    NULL,
+    TRUE,
+    binary,
+    data_section,
+    described,
+    mapping,
+    sequence,
+    string,
+    symbol,
+    uint,
+    ulong,
+)
+from tests.raw.wire import PATIENCE
 from tests.wire.control import (
     Control,
     discharge_body,
@@ -41,6 +70,9 @@ overflow = "block"
 name = "small"
 max-length = 3
 overflow = "block"
+
+[limits]
+credit = 20
 """
 
 
@@ -130,3 +162,91 @@ def test_a_posting_behind_its_attach_is_never_missing_from_a_commit(
     assert ROLLBACK in [error[0] for error in errors if error is not None]
     assert not any(state.name == "accepted" for state in outcomes_by_id(answers).values())
     assert waiting(broker.port, address) == []
+
+
+def paired(role: str, handle: int, name: str = "pair") -> bytes:
+    """Encode half of a pair between the node `$management` and the address `mine`."""
+    mine, node = string("mine"), string("$management")
+    receives = role == "receiver"
+    return attach_frame(
+        name, handle, receiver=receives,
+        source=source(node if receives else mine), target=target(mine if receives else node),
+        properties=mapping(symbol("paired"), TRUE),
+    )  # fmt: skip
+
+
+def question(number: int) -> bytes:
+    """Encode a management request on handle 0, whose response is for the pair."""
+    properties = described(0x73, sequence(ulong(number), NULL, NULL, NULL, string("$me")))
+    asked = mapping(string("operation"), string("GET-TYPES"))
+    payload = properties + described(0x74, asked) + described(0x77, NULL)
+    return transfer_frame(payload, 0, uint(number), binary(b"%d" % number), settled=TRUE)
+
+
+@pytest.mark.spec("pairing-2.2.2")
+@pytest.mark.parametrize("flight", ["attach", "open"])
+def test_requests_behind_the_attaches_of_a_pair_are_answered(broker: Broker, flight: str) -> None:
+    everything = [
+        begin_frame(), paired("sender", 0), paired("receiver", 1),
+        flow_frame(uint(1), uint(3), NULL, next_incoming_id=NULL), *[question(n) for n in range(3)],
+    ]  # fmt: skip
+    with Client(broker.port) as client:
+        if flight == "open":
+            client.send(AMQP_HEADER, open_frame(), *everything)
+            assert client.take(8) == AMQP_HEADER
+            client.expect("open")
+        else:
+            client.open().send(*everything)
+        client.expect("begin")
+        answers: list[Answer] = []
+        while len(named(answers, "transfer")) < 3:
+            answer = client.read()
+            assert answer is not None and answer.name not in ("detach", "end", "close"), answer
+            answers.append(answer)
+
+
+@pytest.mark.spec("pairing-2.2.2")
+def test_only_the_half_of_a_pair_pays_for_requests_beyond_its_credit(broker: Broker) -> None:
+    with Client(broker.port) as client:
+        client.begin()
+        answers = exchange(
+            client,
+            paired("sender", 0),
+            paired("receiver", 1),
+            flow_frame(uint(1), uint(3), NULL),
+            *[question(n) for n in range(21)],
+        )
+        (detach,) = named(answers, "detach")
+        error = detach.error()
+        assert error is not None and error[0] == "amqp:link:transfer-limit-exceeded"
+        assert detach.field(0) == named(answers, "attach")[0].field(1)
+        # Session and connection go on.
+        client.sender("afterwards", "s7", 7).publish([])
+
+
+@pytest.mark.spec("pairing-2.2.2")
+def test_our_own_pair_sends_its_requests_before_any_answer(broker: Broker) -> None:
+    settings = ConnectionSettings(
+        container_id="us", initiator=True, desired_capabilities=[LINK_PAIR]
+    )
+    engine = Connection(settings, 0.0)
+    engine.open()
+    pair = attach_pair(
+        engine.begin(), "pair", address="$management", reply_address="mine", credit=2,
+        pipelined=True,
+    )  # fmt: skip
+    request = Message(None)
+    request.properties = Properties(message_id="1", reply_to=ME)
+    request.application_properties = {"operation": "GET-TYPES"}
+    deliveries = [pair.send(request.encode()) for _ in range(2)]
+    responses = 0
+    with socket.create_connection(("127.0.0.1", broker.port), PATIENCE) as connected:
+        while responses < 2 or not all(one.remote_settled for one in deliveries):
+            connected.sendall(engine.data_to_send())
+            received = connected.recv(65536)
+            assert received, "the broker has hung up"
+            engine.receive_data(received, 0.0)
+            for event in engine.take_events():
+                assert not isinstance(event, (LinkFailed, DetachReceived, EndReceived, Terminated))
+                responses += isinstance(event, DeliveryReceived)
+    assert pair.paired
