@@ -70,6 +70,24 @@ def agree(
     return mode
 
 
+def agree_control(link: Link, properties: dict[str, object], granted: dict[str, object]) -> None:
+    """Agree on the delivery mode of a control link, which can have at-least-once only.
+
+    Messages to a coordinator are sent unsettled (AMQP 1.0 §4.2), and their tags are not remembered.
+    Raises `BrokerError` if a condition cannot be met.
+    """
+    for name in (REQUIRED, OPTIONAL):
+        mode = properties.get(name)
+        fits = mode == AT_LEAST_ONCE and not _problem(link, AT_LEAST_ONCE, None, False)
+        if fits:
+            granted[name] = Symbol(AT_LEAST_ONCE)
+        elif name == REQUIRED and mode is not None:
+            raise BrokerError(
+                "amqp:not-implemented",
+                f"a control link has the delivery-mode {AT_LEAST_ONCE}, its messages are unsettled",
+            )
+
+
 def _beneath(mode: str) -> str:
     """The weaker mode that is kept where this one is: exactly once is at least once."""
     return AT_LEAST_ONCE if mode == EXACTLY_ONCE else mode

@@ -263,6 +263,7 @@ def attach_incoming(handler: ConnectionHandler, link: ReceiverLink) -> IncomingE
     terms.capabilities = list(asked.capabilities or [])
     terms.properties = properties
     terms.paired = is_paired(properties)
+    terms.source_address = None if attach.source is None else attach.source.address
     memory: TargetTerminus | None = None
     try:
         fitting = [] if node is None else check_kind(node, terms.capabilities)

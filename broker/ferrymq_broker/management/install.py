@@ -11,7 +11,7 @@ from ferrymq_broker.management.entity import EntityType
 from ferrymq_broker.management.event_hubs import EventHubs, HubPartitions
 from ferrymq_broker.management.exchanges import Bindings, Exchanges
 from ferrymq_broker.management.fences import Fences
-from ferrymq_broker.management.manager import Manager
+from ferrymq_broker.management.manager import Manager, failed
 from ferrymq_broker.management.overview import Brokers, VirtualHosts
 from ferrymq_broker.management.queues import Queues
 from ferrymq_broker.management.store import StoreKeeper, Stores
@@ -53,7 +53,7 @@ def install(space: AddressSpace, broker: Broker, keeper: StoreKeeper | None = No
     if keeper is not None:
         types.append(Stores(keeper))
     manager = Manager(types, space.name)
-    service = Service(ADDRESS, space, manager.answer)
+    service = Service(ADDRESS, space, manager.answer, failed)
     manager.take_time(broker, service)
     # It takes no room from the nodes of users.
     space.max_nodes += 1

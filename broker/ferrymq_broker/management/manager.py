@@ -98,10 +98,7 @@ class Manager:
             except Exception as error:
                 result = _failure(request, error)
         if service is not None and result is not None:
-            refusal = service.respond(request, self._response(request, result))
-            if refusal is not None:
-                result = Result(None, FAILED, refusal.description)
-                service.respond(request, self._response(request, result))
+            service.respond(request, self._response(request, result))
         return True
 
     def _response(self, request: Request, result: Result) -> Response:
@@ -181,6 +178,11 @@ class Manager:
         if operation is None:
             raise ManagementError(NOT_IMPLEMENTED, f"{type_name} knows no operation {name[:200]!r}")
         return operation, type
+
+
+def failed(reason: str) -> Response:
+    """Make the response to a request whose own response cannot be sent."""
+    return _response(Result(None, FAILED, reason))
 
 
 def _failure(request: Request, error: Exception) -> Result:

@@ -34,10 +34,19 @@ class Request:
 
     `body` is the value, the list of a sequence, the bytes of data sections, or None; `size` is that
     of the message, in bytes. The response is for the address `reply_to`, by `way` of a node; None
-    where nobody asked for one.
+    where nobody asked for one. It may have `most` bytes; 0 is no limit.
     """
 
-    __slots__ = ("party", "properties", "application_properties", "body", "size", "way", "reply_to")
+    __slots__ = (
+        "party",
+        "properties",
+        "application_properties",
+        "body",
+        "size",
+        "way",
+        "most",
+        "reply_to",
+    )
 
     def __init__(self, party: Party) -> None:
         self.party = party
@@ -46,6 +55,7 @@ class Request:
         self.body: object = None
         self.size: i64 = 0
         self.way: Node | None = None
+        self.most: i64 = 0
         self.reply_to: str | None = None
 
 

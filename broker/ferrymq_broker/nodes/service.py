@@ -3,7 +3,8 @@
 Whoever attaches a sender to a service gets an entrance of his own, so that the service knows who
 asks. Whoever attaches a receiver gets a private queue, in which the responses meant for that link
 wait for credit. Before a request is acted upon it is certain where its response will go; a request
-whose response has no place to go, or no room there, is refused and changes nothing.
+whose response has no place to go, or no room there, is refused and changes nothing. A response
+that is larger than its link takes (max-message-size) is replaced by a short one that says so.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from ferrymq_broker.nodes.request import Request, Response, encode_response, rea
 from ferrymq_codec.errors import DecodeError, EncodeError
 
 if TYPE_CHECKING:
-    from ferrymq_broker.nodes.terms import SourceTerms, TargetTerms
+    from ferrymq_broker.nodes.terms import Party, SourceTerms, TargetTerms
     from ferrymq_types.transport import Error
 
 # Responses that may wait for one link, and at how many bytes no more requests are answered to it.
@@ -44,13 +45,14 @@ _TOKEN_BYTES: Final = 18
 class ResponseLink:
     """A link that responses go out on, and the queue they wait in."""
 
-    __slots__ = ("party", "name", "target_address", "paired", "queue")
+    __slots__ = ("party", "name", "target_address", "paired", "max_message_size", "queue")
 
     def __init__(self, terms: SourceTerms, queue: Queue) -> None:
         self.party = terms.party
         self.name = terms.link_name
         self.target_address = terms.target_address
         self.paired = terms.paired
+        self.max_message_size: i64 = terms.max_message_size
         self.queue = queue
 
 
@@ -58,13 +60,14 @@ class ResponseLink:
 class Entrance(Node):
     """The service as one requesting link sees it: it knows whose link that is."""
 
-    __slots__ = ("service", "party", "link_name", "paired")
+    __slots__ = ("service", "party", "link_name", "source_address", "paired")
 
     def __init__(self, service: Service, terms: TargetTerms) -> None:
         super().__init__(service.address, service.space)
         self.service = service
         self.party = terms.party
         self.link_name = terms.link_name
+        self.source_address = terms.source_address
         self.paired = terms.paired
 
     @property
@@ -98,22 +101,39 @@ class Service(Node):
     """A node that gives `answer(request)` to every request.
 
     `answer` must not raise. Where it gives None it has taken the request on, and its answer comes
-    by `respond`, later and in a pass of its own. `served` and `refused` count requests.
+    by `respond`, later and in a pass of its own. `served` and `refused` count requests. `failed`
+    makes the response to a request whose proper response cannot be sent, of the reason for it.
     """
 
-    __slots__ = ("answer", "served", "refused", "entrances", "_response_links", "_by_connection")
+    __slots__ = (
+        "answer",
+        "failed",
+        "served",
+        "refused",
+        "entrances",
+        "_response_links",
+        "_by_connection",
+        "_pairs",
+    )
 
     def __init__(
-        self, address: str, space: Space, answer: Callable[[Request], Response | None]
+        self,
+        address: str,
+        space: Space,
+        answer: Callable[[Request], Response | None],
+        failed: Callable[[str], Response] | None = None,
     ) -> None:
         super().__init__(address, space)
         self.answer = answer
+        self.failed = failed
         self.served: i64 = 0
         self.refused: i64 = 0
         # Those with a link, in the order they came.
         self.entrances: dict[Entrance, None] = {}
         self._response_links: dict[SourceTerms, ResponseLink] = {}
         self._by_connection: dict[int, list[ResponseLink]] = {}
+        # The receiving halves of pairs, by user, container and name.
+        self._pairs: dict[tuple[str | None, str, str], list[ResponseLink]] = {}
 
     @property
     def kind(self) -> str:
@@ -136,6 +156,8 @@ class Service(Node):
         link = ResponseLink(terms, queue)
         self._response_links[terms] = link
         self._by_connection.setdefault(terms.party.connection, []).append(link)
+        if link.paired:
+            self._pairs.setdefault(_pair_key(link.party, link.name), []).append(link)
         return queue
 
     def close_source(self, terms: SourceTerms, closed: bool) -> None:
@@ -148,6 +170,12 @@ class Service(Node):
         links.remove(link)
         if not links:
             del self._by_connection[connection]
+        if link.paired:
+            key = _pair_key(link.party, link.name)
+            halves = self._pairs[key]
+            halves.remove(link)
+            if not halves:
+                del self._pairs[key]
         link.queue.purge()
         link.queue.deleted = True
 
@@ -183,7 +211,9 @@ class Service(Node):
         try:
             request = read_request(message, entrance.party)
             reply_to = request.properties.reply_to
-            request.way = self._way_back(entrance, reply_to)
+            link = self._link_for(entrance, reply_to)
+            request.way = self._way_back(entrance, reply_to, link)
+            request.most = 0 if link is None else link.max_message_size
             request.reply_to = ME if reply_to is None and entrance.paired else reply_to
         except DecodeError as error:
             self.refused += 1
@@ -201,7 +231,17 @@ class Service(Node):
         return None if response is None else self.respond(request, response)
 
     def respond(self, request: Request, response: Response) -> Refusal | None:
-        """Send the response on its way; what is wrong if it cannot be sent."""
+        """Send the response, or the one that `failed` makes instead.
+
+        Returns what is wrong if neither can be sent.
+        """
+        refusal = self._send(request, response)
+        if refusal is not None and self.failed is not None:
+            if self._send(request, self.failed(refusal.description)) is None:
+                return None
+        return refusal
+
+    def _send(self, request: Request, response: Response) -> Refusal | None:
         way = request.way
         if way is None:
             return None
@@ -210,14 +250,21 @@ class Service(Node):
         except EncodeError as error:
             log.error("response not encoded", address=self.address, reason=str(error))
             return Refusal("amqp:internal-error", f"the response cannot be encoded: {error}")
+        size = len(answer.payload)
+        if 0 < request.most < size:
+            return Refusal(
+                "amqp:link:message-size-exceeded",
+                f"the response has {size} bytes, and the link for it takes {request.most}",
+            )
         # Perhaps it was what the request has deleted.
         if not way.deleted:
             way.publish(answer)
         return None
 
-    def _way_back(self, entrance: Entrance, reply_to: str | None) -> Node | None:
+    def _way_back(
+        self, entrance: Entrance, reply_to: str | None, link: ResponseLink | None
+    ) -> Node | None:
         """What takes the response; None if nobody asked for one. Raises `BrokerError`."""
-        link = self._link_for(entrance, reply_to)
         if link is not None:
             queue = link.queue
             if queue.message_count() >= PENDING or queue.bytes >= PENDING_BYTES:
@@ -240,29 +287,27 @@ class Service(Node):
         return node
 
     def _link_for(self, entrance: Entrance, reply_to: str | None) -> ResponseLink | None:
-        """The link of the same connection that the response goes to.
+        """Return the link that the response goes to; None if no link is meant.
 
-        The other half of a pair for ``$me`` (Link Pairing 1.0 §2.1). For an address, the link with
-        that target, else the one of that name, else the one that consumes from it. Without a
+        For ``$me`` that is the other half of the pair (Link Pairing 1.0 §2.1). Every other response
+        goes to a link of the same connection that is no half of a pair: for an address, the link
+        with that target, else the one of that name, else the one that consumes from it. Without a
         reply-to, the only one of the session, else of the connection; of several the one that is
         called like the requesting link. Links of the same session come first.
         """
         party = entrance.party
-        links = self._by_connection.get(party.connection)
         if entrance.paired and (reply_to is None or reply_to == ME):
-            if links is not None:
-                for link in links:
-                    if (
-                        link.paired
-                        and link.name == entrance.link_name
-                        and link.party.session == party.session
-                    ):
-                        return link
-            raise BrokerError(
-                "amqp:precondition-failed",
-                f"the other half of the pair {entrance.link_name[:200]!r} is not attached",
-            )
-        if links is None:
+            other = self._other_half(entrance)
+            if other is None:
+                raise BrokerError(
+                    "amqp:precondition-failed",
+                    f"the other half of the pair {entrance.link_name[:200]!r} is not attached",
+                )
+            return other
+        links = [
+            link for link in self._by_connection.get(party.connection, ()) if not link.paired
+        ]
+        if not links:
             return None
         near = [link for link in links if link.party.session == party.session]
         if reply_to is None:
@@ -278,6 +323,23 @@ class Service(Node):
             if link.queue.address == reply_to:
                 return link
         return None
+
+    def _other_half(self, entrance: Entrance) -> ResponseLink | None:
+        """Return the link that makes a pair with a requesting link (Link Pairing 1.0 §2.1).
+
+        A pair belongs to a container. Its halves may have two sessions, or two connections where
+        the user is known; one of the same connection comes first. On one connection the engine
+        has compared the addresses.
+        """
+        party = entrance.party
+        away: ResponseLink | None = None
+        for link in self._pairs.get(_pair_key(party, entrance.link_name), ()):
+            if link.party.connection == party.connection:
+                return link
+            if party.user is not None or (party.access.open and link.party.access.open):
+                if link.target_address == entrance.source_address:
+                    away = link
+        return away
 
     # -- what there is to know, and the end ------------------------------------------------
 
@@ -308,6 +370,10 @@ class Service(Node):
         parts: list[Node] = list(self.entrances)
         parts += [link.queue for link in self._response_links.values()]
         return parts
+
+
+def _pair_key(party: Party, name: str) -> tuple[str | None, str, str]:
+    return (party.user, party.container_id, name)
 
 
 def _only(links: list[ResponseLink], name: str) -> ResponseLink:

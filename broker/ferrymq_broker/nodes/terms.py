@@ -111,7 +111,10 @@ class SourceTerms:
 
 @final
 class TargetTerms:
-    """Of a link that brings messages to a node; the fields are those of `SourceTerms`."""
+    """Terms of a link that brings messages to a node.
+
+    The fields are those of `SourceTerms`; `source_address` is that of the attach.
+    """
 
     __slots__ = (
         "party",
@@ -119,6 +122,7 @@ class TargetTerms:
         "part",
         "capabilities",
         "properties",
+        "source_address",
         "paired",
         "granted_capabilities",
         "granted_properties",
@@ -130,6 +134,7 @@ class TargetTerms:
         self.part = part
         self.capabilities: list[str] = []
         self.properties: dict[str, object] = {}
+        self.source_address: str | None = None
         self.paired = False
         self.granted_capabilities: list[str] = []
         self.granted_properties: dict[str, object] = {}

@@ -89,7 +89,7 @@ class Cbs:
         self._own = own
         self._limit = limit
         self._floods = Floods(2 * limit, _RATE, verifier.clock.now)
-        self.service = Service(ADDRESS, space, self.answer)
+        self.service = Service(ADDRESS, space, self.answer, _failed)
         # Connections with a token that waits for keys: what has come after it waits as well.
         self._waiting: dict[int, deque[Request]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -302,6 +302,10 @@ def _shorten(identity: Identity, request: Request, now: float) -> None:
             raise TokenRefusedError("it was to count until a time that is over")
         if identity.expires == 0.0 or wanted < identity.expires:
             identity.expires = wanted
+
+
+def _failed(reason: str) -> Response:
+    return _response(FAILED, reason)
 
 
 def _response(status: int, description: str) -> Response:

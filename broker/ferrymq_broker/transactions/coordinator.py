@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 from ferrymq.engine.delivery import IncomingDelivery
+from ferrymq.engine.pairing import is_paired
 from ferrymq.engine.receiver import ReceiverLink
 from ferrymq_broker.access.access import fence_refusal
+from ferrymq_broker.connections.delivery_mode import agree_control
 from ferrymq_broker.connections.outcomes import ACCEPTED, REJECTED_SYMBOL
 from ferrymq_broker.connections.permissions import meant_by, put_on_record
 from ferrymq_broker.errors import BrokerError
@@ -240,8 +242,17 @@ def read_message(delivery: IncomingDelivery) -> tuple[Declare | Discharge, Fence
 
 
 def attach_coordinator(handler: ConnectionHandler, link: ReceiverLink) -> Coordinator:
-    """Accept a control link. What it can do is answered, whatever was asked for."""
+    """Accept a control link. What it can do is answered, whatever capabilities were asked for.
+
+    Raises `BrokerError` for half of a pair (Link Pairing 1.0 §2.2.1): outcomes are all that a
+    coordinator answers with. Raises it too for a delivery-mode that the link cannot have.
+    """
     attach = link.remote_attach
+    asked = None if attach is None else attach.properties
+    if is_paired(asked):
+        raise BrokerError("amqp:not-implemented", "the coordinator does not support link pairing")
+    granted: dict[str, object] = {}
+    agree_control(link, {} if asked is None else asked, granted)
     source = None if attach is None else attach.source
     outcomes = None if source is None else source.outcomes
     size: i64 = _MAX_SIZE
@@ -252,6 +263,7 @@ def attach_coordinator(handler: ConnectionHandler, link: ReceiverLink) -> Coordi
     link.accept(
         source=source,
         target=CoordinatorTarget(capabilities=list(CAPABILITIES)),
+        properties=granted or None,
         max_message_size=size,
     )
     handler.broker.link_names.take(handler, link)
