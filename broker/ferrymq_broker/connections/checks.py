@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from ferrymq_broker.connections.lifetimes import LIFETIME_POLICY, SUPPORTED_DIST_MODES
-from ferrymq_broker.connections.outcomes import SUPPORTED_OUTCOMES
+from ferrymq_broker.connections.outcomes import SUPPORTED_OUTCOMES, is_terminal
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.filters.parse import PLAIN_SELECTORS
 from ferrymq_codec.composite import Composite
@@ -42,6 +42,13 @@ def check_source(asked: Source) -> None:
                     "amqp:invalid-field",
                     f"the filter {name[:100]!r} is not a described value (AMQP 1.0 §3.5.8)",
                 )
+    default = asked.default_outcome
+    if default is not None and not is_terminal(default):
+        raise BrokerError(
+            "amqp:invalid-field",
+            f"the default-outcome {type(default).__name__.lower()} is no outcome of a delivery; "
+            f"there are {', '.join(SUPPORTED_OUTCOMES)}",
+        )
     outcomes = asked.outcomes
     if outcomes is not None:
         for outcome in outcomes:

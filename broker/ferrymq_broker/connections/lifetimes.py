@@ -75,9 +75,10 @@ def end_creation(handler: ConnectionHandler, link: Link) -> None:
         node.reconsider_life()
 
 
-def withdraw_creation(handler: ConnectionHandler, link: Link) -> None:
-    """The link was refused after all: the node that was made for it is gone as well."""
-    node = handler.dynamic_nodes.pop(link, None)
+def withdraw_creation(handler: ConnectionHandler, link: Link, made: Node | None = None) -> None:
+    """Remove what was made for a link that is refused after all: its dynamic node, or the node
+    `made` for its address."""
+    node = handler.dynamic_nodes.pop(link, made)
     if node is not None:
         node.space.remove(node)
 

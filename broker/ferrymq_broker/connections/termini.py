@@ -7,6 +7,7 @@ and properties that are not honoured do not come back.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
@@ -25,7 +26,13 @@ from ferrymq_broker.connections.lifetimes import (
     node_properties,
     withdraw_creation,
 )
-from ferrymq_broker.connections.outcomes import ACCEPTED_SYMBOL, SUPPORTED_OUTCOMES, is_terminal
+from ferrymq_broker.connections.outcomes import (
+    ACCEPTED,
+    ACCEPTED_SYMBOL,
+    RELEASED,
+    SUPPORTED_OUTCOMES,
+    is_terminal,
+)
 from ferrymq_broker.connections.outgoing import OutgoingEndpoint
 from ferrymq_broker.connections.permissions import (
     may_recall,
@@ -43,6 +50,7 @@ from ferrymq_broker.connections.remembered.granting import (
     lasts,
     remember_source,
     remember_target,
+    with_default,
 )
 from ferrymq_broker.connections.remembered.source import SourceTerminus
 from ferrymq_broker.connections.remembered.target import TargetTerminus
@@ -91,7 +99,7 @@ def attach_outgoing(handler: ConnectionHandler, link: SenderLink) -> OutgoingEnd
     if attach is None or asked is None:
         raise BrokerError("amqp:not-found", "the source is missing, and the link has had none")
     check_source(asked)
-    node, part = _source_node(handler, link, asked)
+    node, part, made = _source_node(handler, link, asked)
     try:
         terms = _source_terms(handler, link, attach, asked, part)
         fitting = check_kind(node, terms.capabilities)
@@ -104,8 +112,8 @@ def attach_outgoing(handler: ConnectionHandler, link: SenderLink) -> OutgoingEnd
         right = reading_right(handler.space, address, copies)
         _take_over(handler, link, node, address, right)
         source_node = node.open_source(terms)
-    except BrokerError:
-        withdraw_creation(handler, link)
+    except BaseException:
+        withdraw_creation(handler, link, node if made else None)
         raise
     memory: SourceTerminus | None = None
     try:
@@ -118,7 +126,7 @@ def attach_outgoing(handler: ConnectionHandler, link: SenderLink) -> OutgoingEnd
         if memory is not None:
             memory.leave(terms.party.session, handler.id, True)
         node.close_source(terms, False)
-        withdraw_creation(handler, link)
+        withdraw_creation(handler, link, node if made else None)
         raise
     agreed = asked.outcomes or None
     endpoint = OutgoingEndpoint(link, handler, node, source_node, terms, outcome, agreed)
@@ -126,24 +134,41 @@ def attach_outgoing(handler: ConnectionHandler, link: SenderLink) -> OutgoingEnd
     source_node.subscribe(endpoint)
     if memory is not None:
         if isinstance(link.source, Source):
-            memory.told = link.source
+            memory.told = with_default(link.source, outcome)
         memory.keep()
         if not endpoint.remember(memory, unsettled):
             endpoint.refuse("amqp:not-allowed", "an unsettled delivery has no agreed outcome")
     return endpoint
 
 
-def _source_node(handler: ConnectionHandler, link: SenderLink, asked: Source) -> tuple[Node, str]:
+def _source_node(
+    handler: ConnectionHandler, link: SenderLink, asked: Source
+) -> tuple[Node, str, bool]:
+    """Find the node, the part of it that is meant, and whether the node was made for this attach.
+
+    A dynamic node does not count as such: it is the link's.
+    """
     capabilities = asked.capabilities or []
     if asked.dynamic:
         require_dynamic(handler)
-        return create_dynamic(handler, link, asked.dynamic_node_properties, capabilities), ""
+        made = create_dynamic(handler, link, asked.dynamic_node_properties, capabilities)
+        return made, "", False
     named = asked.address
     if named is None:
         raise BrokerError("amqp:invalid-field", "the source has no address and is not dynamic")
     address = meant_by(handler, named)
     require_source(handler, address, named, asked.distribution_mode == "copy", capabilities)
-    return handler.space.resolve(address, capabilities, handler.access)
+    return _resolve(handler, address, capabilities)
+
+
+def _resolve(
+    handler: ConnectionHandler, address: str, capabilities: Sequence[str]
+) -> tuple[Node, str, bool]:
+    """Find or make the node of an address: the node, the part, and whether it was made."""
+    nodes = handler.space.nodes
+    count = len(nodes)
+    node, part = handler.space.resolve(address, capabilities, handler.access)
+    return node, part, len(nodes) > count
 
 
 def _source_terms(
@@ -223,7 +248,7 @@ def _accept_outgoing(
         ),
         distribution_mode=terms.granted_mode,
         filter=terms.filters.granted or None,
-        default_outcome=default_outcome,
+        default_outcome=_applicable(link, default_outcome),
         outcomes=asked.outcomes or list(SUPPORTED_OUTCOMES),
         capabilities=terms.granted_capabilities or None,
     )
@@ -238,6 +263,13 @@ def _accept_outgoing(
         offered_capabilities=offered_by_source(node, attach.desired_capabilities),
         max_message_size=handler.max_message_size,
     )
+
+
+def _applicable(link: SenderLink, asked: Outcome | None) -> Outcome:
+    """The outcome of deliveries that are settled, or end in good order, without one."""
+    if asked is not None:
+        return asked
+    return ACCEPTED if link.always_settled else RELEASED
 
 
 # -- links on which the broker receives --------------------------------------------------------
@@ -258,7 +290,7 @@ def attach_incoming(handler: ConnectionHandler, link: ReceiverLink) -> IncomingE
     check_target(asked)
     outcomes = _usable_outcomes(attach.source)
     properties = {} if attach.properties is None else dict(attach.properties)
-    node, part, address = _target_node(handler, link, asked)
+    node, part, address, made = _target_node(handler, link, asked)
     terms = TargetTerms(party_of(handler, link), link.name, part)
     terms.capabilities = list(asked.capabilities or [])
     terms.properties = properties
@@ -280,7 +312,7 @@ def attach_incoming(handler: ConnectionHandler, link: ReceiverLink) -> IncomingE
     except BaseException:
         if memory is not None:
             memory.leave(terms.party.session, handler.id, True)
-        withdraw_creation(handler, link)
+        withdraw_creation(handler, link, node if made else None)
         raise
     endpoint = IncomingEndpoint(link, handler, target_node, outcomes, address)
     if memory is not None:
@@ -300,21 +332,22 @@ def attach_incoming(handler: ConnectionHandler, link: ReceiverLink) -> IncomingE
 
 def _target_node(
     handler: ConnectionHandler, link: ReceiverLink, asked: Target
-) -> tuple[Node | None, str, str]:
-    """The node, the part of it that is meant, and the address of both with aliases followed."""
+) -> tuple[Node | None, str, str, bool]:
+    """The node, the part of it that is meant, the address of both with aliases followed, and
+    whether the node was made for this attach. A dynamic node does not count as such."""
     capabilities = asked.capabilities or []
     if asked.dynamic:
         require_dynamic(handler)
         made = create_dynamic(handler, link, asked.dynamic_node_properties, capabilities)
-        return made, "", made.address
+        return made, "", made.address, False
     named = asked.address
     if named is None:
         # Each message names its own (Anonymous Terminus for Message Routing 1.0).
-        return None, "", ""
+        return None, "", "", False
     address = meant_by(handler, named)
     require_target(handler, address, named)
-    node, part = handler.space.resolve(address, capabilities, handler.access)
-    return node, part, address
+    node, part, fresh = _resolve(handler, address, capabilities)
+    return node, part, address, fresh
 
 
 def _usable_outcomes(source: Source | None) -> list[str] | None:
@@ -354,11 +387,8 @@ def _accept_incoming(
         ),
         capabilities=terms.granted_capabilities or None,
     )
-    source = attach.source
-    if source is None:
-        source = Source(address=link.name, outcomes=list(SUPPORTED_OUTCOMES))
     link.accept(
-        source=source,
+        source=attach.source,
         target=target,
         properties=terms.granted_properties or None,
         offered_capabilities=offered_by_target(node, attach.desired_capabilities),

@@ -304,9 +304,7 @@ class Service(Node):
                     f"the other half of the pair {entrance.link_name[:200]!r} is not attached",
                 )
             return other
-        links = [
-            link for link in self._by_connection.get(party.connection, ()) if not link.paired
-        ]
+        links = [link for link in self._by_connection.get(party.connection, ()) if not link.paired]
         if not links:
             return None
         near = [link for link in links if link.party.session == party.session]

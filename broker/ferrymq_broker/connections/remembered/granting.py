@@ -175,3 +175,24 @@ def remember_source(
     terminus.default = default
     terminus.grant(durable, policy, timeout)
     return terminus
+
+
+def with_default(told: Source, asked: Outcome | None) -> Source:
+    """The source of an answer, with the default-outcome that the client has asked for.
+
+    It is what the terminus is remembered by: a client that named no outcome has named none when
+    it comes back, either.
+    """
+    return Source(
+        address=told.address,
+        durable=told.durable,
+        expiry_policy=told.expiry_policy,
+        timeout=told.timeout,
+        dynamic=told.dynamic,
+        dynamic_node_properties=told.dynamic_node_properties,
+        distribution_mode=told.distribution_mode,
+        filter=told.filter,
+        default_outcome=asked,
+        outcomes=told.outcomes,
+        capabilities=told.capabilities,
+    )
