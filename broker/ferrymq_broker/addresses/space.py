@@ -109,10 +109,26 @@ class AddressSpace(Space):
         """The node that an address names now, aliases followed; never makes one."""
         node = self.nodes.get(address)
         if node is None and self.aliases:
-            target = self.aliases.get(address)
-            if target is not None:
-                node = self.nodes.get(target)
+            try:
+                node = self.nodes.get(self._follow(address))
+            except BrokerError:
+                # It leads in a circle.
+                return None
         return node
+
+    def passes(self, address: str, name: str) -> bool:
+        """Whether the alias `name` is on the way from an address, or its node, to what that stands
+        for."""
+        cut = address.rfind(PART)
+        for start in (address, address[:cut]) if cut > 0 else (address,):
+            place: str | None = start
+            steps: i64 = 0
+            while place is not None and steps <= _MOST_ALIASES:
+                if place == name:
+                    return True
+                place = self.aliases.get(place)
+                steps += 1
+        return False
 
     def canonical(self, address: str) -> str:
         """What an address stands for: the address of a node, whether it is there or not, or of a

@@ -95,7 +95,7 @@ def require_subscription(handler: ConnectionHandler, node: Node, terms: SourceTe
     if not identity.kept and not identity.shared:
         return
     space = handler.space
-    name = identity.name(terms, 0)
+    name = identity.name(terms)
     address = f"{node.address}{PART}{name}"
     right = reading_right(space, address, False)
     if not access.permits(right, address):

@@ -142,8 +142,11 @@ class Aliases(EntityType):
         address = call.text("address")
         if not address or len(address) > MAX_ADDRESS_LENGTH:
             raise ManagementError(BAD_REQUEST, "address: empty or too long")
-        if address == name or address in self.space.aliases:
-            raise ManagementError(BAD_REQUEST, "address: an alias leads to no other alias")
-        if address.startswith("$"):
+        if self.space.passes(address, name):
+            raise ManagementError(
+                BAD_REQUEST, f"address: the alias {name[:200]!r} would lead in a circle"
+            )
+        # Raises `BrokerError` if too many aliases follow each other already.
+        if self.space.canonical(address).startswith("$"):
             raise ManagementError(BAD_REQUEST, f"address: {address[:200]!r} is reserved")
         return address

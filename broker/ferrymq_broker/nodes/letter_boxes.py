@@ -51,9 +51,11 @@ class LetterBoxes:
         self._aligned = False
 
     def names(self, name: str) -> bool:
-        """Whether letters go to what has this name, or to a part of that: an alias of the name is
-        one of them."""
-        return any(named == name or node_of(named) == name for named in self._named)
+        """Whether letters go to what has this name, or to a part of that, or get where they go by
+        an alias of this name."""
+        return any(
+            node_of(named) == name or self._space.passes(named, name) for named in self._named
+        )
 
     def has(self, address: str) -> bool:
         """Whether an address, of a node or of a part of one, with aliases followed, is one."""

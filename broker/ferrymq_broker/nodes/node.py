@@ -128,6 +128,10 @@ class Space:
         """What an address stands for, aliases followed."""
         return address
 
+    def passes(self, address: str, name: str) -> bool:
+        """Whether the alias `name` is on the way from an address to what that stands for."""
+        return address == name
+
     def target(self, address: str, access: Access | None = None) -> Node:
         """What takes messages sent to an address; `access` is asked whether it may be made.
         Raises `BrokerError` if nothing does."""

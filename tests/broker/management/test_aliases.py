@@ -41,7 +41,7 @@ def test_an_alias_leads_to_its_address(net: Network, asker: Asker) -> None:
         ("a", "", 400),
         ("a", "a", 400),
         ("a", "$management", 400),
-        ("a", "other", 400),
+        ("a", "broker", 400),
         ("$a", "q", 400),
         ("q", "elsewhere", 409),
     ],
@@ -50,10 +50,25 @@ def test_what_cannot_be_an_alias(
     net: Network, asker: Asker, name: str, address: object, status: int
 ) -> None:
     net.declare("q")
-    net.space.aliases["other"] = "q"
+    net.space.aliases["broker"] = "$management"
     body: dict[str, object] = {} if address is None else {"address": address}
     assert asker.ask("CREATE", "alias", name, body).status == status
-    assert list(net.space.aliases) == ["other"]
+    assert list(net.space.aliases) == ["broker"]
+
+
+def test_an_alias_of_an_alias_leads_on(net: Network, asker: Asker) -> None:
+    net.declare("q")
+    net.declare("p")
+    for name, address in (("near", "q"), ("far", "near"), ("farther", "far")):
+        assert asker.ask("CREATE", "alias", name, {"address": address}).status == 201
+    net.connect().sender("farther").send(b"one")
+    assert asker.ask("READ", "queue", "farther").map()["messages"] == 1
+    assert asker.ask("UPDATE", "alias", "near", {"address": "p"}).status == 200
+    net.connect().sender("farther").send(b"two")
+    assert (net.queue("q").message_count(), net.queue("p").message_count()) == (1, 1)
+    for circle in ("near", "far", "farther", "farther::part"):
+        refused = asker.ask("UPDATE", "alias", "near", {"address": circle})
+        assert refused.status == 400 and "circle" in refused.description
 
 
 def test_there_are_as_many_aliases_as_nodes(net: Network, asker: Asker) -> None:

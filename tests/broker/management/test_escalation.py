@@ -70,6 +70,12 @@ def test_nor_by_an_alias_that_dead_letters_go_to(net: Network) -> None:
     assert lacks(eve.ask("CREATE", "alias", "eves.none", there)) == "manage at 'work'"
     assert lacks(eve.ask("CREATE", "alias", "eves.parted", there)) == "manage at 'work'"
     assert eve.ask("CREATE", "alias", "eves.other", there).status == 201
+    # Nor by an alias that such an alias leads to.
+    for name, address in (("eves.far", "eves.box"), ("eves.near", "eves.far")):
+        assert eve.ask("CREATE", "alias", name, {"address": address}).status == 201
+    letters = {"dead-letter": "eves.near"}
+    assert eve.ask("CREATE", "queue", "eves.q-far", letters).status == 201
+    assert lacks(eve.ask("UPDATE", "alias", "eves.far", there)) == "manage at 'work'"
     assert eve.client.receiver("work").error is None
 
 

@@ -10,7 +10,7 @@ capability ``global`` the name alone counts, whoever uses it.
 | durable | ``CONTAINER/LINK``, ``USER@CONTAINER/LINK`` |
 | durable, shared, global; declared | ``NAME`` |
 | shared, not durable | ``~CONTAINER/NAME``, ``~/NAME`` if it is global |
-| neither | ``~NUMBER`` |
+| neither | ``~TOKEN``, at random |
 
 Of `%`, `/`, `@` and `~` in user, container and a name that stands alone, and of ``::`` everywhere,
 it has the percent-encoding: no two subscriptions share a name, and no name is taken for another
@@ -19,10 +19,14 @@ address.
 
 from __future__ import annotations
 
-from typing import final
+import secrets
+from typing import Final, final
 
 from ferrymq_broker.nodes.node import PART
 from ferrymq_broker.nodes.terms import SourceTerms
+
+# 144 random bits.
+_TOKEN_BYTES: Final = 18
 
 
 @final
@@ -55,10 +59,11 @@ class Identity:
             global_key(name) if self.everywhere else own_key(party.user, party.container_id, name)
         )
 
-    def name(self, terms: SourceTerms, number: int) -> str:
-        """The name of the subscription; `number` makes one that has no other unique."""
+    def name(self, terms: SourceTerms) -> str:
+        """Return the name of the subscription: a new one that nobody can guess if it is neither
+        durable nor shared."""
         if not self.kept and not self.shared:
-            return f"~{number}"
+            return f"~{secrets.token_urlsafe(_TOKEN_BYTES)}"
         label = self.label
         if self.everywhere:
             return public_name(label) if self.kept else f"~/{_colons(label)}"
@@ -85,7 +90,7 @@ def is_open_to(name: str, user: str | None) -> bool:
     label = name.removeprefix("~")
     owner, slash, _ = label.partition("/")
     if not slash:
-        # A number is a link's own, whoever has that.
+        # A random name is a link's own, whoever has that.
         return label == name
     if not owner:
         return True

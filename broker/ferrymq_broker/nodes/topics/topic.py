@@ -56,7 +56,6 @@ class Topic(Node):
         "_registry",
         "_expiry",
         "_by_terms",
-        "_number",
         "_fresh",
         "_idle",
     )
@@ -72,7 +71,6 @@ class Topic(Node):
         self._expiry = self._registry.expiry
         # Of every attached link, visitors' too.
         self._by_terms: dict[SourceTerms, Subscription] = {}
-        self._number: i64 = 0
         # Made for a link that has not been told so yet, and may still be refused.
         self._fresh: Subscription | None = None
         self._idle = _Idle(self)
@@ -252,8 +250,7 @@ class Topic(Node):
     def _make(self, identity: Identity, terms: SourceTerms) -> Subscription:
         if not identity.label and identity.shared:
             raise BrokerError("amqp:invalid-field", "a shared subscription without a name")
-        self._number += 1
-        name = identity.name(terms, self._number)
+        name = identity.name(terms)
         party = terms.party
         subscription = self._registry.add(
             name,
