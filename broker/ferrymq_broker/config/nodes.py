@@ -50,6 +50,7 @@ class QueueSettings(StrictSection):
     delivery_limit: int = Field(default=0, ge=0, le=0xFFFFFFFF)
     dead_letter: Address = ""
     expired: Address = ""
+    return_rejected: bool = False
     single_active: bool = False
     exclusive: bool = False
     groups: bool = False

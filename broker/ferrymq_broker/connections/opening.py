@@ -44,6 +44,8 @@ def on_open(handler: ConnectionHandler, open: Open) -> None:
     if space is not None:
         handler.space = space
         handler.access = Access(handler.identity, space.rules if broker.guarded else None)
+        space.publishers[int(handler.id)] = handler.access
+        space.strangers = None if broker.guarded else handler.access
     if broker.guarded and not broker.takes_tokens:
         if space is None or not handler.access.gives_anything():
             # Who may not use it does not learn whether it is there.

@@ -127,6 +127,7 @@ def _on_terminated(handler: ConnectionHandler, event: Terminated) -> None:
         log.info("connection lost", peer=handler.peer, reason=str(error))
     end_login(handler, error)
     handler.broker.handlers.pop(handler, None)
+    handler.space.publishers.pop(int(handler.id), None)
     handler.broker.users.leave(handler)
     if handler.lapses is not None:
         handler.lapses.cancel()

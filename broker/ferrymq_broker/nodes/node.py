@@ -87,7 +87,9 @@ class Space:
     subscription of a name, whichever topic it is to. There are no more of these than `max_nodes`,
     and no more nodes. `awaiting` has the nodes that want to be told
     of the end of a session or connection, by its number. `letter_boxes` is where the dead letters
-    of its queues go.
+    of its queues go. `publishers` has what each connection may do, by its number, as long as it is
+    there, and `strangers` is what one may do that is gone, None where there are rules: a message is
+    returned only where its publisher may send.
     """
 
     __slots__ = (
@@ -99,6 +101,8 @@ class Space:
         "awaiting",
         "fences",
         "letter_boxes",
+        "publishers",
+        "strangers",
     )
 
     def __init__(
@@ -112,6 +116,8 @@ class Space:
         self.awaiting: dict[int, dict[Node, None]] = {}
         self.fences = Fences(name, agenda.changes, max_nodes)
         self.letter_boxes = LetterBoxes(self)
+        self.publishers: dict[int, Access] = {}
+        self.strangers: Access | None = None
 
     def party_gone(self, number: i64) -> None:
         """The session or the connection of this number has ended, after all its links."""

@@ -27,6 +27,8 @@ class QueuePolicy:
       dead-lettered.
     - `dead_letter`: the address rejected, expired and failed messages go to; without one they are
       dropped and counted. `expired`: the address for expired ones, if it is another.
+    - `return_rejected`: rejected and failed messages go to the address in their reply-to first, if
+      their publisher may send there; else to `dead_letter`.
     - `single_active`: one consumer at a time gets messages, the others stand by.
     - `exclusive`: one link may consume at a time.
     - `groups`: messages of one group-id go to one consumer.
@@ -47,6 +49,7 @@ class QueuePolicy:
     delivery_limit: int = 0
     dead_letter: str = ""
     expired: str = ""
+    return_rejected: bool = False
     single_active: bool = False
     exclusive: bool = False
     groups: bool = False

@@ -15,6 +15,10 @@ that rejected it (``condition``, ``description``); the ``first-reason`` and ``fi
 ``count`` of deaths; and the ``path``, the queues it has died in since a consumer had a say. One
 that is about to come to a queue of its path again goes in a circle, and is dropped.
 
+A queue that returns what is rejected publishes to the reply-to of the message first. That takes
+what its publisher may do: no message gets where its publisher could not have sent it. What has been
+sent on by the broker is not returned again, so no message is returned twice.
+
 Full queues that push messages on to each other make another kind of circle, in which no message
 comes back to its place: the messages that are pushed out because of one another are known by their
 `Chain`, and a queue pushes on only once in it.
@@ -31,7 +35,7 @@ from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.journal import log
 from ferrymq_broker.nodes.delivering import delivered_before, readdressed
 from ferrymq_broker.nodes.facts import facts_of
-from ferrymq_broker.nodes.node import Node
+from ferrymq_broker.nodes.node import Node, Refusal
 from ferrymq_broker.nodes.paging.pager import give_up, peek
 from ferrymq_broker.nodes.queues.lifecycle.schedule import (
     DELIVERY_DELAY,
@@ -108,33 +112,51 @@ _present: Final = _Present()
 @final
 class Letter:
     """The message of an `entry` on its way to `address`, because of `reason` and perhaps an
-    `error`."""
+    `error`. With `returns`, it goes to its reply-to if that is possible."""
 
-    __slots__ = ("entry", "address", "reason", "error", "chain")
+    __slots__ = ("entry", "address", "reason", "error", "chain", "returns")
 
     def __init__(
-        self, entry: Entry, address: str, reason: str, error: Error | None, chain: Chain
+        self,
+        entry: Entry,
+        address: str,
+        reason: str,
+        error: Error | None,
+        chain: Chain,
+        returns: bool,
     ) -> None:
         self.entry = entry
         self.address = address
         self.reason = reason
         self.error = error
         self.chain = chain
+        self.returns = returns
 
 
 @final
 class DeadLetters(Node):
     """What one queue sends on. On the agenda it is a node, but no address names it.
 
-    `sent` and `dropped` are counted; `circles` are those of the dropped that went in one.
+    `sent` and `dropped` are counted, and those `returned` to their publishers; `circles` are those
+    of the dropped that went in one.
     """
 
-    __slots__ = ("queue", "sent", "dropped", "circles", "_urgent", "_letters", "_complained")
+    __slots__ = (
+        "queue",
+        "sent",
+        "returned",
+        "dropped",
+        "circles",
+        "_urgent",
+        "_letters",
+        "_complained",
+    )
 
     def __init__(self, queue: Queue) -> None:
         super().__init__(queue.address, queue.space)
         self.queue = queue
         self.sent = 0
+        self.returned = 0
         self.dropped = 0
         self.circles = 0
         # Those that consumers have caused, which do not wait for another slice.
@@ -142,17 +164,27 @@ class DeadLetters(Node):
         self._letters: deque[Letter] = deque()
         self._complained = False
 
-    def send(self, entry: Entry, address: str, reason: str, error: Error | None) -> None:
+    def send(
+        self,
+        entry: Entry,
+        address: str,
+        reason: str,
+        error: Error | None,
+        returns: bool = False,
+    ) -> None:
         """Publish the message of an entry, which leaves the queue next, to `address`; drop it
-        without one."""
-        if not address:
+        without one.
+
+        With `returns`, publish it to its reply-to, and to `address` only if that is not possible.
+        """
+        if not address and not returns:
             self.dropped += 1
             return
         cause = _present.chain
         if cause is not None and cause.contains(self.queue):
             self._drop_circle()
             return
-        letter = Letter(entry, address, reason, error, Chain(self.queue, cause))
+        letter = Letter(entry, address, reason, error, Chain(self.queue, cause), returns)
         if _is_by_client(reason):
             self._urgent.append(letter)
         else:
@@ -208,7 +240,44 @@ class DeadLetters(Node):
                 drop_entry(queue, entry)
             give_up(queue, entry)
 
+    def _return(self, letter: Letter, message: Message) -> bool:
+        """Publish the message to its reply-to; whether that was possible."""
+        access = self.space.publishers.get(int(message.origin), self.space.strangers)
+        if message.origin == 0 or access is None:
+            # The broker has sent it on already, or nobody knows what its publisher may do.
+            return False
+        properties = facts_of(message).properties
+        reply_to = None if properties is None else properties.reply_to
+        if reply_to is None:
+            return False
+        try:
+            address = self.space.canonical(reply_to)
+            access.require_send(address, reply_to)
+            node = self.space.existing_target(address)
+        except BrokerError:
+            return False
+        if node is None or node.address.startswith("$"):
+            return False
+        if self._hand_over(letter, message, node, []) is not None:
+            return False
+        self.returned += 1
+        return True
+
+    def _hand_over(
+        self, letter: Letter, message: Message, node: Node, path: list[str]
+    ) -> Refusal | None:
+        _present.chain = letter.chain
+        try:
+            return node.publish(readdressed(message, self._annotations(letter, message, path)))
+        finally:
+            _present.chain = None
+
     def _publish(self, letter: Letter, message: Message) -> None:
+        if letter.returns and self._return(letter, message):
+            return
+        if not letter.address:
+            self.dropped += 1
+            return
         by_client = _is_by_client(letter.reason)
         path = [] if by_client else _path(message)
         here = self.queue.address
@@ -231,11 +300,7 @@ class DeadLetters(Node):
         if node.address in path:
             self._drop_circle()
             return
-        _present.chain = letter.chain
-        try:
-            refusal = node.publish(readdressed(message, self._annotations(letter, message, path)))
-        finally:
-            _present.chain = None
+        refusal = self._hand_over(letter, message, node, path)
         if refusal is None:
             self.sent += 1
         else:

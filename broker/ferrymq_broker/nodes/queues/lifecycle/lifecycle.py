@@ -424,10 +424,12 @@ class Lifecycle:
         if dead_letters is None:
             dead_letters = DeadLetters(queue)
             self._dead_letters = dead_letters
-        if address and entry.is_out() and not page_in(queue, entry):
+        returns = policy.return_rejected and reason in (REJECTED, DELIVERY_LIMIT)
+        kept = returns or address != ""
+        if kept and entry.is_out() and not page_in(queue, entry):
             # It stays where it is, if it is not just leaving.
             return
-        dead_letters.send(entry, address, reason, error)
+        dead_letters.send(entry, address, reason, error, returns)
 
     # -- messages to come ------------------------------------------------------------------
 
@@ -556,6 +558,7 @@ class Lifecycle:
             "duplicates": self.duplicated,
             "replaced": self.replaced,
             "dead-lettered": 0 if dead_letters is None else dead_letters.sent,
+            "returned": 0 if dead_letters is None else dead_letters.returned,
             "dropped": 0 if dead_letters is None else dead_letters.dropped,
             "circles": 0 if dead_letters is None else dead_letters.circles,
         }
