@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
+from ferrymq_broker.connections.delivery_mode import EXACTLY_ONCE
 from ferrymq_broker.connections.names import Key, tags_key_of
+from ferrymq_broker.connections.remembered.identity import Identity
 from ferrymq_broker.connections.remembered.tags import Tags
 from ferrymq_types.messaging import Accepted
 
@@ -48,11 +50,11 @@ class SeenTags(Tags):
     `provisional` has the messages of transactions that are not discharged yet.
     """
 
-    __slots__ = ("owner", "key", "earlier", "current", "provisional")
+    __slots__ = ("owner", "identity", "earlier", "current", "provisional")
 
-    def __init__(self, owner: SeenTagsOfLinks, key: Key) -> None:
+    def __init__(self, owner: SeenTagsOfLinks, identity: Identity) -> None:
         self.owner = owner
-        self.key = key
+        self.identity = identity
         self.earlier: dict[bytes, None] = {}
         self.current: dict[bytes, None] = {}
         self.provisional: dict[bytes, Posting] = {}
@@ -98,7 +100,7 @@ class SeenTags(Tags):
 
     def leave(self, handler: ConnectionHandler, lost: bool, closed: bool) -> None:
         """The link is gone."""
-        self.owner.leave(self.key, closed)
+        self.owner.leave(self.identity.key, closed)
 
     def reattach(self, unsettled: dict[object, object] | None) -> None:
         """The link is attached again by a sender that has these unsettled, None if it says
@@ -252,18 +254,30 @@ class SeenTagsOfLinks:
         unsettled: dict[object, object] | None,
         address: str = "",
     ) -> SeenTags:
-        """The tags of a link to `address` that is being attached."""
+        """Return the tags of a link to `address` that is being attached.
+
+        Those of a link of another identity are forgotten.
+        """
         key = tags_key_of(handler, link, address)
-        tenant = self._tenants.get(key[0])
-        seen = None if tenant is None else tenant.take(key[1], key)
-        if seen is None:
-            seen = SeenTags(self, key)
+        identity = Identity(key, address, 0, EXACTLY_ONCE)
+        seen = self._take(key)
+        if seen is None or not seen.identity.matches(identity):
+            seen = SeenTags(self, identity)
         else:
             # What comes again is accepted at once: that it came before is to be on disk.
             handler.changes.claim()
             seen.reattach(unsettled)
         self._attached[key] = seen
         return seen
+
+    def forget(self, handler: ConnectionHandler, link: Link, address: str) -> None:
+        """Forget the tags under the name of a link that is attached without this delivery mode."""
+        if self._tenants:
+            self._take(tags_key_of(handler, link, address))
+
+    def _take(self, key: Key) -> SeenTags | None:
+        tenant = self._tenants.get(key[0])
+        return None if tenant is None else tenant.take(key[1], key)
 
     def leave(self, key: Key, closed: bool) -> None:
         """The link is `closed`, and never comes back, or only detached or lost."""

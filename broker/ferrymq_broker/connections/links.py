@@ -13,6 +13,7 @@ from ferrymq_broker.connections.lifetimes import end_creation
 from ferrymq_broker.connections.limits import EXCEEDED, count_walk, forget_attach
 from ferrymq_broker.connections.permissions import put_on_record
 from ferrymq_broker.connections.remembered.terminus import Terminus
+from ferrymq_broker.connections.remembered.granting import forget_target
 from ferrymq_broker.connections.termini import attach_incoming, attach_outgoing
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.journal import log
@@ -86,6 +87,7 @@ def attach_link(handler: ConnectionHandler, link: Link) -> None:
                 target = None if link.remote_attach is None else link.remote_attach.target
                 if isinstance(target, CoordinatorTarget):
                     coordinator = attach_coordinator(handler, link)
+                    forget_target(handler, link)
                     link.context = coordinator
                     links.coordinators[link] = coordinator
                     forget_attach(link, False)

@@ -106,7 +106,7 @@ def attach_outgoing(handler: ConnectionHandler, link: SenderLink) -> OutgoingEnd
         require_subscription(handler, node, terms)
         outcome = asked.default_outcome if is_terminal(asked.default_outcome) else None
         lasting = holds(node, asked) and lasts(asked)
-        agree(link, terms.properties, outcome, terms.granted_properties, lasting)
+        mode = agree(link, terms.properties, outcome, terms.granted_properties, lasting)
         address = f"{node.address}{PART}{part}" if part else node.address
         copies = terms.distribution_mode == "copy"
         right = reading_right(handler.space, address, copies)
@@ -119,7 +119,7 @@ def attach_outgoing(handler: ConnectionHandler, link: SenderLink) -> OutgoingEnd
     try:
         _expect_granted(node, terms)
         add_missing(terms.granted_capabilities, fitting)
-        memory = remember_source(handler, link, asked, node, source_node, terms, outcome)
+        memory = remember_source(handler, link, asked, node, source_node, terms, outcome, mode)
         unsettled = {} if memory is None else memory.resume(link)
         _accept_outgoing(handler, link, attach, asked, node, terms, outcome)
     except BaseException:
@@ -304,7 +304,7 @@ def attach_incoming(handler: ConnectionHandler, link: ReceiverLink) -> IncomingE
         target_node = None if node is None else node.open_target(terms)
         _expect_pair(node, terms.paired, terms.granted_properties)
         add_missing(terms.granted_capabilities, fitting)
-        memory = remember_target(handler, link, asked, mode == EXACTLY_ONCE)
+        memory = remember_target(handler, link, asked, address, mode)
         if memory is None and mode != EXACTLY_ONCE:
             # The senders of Azure's SDKs ask for second, and never settle.
             link.agree_settle_modes(link.snd_settle_mode, ReceiverSettleMode.FIRST)
@@ -315,14 +315,17 @@ def attach_incoming(handler: ConnectionHandler, link: ReceiverLink) -> IncomingE
         withdraw_creation(handler, link, node if made else None)
         raise
     endpoint = IncomingEndpoint(link, handler, target_node, outcomes, address)
+    seen_tags = handler.broker.seen_tags
+    if memory is None and mode == EXACTLY_ONCE:
+        endpoint.remember_tags(seen_tags.open(handler, link, attach.unsettled, address))
+    else:
+        # As it is attached now it is another link than the one whose tags these were.
+        seen_tags.forget(handler, link, address)
     if memory is not None:
         if isinstance(link.target, Target):
             memory.told = link.target
         memory.keep()
         endpoint.remember(memory, terms.party.session)
-    elif mode == EXACTLY_ONCE:
-        seen = handler.broker.seen_tags.open(handler, link, attach.unsettled, address)
-        endpoint.remember_tags(seen)
     if target_node is not None:
         target_node.producers[endpoint] = None
         target_node.link_opened()

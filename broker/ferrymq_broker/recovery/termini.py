@@ -6,6 +6,7 @@ from typing import final
 
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.connections.outcomes import is_terminal
+from ferrymq_broker.connections.remembered.identity import Identity
 from ferrymq_broker.connections.remembered.records import (
     decode_outcome,
     decode_source,
@@ -15,6 +16,7 @@ from ferrymq_broker.connections.remembered.records import (
 from ferrymq_broker.connections.remembered.source import Sent, SourceTerminus
 from ferrymq_broker.connections.remembered.target import TargetTerminus
 from ferrymq_broker.connections.remembered.terminus import Terminus
+from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.journal import log
 from ferrymq_broker.nodes.entry import Entry
 from ferrymq_broker.nodes.node import Agenda
@@ -95,6 +97,9 @@ def _read(broker: Broker, found: Found, id: int, fields: Fields) -> Terminus | N
     user = None if fields.map.get("user") is None else fields.text("user")
     key = (space, user, fields.text("container"), fields.text("link"), sends)
     told = fields.map.get("told")
+    durable = fields.number("durable")
+    # Records of earlier versions do not have it.
+    mode = None if fields.map.get("mode") is None else fields.text("mode")
     policy = fields.text("expiry-policy")
     if policy not in _POLICIES:
         raise fields.wrong("expiry-policy")
@@ -112,20 +117,35 @@ def _read(broker: Broker, found: Found, id: int, fields: Fields) -> Terminus | N
             found.aside.add(id)
             return None
         source = decode_source(told)
-        sender = SourceTerminus(key, broker.termini, source, queue)
+        identity = Identity(key, queue.address, durable, mode)
+        sender = SourceTerminus(identity, broker.termini, source, queue)
         sender.fresh = False
         sender.holds = fields.flag("holds")
         if is_terminal(source.default_outcome):
             sender.default = source.default_outcome
         terminus = sender
     else:
-        terminus = TargetTerminus(key, broker.termini, decode_target(told))
+        target = decode_target(told)
+        address = fields.map.get("address")
+        if not isinstance(address, str):
+            # A record of an earlier version has no more than what the client called it.
+            address = _meant_by(broker, space, target.address or "")
+        identity = Identity(key, address, durable, mode)
+        terminus = TargetTerminus(identity, broker.termini, target)
     terminus.store_id = id
     terminus.lost = True
     terminus.since = fields.number("since")
-    terminus.grant(fields.number("durable"), policy, fields.number("timeout"))
+    terminus.grant(policy, fields.number("timeout"))
     broker.termini.add(terminus)
     return terminus
+
+
+def _meant_by(broker: Broker, space: str, named: str) -> str:
+    """The address that an address stands for; itself if its aliases lead in a circle."""
+    try:
+        return broker.spaces[space].canonical(named)
+    except BrokerError:
+        return named
 
 
 def _recover_deliveries(

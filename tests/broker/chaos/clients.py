@@ -120,10 +120,17 @@ class Clients(Stage):
     def attach_sender(self) -> None:
         """A link that brings messages."""
         actor = self.some_actor()
+        random = self.random
         name = self.link_name()
+        earlier = [
+            link
+            for container, link in self.identities
+            if container == actor.container and self.is_free(actor, link, True)
+        ]
+        if earlier and random.random() < 0.5:
+            name = random.choice(earlier)
         if actor.client.handler.paused or not self.is_free(actor, name, True):
             return
-        random = self.random
         address: str | None = self.address(True)
         target = Target(address=address)
         if self.stored and random.random() < 0.3:
@@ -137,11 +144,16 @@ class Clients(Stage):
                 dynamic_node_properties={"lifetime-policy": random.choice(LIFETIMES)},
             )
         self.say(f"{actor.container} {name} -> {target.address} dynamic={target.dynamic}")
+        snd = random.choice(list(SenderSettleMode))
+        # Mostly of the same mode wherever it is attached.
+        even = int(name.removeprefix("link-")) % 2 == 0
+        once = snd is not SenderSettleMode.SETTLED and even != (random.random() < 0.1)
         sender = actor.client.sender(
             None,
             target=target,
             name=name,
-            snd=random.choice(list(SenderSettleMode)),
+            snd=snd,
+            properties={"delivery-mode": "exactly-once"} if once else None,
             rcv=random.choice(
                 (ReceiverSettleMode.FIRST, ReceiverSettleMode.FIRST, ReceiverSettleMode.SECOND)
             ),
@@ -150,6 +162,14 @@ class Clients(Stage):
         if sender.detached:
             return
         actor.senders.append(sender)
+        granted = sender.remote_target
+        place = self.net.space.canonical(granted.address) if granted.address else ""
+        identity = (place, granted.durable, once)
+        if self.identities.get((actor.container, name)) != identity:
+            if self.identities.get((actor.container, name)) is not None:
+                self.happened["attached elsewhere"] += 1
+            self.identities[actor.container, name] = identity
+            self.tags[actor.container, name] = 0
         if target.dynamic:
             actor.dynamic.append(sender.remote_target.address or "")
 

@@ -70,7 +70,7 @@ class Play(Copying):
             (10, self.pass_time),
             (2, self.set_clock),
             (1, self.suspend),
-            (2, self.detach),
+            (4, self.detach),
             (2, self.leave),
             (1, self.steal),
             (1, self.end_session),

@@ -68,6 +68,10 @@ class Stage:
         self.lives: dict[int, int] = {}
         self.accepted: set[int] = set()
         self.happened: Counter[str] = Counter()
+        # Senders' links by container and name: what each was last attached as, and its next tag.
+        # Tags begin anew when that changes, and go on while it is the same.
+        self.identities: dict[tuple[str, str], tuple[object, ...]] = {}
+        self.tags: dict[tuple[str, str], int] = {}
         # The times when the step began: what comes in it may have come then.
         self.since = self.net.wall
         self.elapsed = self.net.elapsed

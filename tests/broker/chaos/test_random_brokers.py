@@ -25,6 +25,7 @@ def test_everything_is_as_it_has_to_be_after_every_step(happened: Counter[str]) 
     # A play in which nothing happens proves nothing.
     assert happened["sent"] > 1000
     assert happened["received"] > 200
+    assert happened["attached elsewhere"] > 30 and happened["accepted"] > 200
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_types.messaging import (
     Accepted,
     ApplicationProperties,
@@ -21,6 +22,7 @@ from tests.broker.chaos.stage import number_of
 from tests.broker.chaos.world import (
     KEYS,
 )
+from tests.broker.harness import encode
 
 COLOURS = ("red", "blue")
 
@@ -30,11 +32,13 @@ class Traffic(Clients):
 
     def send(self) -> None:
         """Some messages of any make."""
-        senders = [s for actor in self.actors for s in actor.senders if s.attached]
+        senders = [(actor, s) for actor in self.actors for s in actor.senders if s.attached]
         if not senders:
             self.attach_sender()
             return
-        sender = self.random.choice(senders)
+        actor, sender = self.random.choice(senders)
+        link = actor.container, sender.link.name
+        node = self.net.space.nodes.get(str(self.identities[link][0]))
         settled = sender.link.always_settled or (
             sender.link.snd_settle_mode == SenderSettleMode.MIXED and self.random.random() < 0.2
         )
@@ -44,8 +48,27 @@ class Traffic(Clients):
             self.number += 1
             sections = self.message(self.number, sender.remote_target.address is None)
             self.say(f"{sender.link.name} {self.number} to {sender.remote_target.address}")
-            sender.send_sections(*sections, settled=settled)
+            self.tags[link] += 1
+            published = node.published if isinstance(node, Queue) else 0
+            tag = b"%d" % self.tags[link]
+            sent = sender.link.send(encode(*sections), settled=settled, tag=tag)
+            self.net.run()
             self.happened["sent"] += 1
+            # Messages may be scheduled for later, or dropped for their message-id.
+            special = any(
+                isinstance(section, MessageAnnotations)
+                or (isinstance(section, Properties) and section.message_id is not None)
+                for section in sections
+            )
+            if (
+                isinstance(node, Queue)
+                and not special
+                and not settled
+                and isinstance(sent.remote_state, Accepted)
+            ):
+                # What is accepted has been published, whatever its tag stood for before.
+                assert node.published > published, f"{self.number} is accepted and nowhere"
+                self.happened["accepted"] += 1
             if sender.client.handler.paused:
                 # Who does not hear that the window has moved sends it who knows when.
                 self.forget_deadlines()

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
 
+from ferrymq_broker.connections.delivery_mode import EXACTLY_ONCE
 from ferrymq_broker.connections.names import is_nameless, key_of
 from ferrymq_broker.connections.permissions import require_terminus
+from ferrymq_broker.connections.remembered.identity import Identity
 from ferrymq_broker.connections.remembered.source import SourceTerminus
 from ferrymq_broker.connections.remembered.target import TargetTerminus
-from ferrymq_broker.connections.remembered.terminus import Terminus
 from ferrymq_types.messaging import Source, Target
 
 if TYPE_CHECKING:
@@ -74,12 +75,13 @@ def find_source(handler: ConnectionHandler, link: Link) -> Source | None:
 
 
 def remember_target(
-    handler: ConnectionHandler, link: ReceiverLink, asked: Target, once: bool
+    handler: ConnectionHandler, link: ReceiverLink, asked: Target, address: str, mode: str
 ) -> TargetTerminus | None:
     """The terminus of a link that brings messages; None if it ends with the link.
 
-    To be called before the attach is answered, which says what this one has been granted. `once` is
-    whether what comes again as new is to be known. Raises `BrokerError` if there are too many.
+    To be called before the attach is answered, which says what this one has been granted. `address`
+    is that of the target with aliases followed, `mode` the delivery mode in force. Raises
+    `BrokerError` if there are too many.
     """
     termini = handler.broker.termini
     key = key_of(handler, link)
@@ -92,8 +94,11 @@ def remember_target(
     durable: i64 = asked.durable.value
     if not handler.changes.enabled:
         durable = 0
-    if isinstance(known, TargetTerminus) and _same_life(known, durable):
+    identity = Identity(key, address, durable, mode)
+    once = mode == EXACTLY_ONCE
+    if isinstance(known, TargetTerminus) and known.identity.matches(identity):
         terminus = known
+        known.identity = identity
         known.attach(link)
         known.once = once
         known.resume(link)
@@ -101,19 +106,27 @@ def remember_target(
         if known is not None:
             known.end()
         termini.expect_room(key[0], key[1], handler.space.max_nodes)
-        terminus = TargetTerminus(key, termini, asked)
+        terminus = TargetTerminus(identity, termini, asked)
         terminus.once = once
         if durable > 0:
             terminus.store_id = handler.changes.new_id()
         termini.add(terminus)
         terminus.attach(link)
-    terminus.grant(durable, asked.expiry_policy.value, asked.timeout)
+    terminus.grant(asked.expiry_policy.value, asked.timeout)
     return terminus
 
 
-def _same_life(terminus: Terminus, durable: i64) -> bool:
-    """Whether it is kept in the way that is asked for now: if not, it is another one."""
-    return terminus.durable == durable
+def forget_target(handler: ConnectionHandler, link: ReceiverLink) -> None:
+    """Forget what is remembered under the name of a link that is to a coordinator now.
+
+    Clients that cannot be told apart do not forget for one another.
+    """
+    if is_nameless(handler):
+        return
+    known = handler.broker.termini.find(key_of(handler, link))
+    if known is not None:
+        known.end()
+    handler.broker.seen_tags.forget(handler, link, "")
 
 
 # -- sources -------------------------------------------------------------------------------------
@@ -127,11 +140,12 @@ def remember_source(
     queue: Node,
     terms: SourceTerms,
     default: Outcome | None,
+    mode: str,
 ) -> SourceTerminus | None:
     """The terminus of a link that wants messages of `queue`; None if it ends with the link.
 
-    To be called before the attach is answered; fills in what the terms grant. Raises `BrokerError`
-    if there are too many.
+    To be called before the attach is answered; fills in what the terms grant. `mode` is the
+    delivery mode in force. Raises `BrokerError` if there are too many.
     """
     termini = handler.broker.termini
     key = key_of(handler, link)
@@ -158,22 +172,29 @@ def remember_source(
     terms.granted_durable = durable
     terms.granted_expiry_policy = policy
     terms.granted_timeout = timeout
-    if isinstance(known, SourceTerminus) and known.node is queue and _same_life(known, durable):
+    identity = Identity(key, queue.address, durable, mode)
+    # A queue that was made anew at the same address has none of what was sent.
+    if (
+        isinstance(known, SourceTerminus)
+        and known.node is queue
+        and known.identity.matches(identity)
+    ):
         terminus = known
+        terminus.identity = identity
         terminus.fresh = False
         terminus.attach(link)
     else:
         if known is not None:
             known.end()
         termini.expect_room(key[0], key[1], handler.space.max_nodes)
-        terminus = SourceTerminus(key, termini, asked, queue)
+        terminus = SourceTerminus(identity, termini, asked, queue)
         if durable > 0:
             terminus.store_id = handler.changes.new_id()
         termini.add(terminus)
         terminus.attach(link)
     terminus.holds = asked.durable.value > 1
     terminus.default = default
-    terminus.grant(durable, policy, timeout)
+    terminus.grant(policy, timeout)
     return terminus
 
 

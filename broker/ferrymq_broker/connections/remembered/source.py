@@ -17,7 +17,6 @@ from mypy_extensions import i64
 
 from ferrymq.engine.delivery import OutgoingDelivery
 from ferrymq.engine.sender import SenderLink
-from ferrymq_broker.connections.names import Key
 from ferrymq_broker.connections.outcomes import (
     FAILED,
     REJECTED,
@@ -25,6 +24,7 @@ from ferrymq_broker.connections.outcomes import (
     apply_outcome,
     is_terminal,
 )
+from ferrymq_broker.connections.remembered.identity import Identity
 from ferrymq_broker.connections.remembered.records import encode_sent
 from ferrymq_broker.connections.remembered.terminus import Terminus
 from ferrymq_broker.nodes.consumer import Consumer
@@ -68,8 +68,8 @@ class SourceTerminus(Terminus):
 
     __slots__ = ("node", "sent", "holder", "holds", "fresh", "default", "_lent", "_number")
 
-    def __init__(self, key: Key, termini: Termini, told: Source, node: Node) -> None:
-        super().__init__(key, termini, told)
+    def __init__(self, identity: Identity, termini: Termini, told: Source, node: Node) -> None:
+        super().__init__(identity, termini, told)
         self.node = node
         self.sent: dict[bytes, Sent] = {}
         # By the number of the endpoint that they were sent over, and the tag.

@@ -17,7 +17,7 @@ from mypy_extensions import i64
 from ferrymq.engine.delivery import IncomingDelivery
 from ferrymq.engine.receiver import ReceiverLink
 from ferrymq_broker.connections.duplicates import WINDOW
-from ferrymq_broker.connections.names import Key
+from ferrymq_broker.connections.remembered.identity import Identity
 from ferrymq_broker.connections.remembered.records import encode_received
 from ferrymq_broker.connections.remembered.tags import Tags
 from ferrymq_broker.connections.remembered.terminus import Terminus
@@ -50,8 +50,8 @@ class TargetTerminus(Terminus):
 
     __slots__ = ("known", "once", "provisional", "_settled", "_earlier", "_number")
 
-    def __init__(self, key: Key, termini: Termini, told: Target) -> None:
-        super().__init__(key, termini, told)
+    def __init__(self, identity: Identity, termini: Termini, told: Target) -> None:
+        super().__init__(identity, termini, told)
         self.known: dict[bytes, Received] = {}
         # Whether what comes again as new is known by its tag.
         self.once = False
@@ -71,6 +71,9 @@ class TargetTerminus(Terminus):
 
     def add(self, delivery: IncomingDelivery, outcome: Outcome) -> None:
         """The delivery gets this outcome."""
+        if self.gone:
+            # A message of a transaction that is discharged behind the end of its link.
+            return
         tag = delivery.tag
         if tag in self.known:
             self.forget(tag)

@@ -1,6 +1,7 @@
 """A terminus of the broker's that outlives its links (AMQP 1.0 §3.5.5–6).
 
-It is known by what its link is known by (`names.Key`). While a link is attached, the endpoint of
+It is known by what its link is known by (`names.Key`), and resumed by a link of the same identity
+alone (`identity.py`). While a link is attached, the endpoint of
 the link uses it; when that is gone, the expiry policy says which event lets the time run, and
 `timeout` how long it runs. It is a duration; through a restart of the broker the wall clock counts.
 A closing detach ends it at once.
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
 
-from ferrymq_broker.connections.names import Key
+from ferrymq_broker.connections.remembered.identity import Identity
 from ferrymq_broker.connections.remembered.records import encode_terminus
 from ferrymq_broker.store.changes import LAST, Changes
 from ferrymq_broker.store.tables import DELIVERY, TERMINUS
@@ -37,6 +38,7 @@ class Terminus(Timed):
 
     __slots__ = (
         "key",
+        "identity",
         "termini",
         "owner",
         "told",
@@ -52,15 +54,16 @@ class Terminus(Timed):
         "link",
     )
 
-    def __init__(self, key: Key, termini: Termini, told: Source | Target) -> None:
+    def __init__(self, identity: Identity, termini: Termini, told: Source | Target) -> None:
         super().__init__()
-        self.key = key
+        self.key = identity.key
+        self.identity = identity
         self.termini = termini
         # What its user has; None before it is registered.
         self.owner: Owner | None = None
         self.told = told
         self.store_id: i64 = 0
-        self.durable: i64 = 0
+        self.durable: i64 = identity.durable
         self.expiry_policy = "link-detach"
         # Seconds.
         self.timeout: i64 = 0
@@ -105,9 +108,8 @@ class Terminus(Timed):
         """Where it writes what is to be on disk."""
         return self.termini.broker.agenda.changes
 
-    def grant(self, durable: i64, expiry_policy: str, timeout: i64) -> None:
-        """From now on it is kept like this."""
-        self.durable = durable
+    def grant(self, expiry_policy: str, timeout: i64) -> None:
+        """Keep it for so long from now on."""
         self.expiry_policy = expiry_policy
         self.timeout = timeout
 
@@ -136,6 +138,8 @@ class Terminus(Timed):
             "container": container,
             "link": name,
             "sends": sends,
+            "address": self.identity.address,
+            "mode": self.identity.mode,
             "durable": int(self.durable),
             "expiry-policy": self.expiry_policy,
             "timeout": int(self.timeout),
