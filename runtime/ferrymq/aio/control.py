@@ -10,7 +10,7 @@ from librt.strings import BytesWriter
 
 from ferrymq.aio.outcomes import OUTCOMES, is_outcome
 from ferrymq.aio.sender import Sender
-from ferrymq.errors import PeerError, TransactionError
+from ferrymq.errors import AmqpError, PeerError, TransactionError
 from ferrymq.options import SenderOptions
 from ferrymq_types.messaging import AmqpValue, MessageAnnotations, Source
 from ferrymq_types.transactions import Coordinator, Declare, Declared, Discharge
@@ -33,6 +33,8 @@ class Control(Sender):
     def __init__(self, session: Session) -> None:
         super().__init__(session, None, SenderOptions(name=f"control-{uuid4()}"))
         self.transactions: dict[bytes, Transaction] = {}
+        # Rollbacks that no caller waits for.
+        self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def capabilities(self) -> list[str]:
@@ -51,14 +53,44 @@ class Control(Sender):
                 "the one that is open first"
             )
 
-    async def request(self, body: Declare) -> DeliveryState | None:
-        """Send a message to the coordinator and wait for its answer.
+    async def declare(self) -> DeliveryState | None:
+        """Ask the coordinator for a transaction and return its answer.
 
-        Raises `DeliveryRejected` for a refusal, and what ended the link, session or connection.
+        A transaction that is declared after the caller was cancelled is rolled back. Raises
+        `DeliveryRejected` for a refusal, and what ended the link, session or connection.
         """
-        delivery, answered = await self.post(body)
-        await answered
+        delivery, answered = await self.post(Declare())
+        try:
+            await answered
+        except BaseException:
+            if isinstance(delivery.remote_state, Declared):
+                # The answer and the cancellation have crossed.
+                self.roll_back(delivery.remote_state.txn_id)
+            raise
         return delivery.remote_state
+
+    def roll_back(self, id: bytes) -> asyncio.Task[None]:
+        """Roll a transaction back for a caller that does not wait; the task ends when it is
+        rolled back.
+
+        A peer that takes no discharge within the connection's timeout has its control link closed:
+        that rolls back all transactions of the link (AMQP 1.0 §4.2).
+        """
+        task = asyncio.get_running_loop().create_task(self._roll_back(id))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _roll_back(self, id: bytes) -> None:
+        try:
+            async with asyncio.timeout(self._timeout):
+                answered = (await self.post(Discharge(txn_id=id, fail=True)))[1]
+            await answered
+        except TimeoutError:
+            await self.close(timeout=0)
+        except AmqpError:
+            # The coordinator, or the loss of the link, has rolled it back.
+            pass
 
     async def post(
         self, body: Declare | Discharge, annotations: dict[str | int, object] | None = None
@@ -112,5 +144,8 @@ class Control(Sender):
         delivery.settle()
         self._unsettled.discard(delivery)
         future = delivery.context
-        if isinstance(future, asyncio.Future) and not future.done():
+        if not isinstance(future, asyncio.Future) or future.cancelled():
+            # The caller has not waited for it.
+            self.roll_back(state.txn_id)
+        elif not future.done():
             future.set_result(None)

@@ -14,20 +14,18 @@ from ferrymq.aio.outcomes import ACCEPTED
 from ferrymq.aio.waiting import fresh
 from ferrymq.errors import (
     AmqpError,
-    ConnectionClosed,
     DeliveryRejected,
     LinkDetached,
     LocalProtocolError,
     PeerError,
     Scope,
-    SessionEnded,
     TransactionError,
     TransactionInDoubt,
     TransactionRolledBack,
 )
 from ferrymq.fence import Digest, Fence
 from ferrymq_types.messaging import Accepted
-from ferrymq_types.transactions import Declare, Declared, Discharge, TransactionalState
+from ferrymq_types.transactions import Declared, Discharge, TransactionalState
 
 if TYPE_CHECKING:
     from ferrymq.aio.delivery import Delivery
@@ -46,6 +44,7 @@ _MULTI_SESSION: Final = "amqp:multi-ssns-per-txn"
 class _State(Enum):
     OPEN = "open"
     ENDING = "being discharged"
+    IN_DOUBT = "in doubt"
     COMMITTED = "committed"
     ROLLED_BACK = "rolled back"
 
@@ -66,6 +65,16 @@ class Transaction:
         self._state = _State.OPEN
         # Why the peer rolled it back, as far as it told.
         self._reason: PeerError | None = None
+        # The answer to the discharge, from when that is sent.
+        self._answer: OutgoingDelivery | None = None
+        # Done when the transaction has ended, or nothing more can be known about its end.
+        self._over: asyncio.Future[None] | None = None
+        # Whether a caller has left before the end: the next one may ask what it was.
+        self._left = False
+        # Why it was not committed, or is in doubt; what was lost meanwhile.
+        self._failure: TransactionError | None = None
+        self._lost: PeerError | None = None
+        self._digest: Digest | None = None
         self._posted: list[OutgoingDelivery] = []
         self._retired: dict[Delivery, Outcome] = {}
         self.acquirers: set[Receiver] = set()
@@ -100,16 +109,24 @@ class Transaction:
 
         Raises `TransactionRolledBack` when the peer could not, and nothing was done; `FencePassed`
         is one of these. Raises `TransactionInDoubt` when the connection or session was lost before
-        the answer came, and `TimeoutError` when it did not come in time: it may have been done or
-        not. With a fence, and a connection that is restored, the peer is asked then, and nothing is
-        left in doubt. Raises `LocalProtocolError` for a transaction that has ended.
+        the answer came: all of it was done, or nothing. With a fence, and a connection that is
+        restored, the peer is asked then. Raises `LocalProtocolError` for a transaction that has
+        ended.
+
+        A call that is cancelled, or raises `TimeoutError`, before the discharge was sent rolls the
+        transaction back. Afterwards the transaction is in doubt until the answer comes: `commit` or
+        `rollback`, called again, wait for it and tell what became of the transaction.
         """
         await self._discharge(False, timeout, digest)
 
     async def rollback(self, *, timeout: float | None = None) -> None:
         """Do none of it. Deliveries that were given an outcome in it have none again.
 
-        Does nothing if the peer has rolled it back already. Raises as `commit` does.
+        Does nothing if the transaction is rolled back already. The discharge is sent even if the
+        call is cancelled or raises `TimeoutError`. After a `commit` without an answer, waits for
+        that answer: raises `LocalProtocolError` if the transaction was committed, and
+        `TransactionInDoubt` if no answer can come any more. Raises `ConnectionClosed` or
+        `SessionEnded` if that was lost meanwhile, and the transaction with it.
         """
         await self._discharge(True, timeout)
 
@@ -130,8 +147,7 @@ class Transaction:
         try:
             await self.rollback(timeout=self.session.connection.options.timeout)
         except (AmqpError, TimeoutError):
-            # Without an answer it is rolled back as well, with its link or its time. What left the
-            # block matters more.
+            # The rollback is on its way or needless. What left the block matters more.
             pass
 
     # ── For the client ─────────────────────────────────────────────────────────────────────────
@@ -176,7 +192,7 @@ class Transaction:
         if self._reason is None:
             self._reason = error
         if self._state is _State.OPEN:
-            self._end(False)
+            self._end(_State.ROLLED_BACK)
 
     async def _discharge(
         self, fail: bool, timeout: float | None, digest: Digest | None = None
@@ -188,77 +204,121 @@ class Transaction:
             return
         if fail and self._state is _State.ROLLED_BACK:
             return
-        self.check()
-        self._state = _State.ENDING
+        first = not self._left and self._state is not _State.IN_DOUBT
+        if first:
+            self.check()
+            self._state = _State.ENDING
+            self._over = asyncio.get_running_loop().create_future()
+            self._digest = digest
         try:
             async with asyncio.timeout(timeout):
-                try:
-                    delivery, answered = await self._ask(fail, digest)
-                except (ConnectionClosed, SessionEnded) as lost:
-                    # It was lost before there was a discharge.
-                    self._end(False)
-                    if fail:
-                        raise
-                    raise _rolled_back(lost) from lost
-                try:
-                    await answered
-                except (ConnectionClosed, SessionEnded) as lost:
-                    self._end(False)
-                    if fail:
-                        raise
-                    await self._find_out(lost, digest)
-                    return
-                if not fail and not isinstance(delivery.remote_state, Accepted):
-                    self._end(False)
-                    raise TransactionInDoubt(
-                        f"the peer answered the commit with {delivery.remote_state}, it was done "
-                        f"or not"
-                    )
-        except DeliveryRejected as refused:
-            self._end(False)
-            if not fail:
-                raise _rolled_back_by(refused.error) from None
-        except LinkDetached as detached:
-            self._end(False)
-            if not fail:
-                raise _rolled_back(detached) from detached
-        except BaseException:
-            self._end(False)
+                if first:
+                    await self._ask(fail)
+                if self._over is not None:
+                    await asyncio.shield(self._over)
+                await self._tell(fail)
+        except BaseException as error:
+            self._leave(error)
             raise
-        else:
-            self._end(not fail)
 
-    async def _ask(
-        self, fail: bool, digest: Digest | None
-    ) -> tuple[OutgoingDelivery, asyncio.Future[None]]:
-        """Send the discharge; the future ends with the answer."""
-        for receiver in list(self.acquirers):
-            # What comes after the discharge would be in no transaction (§4.4.3).
-            if not receiver.closed:
-                await receiver.drain()
-        annotations = None if self.fence is None or fail else self.fence.annotations(digest)
+    async def _ask(self, fail: bool) -> None:
+        """Send the discharge. What was lost before that has ended the transaction."""
+        await self._drain()
+        annotations = None if self.fence is None or fail else self.fence.annotations(self._digest)
         discharge = Discharge(txn_id=self.id, fail=fail)
-        return await self._control.post(discharge, annotations)
+        try:
+            self._answer, answered = await self._control.post(discharge, annotations)
+        except PeerError as lost:
+            self._rolled_back_with(lost)
+        else:
+            answered.add_done_callback(lambda done: self._on_answer(fail, done.exception()))
 
-    async def _find_out(self, lost: PeerError, digest: Digest | None) -> None:
-        """The answer to a commit was lost. Returns if it was done."""
-        committed = None
-        if self.fence is not None:
-            committed = await was_committed(self.session.connection, self.fence, digest)
-        if committed is None:
-            raise TransactionInDoubt(
-                f"the answer to the commit was lost, it was done or not: {lost}", lost.error
-            ) from lost
-        if not committed:
-            raise _rolled_back(lost) from lost
-        self._state = _State.COMMITTED
+    async def _drain(self) -> None:
+        """Have the credit given back that messages are acquired with: what comes after the
+        discharge would be in no transaction (AMQP 1.0 §4.4.3)."""
+        for receiver in list(self.acquirers):
+            try:
+                await receiver.drain()
+            except PeerError:
+                # A link that is gone has no credit.
+                pass
 
-    def _end(self, committed: bool) -> None:
-        """The transaction is over: settle what the peer has not."""
-        if self._state in (_State.COMMITTED, _State.ROLLED_BACK):
+    def _leave(self, error: BaseException) -> None:
+        """A caller of the discharge does not wait any longer: see that the transaction ends."""
+        if isinstance(error, AmqpError) or self._left:
             return
-        self._state = _State.COMMITTED if committed else _State.ROLLED_BACK
-        self._control.transactions.pop(self.id, None)
+        self._left = True
+        if self._state is not _State.ENDING:
+            return
+        if self._answer is None:
+            task = self._control.roll_back(self.id)
+            task.add_done_callback(lambda _: self._end(_State.ROLLED_BACK))
+        else:
+            self._state = _State.IN_DOUBT
+
+    def _on_answer(self, fail: bool, error: BaseException | None) -> None:
+        """The peer has answered the discharge, or never will."""
+        state = None if self._answer is None else self._answer.remote_state
+        if isinstance(error, DeliveryRejected):
+            self._failure = _rolled_back_by(error.error)
+            self._end(_State.ROLLED_BACK)
+        elif isinstance(error, LinkDetached) or (fail and isinstance(error, PeerError)):
+            self._rolled_back_with(error)
+        elif isinstance(error, PeerError):
+            self._lost = error
+            self._failure = TransactionInDoubt(
+                f"the answer to the commit was lost, it was done or not: {error}", error.error
+            )
+            self._failure.__cause__ = error
+            self._end(_State.IN_DOUBT)
+        elif fail or (error is None and isinstance(state, Accepted)):
+            self._end(_State.ROLLED_BACK if fail else _State.COMMITTED)
+        else:
+            self._failure = TransactionInDoubt(
+                f"the peer answered the commit with {state}, it was done or not"
+            )
+            self._end(_State.IN_DOUBT)
+
+    def _rolled_back_with(self, lost: PeerError) -> None:
+        self._lost = None if isinstance(lost, LinkDetached) else lost
+        self._failure = _rolled_back(lost)
+        self._end(_State.ROLLED_BACK)
+
+    async def _tell(self, fail: bool) -> None:
+        """Return if the transaction has ended as asked, or raise how it has ended."""
+        if self._state is _State.IN_DOUBT and self._lost is not None and self.fence is not None:
+            await self._find_out(self.fence, self._lost)
+        if self._state is _State.COMMITTED:
+            if fail:
+                self.check()
+        elif self._state is _State.IN_DOUBT or not fail:
+            raise fresh(self._failure or TransactionRolledBack("the transaction was rolled back"))
+        elif self._lost is not None:
+            raise fresh(self._lost)
+
+    async def _find_out(self, fence: Fence, lost: PeerError) -> None:
+        """Ask the peer for the fence of a commit whose answer was lost."""
+        try:
+            committed = await was_committed(self.session.connection, fence, self._digest)
+        except TransactionRolledBack as passed:
+            self._failure = passed
+            committed = False
+        else:
+            if committed is False:
+                self._failure = _rolled_back(lost)
+        if committed is not None:
+            self._state = _State.COMMITTED if committed else _State.ROLLED_BACK
+            self._lost = None
+
+    def _end(self, state: _State) -> None:
+        """The transaction is over: settle what the peer has not."""
+        if self._over is not None and not self._over.done():
+            self._over.set_result(None)
+        if self.id not in self._control.transactions:
+            return
+        self._control.transactions.pop(self.id)
+        self._state = state
+        committed = state is _State.COMMITTED
         for posted in self._posted:
             if not posted.remote_settled:
                 posted.link.settle(posted, ACCEPTED if committed else None)
@@ -309,7 +369,7 @@ async def declare(session: Session, fence: Fence | None = None) -> Transaction:
     control = await session.control()
     control.expect_room()
     try:
-        state = await control.request(Declare())
+        state = await control.declare()
     except DeliveryRejected as refused:
         raise TransactionError(
             f"the peer declares no transaction: {refused}", refused.error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 from typing import TypeVar
 
 from ferrymq.errors import AmqpError
@@ -41,7 +40,9 @@ class Signal:
 
 def fresh(error: E) -> E:
     """A copy to raise: one exception raised in many places collects all their tracebacks."""
-    twin = copy.copy(error)
+    # Not by copy.copy, which calls the class with the message alone.
+    twin = error.__class__.__new__(error.__class__, *error.args)
+    twin.__dict__.update(error.__dict__)
     twin.__cause__ = error.__cause__
     return twin
 
