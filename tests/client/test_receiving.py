@@ -416,7 +416,8 @@ class TestSource:
         )
         attach = (await peer.seen(events.AttachReceived)).link.remote_attach
         assert attach.name == "mine"
-        assert attach.properties == {"b": 2}
+        # The second asks whether the source was there before.
+        assert attach.properties == {"b": 2, "ferrymq:new-terminus": True}
         assert attach.max_message_size == 1000
         assert attach.source.expiry_policy is TerminusExpiryPolicy.NEVER
         assert attach.source.timeout == 60

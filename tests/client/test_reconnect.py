@@ -12,7 +12,7 @@ from ferrymq import Message, ReconnectPolicy
 from ferrymq.engine import events
 from ferrymq_types.security import SaslCode
 from ferrymq_types.transport import Error
-from tests.client.peer import Peer
+from tests.client.peer import Peer, PeerConnection
 
 
 class Pauses:
@@ -254,3 +254,72 @@ async def test_losing_it_while_restoring_starts_over(
     peer.connection.transport.abort()
     await peer.seen(events.AttachReceived, 3)
     await sender.send(Message(b"x"), timeout=10)
+
+
+@pytest.mark.parametrize("lost", ["after the flow", "before the attach"])
+async def test_credit_the_user_has_given_comes_back(
+    peer: Peer, connection: ferrymq.Connection, pauses: Pauses, lost: str
+) -> None:
+    receiver = await connection.receiver("work", name="in", credit=0)
+    receiver.add_credit(4)
+    peer.put("work", "one", "two")
+    await peer.seen(events.CreditReceived)
+    taken = await receiver.receive(timeout=10)
+    await taken.accept()
+    waiting = asyncio.create_task(receiver.receive())
+    assert (await waiting).message.body == "two"
+    waiting = asyncio.create_task(receiver.receive())
+    pauses.go.clear()
+    pauses.begun.clear()
+    peer.connection.transport.abort()
+    await pauses.begun.wait()
+    receiver.add_credit(3)
+    if lost == "before the attach":
+        # An attempt that comes to nothing costs no credit.
+        def lose(connection: PeerConnection, _: events.Event) -> None:
+            del peer.on[events.AttachReceived]
+            connection.transport.abort()
+
+        peer.on[events.AttachReceived] = lose
+    peer.put("work", *range(10))
+    pauses.go.set()
+    async with asyncio.timeout(20):
+        bodies = [(await waiting).message.body]
+        bodies += [(await receiver.receive()).message.body for _ in range(4)]
+        assert bodies == [0, 1, 2, 3, 4]
+        await (await connection.session()).close()
+    assert (receiver.queued, receiver.credit) == (0, 0)
+
+
+async def test_credit_for_messages_that_were_lost_unseen_comes_back(
+    peer: Peer, connection: ferrymq.Connection
+) -> None:
+    peer.put("work", 1, 2, 3)
+    receiver = await connection.receiver("work", name="in", credit=0)
+    receiver.add_credit(3)
+    while receiver.queued < 3:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    peer.put("work", 1, 2, 3)
+    peer.connection.transport.abort()
+    async with asyncio.timeout(20):
+        assert [(await receiver.receive()).message.body for _ in range(3)] == [1, 2, 3]
+
+
+async def test_a_drain_goes_on_when_the_link_is_back(
+    peer: Peer, connection: ferrymq.Connection
+) -> None:
+    receiver = await connection.receiver("work", name="in", credit=0)
+    receiver.add_credit(3)
+    await peer.seen(events.CreditReceived)
+    drained: list[int] = []
+
+    def feed(connection: PeerConnection, event: events.CreditReceived) -> None:
+        if event.link.drain and not drained:
+            drained.append(event.link.credit)
+            connection.transport.abort()
+        else:
+            peer.default(connection, event)
+
+    peer.on[events.CreditReceived] = feed
+    await receiver.drain(timeout=20)
+    assert drained == [3] and receiver.credit == 0

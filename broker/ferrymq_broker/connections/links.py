@@ -12,8 +12,8 @@ from ferrymq.errors import LocalProtocolError
 from ferrymq_broker.connections.lifetimes import end_creation
 from ferrymq_broker.connections.limits import EXCEEDED, count_walk, forget_attach
 from ferrymq_broker.connections.permissions import put_on_record
-from ferrymq_broker.connections.remembered.terminus import Terminus
 from ferrymq_broker.connections.remembered.granting import forget_target
+from ferrymq_broker.connections.remembered.terminus import Terminus
 from ferrymq_broker.connections.termini import attach_incoming, attach_outgoing
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.journal import log

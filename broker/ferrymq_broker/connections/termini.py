@@ -26,6 +26,7 @@ from ferrymq_broker.connections.lifetimes import (
     node_properties,
     withdraw_creation,
 )
+from ferrymq_broker.connections.names import key_of
 from ferrymq_broker.connections.outcomes import (
     ACCEPTED,
     ACCEPTED_SYMBOL,
@@ -57,6 +58,7 @@ from ferrymq_broker.connections.remembered.target import TargetTerminus
 from ferrymq_broker.connections.wishes import (
     EXCLUSIVE,
     EXCLUSIVE_CAPABILITIES,
+    NEW_TERMINUS,
     demands_filters,
     is_exclusive,
     priority_name,
@@ -119,7 +121,11 @@ def attach_outgoing(handler: ConnectionHandler, link: SenderLink) -> OutgoingEnd
     try:
         _expect_granted(node, terms)
         add_missing(terms.granted_capabilities, fitting)
+        known = handler.broker.termini.find(key_of(handler, link))
         memory = remember_source(handler, link, asked, node, source_node, terms, outcome, mode)
+        if NEW_TERMINUS in terms.properties:
+            fresh = memory is not None and memory is not known
+            terms.granted_properties[NEW_TERMINUS] = terms.made or (source_node is node and fresh)
         unsettled = {} if memory is None else memory.resume(link)
         _accept_outgoing(handler, link, attach, asked, node, terms, outcome)
     except BaseException:
@@ -304,7 +310,10 @@ def attach_incoming(handler: ConnectionHandler, link: ReceiverLink) -> IncomingE
         target_node = None if node is None else node.open_target(terms)
         _expect_pair(node, terms.paired, terms.granted_properties)
         add_missing(terms.granted_capabilities, fitting)
+        known = handler.broker.termini.find(key_of(handler, link))
         memory = remember_target(handler, link, asked, address, mode)
+        if NEW_TERMINUS in properties:
+            terms.granted_properties[NEW_TERMINUS] = memory is not None and memory is not known
         if memory is None and mode != EXACTLY_ONCE:
             # The senders of Azure's SDKs ask for second, and never settle.
             link.agree_settle_modes(link.snd_settle_mode, ReceiverSettleMode.FIRST)

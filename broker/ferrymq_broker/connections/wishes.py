@@ -15,6 +15,8 @@ EXCLUSIVE: Final = "exclusive"
 EXCLUSIVE_CAPABILITIES: Final = ("exclusive", "exclusive-consumer")
 # A filter that cannot be kept is to cost the link.
 REQUIRE_FILTERS: Final = "ferrymq:require-filters"
+# The answer is to say whether the terminus, or the subscription, was made by this attach.
+NEW_TERMINUS: Final = "ferrymq:new-terminus"
 
 _LOWEST: Final = -(2**31)
 _HIGHEST: Final = 2**31 - 1

@@ -72,6 +72,7 @@ class SourceTerms:
         "paired",
         "max_message_size",
         "browses",
+        "made",
         "granted_mode",
         "granted_durable",
         "granted_expiry_policy",
@@ -99,6 +100,8 @@ class SourceTerms:
         self.paired = False
         self.max_message_size = 0
         self.browses = False
+        # Whether the subscription was made for this link.
+        self.made = False
         self.granted_mode = "move"
         self.granted_durable: i64 = 0
         self.granted_expiry_policy = "link-detach"

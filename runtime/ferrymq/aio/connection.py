@@ -63,6 +63,8 @@ class Connection:
         self._opened: asyncio.Future[None] | None = None
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._writable = Signal()
+        # The peer has detached a link: its name is free.
+        self.freed = Signal()
         self._session: Session | None = None
         self._session_turn = asyncio.Lock()
 
@@ -312,6 +314,7 @@ class Connection:
             for session in list(self.sessions):
                 session._end(error)
             self._writable.wake()
+            self.freed.wake()
             resolve(self._ended)
 
     # ── Events ─────────────────────────────────────────────────────────────────────────────────
@@ -347,7 +350,9 @@ class Connection:
         engine = self.transport.engine
         if engine.opened:
             session.on_end(session_error(error))
-        elif error is not None or engine.failure is not None:
+            return
+        session.on_lost()
+        if error is not None or engine.failure is not None:
             self._lost(error or engine.failure or ConnectionClosed("the connection was closed"))
 
     def on_terminated(self, error: AmqpError | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
@@ -56,16 +57,23 @@ class Control(Sender):
     async def declare(self) -> DeliveryState | None:
         """Ask the coordinator for a transaction and return its answer.
 
-        A transaction that is declared after the caller was cancelled is rolled back. Raises
-        `DeliveryRejected` for a refusal, and what ended the link, session or connection.
+        A transaction that is declared after the caller was cancelled is rolled back; it counts
+        until then, so the next one waits for that. Raises `DeliveryRejected` for a refusal, and
+        what ended the link, session or connection.
         """
+        while self._tasks:
+            await asyncio.wait(self._tasks)
         delivery, answered = await self.post(Declare())
         try:
             await answered
-        except BaseException:
-            if isinstance(delivery.remote_state, Declared):
+        except asyncio.CancelledError:
+            late = asyncio.get_running_loop().create_future()
+            if delivery.remote_settled or delivery.remote_state is not None:
                 # The answer and the cancellation have crossed.
-                self.roll_back(delivery.remote_state.txn_id)
+                late.set_result(None)
+            else:
+                delivery.context = late
+            self._go_on(self._undo(delivery, late))
             raise
         return delivery.remote_state
 
@@ -76,10 +84,23 @@ class Control(Sender):
         A peer that takes no discharge within the connection's timeout has its control link closed:
         that rolls back all transactions of the link (AMQP 1.0 §4.2).
         """
-        task = asyncio.get_running_loop().create_task(self._roll_back(id))
+        return self._go_on(self._roll_back(id))
+
+    def _go_on(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        """Do without the caller what is left to be done."""
+        task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+    async def _undo(self, delivery: OutgoingDelivery, answered: asyncio.Future[None]) -> None:
+        try:
+            await answered
+        except AmqpError:
+            # A refusal, or the loss of the link.
+            return
+        if isinstance(delivery.remote_state, Declared):
+            await self._roll_back(delivery.remote_state.txn_id)
 
     async def _roll_back(self, id: bytes) -> None:
         try:
@@ -144,8 +165,5 @@ class Control(Sender):
         delivery.settle()
         self._unsettled.discard(delivery)
         future = delivery.context
-        if not isinstance(future, asyncio.Future) or future.cancelled():
-            # The caller has not waited for it.
-            self.roll_back(state.txn_id)
-        elif not future.done():
+        if isinstance(future, asyncio.Future) and not future.done():
             future.set_result(None)

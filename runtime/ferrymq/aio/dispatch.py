@@ -63,6 +63,7 @@ def _dispatch_link(connection: Connection, event: events.Event) -> None:
             owner.on_detach(event.closed, event.error)
         else:
             link.detach(closed=event.closed)
+        connection.freed.wake()
     elif isinstance(event, events.LinkFailed):
         owner = event.link.context
         if isinstance(owner, (Sender, Receiver)):

@@ -36,8 +36,6 @@ class Inbox:
         self.keeping = False
         # Those of an earlier process that had an outcome.
         self.decided: list[Delivery] = []
-        # Credit to be given beside that for what is resumed.
-        self.credit = 0
         self._given = None if given is None else list(given)
         # Of the link as it is: how many tags had room in the map, which of them still have to end
         # before another round, how many are left, how many rounds were in vain.
@@ -63,7 +61,6 @@ class Inbox:
             return None if self._given is None else self._from_given(session, name, self._given)
         if not self.keeping:
             return None
-        self.credit = earlier.credit
         tags = [tag for tag, delivery in earlier.unsettled.items() if not delivery.settled]
         if self._partial and self._listed < len(tags):
             # Others than in the round before have room now.

@@ -6,6 +6,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from ferrymq.aio.termini import NEW_TERMINUS
 from ferrymq.aio.waiting import Signal, fresh, resolve
 from ferrymq.engine.answers import expect_encodable
 from ferrymq.engine.link import Link as EngineLink
@@ -34,6 +35,9 @@ class Link(ABC, Generic[L]):
         self._attaching: asyncio.Future[None] | None = None
         self._detaching: asyncio.Future[None] | None = None
         self._changed = Signal()
+        # Whether the link was attached before; whether its attach was given up unanswered.
+        self._known = False
+        self._forgone = False
         # Attaches the link again, in a further round of resuming it (AMQP 1.0 §2.6.13).
         self._round: asyncio.Task[None] | None = None
 
@@ -76,25 +80,42 @@ class Link(ABC, Generic[L]):
 
     async def _leave(self, closed: bool, error: Error | None, timeout: Timeout) -> None:
         expect_encodable(error)
+        if self._failure is None and self._engine is not None:
+            try:
+                async with asyncio.timeout(self._timeout if timeout == "default" else timeout):
+                    try:
+                        await self._before_leave()
+                    finally:
+                        detaching = self._begin_leave(closed, error)
+                    await detaching
+            except TimeoutError:
+                pass
+            finally:
+                self._detaching = None
+                self.session.leaving.pop(self, None)
+        else:
+            self._end_left(closed)
+
+    def _begin_leave(self, closed: bool, error: Error | None) -> asyncio.Future[None]:
+        """End the link on this side. The future ends with the peer's answer, or with what the
+        link was lost with."""
+        detaching = self._detaching = asyncio.get_running_loop().create_future()
         engine = self._engine
-        ended = LinkDetached(f"link {self.name!r} was {'closed' if closed else 'detached'}")
-        if self._failure is not None or engine is None:
-            self._end(ended)
-            return
-        self._before_close()
-        self._end(ended)
-        if engine.local_detached or not engine.session.mapped:
-            return
-        engine.detach(closed=closed, error=error)
-        self._detaching = asyncio.get_running_loop().create_future()
-        self._connection.soon()
-        try:
-            async with asyncio.timeout(self._timeout if timeout == "default" else timeout):
-                await self._detaching
-        except TimeoutError:
-            pass
-        finally:
-            self._detaching = None
+        if self._failure is None:
+            self._before_close()
+        self._end_left(closed)
+        if engine is None or engine.local_detached or not engine.session.mapped:
+            resolve(detaching)
+        else:
+            # Ending it has ended all waits, but for this one.
+            detaching = self._detaching = asyncio.get_running_loop().create_future()
+            self.session.leaving[self] = None
+            engine.detach(closed=closed, error=error)
+            self._connection.soon()
+        return detaching
+
+    def _end_left(self, closed: bool) -> None:
+        self._end(LinkDetached(f"link {self.name!r} was {'closed' if closed else 'detached'}"))
 
     # ── For the client ─────────────────────────────────────────────────────────────────────────
 
@@ -119,6 +140,9 @@ class Link(ABC, Generic[L]):
     def _partial(self) -> bool:
         """Whether the link was resumed in part, and has to be attached again."""
         return False
+
+    async def _before_leave(self) -> None:
+        """Wait for what is to reach the peer before the link ends."""
 
     def _before_close(self) -> None:
         """Hand back what the user did not take."""
@@ -153,17 +177,34 @@ class Link(ABC, Generic[L]):
             raise
         finally:
             self._attaching = None
+        self._known = True
         self._restored()
 
     def _give_up(self, engine: L, error: BaseException) -> None:
-        if not engine.local_detached and engine.session.mapped:
-            reason = error.error if isinstance(error, LinkDetached) else None
-            engine.detach(closed=not self._lasts, error=reason)
-            self._connection.soon()
+        refused = isinstance(error, LinkDetached)
+        if (
+            self._lasts
+            and not refused
+            and engine.remote_attach is None
+            and not engine.local_detached
+            and engine.session.mapped
+        ):
+            # The answer may say whether there was a terminus before.
+            self._forgone = True
+        else:
+            self._take_back(engine, error.error if isinstance(error, LinkDetached) else None)
         if isinstance(error, LinkDetached):
             self._end(error)
         elif not isinstance(error, ConnectionClosed):
             self._end(LinkDetached(f"link {self.name!r} was never attached"))
+
+    def _take_back(self, engine: L, reason: Error | None) -> None:
+        """End an attach that is given up. A terminus that was there before is left as it is."""
+        if engine.local_detached or not engine.session.mapped:
+            return
+        made = not self._known and self.properties.get(NEW_TERMINUS) is True
+        engine.detach(closed=made or not self._lasts, error=reason)
+        self._connection.soon()
 
     def _begin_round(self) -> None:
         """Detach and attach again, to resume what the maps had no room for."""
@@ -219,8 +260,15 @@ class Link(ABC, Generic[L]):
 
     def on_attach(self) -> None:
         """The peer has attached too, or refuses and will say why."""
-        if not self._refused():
-            resolve(self._attaching)
+        if self._refused():
+            return
+        if self._forgone and self._engine is not None:
+            self._take_back(self._engine, None)
+        resolve(self._attaching)
+
+    def on_lost(self) -> None:
+        """The peer answers no detach any more."""
+        resolve(self._detaching)
 
     def on_detach(self, closed: bool, error: Error | None) -> None:
         """The peer has detached: in answer to us, or first."""

@@ -162,8 +162,10 @@ class Pair:
 
     async def close(self) -> None:
         """Close both links. Requests that wait end with `LinkDetached`."""
-        await self._requests.close()
-        await self._responses.close()
+        try:
+            await self._requests.close()
+        finally:
+            await self._responses.close()
         if self._task is not None:
             await self._task
             self._task = None

@@ -12,6 +12,7 @@ from ferrymq.aio.inbox import Inbox
 from ferrymq.aio.link import Link
 from ferrymq.aio.opening import Opening
 from ferrymq.aio.termini import (
+    attach_properties,
     check_names,
     keeps_state,
     once_lack,
@@ -61,6 +62,10 @@ class Receiver(Link[ReceiverLink]):
         self._queue: deque[Delivery] = deque()
         self._turn = asyncio.Lock()
         self._draining: asyncio.Future[None] | None = None
+        # Credit that the user has given and no link has: while the link is away.
+        self._owed = 0
+        # Whether the credit was given in a transaction: it is gone with that.
+        self._acquires = False
         # The transaction that messages are acquired in.
         self._acquiring: Transaction | None = None
         # Whether it was this side that ended it.
@@ -177,8 +182,11 @@ class Receiver(Link[ReceiverLink]):
                     self._acquiring.acquirers.discard(self)
                 self._acquiring = transaction
                 transaction.acquirers.add(self)
+        self._acquires = self._acquiring is not None
         engine = self._engine
-        if engine is not None:
+        if engine is None or not engine.usable:
+            self._owed += credit
+        else:
             engine.set_credit(engine.credit + credit, properties=self._flow_properties())
             self._connection.soon()
 
@@ -186,13 +194,24 @@ class Receiver(Link[ReceiverLink]):
         """Have the peer send what it has at once and give back the rest of the credit.
 
         Afterwards all of those messages are queued, none is under way, and credit is given only
-        by `add_credit` (AMQP 1.0 §2.6.7).
+        by `add_credit` (AMQP 1.0 §2.6.7). While the connection is being restored, waits for that.
         """
+        async with asyncio.timeout(timeout):
+            while self._drains():
+                if self._draining is None:
+                    await self._changed.wait()
+                else:
+                    await asyncio.shield(self._draining)
+
+    def _drains(self) -> bool:
+        """Ask for a drain if the link is there; whether there is credit to be given back."""
         self._check()
         self._prefetch = 0
         engine = self._engine
-        if engine is None or engine.credit == 0:
-            return
+        if engine is None or not engine.usable:
+            return True
+        if engine.credit == 0:
+            return False
         if self._draining is None:
             self._draining = asyncio.get_running_loop().create_future()
             if self._acquiring is None:
@@ -200,8 +219,7 @@ class Receiver(Link[ReceiverLink]):
             else:
                 engine.set_credit(engine.credit, drain=True, properties=self._flow_properties())
             self._connection.soon()
-        async with asyncio.timeout(timeout):
-            await asyncio.shield(self._draining)
+        return True
 
     def __aiter__(self) -> AsyncIterator[Delivery]:
         return self
@@ -219,6 +237,12 @@ class Receiver(Link[ReceiverLink]):
     def _create(self, session: EngineSession) -> ReceiverLink:
         options = self._options
         inbox = self._inbox
+        earlier = self._engine
+        if earlier is not None and not self._acquires:
+            # What is still to be resumed has credit of its own.
+            resumption = earlier.resumption
+            resumed = 0 if resumption is None else len(resumption.unsettled)
+            self._owed += max(0, earlier.credit - resumed)
         snd_settle_mode, rcv_settle_mode = settle_modes(options)
         return session.attach_receiver(
             self.name,
@@ -227,7 +251,7 @@ class Receiver(Link[ReceiverLink]):
             snd_settle_mode=snd_settle_mode,
             rcv_settle_mode=rcv_settle_mode,
             max_message_size=options.max_message_size,
-            properties=options.properties,
+            properties=attach_properties(self._source, options.properties),
             desired_capabilities=options.desired_capabilities,
             unsettled=None if inbox is None else inbox.to_resume(session, self.name, self._engine),
         )
@@ -246,7 +270,7 @@ class Receiver(Link[ReceiverLink]):
 
     @property
     def _lasts(self) -> bool:
-        return self._inbox is not None
+        return self._inbox is not None or keeps_state(self._source)
 
     @property
     def _partial(self) -> bool:
@@ -265,15 +289,20 @@ class Receiver(Link[ReceiverLink]):
         inbox = self._inbox
         if inbox is None or not inbox.keeping or self._failure is not None:
             # Settled messages are ours already; the others the node will give to someone again.
+            arrived = len(self._queue)
             self._queue = deque(
                 delivery for delivery in self._queue if delivery._engine.remote_settled
             )
+            if not self._acquires:
+                # The user has not had them, and waits for as many.
+                self._owed += arrived - len(self._queue)
             for delivery in list(self.confirming):
                 delivery._lose(error)
             if inbox is not None:
                 for delivery in inbox.decided:
                     delivery._lose(error)
-        resolve(self._draining, error)
+        # A drain goes on when the link is back.
+        resolve(self._draining, None if self._failure is None else error)
         self._draining = None
 
     def _restored(self) -> None:
@@ -281,16 +310,20 @@ class Receiver(Link[ReceiverLink]):
         inbox = self._inbox
         if engine is None:
             return
-        credit = max(0, self._prefetch - len(self._queue))
+        if self._prefetch:
+            credit = max(0, self._prefetch - len(self._queue))
+        else:
+            # Some may have been given since the peer's attach came.
+            credit = engine.credit + self._owed
+        self._owed = 0
+        self._acquires = self._acquires and self._acquiring is not None
         if inbox is not None:
-            resuming = inbox.begin(engine, keeps_state(self.source))
-            if not self._prefetch and self._acquiring is None:
-                credit, inbox.credit = inbox.credit, 0
             # What is resumed takes credit as well.
-            credit += resuming
+            credit += inbox.begin(engine, keeps_state(self.source))
         if credit:
-            engine.set_credit(credit)
+            engine.set_credit(credit, properties=self._flow_properties())
             self._connection.soon()
+        self._changed.wake()
         self._end_round()
 
     def _end_round(self) -> None:
@@ -332,6 +365,10 @@ class Receiver(Link[ReceiverLink]):
         """The transaction is over; what was acquired in vain is not ours any longer."""
         if self._acquiring is transaction:
             self._acquiring = None
+            engine = self._engine
+            if engine is not None and engine.usable and engine.credit:
+                # A transaction that was not discharged leaves its credit, which is in none now.
+                engine.set_credit(0)
         if not committed:
             self._queue = deque(
                 delivery for delivery in self._queue if delivery.transaction_id != transaction.id

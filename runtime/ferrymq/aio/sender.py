@@ -12,6 +12,7 @@ from ferrymq.aio.outbox import Outbox, Sent
 from ferrymq.aio.outcomes import error_of, is_outcome
 from ferrymq.aio.termini import (
     ANONYMOUS_RELAY,
+    attach_properties,
     check_names,
     keeps_state,
     once_lack,
@@ -33,7 +34,7 @@ from ferrymq.errors import (
     Scope,
 )
 from ferrymq.message import Message
-from ferrymq.options import SenderOptions, Timeout
+from ferrymq.options import SenderOptions
 from ferrymq.unsettled import Unsettled
 from ferrymq_types.messaging import Source, Target, TerminusDurability
 from ferrymq_types.transactions import TransactionalState
@@ -333,7 +334,7 @@ class Sender(Link[SenderLink]):
             target=target,
             snd_settle_mode=snd_settle_mode,
             rcv_settle_mode=rcv_settle_mode,
-            properties=options.properties,
+            properties=attach_properties(target, options.properties),
             desired_capabilities=options.desired_capabilities,
             unsettled=None if outbox is None else outbox.to_resume(session, self.name),
         )
@@ -354,7 +355,7 @@ class Sender(Link[SenderLink]):
 
     @property
     def _lasts(self) -> bool:
-        return self._outbox is not None
+        return self._outbox is not None or keeps_state(self._target)
 
     @property
     def _partial(self) -> bool:
@@ -382,11 +383,10 @@ class Sender(Link[SenderLink]):
         while self._unsent:
             resolve(self._unsent.popleft()[1], error)
 
-    async def _leave(self, closed: bool, error: Error | None, timeout: Timeout) -> None:
+    async def _before_leave(self) -> None:
         if self._engine is not None and self._engine.parked > 0:
             # What was sent settled is on its way, as its caller was told or expects.
             await self._connection.hand_over()
-        await super()._leave(closed, error, timeout)
 
     def _restored(self) -> None:
         outbox = self._outbox

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from ferrymq.aio.chunks import ChunkLink, ChunkReader, OpeningChunkReader
 from ferrymq.aio.control import Control
+from ferrymq.aio.link import Link
 from ferrymq.aio.opening import Opening
 from ferrymq.aio.pair import Pair
 from ferrymq.aio.receiver import OpeningReceiver, Receiver
@@ -30,7 +31,6 @@ from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
     from ferrymq.aio.connection import Connection
-    from ferrymq.aio.link import Link
 
 
 class Session:
@@ -39,6 +39,8 @@ class Session:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.links: dict[Link[Any], None] = {}
+        # Links that are over on this side, and wait for the peer's detach.
+        self.leaving: dict[Link[Any], None] = {}
         self._engine: EngineSession | None = None
         self._failure: PeerError | None = None
         self._beginning: asyncio.Future[None] | None = None
@@ -111,23 +113,33 @@ class Session:
         if self._failure is not None or engine is None:
             return
         expect_encodable(error)
-        await self.connection.hand_over()
-        if self.closed:
-            return
-        self.release_queued()
-        self._end(SessionEnded("the session was ended"))
-        engine.end(error)
-        self._ending = asyncio.get_running_loop().create_future()
-        self.connection.soon()
         if timeout == "default":
             timeout = self.connection.options.timeout
         try:
             async with asyncio.timeout(timeout):
-                await self._ending
+                try:
+                    await self.connection.hand_over()
+                finally:
+                    ending = self._begin_close(engine, error)
+                await ending
         except TimeoutError:
             pass
         finally:
             self._ending = None
+
+    def _begin_close(self, engine: EngineSession, error: Error | None) -> asyncio.Future[None]:
+        """End the session on this side; the future ends with the peer's answer, or when there will
+        be none."""
+        ending = asyncio.get_running_loop().create_future()
+        if self.closed:
+            resolve(ending)
+        else:
+            self.release_queued()
+            self._end(SessionEnded("the session was ended"))
+            self._ending = ending
+            engine.end(error)
+            self.connection.soon()
+        return ending
 
     # ── For the client ─────────────────────────────────────────────────────────────────────────
 
@@ -159,12 +171,27 @@ class Session:
     async def open_link(self, link: Sender | Receiver) -> None:
         """Attach a link of this session."""
         await self.connection.connected()
+        await self._free(link)
         self.links[link] = None
         try:
             await link._attach()
         except BaseException:
             self.links.pop(link, None)
             raise
+
+    async def _free(self, link: Link[Any]) -> None:
+        """Wait until the name of a link is free that was left, and whose detach the peer has not
+        answered yet. Raises what ends the connection, and `TimeoutError`."""
+        key = (link.name, isinstance(link, Sender))
+        async with asyncio.timeout(link._timeout):
+            while True:
+                before = self.engine.connection.channels.links.get(key)
+                if before is None or not (
+                    before.local_detached
+                    or (isinstance(before.context, Link) and before.context.closed)
+                ):
+                    return
+                await self.connection.freed.wait()
 
     async def control(self) -> Control:
         """The control link of the session, attached if there is none."""
@@ -215,14 +242,20 @@ class Session:
             self.connection.sessions.pop(self, None)
             resolve(self._beginning, error)
             resolve(self._ending)
+            self._forget_leaving()
             for link in list(self.links):
                 link._end(error)
 
     def suspend(self, error: PeerError) -> None:
         """The connection is lost, perhaps to be restored."""
         resolve(self._beginning, error)
+        self._forget_leaving()
         for link in list(self.links):
             link._suspend(error)
+
+    def _forget_leaving(self) -> None:
+        for link in self.leaving:
+            link.on_lost()
 
     # ── Events ─────────────────────────────────────────────────────────────────────────────────
 
@@ -237,4 +270,9 @@ class Session:
     def on_end(self, error: PeerError) -> None:
         """The session is over on both sides."""
         self._end(error)
+        self.on_lost()
+
+    def on_lost(self) -> None:
+        """The peer answers nothing any more in the session as it was."""
         resolve(self._ending)
+        self._forget_leaving()

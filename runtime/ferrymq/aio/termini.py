@@ -18,6 +18,8 @@ ANONYMOUS_RELAY: Final = "ANONYMOUS-RELAY"
 
 SELECTOR: Final = "apache.org:selector-filter:string"
 POSITION: Final = "ferrymq:position"
+NEW_TERMINUS: Final = "ferrymq:new-terminus"
+"""The link property by which a broker of ferrymq says whether an attach has made the terminus."""
 
 
 def check_names(options: SenderOptions | ReceiverOptions, connection: ConnectionOptions) -> None:
@@ -76,6 +78,16 @@ def keeps_state(terminus: object) -> bool:
     return isinstance(terminus, Source | Target) and (
         terminus.expiry_policy is TerminusExpiryPolicy.NEVER or terminus.timeout > 0
     )
+
+
+def attach_properties(
+    terminus: Source | Target, properties: dict[str, object] | None
+) -> dict[str, object] | None:
+    """The properties to attach with: of a terminus that may outlive its link, the answer is to say
+    whether it is new."""
+    if not keeps_state(terminus):
+        return properties
+    return {**(properties or {}), NEW_TERMINUS: True}
 
 
 def once_lack(attach: Attach | None, terminus: object, sends: bool = True) -> str | None:

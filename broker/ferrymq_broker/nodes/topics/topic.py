@@ -157,6 +157,7 @@ class Topic(Node):
                 self._registry.drop(subscription, "no link could be attached to it")
             raise
         self._fresh = subscription if made else None
+        terms.made = made
         self._expiry.attached(subscription)
         subscription.links[terms] = None
         if not subscription.declared:
