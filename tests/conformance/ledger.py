@@ -20,22 +20,37 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 CLAUSES: Final = Path(__file__).with_name("clauses")
 
 LEVELS: Final = ("MUST", "MUST NOT", "SHOULD", "SHOULD NOT", "MAY", "RULE")
-BINDS: Final = frozenset(
-    [
-        "both ends",
-        *("sender", "receiver", "client", "server", "encoder", "decoder", "application"),
-        *("broker", "intermediary", "source", "target"),
-        # The two sides of a transaction.
-        *("controller", "resource"),
-    ]
-)
+
+
+class Side(StrEnum):
+    """One of the two programs that peers of ours speak to."""
+
+    BROKER = "broker"
+    CLIENT = "client"
+
+
+_BOTH: Final = frozenset(Side)
+_BROKER: Final = frozenset({Side.BROKER})
+_CLIENT: Final = frozenset({Side.CLIENT})
+# Who has to keep a clause, and which of our programs can be that.
+BINDS: Final = {
+    **dict.fromkeys(
+        ["both ends", "sender", "receiver", "encoder", "decoder", "application"], _BOTH
+    ),
+    **dict.fromkeys(("server", "broker", "intermediary", "source", "target"), _BROKER),
+    "client": _CLIENT,
+    # The two sides of a transaction.
+    "controller": _CLIENT,
+    "resource": _BROKER,
+}
 DOCUMENTS: Final = {
     "core": "AMQP 1.0",
     "pairing": "Link pairing 1.0",
     "broker": "The broker book",
 }
 _REQUIRED: Final = frozenset({"id", "section", "level", "binds", "text"})
-_OPTIONAL: Final = frozenset({"tests", "why_not", "not_kept", "instead"})
+_EXEMPT: Final = {f"no_{side}": side for side in Side}
+_OPTIONAL: Final = frozenset({"tests", "why_not", "not_kept", "instead", *_EXEMPT})
 _ID: Final = re.compile(r"(core|pairing|broker)-(\d+(?:\.\d+)*)-([1-9]\d*)")
 _TEST: Final = re.compile(r"(tests/[\w/]+/test_\w+\.py)::(?:(Test\w+)::)?(test_\w+|runTest)")
 
@@ -74,6 +89,13 @@ class Clause:
     """Why the rule is not kept although it applies; empty if it is."""
     instead: tuple[str, ...] = ()
     """Tests of what is done instead, where there is a reason; every one has to pass."""
+    exempt: tuple[tuple[Side, str], ...] = ()
+    """Sides whose peers cannot tell, or that the clause does not bind after all, and why."""
+
+    @property
+    def sides(self) -> frozenset[Side]:
+        """The programs that keep the clause where a peer can see it."""
+        return BINDS[self.binds] - {side for side, _ in self.exempt}
 
     @property
     def document(self) -> str:
@@ -187,7 +209,15 @@ def _clause(where: str, entry: dict[str, object], root: Path) -> Clause:
     not_kept = _text(where, "not_kept", entry["not_kept"]) if "not_kept" in entry else ""
     tests = _tests(where, "tests", entry["tests"], root) if "tests" in entry else ()
     instead = _tests(where, "instead", entry["instead"], root) if "instead" in entry else ()
-    return Clause(tests=tests, why_not=why_not, not_kept=not_kept, instead=instead, **text)
+    exempt = tuple(
+        (side, _text(where, key, entry[key])) for key, side in _EXEMPT.items() if key in entry
+    )
+    for side, _ in exempt:
+        if side not in BINDS[text["binds"]]:
+            raise LedgerError(f"{where}: no_{side} says what binds = {text['binds']!r} says")
+    return Clause(
+        tests=tests, why_not=why_not, not_kept=not_kept, instead=instead, exempt=exempt, **text
+    )
 
 
 def _keys(

@@ -17,10 +17,13 @@ from tests.conformance.ledger import (
     Ledger,
     LedgerError,
     Part,
+    Side,
     Standing,
     load,
 )
+from tests.conformance.reach import Reach, reach_of
 from tests.conformance.results import Result
+from tests.conformance.sides import Verdict, verdict
 
 GOOD = {
     "id": '"core-2.4.1-1"',
@@ -72,8 +75,9 @@ def test_the_page_is_that_of_the_ledger() -> None:
     # The committed page is one of a run in which every test passed.
     ledger = load()
     written = (ROOT / "docs" / "conformance.md").read_text("utf-8")
+    reach = {test: reach_of(test, ROOT) for test in ledger.tests}
     assert written == page.render(
-        ledger, dict.fromkeys(ledger.tests, Result.PASSED)
+        ledger, dict.fromkeys(ledger.tests, Result.PASSED), reach
     ), "run `make conformance`"
 
 
@@ -154,6 +158,8 @@ def test_standing(tmp_path: Path, changes: dict[str, str], standing: Standing) -
             "instead goes with why_not or not_kept",
         ),
         ({"not_kept": '"later"', "instead": "[]"}, "instead has to list one test"),
+        ({"no_client": '""'}, "no_client has to be one line"),
+        ({"binds": '"server"', "no_client": '"It has none."'}, "no_client says what binds"),
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, changes: dict[str, str], message: str) -> None:
@@ -274,17 +280,102 @@ def test_a_test_that_pytest_does_not_find_stops_the_run() -> None:
 
 
 def test_the_page_shows_rule_proof_and_result() -> None:
-    text = page.render(sample(), {"t.py::test_a": Result.PASSED, "t.py::test_b": Result.PASSED})
+    reach = {"t.py::test_a": Reach.BROKER, "t.py::test_b": Reach.ENGINE}
+    text = page.render(sample(), dict.fromkeys(reach, Result.PASSED), reach)
     assert (
         "| core-1.4-1 | MUST | sender | Rule 1 \\| or so. "
-        "| `t.py::test_a`<br>`t.py::test_b` | passed |"
+        "| **B** `t.py::test_a`<br>E `t.py::test_b` | passed | engine only |"
     ) in text
-    assert "| There is none. | not applicable |" in text
-    assert "|  | **open** |" in text
-    assert "| A part | MUST | 2 | 1 | 1 | 0 | 0 | 0 |" in text
-    assert page.headline(sample(), {}).startswith(
-        "AMQP 1.0: 3 clauses: 1 skipped, 1 open, 1 not applicable"
+    assert "| There is none. | not applicable | not applicable |" in text
+    assert "|  | **open** | **open** |" in text
+    assert "| broker | all | 3 | 1 | 0 | 0 | 0 | 1 | 0 | 1 | 0 |" in text
+    assert "| client | MUST, MUST NOT | 2 | 0 | 0 | 1 | 0 | 1 | 0 | 0 | 0 |" in text
+    assert page.headline(sample(), {}, reach).startswith(
+        "AMQP 1.0, broker: 3 clauses: 1 not run, 1 open, 1 not applicable"
     )
+
+
+# ── Sides ────────────────────────────────────────────────────────────────────────────────────────
+
+E, M, B, C = Reach.ENGINE, Reach.MEMORY, Reach.BROKER, Reach.CLIENT
+
+
+@pytest.mark.parametrize(
+    ("test", "expected"),
+    [
+        ("tests/wire/test_transactions.py::test_no_commit_without_a_message_that_was_too_large", B),
+        ("tests/hostile/test_frames.py::test_what_cannot_be_said_in_a_session", B),
+        ("tests/interop/test_rhea.py::test_drain", B),
+        ("tests/broker/test_server.py::test_messages_go_through", B),
+        ("tests/client/test_sending.py::test_a_message_arrives_and_is_accepted", C),
+        ("tests/client/test_with_broker.py::test_every_kind_of_body", C),
+        ("tests/broker/test_outcomes.py::test_accepted_removes_the_message", M),
+        ("tests/simulation/test_seeds.py::test_waiters_are_remembered", M),
+        ("tests/client/test_message.py::TestFields::test_reading_an_empty_map_changes_nothing", E),
+        ("tests/engine/test_flow.py::test_drain_gives_the_credit_back", E),
+    ],
+)
+def test_what_a_test_reaches_follows_from_its_source(test: str, expected: Reach) -> None:
+    assert reach_of(test, ROOT) is expected
+
+
+@pytest.mark.parametrize(
+    ("reached", "broker", "client"),
+    [
+        ([E], Verdict.ENGINE, Verdict.ENGINE),
+        ([E, M], Verdict.MEMORY, Verdict.ENGINE),
+        ([E, B], Verdict.PASSED, Verdict.ENGINE),
+        ([E, C], Verdict.ENGINE, Verdict.PASSED),
+        ([B], Verdict.PASSED, Verdict.UNSEEN),
+        ([M], Verdict.MEMORY, Verdict.UNSEEN),
+        ([B, C], Verdict.PASSED, Verdict.PASSED),
+    ],
+)
+def test_only_a_test_over_the_wire_lets_a_side_pass(
+    reached: list[Reach], broker: Verdict, client: Verdict
+) -> None:
+    reach = {f"t.py::test_{layer.name}": layer for layer in reached}
+    clause = Clause("core-1.4-1", "1.4", "MUST", "both ends", "A rule.", tests=tuple(reach))
+    results = dict.fromkeys(reach, Result.PASSED)
+    assert [verdict(clause, side, results, reach) for side in Side] == [broker, client]
+
+
+@pytest.mark.parametrize(
+    ("failing", "broker", "client"),
+    [
+        (E, Verdict.FAILED, Verdict.FAILED),
+        (M, Verdict.FAILED, Verdict.PASSED),
+        (B, Verdict.FAILED, Verdict.PASSED),
+        (C, Verdict.PASSED, Verdict.FAILED),
+    ],
+)
+def test_a_failure_is_one_of_the_sides_that_it_concerns(
+    failing: Reach, broker: Verdict, client: Verdict
+) -> None:
+    reach = {f"t.py::test_{layer.name}": layer for layer in Reach}
+    clause = Clause("core-1.4-1", "1.4", "MUST", "both ends", "A rule.", tests=tuple(reach))
+    results = dict.fromkeys(reach, Result.PASSED) | {f"t.py::test_{failing.name}": Result.FAILED}
+    assert [verdict(clause, side, results, reach) for side in Side] == [broker, client]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sides"),
+    [
+        ({}, {Side.BROKER, Side.CLIENT}),
+        ({"binds": '"server"'}, {Side.BROKER}),
+        ({"binds": '"controller"'}, {Side.CLIENT}),
+        ({"no_client": '"It never does that."'}, {Side.BROKER}),
+        ({"no_client": '"It never does that."', "no_broker": '"Nor that."'}, set()),
+    ],
+)
+def test_a_clause_binds_the_sides_that_can_keep_it(
+    tmp_path: Path, changes: dict[str, str], sides: set[Side]
+) -> None:
+    clause = load_one(tmp_path, tests='["tests/engine/test_open.py::test_first"]', **changes)
+    assert clause.sides == sides
+    test = clause.tests[0]
+    for side in set(Side) - sides:
+        assert verdict(clause, side, {test: Result.PASSED}, {test: E}) is Verdict.NOT_BOUND
 
 
 # ── The report ───────────────────────────────────────────────────────────────────────────────────
