@@ -77,9 +77,9 @@ async def test_the_client_reads_every_encoding_and_writes_the_shortest(
                 # As it came, in the shortest form.
                 arrived = peer.expect("transfer", "flow", "empty")
                 assert arrived.payload == b"\x00\x53\x77" + in_a_list(shortest)
-                number = arrived.field(1)
-                assert isinstance(number, int)
-                peer.send(disposition_frame(number, settled=TRUE, state=ACCEPTED))
+                delivery_id = arrived.field(1)
+                assert isinstance(delivery_id, int)
+                peer.send(disposition_frame(delivery_id, settled=TRUE, state=ACCEPTED))
             peer.finish()
 
     with Server(script) as server:
@@ -97,7 +97,7 @@ async def test_the_client_refuses_what_no_type_has(malformed: bytes) -> None:
     def script(server: Server) -> None:
         with server.accept().begin() as peer:
             peer.send(flow_frame(properties=mapping(symbol("x"), malformed)))
-            error = peer.expect("close", "empty").error()
+            error = peer.expect("close", "attach", "flow", "empty").error()
             assert error is not None and error[0] == "amqp:decode-error"
 
     with Server(script) as server, pytest.raises(ferrymq.ConnectionClosed):
