@@ -102,14 +102,18 @@ test-pure: $(READY_DEV) ## run the tests on the interpreted modules; ARGS="tests
 test-compiled: $(READY_DEV) build ## run the tests on the compiled modules; ARGS="tests/codec -x"
 	@$(BUILT) $(PYTEST) $(ARGS)
 
-# rhea is one of the clients the broker is tested with; without Node its tests say so and skip.
+# Clients on Node that the broker is tested with; without Node their tests say so and skip.
+NODE_CLIENTS := tests/interop/rhea tests/interop/azure
+
 .PHONY: node-modules
 node-modules:
-	@if test -f tests/interop/rhea/package.json && command -v npm >/dev/null 2>&1; then \
-	    test tests/interop/rhea/node_modules/.package-lock.json -nt tests/interop/rhea/package-lock.json \
-	    || npm ci --prefix tests/interop/rhea --no-audit --no-fund --silent; fi
+	@if command -v npm >/dev/null 2>&1; then for client in $(NODE_CLIENTS); do \
+	    test ! -f $$client/package.json \
+	    || test $$client/node_modules/.package-lock.json -nt $$client/package-lock.json \
+	    || npm ci --prefix $$client --no-audit --no-fund --silent || exit 1; \
+	done; fi
 
-interop: $(READY_DEV) node-modules build ## exchange messages with Proton and rhea
+interop: $(READY_DEV) node-modules build ## exchange messages with Proton, rhea and Azure's SDKs
 	@$(BUILT) $(PY) -m pytest tests/interop $(ARGS)
 
 conformance: $(READY_DEV) node-modules build ## run the tests of every rule of the specification, write docs/conformance.md
@@ -172,4 +176,4 @@ clean: ## remove builds, caches and test results (.venv stays)
 	@find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
 distclean: clean ## clean, and remove .venv and node_modules too
-	@rm -rf $(VENV) tests/interop/rhea/node_modules
+	@rm -rf $(VENV) $(NODE_CLIENTS:%=%/node_modules)

@@ -1,4 +1,4 @@
-"""Azure's SDKs for Python, unmodified, on plain nodes: send one message, receive it, settle it.
+"""Azure's SDKs for Python and Node, unmodified, on plain nodes: send one message, receive it, settle it.
 
 These SDKs use the URL of an entity as its address. Without anything that maps such addresses, a
 queue of that name is made, which serves sender and receiver alike.
@@ -7,8 +7,12 @@ queue of that name is made, which serves sender and receiver alike.
 from __future__ import annotations
 
 import asyncio
+import json
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from azure.eventhub import EventData, EventHubProducerClient
@@ -23,6 +27,8 @@ pytestmark = pytest.mark.interop
 
 # Seconds. A send that is not settled waits for a minute, and fails here.
 PATIENCE = 20
+
+NODE = Path(__file__).parent / "azure"
 
 CONFIG = """
 [security]
@@ -79,6 +85,25 @@ async def test_service_bus_with_asyncio(access: str) -> None:
                 assert b"".join(message.body) == b"one"
                 await receiver.complete_message(message)
                 assert await receiver.receive_messages(1, max_wait_time=1) == []
+
+
+@pytest.mark.skipif(
+    shutil.which("node") is None or not (NODE / "node_modules").is_dir(),
+    reason="Node or its packages are missing: npm ci --prefix tests/interop/azure",
+)
+def test_service_bus_with_node(access: str) -> None:
+    given = {"connection": access, "queue": "node", "body": "one", "seconds": PATIENCE}
+    done = subprocess.run(
+        ["node", "run.js"],
+        cwd=NODE,
+        input=json.dumps(given),
+        capture_output=True,
+        text=True,
+        timeout=3 * PATIENCE,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"body": "one", "left": 0}
 
 
 def test_event_hubs(broker: BrokerProcess, access: str) -> None:
