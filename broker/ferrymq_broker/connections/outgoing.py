@@ -19,7 +19,7 @@ from ferrymq_broker.connections.outcomes import (
 )
 from ferrymq_broker.connections.output_turns import LARGE, OUTPUT_LIMIT
 from ferrymq_broker.connections.remembered.resuming import Resuming
-from ferrymq_broker.nodes.consumer import IDLE, SETTLED, TAKEN, UNFIT, Consumer
+from ferrymq_broker.nodes.consumer import IDLE, OWNER, SETTLED, TAKEN, UNFIT, Consumer
 from ferrymq_broker.nodes.delivering import outgoing_header
 from ferrymq_broker.nodes.entry import Entry
 from ferrymq_broker.nodes.node import Node
@@ -87,6 +87,9 @@ class OutgoingEndpoint(Consumer):
         self.asked = asked
         self.node = node
         self.terms = terms
+        if asked is not node and not terms.part and "shared" not in terms.capabilities:
+            # The subscription is this link's own, however often that is attached.
+            self.known_as = OWNER
         self.default_outcome = default_outcome
         self.outcomes = outcomes
         self.closed = False
@@ -364,6 +367,7 @@ class OutgoingEndpoint(Consumer):
         False if the client's attach says of one of them what is not agreed.
         """
         self.memory = memory
+        self.known_as = memory.number
         self._special = memory.holds
         memory.pass_to(self)
         resuming = Resuming(self, memory, unsettled)

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.queues.views import Crew
     from ferrymq_types.transport import Error
 
+# What the link is known as that a subscription belongs to (`Consumer.known_as`).
+OWNER: Final = 0
 # What `Consumer.deliver` answers.
 TAKEN: Final = 0  # sent; an outcome will follow
 SETTLED: Final = 1  # sent and settled: no outcome will follow
@@ -24,7 +26,8 @@ class Consumer:
 
     `copies` marks a browser: it is shown messages but does not take them. Of those with the highest
     `priority` that can take a message one gets it. `filter` is what its messages pass, None if all
-    do. `exclusive` says that it tolerates no other, browsers aside.
+    do. `exclusive` says that it tolerates no other, browsers aside. `known_as` is its number in
+    all attachments of a link whose source outlives it, else its `id`.
 
     `ready`, `crew` and `own` are the queue's: whether it may be offered messages, those it takes
     turns with, None while it stands by or if it is a browser, and the entries that wait for it or
@@ -33,6 +36,7 @@ class Consumer:
 
     __slots__ = (
         "id",
+        "known_as",
         "copies",
         "priority",
         "filter",
@@ -49,6 +53,7 @@ class Consumer:
 
     def __init__(self, id: i64, copies: bool) -> None:
         self.id: i64 = id
+        self.known_as: i64 = id
         self.copies = copies
         self.priority: i64 = 0
         self.filter: Filter | None = None
@@ -70,6 +75,10 @@ class Consumer:
     def deliver_headed(self, entry: Entry, head: bytes, start: i64) -> i64:
         """As `deliver`, for a message of `head` and then its payload from `start` on."""
         return IDLE
+
+    def is_among(self, excluded: set[int]) -> bool:
+        """Return whether the consumer is one of those that must not get a message."""
+        return self.id in excluded or self.known_as in excluded
 
     def takes_more(self) -> bool:
         """Whether a message would be sent at once. If not, the queue is woken when one may be."""

@@ -458,6 +458,7 @@ class Agenda:
     are the ids of the messages that are stored apart from their entries. `pager` takes messages out
     of memory, None if nobody does; `emptied` of those that it took out belong to several entries.
     `letters` counts dead letters that have left a queue and have not been published.
+    `remembered` has the numbers of consumers that come back (`Consumer.known_as`).
     `gathering` bounds what is made into chunks, `slices` what is done in one pass of work that may
     take long.
     """
@@ -474,6 +475,7 @@ class Agenda:
         "pager",
         "emptied",
         "letters",
+        "remembered",
         "gathering",
         "slices",
         "_waiting",
@@ -491,6 +493,8 @@ class Agenda:
         self.pager: Pager | None = None
         self.emptied: i64 = 0
         self.letters: i64 = 0
+        # `OWNER` is always among them.
+        self.remembered: set[int] = {0}
         self.gathering = Gathering()
         self.slices = Slices()
         self._waiting: _Turns | None = None

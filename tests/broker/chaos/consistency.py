@@ -293,7 +293,7 @@ def _check_nobody_waits(queue: Queue, available: list[Entry]) -> None:
             for entry in available:
                 if entry.group is not None:
                     continue
-                if entry.excluded is not None and consumer.id in entry.excluded:
+                if entry.excluded is not None and consumer.is_among(entry.excluded):
                     continue
                 filter = consumer.filter
                 assert filter is not None and not filter.matches(

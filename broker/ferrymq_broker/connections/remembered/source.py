@@ -63,10 +63,21 @@ class SourceTerminus(Terminus):
     `node` is the queue they are from, `holder` what holds their messages: the endpoint of the link,
     or something in its place. `holds` is whether they outlive a link at all: if not, the terminus
     is known by name alone. `default` is the outcome of those that never get one, if the client has
-    named it; `agreed` are the outcomes the client may use, None for all there are.
+    named it; `agreed` are the outcomes the client may use, None for all there are. `number` is what
+    the queue knows its consumers by, one after the other.
     """
 
-    __slots__ = ("node", "sent", "holder", "holds", "fresh", "default", "_lent", "_number")
+    __slots__ = (
+        "node",
+        "sent",
+        "holder",
+        "holds",
+        "fresh",
+        "default",
+        "number",
+        "_lent",
+        "_number",
+    )
 
     def __init__(self, identity: Identity, termini: Termini, told: Source, node: Node) -> None:
         super().__init__(identity, termini, told)
@@ -79,6 +90,9 @@ class SourceTerminus(Terminus):
         # Whether no link has had it before.
         self.fresh = True
         self.default: Outcome | None = None
+        self.number: i64 = termini.broker.new_id()
+        self.holder.known_as = self.number
+        termini.broker.agenda.remembered.add(int(self.number))
         self._number: i64 = 0
 
     def unsettled(self) -> int:
@@ -177,7 +191,9 @@ class SourceTerminus(Terminus):
 
     def stand_in(self, id: i64) -> None:
         """The endpoint of the link, which had this id, cannot hold them any longer."""
-        self.pass_to(Consumer(id, False))
+        holder = Consumer(id, False)
+        holder.known_as = self.number
+        self.pass_to(holder)
 
     def resume(self, link: SenderLink) -> dict[bytes, OutgoingDelivery]:
         """Compare with the unsettled map of the client's attach; to be called before the answer.
@@ -236,6 +252,7 @@ class SourceTerminus(Terminus):
     def release(self) -> None:
         """It has come to its end, and what it holds has its default outcome. While it is attached,
         the endpoint of the link sees to that."""
+        self.termini.broker.agenda.remembered.discard(int(self.number))
         if not self.attached:
             fate = self.fate(self.lost)
             for tag in list(self.sent):

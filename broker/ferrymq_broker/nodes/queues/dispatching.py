@@ -192,7 +192,7 @@ def _serve_carefully(queue: Queue, crew: Crew, consumer: Consumer, entry: Entry)
     if entry.group is not None and not _is_free(queue, view, entry, entry.group, consumer):
         return False
     excluded = entry.excluded
-    if excluded is not None and consumer.id in excluded:
+    if excluded is not None and consumer.is_among(excluded):
         other = view.find(excluded)
         if other is None:
             view.step(entry)
@@ -251,7 +251,7 @@ def _own_front(queue: Queue, consumer: Consumer) -> Entry | None:
         if entry.state == AVAILABLE:
             group = entry.group
             excluded = entry.excluded
-            if excluded is None or consumer.id not in excluded:
+            if excluded is None or not consumer.is_among(excluded):
                 if group is None or _is_free(queue, None, entry, group, consumer):
                     return entry
                 if group.consumer is None and not group.blocks(entry):
@@ -283,7 +283,7 @@ def _set_aside(queue: Queue, view: View, entry: Entry, excluded: set[int]) -> No
     """No consumer that is ready may get the entry: it waits for the others, and new ones."""
     for crew in view.crews:
         for consumer in crew.members:
-            if consumer.id not in excluded:
+            if not consumer.is_among(excluded):
                 _give_own(queue, consumer, entry)
     push(view.aside, entry, queue.available)
     group = entry.group
@@ -300,7 +300,7 @@ def _is_free(
     """
     owner = group.consumer
     excluded = entry.excluded
-    if owner is not None and excluded is not None and owner.id in excluded:
+    if owner is not None and excluded is not None and owner.is_among(excluded):
         _disown(queue, group)
         return False
     if owner is consumer:

@@ -329,7 +329,7 @@ class Queue(Node):
         """
         consumer.unhold(entry)
         if elsewhere:
-            self.exclude(consumer, entry)
+            exclude(self, consumer.known_as, entry)
         gone = False
         if failed:
             entry.failures += 1
@@ -526,8 +526,8 @@ class Queue(Node):
         self._unlink(entry)
 
     def exclude(self, consumer: Consumer, entry: Entry) -> None:
-        """Keep the message from this consumer from now on."""
-        exclude(self, consumer, entry)
+        """Keep the message from this consumer while it is attached."""
+        exclude(self, consumer.id, entry)
 
     def offer_again(self, entry: Entry) -> None:
         """An entry is available that cursors may have passed."""

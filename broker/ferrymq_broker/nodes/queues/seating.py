@@ -225,13 +225,14 @@ def _abandon(queue: Queue, view: View) -> None:
     view.aside = []
 
 
-def exclude(queue: Queue, consumer: Consumer, entry: Entry) -> None:
-    """Keep the message of an entry from this consumer from now on."""
-    entry.exclude(consumer.id)
+def exclude(queue: Queue, number: i64, entry: Entry) -> None:
+    """Keep the message of an entry from the consumer that has this number from now on."""
+    entry.exclude(number)
     excluded = entry.excluded
     if excluded is not None and len(excluded) > 2 * len(queue.consumers) + _SLACK:
         # Most of them are gone, and nobody has their numbers again.
-        entry.excluded = {one.id for one in queue.consumers if one.id in excluded}
+        alive = {int(one.id) for one in queue.consumers}
+        entry.excluded = excluded & (alive | queue.agenda.remembered)
 
 
 def new_lane(queue: Queue, level: i64) -> Lane:

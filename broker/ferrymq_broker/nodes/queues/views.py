@@ -223,7 +223,7 @@ class View:
         for crew in self.crews:
             consumer = crew.first
             while consumer is not None:
-                if consumer.id not in excluded:
+                if not consumer.is_among(excluded):
                     return consumer
                 consumer = consumer.next_ready
         return None
