@@ -54,7 +54,9 @@ def test_the_other_terminus_is_the_clients(net: Network) -> None:
     assert link.remote_attach.target == Target(
         address="q", expiry_policy=TerminusExpiryPolicy.LINK_DETACH
     )
-    assert receiver.remote_attach.target is not None
+    # What a receiver does with its messages is for the receiver to say (AMQP 1.0 §2.6.3).
+    assert receiver.remote_attach.target is None
+    assert isinstance(receiver.remote_attach.source, Source)
     assert receiver.remote_attach.max_message_size == net.max_message_size
     assert link.remote_attach.max_message_size == net.max_message_size
 

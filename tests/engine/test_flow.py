@@ -271,6 +271,17 @@ def test_senders_count_never_runs_backwards(play, session):
     assert link.delivery_count == 2 and link.credit == 3
 
 
+@pytest.mark.spec("2.6.7")
+def test_what_comes_is_no_longer_available(play, session):
+    link = receiver_script(play, session, credit=10)
+    play >> peer_flow(handle=0, delivery_count=0, link_credit=10, available=2)
+    for id, left in ((0, 1), (1, 0), (2, 0)):
+        play >> transfer(0, id)
+        assert link.available == left
+    link.set_credit(1)
+    play << like(Flow, link_credit=1, available=0)
+
+
 @pytest.mark.parametrize("credit", [-1, 1 << 32])
 def test_credit_that_is_no_32_bit_number(play, session, credit):
     link = receiver_script(play, session, credit=5)

@@ -10,6 +10,7 @@ from ferrymq.engine.events import (
     DeliveryAborted,
     DeliveryReceived,
     DetachReceived,
+    LinkFailed,
     SettlementReceived,
 )
 from ferrymq_types.messaging import Accepted, Data, Received, Source
@@ -31,7 +32,7 @@ from tests.support.scenes import (
     sender_script,
     transfer,
 )
-from tests.support.script import encode, like, on
+from tests.support.script import condition, encode, like, on
 
 MESSAGE = encode(Data(b"first")) + encode(Data(b"second"))
 SECTION = len(encode(Data(b"first")))
@@ -121,12 +122,28 @@ def test_in_mode_unsettled_a_resumed_delivery_may_be_settled(play, session):
 
 
 @pytest.mark.spec("2.8.2")
-def test_in_mode_unsettled_a_later_frame_may_settle(play, session):
-    receiver_script(play, session, snd=SenderSettleMode.UNSETTLED)
+def test_in_mode_unsettled_no_frame_may_settle(play, session):
+    link = receiver_script(play, session, snd=SenderSettleMode.UNSETTLED)
     play >> on(0, transfer(0, 0, more=True), MESSAGE[:4])
     play >> on(0, transfer(0, 0, settled=True), MESSAGE[4:])
-    delivery = play.event(DeliveryReceived).delivery
-    assert delivery.payload == MESSAGE and delivery.remote_settled
+    play << like(Detach, handle=0, error=condition("amqp:not-allowed"))
+    assert play.event(LinkFailed).link is link
+
+
+@pytest.mark.spec("2.8.2")
+def test_in_mode_unsettled_a_disposition_settles_what_is_half_sent(script):
+    play = open_script(script(), max_frame_size=512)
+    session = begin_script(play, incoming_window=0)
+    link = sender_script(play, session, credit=0, snd=SenderSettleMode.UNSETTLED)
+    play >> peer_flow(handle=0, delivery_count=0, link_credit=5, incoming_window=0)
+    link.send(bytes(1000), tag=b"a").settle()
+    play >> peer_flow(incoming_window=1)
+    play << on(0, like(Transfer, delivery_id=0, settled=False, more=True))
+    play << like(Disposition, role=Role.SENDER, first=0, settled=True)
+    play >> peer_flow(next_incoming_id=1, incoming_window=9)
+    play << on(0, like(Transfer, settled=False, more=True))
+    play << on(0, like(Transfer, settled=False))
+    play.events()
 
 
 @pytest.mark.spec("2.8.2")

@@ -172,11 +172,12 @@ def flow_frame(
     drain: bytes = NULL,
     echo: bytes = NULL,
     properties: bytes = NULL,
+    available: bytes = NULL,
 ) -> bytes:
     """A flow (AMQP 1.0 §2.7.4)."""
     fields = [
         next_incoming_id, uint(incoming_window), uint(next_outgoing_id), uint(outgoing_window),
-        handle, delivery_count, credit, NULL, drain, echo, properties,
+        handle, delivery_count, credit, available, drain, echo, properties,
     ]  # fmt: skip
     return frame(composite(FLOW, fields), channel)
 

@@ -110,6 +110,7 @@ class OutgoingEndpoint(Consumer):
         self._left = False
         # Whether the node waits for the rest of it.
         self._holds_back = False
+        link.count_available = self.count_available
         # Messages it may hold.
         self._most: i64 = handler.broker.client_limits.unsettled
 
@@ -205,6 +206,10 @@ class OutgoingEndpoint(Consumer):
             memory = self.memory
             return memory is not None and not memory.is_full()
         return True
+
+    def count_available(self) -> int:
+        """How many messages wait for credit (AMQP 1.0 §2.6.7)."""
+        return 0 if self.closed else int(self.node.count_available(self))
 
     def is_behind(self) -> bool:
         """Whether the session's window or the connection keeps something it was sent."""

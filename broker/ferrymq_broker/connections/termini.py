@@ -258,13 +258,8 @@ def _accept_outgoing(
         outcomes=asked.outcomes or list(SUPPORTED_OUTCOMES),
         capabilities=terms.granted_capabilities or None,
     )
-    target = attach.target
-    if target is None:
-        # Clients look for a target in the answer even if they sent none.
-        target = Target(address=link.name)
     link.accept(
         source=source,
-        target=target,
         properties=granted or None,
         offered_capabilities=offered_by_source(node, attach.desired_capabilities),
         max_message_size=handler.max_message_size,

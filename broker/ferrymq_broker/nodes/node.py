@@ -314,6 +314,13 @@ class Node(Stored):
     def wake(self, consumer: Consumer) -> None:
         """The consumer may be able to take messages again."""
 
+    def count_available(self, consumer: Consumer) -> i64:
+        """How many messages wait for credit of the consumer: no fewer, and 0 if there are none.
+
+        Nothing is looked at one by one.
+        """
+        return 0
+
     def want_drained(self, consumer: Consumer) -> None:
         """Tell the consumer, once, when there is nothing left for it."""
 

@@ -84,7 +84,7 @@ class IncomingHalf:
             self._on_abort(link, partial)
             return
         if transfer.settled:
-            if first and link.never_settled and not partial.resumed:
+            if link.never_settled and not partial.resumed:
                 # The mode is about how deliveries begin, not how they end (AMQP 1.0 §2.8.2).
                 raise _mode_broken(link, partial, "settled")
             # Settled on any frame settles the whole delivery (AMQP 1.0 §2.7.5).

@@ -245,6 +245,8 @@ class Link:
         if self.state is LinkState.ATTACHED and self.remote_detached:
             # The peer's detach came before our attach; only our answer is missing.
             self._transition(LinkInput.RECV_DETACH)
+        if session._echoes:
+            session.connection._touch(session)
 
     def _send_fitting(self, attach: Attach) -> None:
         """Send the attach with as much of its unsettled map as fits (AMQP 1.0 §2.7.3)."""

@@ -200,7 +200,7 @@ class OutgoingHalf:
                 if not settled:
                     self.unsettled[id] = delivery
                 elif delivery.link.never_settled and not resume:
-                    # Settled while it waited; in this mode that is said afterwards.
+                    # Settled while it waited; in this mode that is said behind the first frame.
                     settled = False
                     late = True
                 transfer = Transfer(
@@ -218,7 +218,8 @@ class OutgoingHalf:
                 # transaction (§4.4.1).
                 transfer = Transfer(
                     handle=delivery.link.handle,
-                    settled=delivery.settled,
+                    # A disposition says it where no transfer may (§2.8.2).
+                    settled=delivery.settled and (resume or not delivery.link.never_settled),
                     state=state if isinstance(state, TransactionalState) else None,
                 )
             try:
@@ -238,8 +239,6 @@ class OutgoingHalf:
                     if late:
                         self.dispositions.add(delivery.id, delivery.state, True)
                     return _DONE
-                # Further frames say themselves that the delivery is settled.
-                late = False
                 w.truncate(mark + 8)
                 transfer.more = True
                 encode_transfer(w, transfer)
@@ -252,6 +251,9 @@ class OutgoingHalf:
                 if offset < end:
                     w.write(payload[offset:end])
                 end_frame(w, mark)
+                if late:
+                    late = False
+                    self.dispositions.add(delivery.id, delivery.state, True)
             except BaseException:
                 self._unwrite(mark, delivery, transfer)
                 raise

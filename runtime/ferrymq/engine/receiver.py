@@ -25,7 +25,8 @@ class ReceiverLink(Link):
     """The end of a link that receives. No message comes until credit is given."""
 
     __slots__ = (
-        "available",
+        "_said_available",
+        "_said_at",
         "partial",
         "_counted",
         "allowance",
@@ -41,8 +42,9 @@ class ReceiverLink(Link):
 
     def __init__(self, session: Session, name: str, initiated: bool) -> None:
         super().__init__(session, name, initiated, False)
-        # What the sender said it holds beyond the credit, as of its latest flow.
-        self.available: i64 = 0
+        # What the sender said it could use of credit, and the delivery-count when it did.
+        self._said_available: i64 = 0
+        self._said_at: i64 = 0
         self.partial: IncomingDelivery | None = None
         # Bytes of it that count as unfinished: most deliveries never have any.
         self._counted: i64 = 0
@@ -61,6 +63,13 @@ class ReceiverLink(Link):
         self._highest_tag: bytes = b""
         self._highest_size: i64 = 0
         self._highest_number: i64 = 0
+
+    @property
+    def available(self) -> int:
+        """How many messages wait for credit at the sender: what it last said, less what has come
+        since (AMQP 1.0 §2.6.7)."""
+        left = self._said_available - serial_diff(self.delivery_count, self._said_at)
+        return left if left > 0 else 0
 
     def resume_from(self, unsettled: dict[bytes, IncomingDelivery]) -> list[IncomingDelivery]:
         """Resume with these unsettled deliveries: to be called before `accept`.
@@ -210,8 +219,10 @@ class ReceiverLink(Link):
         self.allowance -= 1
 
     def _fill_flow(self, flow: Flow) -> None:
-        # Until the sender's attach came, its count is not known (AMQP 1.0 §2.7.4).
-        flow.delivery_count = None if self.remote_attach is None else self.delivery_count
+        # Until the sender's attach came, its state is not known (AMQP 1.0 §2.7.4).
+        if self.remote_attach is not None:
+            flow.delivery_count = self.delivery_count
+            flow.available = self.available
         flow.link_credit = self.credit
         flow.drain = self.drain
 
@@ -225,7 +236,8 @@ class ReceiverLink(Link):
                 self.credit = self.credit - advanced if advanced < self.credit else 0
                 self.allowance = self.allowance - advanced if advanced < self.allowance else 0
         available = flow.available
-        self.available = 0 if available is None else available
+        self._said_available = 0 if available is None else available
+        self._said_at = self.delivery_count
         if self.drain and self.credit == 0:
             self.drain = False
             return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
@@ -27,12 +28,14 @@ if TYPE_CHECKING:
 class SenderLink(Link):
     """The end of a link that sends.
 
-    `credit` is how many deliveries the receiver allows now; `available` is what
-    the user says it could send beyond that, for the receiver to know.
+    `credit` is how many deliveries the receiver allows now. `available` is how many wait for
+    credit, as the user says, for flows to tell the receiver; with `count_available`, the user is
+    asked when a flow is made.
     """
 
     __slots__ = (
         "available",
+        "count_available",
         "flow_properties",
         "parked",
         "overdrawn",
@@ -46,6 +49,7 @@ class SenderLink(Link):
     def __init__(self, session: Session, name: str, initiated: bool) -> None:
         super().__init__(session, name, initiated, True)
         self.available: i64 = 0
+        self.count_available: Callable[[], int] | None = None
         # `properties` of the latest flow of the receiver (AMQP 1.0 §2.7.4).
         self.flow_properties: dict[str, object] | None = None
         # Deliveries sent by the user that the session window or the output still holds back.
@@ -390,5 +394,7 @@ class SenderLink(Link):
         flow.delivery_count = serial_add(self.delivery_count, -self.parked)
         credit = self.credit + self.parked - self.overdrawn
         flow.link_credit = credit if credit > 0 else 0
-        flow.available = self.available
+        count = self.count_available
+        available: i64 = self.available if count is None else count()
+        flow.available = available if available <= 0xFFFFFFFF else 0xFFFFFFFF
         flow.drain = self.drain

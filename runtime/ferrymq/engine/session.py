@@ -98,6 +98,7 @@ class Session:
         "_last_link",
         "_remote_ended",
         "_reported",
+        "_echoes",
     )
 
     def __init__(self, connection: Connection, initiated: bool) -> None:
@@ -128,6 +129,8 @@ class Session:
         # The peer's end followed its begin before we had answered that.
         self._remote_ended = False
         self._reported = False
+        # Links whose state the peer has asked for.
+        self._echoes: dict[Link, None] = {}
 
     def __repr__(self) -> str:
         return f"<session on channel {self.channel} {self.state.name}>"
@@ -157,6 +160,8 @@ class Session:
                 "amqp:illegal-state", "the session has no begin to answer", Scope.SESSION
             )
         self._send_begin(self.remote_channel)
+        if self._echoes:
+            self.connection._touch(self)
         if self._remote_ended:
             self._transition(SessionInput.RECV_END)
 
@@ -252,6 +257,7 @@ class Session:
             if names.get(key) is link:
                 del names[key]
         self.links.clear()
+        self._echoes.clear()
         self._handles.clear()
         self._free_handles.clear()
         self._remote_handles.clear()
@@ -520,8 +526,11 @@ class Session:
             self.connection._emit(DrainCompleted(link))
         # Credit that is taken back counts before the window that opens with it.
         self.outgoing.on_flow(flow)
-        if flow.echo and link.usable:
-            self._send_link_flow(link)
+        if flow.echo:
+            # With the next output, when what the flow has caused is known; once our attach has
+            # answered the peer's, if that is due.
+            self._echoes[link] = None
+            self.connection._touch(self)
 
     def _send_flow(self, echo: bool = False) -> None:
         """Tell the peer the state of the session, and with `echo` ask for its own
@@ -532,6 +541,8 @@ class Session:
 
     def _send_link_flow(self, link: Link, properties: dict[str, object] | None = None) -> None:
         """Tell the peer the state of the session and of one link."""
+        if self._echoes:
+            self._echoes.pop(link, None)
         flow = self._flow()
         flow.handle = link.handle
         flow.properties = properties
@@ -565,4 +576,14 @@ class Session:
         self.touched = False
         if self.open_for_output:
             self._flush_dispositions()
+            if self._echoes:
+                self._answer_echoes()
             self.incoming.flush_window()
+
+    def _answer_echoes(self) -> None:
+        """Tell the state of the links that the peer has asked for (AMQP 1.0 §2.7.4)."""
+        for link in list(self._echoes):
+            if link.usable:
+                self._send_link_flow(link)
+            elif link.state is not LinkState.ATTACH_RCVD:
+                del self._echoes[link]

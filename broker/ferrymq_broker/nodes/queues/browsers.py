@@ -115,6 +115,14 @@ class Browser:
         """The last entry, or place of a run, that it has passed in the lane of a level."""
         return self._positions[level]
 
+    def has_more(self, queue: Queue) -> bool:
+        """Whether there is something that it has not come to."""
+        for lane in queue.lanes:
+            position = self._positions[lane.level]
+            if (lane.first if position is None else position.next) is not None:
+                return True
+        return False
+
     def forget(self, entry: Entry) -> None:
         """The entry is about to leave the queue."""
         level = entry.level

@@ -22,6 +22,7 @@ from ferrymq_types.messaging import (
 )
 
 if TYPE_CHECKING:
+    from ferrymq_broker.nodes.consumer import Consumer
     from ferrymq_broker.nodes.node import Agenda, Node, Refusal
     from ferrymq_broker.nodes.queues.queue import Queue
 
@@ -62,6 +63,17 @@ def figures_of(queue: Queue) -> dict[str, int]:
     }
     figures.update(queue.lifecycle.figures())
     return figures
+
+
+def available_to(queue: Queue, consumer: Consumer) -> i64:
+    """Count what is available, if the consumer or browser may still be offered some of it."""
+    browser = queue.browsers.get(consumer)
+    crew = consumer.crew
+    if browser is not None:
+        more = browser.has_more(queue)
+    else:
+        more = consumer.own is not None or (crew is not None and crew.view.has_more())
+    return queue.available if more else 0
 
 
 def peek(queue: Queue, count: i64, from_sequence: i64 = 0) -> list[Entry]:

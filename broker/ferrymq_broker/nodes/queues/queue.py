@@ -5,15 +5,13 @@ Entries lie in `lanes`, one for each level of priority in use. Who takes them ou
 (`queues/views.py`). A view has a cursor in every lane; what is behind a cursor has been taken,
 does not pass the filter, or waits in a heap:
 
-- `View.returned`: entries that came back. They are older than everything the cursor will come to
-  and are offered first, so that a message comes back to the place it was published at, however it
-  returned: released, modified, or by the loss of its link;
+- `View.returned`: entries that came back, being released, modified, or by the loss of their link.
+  They are offered first: a message comes back to the place it was published at;
 - `Consumer.own`: entries that not every consumer of the view may get;
 - `View.aside`: the same, for consumers that are still to come.
 
 Consumers that may be offered something take turns, message by message. One that answers IDLE is
-taken out until it wakes; none is ever asked in vain twice. What becomes of messages otherwise
-(limits, expiry, dead letters …) is for the queue's `lifecycle` to say.
+taken out until it wakes. The queue's `lifecycle` has limits, expiry, dead letters and the like.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from ferrymq_broker.nodes.node import BOUNDLESS, PERMANENT, Node, Refusal, Space
 from ferrymq_broker.nodes.paging.pager import give_up, page_in
 from ferrymq_broker.nodes.policy import QueuePolicy
 from ferrymq_broker.nodes.queues.browsers import Browser
-from ferrymq_broker.nodes.queues.contents import describe_queue, figures_of
+from ferrymq_broker.nodes.queues.contents import available_to, describe_queue, figures_of
 from ferrymq_broker.nodes.queues.dispatching import (
     is_plain,
     offer_waiting,
@@ -473,6 +471,9 @@ class Queue(Node):
                 crew.admit(consumer)
         if not self.dirty:
             self.touch()
+
+    def count_available(self, consumer: Consumer) -> i64:
+        return available_to(self, consumer)
 
     def want_drained(self, consumer: Consumer) -> None:
         """The consumer asked for what there is and no more (AMQP 1.0 §2.6.7)."""

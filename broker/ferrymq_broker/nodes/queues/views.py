@@ -204,6 +204,13 @@ class View:
         elif self.returned and self.returned[0][1] is entry:
             heappop(self.returned)
 
+    def has_more(self) -> bool:
+        """Whether there is something that may still be offered."""
+        for cursor in self.cursors:
+            if cursor.next is not None:
+                return True
+        return bool(self.returned)
+
     def offer_again(self, entry: Entry, available: i64) -> None:
         """An entry is available again; it has to be offered if the cursor will not come to it."""
         level = entry.level

@@ -147,6 +147,15 @@ class Reader(Node):
         consumer.ready = True
         self.touch()
 
+    def count_available(self, consumer: Consumer) -> i64:
+        """Records that the link has not been offered; a filter may keep some from it."""
+        found: i64 = 0
+        for cursor in self.cursors:
+            log = cursor.partition.log
+            start = max(cursor.at(), log.first)
+            found += max(min(log.next, cursor.until) - start, 0)
+        return found
+
     def want_drained(self, consumer: Consumer) -> None:
         """The client asked for what there is and no more (AMQP 1.0 §2.6.7)."""
         self._draining = True
