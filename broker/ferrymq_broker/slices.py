@@ -27,7 +27,7 @@ TURN: Final = 4
 MESSAGE: Final = 1
 CONNECTION: Final = 40
 # A dead letter costs once when it leaves its queue, and once when it is published.
-LETTER: Final = 20
+LETTER: Final = 30
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -48,6 +48,7 @@ class Discovery:
         found: list[dict[str, object]] = []
         for type in types:
             identities = yield from type.sight(call.party)
+            yield None
             before = total
             total += len(identities)
             start = max(0, offset - before)
@@ -60,10 +61,14 @@ class Discovery:
                     found.append(type.complete(identity, attributes))
                 if at % ROWS == 0:
                     yield None
-        yield None
         if not names:
             names = _columns(types, found)
-        rows = [[attributes.get(name) for name in names] for attributes in found]
+            yield None
+        rows: list[list[object]] = []
+        for at, attributes in enumerate(found, 1):
+            rows.append([attributes.get(name) for name in names])
+            if at % (4 * ROWS) == 0:
+                yield None
         return Result(
             {"attributeNames": names, "results": rows},
             properties={"count": Int(len(rows)), "total": Int(total)},

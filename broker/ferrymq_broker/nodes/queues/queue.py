@@ -213,10 +213,12 @@ class Queue(Node):
 
     def change_policy(self, policy: QueuePolicy) -> None:
         """Behave so from now on. Messages keep the places they have."""
+        single = self.policy.single_active
         self.policy = policy
         self._read_policy()
         self.lifecycle.change_policy(policy)
-        reseat(self)
+        if policy.single_active != single:
+            reseat(self)
         self.reconsider()
         self.touch()
 

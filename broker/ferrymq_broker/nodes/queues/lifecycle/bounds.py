@@ -11,6 +11,7 @@ from mypy_extensions import i64
 
 from ferrymq_broker.nodes.node import BOUNDLESS, Refusal
 from ferrymq_broker.nodes.queues.lifecycle.dead_letters import MAX_BYTES, MAX_LENGTH
+from ferrymq_broker.slices import MESSAGE, Chore, Slices
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.entry import Entry
@@ -31,6 +32,21 @@ _OVERFLOWS: Final[dict[str, int]] = {
 }
 # The size of a message, for a queue that has none to judge by.
 _TYPICAL: Final = 1024
+
+
+@final
+class Trimming(Chore):
+    """Pushes out what a queue has above its bounds, which are narrower than they were."""
+
+    __slots__ = ("_lifecycle",)
+
+    def __init__(self, lifecycle: Lifecycle) -> None:
+        super().__init__()
+        self._lifecycle = lifecycle
+
+    def go_on(self, slices: Slices) -> bool:
+        """Push out as many as the slice allows."""
+        return self._lifecycle.keep_bounds()
 
 
 @final
@@ -118,26 +134,45 @@ class Bounds:
             return self._full(MAX_BYTES, f"of {self._max_bytes} bytes")
         return None
 
-    def keep(self) -> None:
-        """Let the oldest messages go until the bounds are kept, if that is the policy."""
-        if self._overflow == _DROP_HEAD or self._overflow == _DEAD_LETTER:
-            self._push_out(0, 0)
+    def keep(self) -> bool:
+        """Let the oldest messages go until the bounds are kept, if that is the policy.
+
+        One goes at least, the others as far as the slice allows. Return whether that is all.
+        """
+        if self._overflow == _REJECT or self._overflow == _BLOCK:
+            return True
+        slices = self._lifecycle.queue.agenda.slices
+        if self._push_one_out(0, 0):
+            while not slices.is_spent():
+                if not self._push_one_out(0, 0):
+                    return True
+                slices.spend(MESSAGE)
+            return self._broken(0, 0) == ""
+        return True
 
     def _push_out(self, count: i64, size: i64) -> None:
         """Make room for so many messages of so many bytes, as far as that is possible."""
-        lifecycle = self._lifecycle
-        queue = lifecycle.queue
-        while True:
-            if self._max_length > 0 and self._count() + count > self._max_length:
-                reason = MAX_LENGTH
-            elif self._max_bytes > 0 and self._size() + size > self._max_bytes:
-                reason = MAX_BYTES
-            else:
-                return
-            entry = queue.first_available()
-            if entry is None:
-                return
-            lifecycle.push_out(entry, reason, self._overflow == _DEAD_LETTER)
+        while self._push_one_out(count, size):
+            pass
+
+    def _push_one_out(self, count: i64, size: i64) -> bool:
+        """Let the oldest message go if there is no room for so much more; whether one went."""
+        reason = self._broken(count, size)
+        if not reason:
+            return False
+        entry = self._lifecycle.queue.first_available()
+        if entry is None:
+            return False
+        self._lifecycle.push_out(entry, reason, self._overflow == _DEAD_LETTER)
+        return True
+
+    def _broken(self, count: i64, size: i64) -> str:
+        """Return the bound that so many more messages of so many bytes would break, or empty."""
+        if self._max_length > 0 and self._count() + count > self._max_length:
+            return MAX_LENGTH
+        if self._max_bytes > 0 and self._size() + size > self._max_bytes:
+            return MAX_BYTES
+        return ""
 
     def _count(self) -> i64:
         queue = self._lifecycle.queue

@@ -29,7 +29,7 @@ from ferrymq_broker.nodes.facts import facts_of
 from ferrymq_broker.nodes.letter_boxes import letters_of
 from ferrymq_broker.nodes.node import BOUNDLESS, Refusal
 from ferrymq_broker.nodes.paging.pager import page_in
-from ferrymq_broker.nodes.queues.lifecycle.bounds import Bounds
+from ferrymq_broker.nodes.queues.lifecycle.bounds import Bounds, Trimming
 from ferrymq_broker.nodes.queues.lifecycle.dead_letters import (
     COUNT,
     DELIVERY_LIMIT,
@@ -89,6 +89,7 @@ class Lifecycle:
         "_dead_letters",
         "_boxes",
         "_replaced",
+        "_trimming",
     )
 
     def __init__(self, queue: Queue, policy: QueuePolicy) -> None:
@@ -116,6 +117,8 @@ class Lifecycle:
         self._boxes: list[str] = []
         # Entries that are to go when all are restored.
         self._replaced: list[Entry] | None = None
+        # What goes on with letting messages go, None as long as there was nothing to go on with.
+        self._trimming: Trimming | None = None
         self._follow(policy)
 
     # -- the policy ------------------------------------------------------------------------
@@ -139,8 +142,21 @@ class Lifecycle:
         self._follow(policy)
         if self._dead_letters is not None:
             self._dead_letters.forgive()
-        if self._bounds is not None:
-            self._bounds.keep()
+        self._trim()
+
+    def keep_bounds(self) -> bool:
+        """Push out what is above the bounds, as far as the slice allows; whether that is all."""
+        bounds = self._bounds
+        return bounds is None or self.queue.deleted or bounds.keep()
+
+    def _trim(self) -> None:
+        """Push out what is above the bounds, in slices."""
+        if not self.keep_bounds():
+            trimming = self._trimming
+            if trimming is None:
+                trimming = Trimming(self)
+                self._trimming = trimming
+            self.queue.agenda.slices.add(trimming)
 
     def _follow(self, policy: QueuePolicy) -> None:
         queue = self.queue
@@ -296,7 +312,7 @@ class Lifecycle:
                 self.replaced += 1
                 queue.drop(before)
         if self._bounds is not None:
-            self._bounds.keep()
+            self._trim()
 
     def _expire_at(self, entry: Entry, moment: i64, date: i64) -> None:
         """The entry expires at a moment by `Agenda.now`, on a date, or both; 0 is never."""
