@@ -1,4 +1,4 @@
-"""Azure's SDKs for Python and Node, unmodified, on plain nodes: send one message, receive it, settle it.
+"""Azure's SDKs for Python and Node, unmodified, on plain nodes: send, receive, settle.
 
 These SDKs use the URL of an entity as its address. Without anything that maps such addresses, a
 queue of that name is made, which serves sender and receiver alike.

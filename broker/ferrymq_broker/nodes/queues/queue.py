@@ -475,6 +475,7 @@ class Queue(Node):
             self.touch()
 
     def count_available(self, consumer: Consumer) -> i64:
+        """See `Node.count_available`."""
         return available_to(self, consumer)
 
     def want_drained(self, consumer: Consumer) -> None:
