@@ -157,6 +157,12 @@ class Delivery:
         engine = self._engine
         if self.gone:
             raise lost(receiver._failure)
+        if is_outcome(engine.remote_state) and type(engine.remote_state) is not type(outcome):
+            # The sender has decided on it, which is definitive.
+            engine.settle(engine.remote_state)
+            self._take_back()
+            receiver.on_settled(self)
+            raise lost(receiver._failure)
         if engine.settled or engine.remote_settled:
             self._given = True
             return
@@ -242,12 +248,18 @@ class Delivery:
             else:
                 resolve(self._confirmed)
             self.receiver.on_settled(self)
+        elif engine.resumed and is_outcome(engine.remote_state) and engine.link.usable:
+            # What the sender resumes a delivery with is definitive (AMQP 1.0 §3.4.6).
+            agreed = self._given and _agree(engine)
+            engine.settle(engine.remote_state)
+            if agreed:
+                resolve(self._confirmed)
+            else:
+                self._take_back()
+            self.receiver.on_settled(self)
         elif engine.resumed and self._given and engine.link.usable:
             # Here is what was waiting for a delivery-id.
-            if is_outcome(engine.remote_state):
-                engine.settle(engine.remote_state)
-                resolve(self._confirmed)
-            elif not engine.second and is_outcome(engine.state):
+            if not engine.second and is_outcome(engine.state):
                 engine.settle(engine.state)
                 resolve(self._confirmed)
             self._told = True

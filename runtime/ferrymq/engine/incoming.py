@@ -118,6 +118,12 @@ class IncomingHalf:
                         Scope.LINK,
                     )
             return
+        if partial.resumed and not partial.complete and _is_given_up(link, partial):
+            if not partial.remote_settled:
+                # The sender's outcome stands; it waits for us to say so (AMQP 1.0 §3.4.6).
+                self.dispositions.add(partial.id, partial.remote_state, True)
+            self._on_abort(link, partial)
+            return
         if not first:
             link._end_partial()
         if not partial.complete:
@@ -380,6 +386,13 @@ class IncomingHalf:
         self.unsettled.clear()
         self._errant.clear()
         self.dispositions.clear()
+
+
+def _is_given_up(link: ReceiverLink, delivery: IncomingDelivery) -> bool:
+    """Return whether the sender resumed a delivery that is here in part with an outcome of its own,
+    and sends nothing more of it (AMQP 1.0 §3.4.6)."""
+    resumption = link.resumption
+    return is_outcome(delivery.remote_state) and resumption is not None and not resumption.continued
 
 
 def _mode_broken(link: ReceiverLink, delivery: IncomingDelivery, how: str) -> RemoteProtocolError:

@@ -210,7 +210,7 @@ class SenderResumption:
 class ReceiverResumption:
     """The unsettled deliveries of a receiver link that resumes, by tag."""
 
-    __slots__ = ("link", "unsettled", "complete", "listed", "skip")
+    __slots__ = ("link", "unsettled", "complete", "listed", "skip", "continued")
 
     def __init__(self, link: ReceiverLink, unsettled: dict[bytes, IncomingDelivery]) -> None:
         self.link = link
@@ -228,6 +228,8 @@ class ReceiverResumption:
         self.listed: i64 = len(self.unsettled)
         # Bytes of the delivery being resumed that are still to be passed over: we have them.
         self.skip: i64 = 0
+        # Whether the sender has sent bytes of that delivery since it resumed it.
+        self.continued = False
 
     def states(self) -> dict[object, object]:
         """Our map, for the attach: outcomes, and how far each of the other deliveries got."""
@@ -274,6 +276,7 @@ class ReceiverResumption:
                     Scope.LINK,
                 )
         self.skip = len(data) - start
+        self.continued = False
         delivery._received = len(data)
         if not delivery.complete and delivery._begun is None:
             delivery._add(data)
@@ -283,6 +286,8 @@ class ReceiverResumption:
         """Of the payload of a transfer, what of the delivery has not arrived before."""
         if delivery.ignored or delivery.complete:
             return b""
+        if payload:
+            self.continued = True
         skip = self.skip
         if skip == 0:
             return payload
