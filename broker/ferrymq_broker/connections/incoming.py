@@ -17,6 +17,7 @@ from ferrymq_broker.connections.outcomes import (
     RELEASED,
     RELEASED_SYMBOL,
     is_terminal,
+    symbol,
 )
 from ferrymq_broker.connections.permissions import meant_by, put_on_record
 from ferrymq_broker.connections.remembered.tags import Tags
@@ -26,7 +27,7 @@ from ferrymq_broker.nodes.message import Message, admit
 from ferrymq_broker.nodes.node import BOUNDLESS, Node, Producer, Refusal
 from ferrymq_broker.transactions.posting import Posting
 from ferrymq_codec.errors import DecodeError
-from ferrymq_types.messaging import Modified, Rejected
+from ferrymq_types.messaging import Accepted, Modified, Rejected
 from ferrymq_types.transactions import TransactionalState
 from ferrymq_types.transport import Error, ReceiverSettleMode
 
@@ -136,6 +137,17 @@ class IncomingEndpoint(Producer):
                 self.handler.transactions.miss(self.link, state)
             return
         node = self.node
+        if is_terminal(state) and not isinstance(state, Accepted):
+            if delivery.resumed:
+                # The sender has come to an outcome of its own (AMQP 1.0 §3.4.6).
+                delivery.settle(state)
+            else:
+                self.refuse(
+                    "amqp:not-allowed",
+                    f"delivery {delivery.tag!r} comes with the outcome {symbol(state)}, which is "
+                    f"for the receiver to state",
+                )
+            return
         if isinstance(state, TransactionalState):
             posting = self.handler.transactions.post(self, delivery, state)
             if posting is not None and self._metered:
@@ -197,7 +209,21 @@ class IncomingEndpoint(Producer):
     def on_settlement(self, delivery: IncomingDelivery) -> None:
         """The sender has settled a delivery whose outcome it was told, or has resumed one."""
         tags = self._tags
-        if tags is None:
+        if tags is None or self.closed:
+            return
+        stated = delivery.remote_state
+        if (
+            not delivery.resumed
+            and is_terminal(stated)
+            and is_terminal(delivery.state)
+            and type(stated) is not type(delivery.state)
+        ):
+            # Conflicting statements of an outcome are an error.
+            self.refuse(
+                "amqp:not-allowed",
+                f"delivery {delivery.tag!r} has the outcome {symbol(delivery.state)}, and its "
+                f"sender says {symbol(stated)}",
+            )
             return
         if delivery.remote_settled:
             full = tags.is_full()
