@@ -126,13 +126,13 @@ async def test_of_a_source_the_sender_decides_and_of_a_target_the_receiver(
 ) -> None:
     answer_with(
         peer,
-        source=Source(address="elsewhere", distribution_mode="copy"),
-        target=Target(address="somewhere", timeout=7),
+        source=Source(address="queue://orders", distribution_mode="copy"),
+        target=Target(address="orders::all", timeout=7),
     )
     receiver = await connection.receiver("orders")
-    assert receiver.source == Source(address="elsewhere", distribution_mode="copy")
+    assert receiver.source == Source(address="queue://orders", distribution_mode="copy")
     sender = await connection.sender("orders")
-    assert sender.target == Target(address="somewhere", timeout=7)
+    assert sender.target == Target(address="orders::all", timeout=7)
 
 
 @pytest.mark.spec("5.2.1")

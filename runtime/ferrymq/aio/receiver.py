@@ -15,6 +15,7 @@ from ferrymq.aio.termini import (
     attach_properties,
     check_names,
     keeps_state,
+    mode_lack,
     once_lack,
     receiver_source,
     settle_modes,
@@ -262,10 +263,12 @@ class Receiver(Link[ReceiverLink]):
 
     def _lack(self) -> str | None:
         lack = source_lack(self._source, self.source)
+        attach = None if self._engine is None else self._engine.remote_attach
         if lack is None and self._options.exactly_once:
-            attach = None if self._engine is None else self._engine.remote_attach
             # Who settles first is for the receiver to say.
             lack = once_lack(attach, self.source, sends=False)
+        if lack is None:
+            lack = mode_lack(settle_modes(self._options)[0], attach, sends=False)
         return lack
 
     @property

@@ -15,6 +15,7 @@ from ferrymq.aio.termini import (
     attach_properties,
     check_names,
     keeps_state,
+    mode_lack,
     once_lack,
     sender_target,
     settle_modes,
@@ -351,6 +352,8 @@ class Sender(Link[SenderLink]):
         lack = target_lack(self._target, None if attach is None else attach.target)
         if lack is None and self._options.exactly_once:
             lack = once_lack(attach, self.target)
+        if lack is None:
+            lack = mode_lack(settle_modes(self._options)[0], attach, sends=True)
         return lack
 
     @property

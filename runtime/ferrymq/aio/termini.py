@@ -183,6 +183,8 @@ def source_lack(asked: Source, given: Source | None) -> str | None:
         return None
     if asked.dynamic and not given.address:
         return "the peer has not told the address of the dynamic source"
+    if not asked.dynamic and _is_elsewhere(asked.address, given.address):
+        return f"the peer's source is {given.address!r} instead of {asked.address!r}"
     if asked.distribution_mode == "copy" and given.distribution_mode == "move":
         return "the peer moves messages instead of copying them"
     applied = given.filter or {}
@@ -194,6 +196,39 @@ def source_lack(asked: Source, given: Source | None) -> str | None:
 
 def target_lack(asked: Target, given: object) -> str | None:
     """What a target in the peer's answer lacks of what was asked for; None if it will do."""
-    if asked.dynamic and isinstance(given, Target) and not given.address:
+    if not isinstance(given, Target):
+        return None
+    if asked.dynamic and not given.address:
         return "the peer has not told the address of the dynamic target"
+    if not asked.dynamic and _is_elsewhere(asked.address, given.address):
+        return f"the peer's target is {given.address!r} instead of {asked.address!r}"
     return None
+
+
+def mode_lack(asked: SenderSettleMode, attach: Attach | None, sends: bool) -> str | None:
+    """Return in what the peer's sender-settle-mode is the opposite of what was asked for.
+
+    None if it will do. A peer that answers *mixed*, which is the default, may do as it was asked.
+    `sends` is whether this side sends, which it may do settled whatever the peer wishes.
+    """
+    given = SenderSettleMode.MIXED if attach is None else attach.snd_settle_mode
+    if asked is SenderSettleMode.UNSETTLED and given is SenderSettleMode.SETTLED:
+        return "the sender-settle-mode is settled instead of unsettled"
+    if not sends and asked is SenderSettleMode.SETTLED and given is SenderSettleMode.UNSETTLED:
+        return "the sender-settle-mode is unsettled instead of settled"
+    return None
+
+
+def _is_elsewhere(asked: str | None, given: str | None) -> bool:
+    """Return whether an address in the peer's answer is that of another node.
+
+    Brokers leave the address out, and qualify it: with a prefix (``queue://q``, ``/queues/q``), or
+    with the queue behind it (``address::queue``). One that has the name in it will do.
+    """
+    if not asked or not given:
+        return False
+    return _name(asked) not in given and _name(given) not in asked
+
+
+def _name(address: str) -> str:
+    return address.rstrip("/").rpartition("/")[2]
