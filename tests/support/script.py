@@ -24,7 +24,7 @@ from ferrymq.engine import Connection, ConnectionSettings
 from ferrymq.engine.events import Event
 from ferrymq_codec.composite import Composite
 from ferrymq_codec.reader import Reader
-from ferrymq_types.transport import Error, Flow
+from ferrymq_types.transport import Close, Error, Flow
 from ferrymq_types.unions import decode_frame, decode_sasl_frame
 
 AMQP_HEADER = b"AMQP\x00\x01\x00\x00"
@@ -204,8 +204,12 @@ class Script:
         return self >> b"".join(encoded(item) for item in items)
 
     def eof(self) -> Script:
-        """The transport ends."""
+        """The transport ends. A close that is said to that is no part of a script."""
         self.engine.receive_eof(self.now)
+        self._fetch()
+        if self._unread and isinstance(self._unread[-1], On):
+            if isinstance(self._unread[-1].body, Close):
+                del self._unread[-1]
         return self
 
     def take(self) -> list[On | Raw]:

@@ -238,6 +238,8 @@ class ConnectionHandler:
             slices.spend(CONNECTION)
             self.connection.receive_eof(now)
             self._process()
+            if self.connection.has_output:
+                self.touch()
         self.broker.finish_pass()
 
     def next_deadline(self) -> float | None:

@@ -92,7 +92,10 @@ class AmqpProtocol(asyncio.Protocol):
             self._server.connection_settled(self)
 
     def eof_received(self) -> bool:
-        """The client sends no more: neither do we."""
+        """The client sends no more: neither do we, but for a close."""
+        if not self.handler.is_behind:
+            self._turns.finish()
+            self._receive_eof()
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -103,11 +106,14 @@ class AmqpProtocol(asyncio.Protocol):
             # It would keep all of this for as long.
             self._lingering.cancel()
         self._turns.finish()
+        self._receive_eof()
+        self._server.connection_gone(self)
+
+    def _receive_eof(self) -> None:
         try:
             self.handler.receive_eof(self._clock.now())
         except Exception:
             log.exception("internal error", peer=self.handler.peer)
-        self._server.connection_gone(self)
 
     def pause_writing(self) -> None:
         """The client does not read as fast as we write."""

@@ -198,5 +198,5 @@ async def open_transport(connection: Connection) -> None:
             opened.exception()
         if not transport.engine.finished:
             # One that has finished sees to its own end (AMQP 1.0 §5.1).
-            transport.abort()
+            transport.give_up("the connection was not established in time")
         raise

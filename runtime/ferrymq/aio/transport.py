@@ -140,6 +140,23 @@ class EngineTransport(asyncio.Protocol):
         self.engine.close(error, self._loop.time())
         self.process()
 
+    def give_up(self, reason: str) -> None:
+        """Say a close if the connection has come so far, and drop the transport."""
+        transport = self._transport
+        if transport is not None and self._securing is None and not transport.is_closing():
+            error = Error(condition="amqp:resource-limit-exceeded", description=reason)
+            self.engine.close(error, self._loop.time())
+            data = self.engine.data_to_send(False)
+            if data:
+                if self._trace is not None:
+                    self._trace.sent(data)
+                transport.write(data)
+                transport.close()
+                # A peer that reads nothing must not keep us.
+                self._abort = self._loop.call_later(self._close_timeout or 0.0, transport.abort)
+                return
+        self.abort()
+
     def abort(self) -> None:
         """Drop the transport without another word."""
         if self._transport is not None:

@@ -176,6 +176,7 @@ def release_link(link: Link) -> None:
     if session._last_link is link:
         session._last_link = None
     session.incoming.release(link)
+    session.outgoing.release(link)
 
 
 def steal(link: Link) -> None:
@@ -208,6 +209,8 @@ def fail_link(link: Link, error: RemoteProtocolError) -> None:
     """Detach a link on which the peer broke a rule; only its detach may follow (§2.6.5)."""
     if isinstance(link, ReceiverLink):
         link.session.incoming.disown(link)
+    elif isinstance(link, SenderLink):
+        link.session.outgoing.disown(link)
     link.detach(closed=True, error=answer_to(error))
     link.failed = True
     link.session.connection._emit(LinkFailed(link, error))

@@ -206,7 +206,9 @@ class Connection:
         if timers.close_late(now):
             self._terminate(self.failure)
         elif timers.handshake_late(now):
-            self._terminate(TransportError("the peer did not complete the handshake in time"))
+            late = "the peer did not complete the handshake in time"
+            self._say_close(Error(condition="amqp:resource-limit-exceeded", description=late))
+            self._terminate(TransportError(late))
             self.lingering = False
         elif timers.peer_silent(now):
             timers.idle_time_out = None
@@ -346,13 +348,28 @@ class Connection:
         if self.failure is not None or self.state in CLOSE_SEEN:
             self._terminate(self.failure)
         else:
-            self._terminate(self._layers.broken_off())
+            broken_off = self._layers.broken_off()
+            # It may have ended in one direction only.
+            self._say_close(
+                Error(condition="amqp:connection:framing-error", description=str(broken_off))
+            )
+            self._terminate(broken_off)
         self.lingering = False
+
+    def _say_close(self, error: Error) -> None:
+        """Write a close, for which no answer is awaited, where one may be written: it comes before
+        the end of the transport, however that comes (AMQP 1.0 §2.4.3)."""
+        if self._layers.stage != AMQP:
+            return
+        self._open_wanted = True
+        self._try_open()
+        if (self.state, ConnectionInput.SEND_CLOSE_ERROR) in CONNECTION_TABLE:
+            self._flush_sessions()
+            self._send(0, Close(error=fitting(error, self.remote_max_frame_size)))
 
     def receive_data(self, data: bytes, now: float) -> None:
         """Bytes arrived. Never raises for their content."""
         self._now = now
-        self._timers.last_received = now
         layers = self._layers
         if layers.stage == DONE or not self._input.feed(data):
             return
@@ -376,7 +393,7 @@ class Connection:
         while True:
             try:
                 self._read_frames()
-                return
+                break
             except RemoteProtocolError as error:
                 session = self.channels.by_remote.get(self._input.channel)
                 if (
@@ -390,6 +407,10 @@ class Connection:
                     self._violated(error)
             except DecodeError as error:
                 self._violated(RemoteProtocolError("amqp:decode-error", str(error)))
+        input = self._input
+        if input.whole:
+            input.whole = False
+            self._timers.last_received = self._now
 
     def _read_frames(self) -> None:
         input = self._input

@@ -46,21 +46,25 @@ def dispatch(connection: Connection, reader: Reader, channel: i64) -> None:
     if connection._receiving:
         if 0x13 <= code <= 0x15:
             session = connection.channels.get(channel, code)
+            if not session.open_for_input:
+                # After our end nothing counts but the peer's, whatever it is (AMQP 1.0 §2.5.5).
+                return
             if code == 0x14:
                 transfer = decode_transfer(reader)
-                if session.open_for_input:
-                    session._on_transfer(transfer, reader.data[reader.pos : end])
+                session._on_transfer(transfer, reader.data[reader.pos : end])
                 return
             if code == 0x15:
                 disposition = decode_disposition(reader)
                 _expect_end(reader)
-                if session.open_for_input:
-                    session._on_disposition(disposition)
+                session._on_disposition(disposition)
                 return
             flow = decode_flow(reader)
             _expect_end(reader)
-            if session.open_for_input:
-                session._on_flow(flow)
+            session._on_flow(flow)
+            return
+        if (code == 0x12 or code == 0x16) and not connection.channels.get(
+            channel, code
+        ).open_for_input:
             return
     elif code != 0x18:
         state = connection.state
@@ -84,8 +88,6 @@ def dispatch(connection: Connection, reader: Reader, channel: i64) -> None:
         session = connection.channels.get(channel, code)
         if isinstance(frame, End):
             session._on_end(frame.error)
-        elif not session.open_for_input:
-            return
         elif isinstance(frame, Attach):
             session._on_attach(frame, end - body)
         elif isinstance(frame, Detach):

@@ -27,11 +27,12 @@ class FrameInput:
 
     Some frames of a few bytes make us look at thousands of deliveries: what that is, in
     deliveries, is added to `work`. When it is more than `MAX_WORK` reading pauses, for others are
-    to have their turn, and `unread` is true until `go_on`, or until more input comes.
+    to have their turn, and `unread` is true until `go_on`, or until more input comes. `whole`
+    becomes true with each whole header or frame: a part is no sign of life (AMQP 1.0 §2.4.5).
     """
 
-    __slots__ = ("data", "reader", "channel", "work", "unread", "_pos", "_chunks", "_buffered",
-                 "_needed")  # fmt: skip
+    __slots__ = ("data", "reader", "channel", "work", "unread", "whole", "_pos", "_chunks",
+                 "_buffered", "_needed")  # fmt: skip
 
     def __init__(self) -> None:
         self.data = b""
@@ -39,6 +40,7 @@ class FrameInput:
         self.channel: i64 = 0
         self.work: i64 = 0
         self.unread = False
+        self.whole = False
         self._pos: i64 = 0
         # What follows `data`, and how many bytes with it are needed to go on.
         self._chunks: list[bytes] = []
@@ -99,6 +101,7 @@ class FrameInput:
             self._needed = 8
             return None
         self._pos = pos + 8
+        self.whole = True
         return self.data[pos : pos + 8]
 
     def next_frame(self, limit: i64, frame_type: i64) -> bool:
@@ -134,6 +137,7 @@ class FrameInput:
             self._needed = size
             return False
         self._pos = pos + size
+        self.whole = True
         self.channel = (i64(data[pos + 6]) << 8) | i64(data[pos + 7])
         reader = self.reader
         reader.pos = pos + body

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
+from ferrymq.engine.answers import errant_link
 from ferrymq.engine.delivery import OutgoingDelivery
 from ferrymq.engine.dispositions import DispositionQueue, live_ids
 from ferrymq.engine.events import (
@@ -32,6 +33,7 @@ from ferrymq_types.transport import Disposition, Flow, Role, Transfer, encode_tr
 
 if TYPE_CHECKING:
     from ferrymq.engine.link import Link
+    from ferrymq.engine.sender import SenderLink
     from ferrymq.engine.session import Session
     from ferrymq_types.unions import DeliveryState
 
@@ -92,8 +94,8 @@ class OutgoingHalf:
     """What a session sends. `unsettled`: our deliveries that are not settled, by delivery-id."""
 
     __slots__ = ("session", "unsettled", "next_id", "remote_window", "_next_delivery_id",
-                 "_backlog", "_withheld", "queued", "dispositions", "_cut_off",
-                 "_asked")  # fmt: skip
+                 "_backlog", "_withheld", "queued", "dispositions", "_cut_off", "_asked",
+                 "_errant")  # fmt: skip
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -111,6 +113,8 @@ class OutgoingHalf:
         self.dispositions = DispositionQueue(session, Role.SENDER)
         # Deliveries, by delivery-id, that were unsettled when their link ended.
         self._cut_off: dict[int, None] = {}
+        # Unsettled deliveries of links that failed: to refer to them is an error.
+        self._errant: dict[int, SenderLink] = {}
         # Whether the peer has been asked to open its window, and has not done so.
         self._asked = False
 
@@ -368,6 +372,10 @@ class OutgoingHalf:
         """The receiver told us the state of a range of our deliveries."""
         first = disposition.first
         last = disposition.last
+        if self._errant:
+            input = self.session.connection._input
+            for id in live_ids(input, self._errant, first, first if last is None else last):
+                raise errant_link(self._errant[id].name, f"disposition of delivery {id}")
         if self._cut_off and isinstance(disposition.state, TransactionalState):
             self._check_cut_off(disposition.state, first, first if last is None else last)
         if last is None or last == first:
@@ -418,6 +426,17 @@ class OutgoingHalf:
         if self.unsettled.get(delivery.id) is delivery:
             del self.unsettled[delivery.id]
 
+    def disown(self, link: SenderLink) -> None:
+        """The link failed: from now on nothing may refer to its deliveries (AMQP 1.0 §2.6.5)."""
+        for delivery in self.unsettled.values():
+            if delivery.link is link:
+                self._errant[delivery.id] = link
+
+    def release(self, link: Link) -> None:
+        """The link is detached on both sides: its delivery-ids mean nothing any more."""
+        if self._errant:
+            self._errant = {id: k for id, k in self._errant.items() if k is not link}
+
     def suspend(self, link: Link, live: bool) -> None:
         """The link is going and keeps what it has unsettled.
 
@@ -453,5 +472,6 @@ class OutgoingHalf:
         self._withheld.clear()
         self.unsettled.clear()
         self._cut_off.clear()
+        self._errant.clear()
         self._backlog.clear()
         self.dispositions.clear()

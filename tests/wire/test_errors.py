@@ -1,0 +1,141 @@
+"""What follows an error: discarded frames, errant links, stolen links, the close (§2.4-§2.6)."""
+
+from __future__ import annotations
+
+import pytest
+
+import ferrymq
+from tests.raw.client import Client
+from tests.raw.frames import (
+    AMQP_HEADER,
+    ATTACH,
+    FLOW,
+    SASL_HEADER,
+    SASL_MECHANISMS,
+    SASL_OUTCOME,
+    TRANSFER,
+    attach_frame,
+    begin_frame,
+    close_frame,
+    disposition_frame,
+    end_frame,
+    flow_frame,
+    frame,
+    sasl_frame,
+    source,
+    target,
+    transfer_frame,
+)
+from tests.raw.process import Broker
+from tests.raw.server import Server
+from tests.raw.values import TRUE, array, binary, composite, data_section, string, ubyte, uint
+from tests.wire.control import exchange, named
+from tests.wire.test_drains import publish
+
+ACCEPTED, REJECTED = composite(0x24, []), composite(0x25, [])
+
+
+@pytest.mark.spec("2.5.4", "2.5.5")
+@pytest.mark.parametrize("code", [ATTACH, FLOW, TRANSFER, 0x15, 0x16], ids=hex)
+def test_whatever_comes_for_a_session_that_was_ended_is_discarded(peer: Client, code: int) -> None:
+    # No link has the handle 77: the broker ends the session.
+    peer.send(flow_frame(uint(77), uint(1), uint(0)))
+    assert peer.verdict().condition == "amqp:session:unattached-handle"
+    # These could not even be read.
+    broken = frame(composite(code, [string("no"), string("frame")]))
+    peer.send(broken, frame(composite(code, [])), end_frame(), begin_frame())
+    assert peer.expect("begin", "empty").field(0) == 0
+    peer.close()
+
+
+@pytest.mark.spec("2.4.3")
+def test_a_peer_that_ends_its_half_is_told_a_close(broker: Broker, address: str) -> None:
+    with Client(broker.port) as peer:
+        peer.begin().sender(address).half_close()
+        error = peer.expect("close", "empty").error()
+        assert error is not None and error[0] == "amqp:connection:framing-error"
+        assert peer.ended()
+
+
+@pytest.mark.spec("2.4.3")
+def test_what_came_before_the_end_of_the_peers_half_counts(broker: Broker, address: str) -> None:
+    with Client(broker.port) as peer:
+        peer.begin().sender(address)
+        messages = [
+            transfer_frame(data_section(), 0, uint(n), binary(b"%d" % n), settled=TRUE)
+            for n in range(500)
+        ]
+        peer.send(*messages, close_frame()).half_close()
+        answer = peer.expect("close", "flow", "empty")
+        assert answer.error() is None and peer.ended()
+    with Client(broker.port) as peer:
+        peer.begin().receiver(address, 500)
+        assert len(peer.arrivals(500)) == 500
+
+
+@pytest.mark.spec("2.6.5")
+@pytest.mark.parametrize("what", ["disposition", "flow"])
+def test_what_comes_for_a_sender_that_failed_ends_the_session(
+    broker: Broker, address: str, what: str
+) -> None:
+    publish(broker.port, address, [data_section()] * 2)
+    with Client(broker.port) as peer:
+        peer.begin().receiver(address, 2, "r", 0)
+        peer.arrivals(2)
+        later = {
+            "disposition": disposition_frame(1, settled=TRUE, state=ACCEPTED),
+            "flow": flow_frame(uint(0), uint(1), uint(2)),
+        }
+        # Two outcomes of one delivery are an error: nothing more may come for its link.
+        peer.send(
+            disposition_frame(0, state=ACCEPTED), disposition_frame(0, state=REJECTED), later[what]
+        )
+        error = peer.expect("detach", "disposition", "flow").error()
+        assert error is not None and error[0] == "amqp:illegal-state"
+        assert peer.verdict()[:2] == ("session", "amqp:session:errant-link")
+
+
+@pytest.mark.spec("2.6.5")
+def test_an_attach_for_a_sender_that_failed_ends_the_session(broker: Broker, address: str) -> None:
+    publish(broker.port, address, [data_section()])
+    again = attach_frame("r", 1, receiver=True, source=source(string(address)), target=target())
+    with Client(broker.port) as peer:
+        peer.begin().receiver(address, 1, "r", 0)
+        peer.arrivals(1)
+        peer.send(disposition_frame(0, state=ACCEPTED), disposition_frame(0, state=REJECTED), again)
+        peer.expect("detach", "disposition", "flow")
+        assert peer.verdict()[:2] == ("session", "amqp:session:errant-link")
+
+
+@pytest.mark.spec("2.6.1")
+def test_a_link_that_is_attached_again_is_told_that_it_was_stolen(
+    peer: Client, address: str
+) -> None:
+    attach = attach_frame("s", 0, source=source(), target=target(string(address)))
+    again = attach_frame("s", 1, source=source(), target=target(string(address)))
+    answers = exchange(peer, attach, again)
+    (detach,) = named(answers, "detach")
+    error = detach.error()
+    assert error is not None and error[0] == "amqp:link:stolen"
+    # Suspended, and not closed: the newcomer is the same link, with what is unsettled on it.
+    assert detach.field(1) is not True
+    assert len(named(answers, "attach")) == 2
+
+
+@pytest.mark.spec("2.4.3")
+async def test_a_connect_that_takes_too_long_ends_with_a_close() -> None:
+    def script(server: Server) -> None:
+        peer = server.accept()
+        assert peer.take(8) == SASL_HEADER
+        mechanisms = sasl_frame(SASL_MECHANISMS, array(b"\xa3", 1, b"\x09ANONYMOUS"))
+        peer.send(SASL_HEADER, mechanisms).expect("sasl-init")
+        peer.send(sasl_frame(SASL_OUTCOME, ubyte(0)))
+        assert peer.take(8) == AMQP_HEADER
+        # The header, and no open behind it.
+        peer.send(AMQP_HEADER).expect("open")
+        error = peer.expect("close", "empty").error()
+        assert error is not None and error[0] == "amqp:resource-limit-exceeded"
+
+    with Server(script) as server, pytest.raises(TimeoutError):
+        async with ferrymq.connect(server.url, timeout=0.2):
+            raise AssertionError("there was no open")
