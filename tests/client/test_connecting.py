@@ -298,6 +298,7 @@ class TestTls:
         async with upgrading(server) as peer:
             with pytest.raises(ferrymq.TransportError) as caught:
                 await ferrymq.connect(peer.url, upgrade_tls=True)
+            assert "certificate verify failed" in str(caught.value)
             assert "certificate verify failed" in str(caught.value.__cause__)
             assert peer.count(events.AuthenticationRequested) == 0
 
@@ -309,6 +310,24 @@ class TestTls:
                 url = f"amqp://127.0.0.1:{peer.port}"
                 await ferrymq.connect(url, ssl=trusting, upgrade_tls=True)
             assert "127.0.0.1" in str(caught.value.__cause__)
+
+    @pytest.mark.spec("5.3.3.2")
+    @pytest.mark.parametrize("inside", [True, False])
+    async def test_the_hostname_of_the_init_is_that_of_tls(
+        self, server: ssl.SSLContext, inside: bool
+    ) -> None:
+        trusting = ssl.create_default_context(cafile=str(CERTIFICATE))
+        serving = upgrading(server) if inside else Peer(tls=server)
+        async with serving as peer:
+            scheme = "amqp" if inside else "amqps"
+            async with ferrymq.connect(
+                f"{scheme}://localhost:{peer.port}",
+                ssl=trusting,
+                upgrade_tls=inside,
+                hostname="vhost:tenant",
+            ):
+                asked = await peer.seen(events.AuthenticationRequested)
+                assert asked.hostname == "localhost"
 
     async def test_a_server_that_does_not_upgrade_is_refused(self, peer: Peer) -> None:
         with pytest.raises(ferrymq.TransportError, match="protocol header"):

@@ -130,7 +130,6 @@ def test_what_else_a_client_may_say():
 @pytest.mark.parametrize(
     "response",
     [
-        None,
         b"",
         b"n,,",
         b"n,\x01auth=Bearer a\x01\x01",

@@ -7,6 +7,7 @@ import pytest
 from ferrymq.engine.events import Authenticated, AuthenticationRequested, HeaderReceived, Terminated
 from ferrymq.errors import AuthenticationError, LocalProtocolError, TransportError
 from ferrymq_types.security import (
+    SaslChallenge,
     SaslCode,
     SaslInit,
     SaslMechanisms,
@@ -81,11 +82,20 @@ def test_refusal_with_another_code(server):
 
 @pytest.mark.parametrize(
     "response",
-    [None, b"", b"ann\0secret", b"\0ann\0secret\0more", b"\0\0secret", b"\0\xff\0secret",
+    [b"", b"ann\0secret", b"\0ann\0secret\0more", b"\0\0secret", b"\0\xff\0secret",
      b"other\0ann\0secret"],
 )  # fmt: skip
 def test_malformed_plain(server, response):
     server >> SaslInit(mechanism="PLAIN", initial_response=response)
+    refused(server, SaslCode.SYS_PERM)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "OAUTHBEARER", "SCRAM-SHA-256"])
+def test_an_init_without_a_response_is_asked_for_one(script, mechanism):
+    server = script(sasl_mechanisms=[mechanism], sasl_required=True)
+    server >> SASL_HEADER << SASL_HEADER << SaslMechanisms(sasl_server_mechanisms=[mechanism])
+    server >> SaslInit(mechanism=mechanism) << SaslChallenge(challenge=b"")
+    server >> SaslResponse(response=b"")
     refused(server, SaslCode.SYS_PERM)
 
 

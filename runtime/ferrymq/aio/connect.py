@@ -159,6 +159,7 @@ async def open_transport(connection: Connection) -> None:
         properties=options.properties,
         sasl=sasl,
         tls=options.upgrade_tls,
+        sasl_hostname=_server_name(url, options),
     )
     context = None
     if url.secure or options.upgrade_tls:
@@ -189,7 +190,7 @@ async def open_transport(connection: Connection) -> None:
                 if isinstance(error, TimeoutError):
                     raise
                 raise TransportError(f"cannot connect to {url}: {error}") from error
-            await opened
+            await _opened(url, transport, opened)
             # The peer may have closed in the same breath.
             connection.check()
     except BaseException:
@@ -200,3 +201,30 @@ async def open_transport(connection: Connection) -> None:
             # One that has finished sees to its own end (AMQP 1.0 §5.1).
             transport.give_up("the connection was not established in time")
         raise
+
+
+async def _opened(url: Url, transport: EngineTransport, opened: asyncio.Future[None]) -> None:
+    """Wait until the connection is open. Raise `TransportError` with the reason if the TLS
+    handshake inside AMQP failed, as a handshake before AMQP does."""
+    try:
+        await opened
+    except TransportError:
+        cause = transport.cause
+        if isinstance(cause, ssl.SSLError):
+            raise TransportError(f"cannot connect to {url}: {cause}") from cause
+        raise
+
+
+def _server_name(url: Url, options: ConnectionOptions) -> str | None:
+    """The hostname of sasl-init: the name that TLS tells the server, if any (AMQP 1.0 §5.3.3.2).
+
+    TLS tells it a name and never an address (RFC 6066 §3). Without TLS it is the hostname of the
+    open.
+    """
+    if not (url.secure or options.upgrade_tls):
+        return options.hostname or url.host
+    try:
+        ipaddress.ip_address(url.host)
+    except ValueError:
+        return url.host
+    return None

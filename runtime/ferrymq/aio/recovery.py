@@ -15,6 +15,7 @@ from ferrymq.errors import (
     SessionEnded,
 )
 from ferrymq.reconnect import ReconnectPolicy
+from ferrymq_types.security import SaslCode
 
 if TYPE_CHECKING:
     from ferrymq.aio.connection import Connection
@@ -69,8 +70,9 @@ class Recovery:
                     await self._open_transport(connection)
                     await self._restore()
                 except AuthenticationError as refused:
-                    if refused.code is None:
-                        # Not refused: the transport was lost in the middle of it.
+                    if refused.code is None or refused.code == SaslCode.SYS_TEMP:
+                        # Not refused: the transport was lost in the middle of it, or the server
+                        # asks to try again later (AMQP 1.0 §5.3.3.6).
                         error.__cause__ = refused
                         connection.transport.abort()
                         continue

@@ -70,6 +70,10 @@ class OAuthBearer(SaslMechanism):
 class OAuthBearerServer(SaslServerMechanism):
     """The server's side. `token` is None where the client has sent none, to be told so."""
 
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.client_first = True
+
     def start(self, response: bytes | None) -> None:
         """Take in ``n,a=USER,`` and the pairs. Raises `RemoteProtocolError` if it is malformed."""
         try:

@@ -86,7 +86,8 @@ class SaslServerMechanism:
     """The server's side of one mechanism, for one exchange.
 
     `username`, `password` and `token` are what the client has said so far. `wants_keys` marks a
-    mechanism that needs the stored keys of the user to go on (SCRAM).
+    mechanism that needs the stored keys of the user to go on (SCRAM). `client_first` marks one in
+    which the client begins: without an initial response it is asked for one (RFC 4422 §3.3).
     """
 
     def __init__(self, name: str) -> None:
@@ -95,6 +96,7 @@ class SaslServerMechanism:
         self.password: str | None = None
         self.token: str | None = None
         self.wants_keys = False
+        self.client_first = False
 
     def start(self, response: bytes | None) -> None:
         """Take in the initial response. Raises `RemoteProtocolError` if it is malformed."""
@@ -111,6 +113,10 @@ class AnonymousServer(SaslServerMechanism):
 
 class PlainServer(SaslServerMechanism):
     """PLAIN (RFC 4616)."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.client_first = True
 
     def start(self, response: bytes | None) -> None:
         """Take in ``authzid NUL authcid NUL password``."""

@@ -56,6 +56,8 @@ class SaslExchange:
         "_server",
         "_final",
         "_refused",
+        "_prompted",
+        "_hostname",
     )
 
     def __init__(self, connection: Connection) -> None:
@@ -71,6 +73,9 @@ class SaslExchange:
         self._final: bytes | None = None
         # Whether the client has been told why it is refused, and has yet to answer that.
         self._refused = False
+        # Whether the client has been asked for the response that its init did not have.
+        self._prompted = False
+        self._hostname: str | None = None
 
     def start(self) -> None:
         """Both headers are exchanged: a server names its mechanisms."""
@@ -114,20 +119,30 @@ class SaslExchange:
             self.refuse(SaslCode.AUTH, f"SASL {init.mechanism} was chosen but not offered")
             return
         server = make_server_mechanism(init.mechanism)
-        server.start(init.initial_response)
         self._server = server
         self.mechanism = init.mechanism
+        self._hostname = init.hostname
+        if init.initial_response is None and server.client_first:
+            # The client has left out what it is to begin with (RFC 4422 §3.3).
+            self._prompted = True
+            self._send(SaslChallenge(challenge=b""))
+            return
+        self._begin(server, init.initial_response)
+
+    def _begin(self, server: SaslServerMechanism, response: bytes | None) -> None:
+        """Ask the user of the engine about what the client has begun with."""
+        server.start(response)
         self.username = server.username
         self.waiting = True
         if server.wants_keys:
             self.waiting_for_keys = True
             self.connection._emit(
-                ScramKeysRequested(init.mechanism, server.username or "", init.hostname)
+                ScramKeysRequested(server.name, server.username or "", self._hostname)
             )
         else:
             self.connection._emit(
                 AuthenticationRequested(
-                    init.mechanism, server.username, server.password, init.hostname, server.token
+                    server.name, server.username, server.password, self._hostname, server.token
                 )
             )
 
@@ -145,6 +160,10 @@ class SaslExchange:
         server = self._server
         if self._refused:
             self.refuse(SaslCode.AUTH, "authentication failed")
+            return
+        if self._prompted and server is not None:
+            self._prompted = False
+            self._begin(server, response.response)
             return
         if not isinstance(server, ScramServerMechanism) or self._final is not None:
             raise _out_of_place(response)
@@ -211,7 +230,7 @@ class SaslExchange:
         self.mechanism = mechanism.name
         self._send(
             SaslInit(
-                mechanism=mechanism.name, initial_response=response, hostname=settings.hostname
+                mechanism=mechanism.name, initial_response=response, hostname=settings.sasl_hostname
             )
         )
 

@@ -162,6 +162,7 @@ class ScramServerMechanism(SaslServerMechanism):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.wants_keys = True
+        self.client_first = True
         self._client_first = ""
         self._server: Any = None
         self._known = False

@@ -48,6 +48,9 @@ class ConnectionSettings:
     `Connection.data_to_send` has taken them, 0 for any number. A message of any size then costs
     the output about so much at a time.
 
+    `hostname` is that of our open, `sasl_hostname` that of our sasl-init (§5.3.3.2); None names
+    none.
+
     `required_capabilities` are desired ones whose absence ends the connection
     (§2.7.1). `opening` is the open that all of this makes. Raises ValueError for a
     value that no open can hold, or if the open is too large for a peer whose limits
@@ -57,6 +60,7 @@ class ConnectionSettings:
     __slots__ = (
         "container_id",
         "hostname",
+        "sasl_hostname",
         "initiator",
         "max_frame_size",
         "channel_max",
@@ -109,11 +113,13 @@ class ConnectionSettings:
         unfinished: Budget | None = None,
         keeps_partial: bool = True,
         max_output: int = 0,
+        sasl_hostname: str | None = None,
     ) -> None:
         if not 512 <= max_frame_size <= 0xFFFFFFFF:
             raise ValueError(f"max_frame_size {max_frame_size}: it must be 512 … 4294967295")
         self.container_id = container_id
         self.hostname = hostname
+        self.sasl_hostname = sasl_hostname
         self.initiator = initiator
         self.max_frame_size = max_frame_size
         self.channel_max = channel_max
