@@ -123,7 +123,7 @@ def _words(top: ast.AST) -> tuple[list[str], set[str], set[str]]:
             words.add(node.attr)
         elif isinstance(node, ast.Name):
             names.append(node.id)
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _gets_fixtures(node):
             fixtures |= {argument.arg for argument in [*node.args.args, *node.args.kwonlyargs]}
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             if node.value.isidentifier():
@@ -131,6 +131,12 @@ def _words(top: ast.AST) -> tuple[list[str], set[str], set[str]]:
                 # `usefixtures` names them so.
                 fixtures.add(node.value)
     return names, fixtures, words
+
+
+def _gets_fixtures(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Tell tests and fixtures from helpers, whose arguments are given by their callers."""
+    decorators = (ast.unparse(one) for one in node.decorator_list)
+    return node.name.startswith("test") or any("fixture" in one for one in decorators)
 
 
 def _dotted(node: ast.AST) -> str:

@@ -308,6 +308,7 @@ E, M, B, C = Reach.ENGINE, Reach.MEMORY, Reach.BROKER, Reach.CLIENT
         ("tests/interop/test_rhea.py::test_drain", B),
         ("tests/broker/test_server.py::test_messages_go_through", B),
         ("tests/client/test_sending.py::test_a_message_arrives_and_is_accepted", C),
+        ("tests/wire/test_client_connections.py::test_what_is_no_frame_ends_the_connection", C),
         ("tests/client/test_with_broker.py::test_every_kind_of_body", C),
         ("tests/broker/test_outcomes.py::test_accepted_removes_the_message", M),
         ("tests/simulation/test_seeds.py::test_waiters_are_remembered", M),
