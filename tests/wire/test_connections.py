@@ -270,3 +270,13 @@ def test_what_comes_behind_a_session_error_vanishes(broker: Broker, behind: byte
         # The channel is free with the peer's end, and the connection as it was.
         client.expect("begin", "empty")
         client.close()
+
+
+@pytest.mark.spec("2.5.3")
+def test_two_ends_that_cross_answer_each_other(broker: Broker) -> None:
+    with Client(broker.port) as client:
+        client.begin().send(flow_frame(uint(99)), end_frame(), begin_frame())
+        client.expect("end", "empty")
+        # Not a second end: the channel is free, and a session begins on it.
+        client.expect("begin", "empty")
+        client.close()
