@@ -56,18 +56,21 @@ class Peer:
         self.handle()
 
     def flush(self) -> None:
-        """Write what is to be written; read meanwhile, so that nobody waits for the other."""
-        data = memoryview(self.engine.data_to_send())
-        while data:
-            # Not select(): it knows no more than 1024 sockets.
-            ready = self.both.poll(PATIENCE * 1000)
-            if not ready:
-                raise TimeoutError("the broker neither reads nor writes")
-            for _, mask in ready:
-                if mask & ~select.POLLOUT:
-                    self.read()
-                if mask & select.POLLOUT:
-                    data = data[self.socket.send(data[: 1 << 16]) :]
+        """Write what is to be written; read meanwhile, so that nobody waits for the other.
+
+        What is read may cause more to be written, credit for one: that is written too.
+        """
+        while data := memoryview(self.engine.data_to_send()):
+            while data:
+                # Not select(): it knows no more than 1024 sockets.
+                ready = self.both.poll(PATIENCE * 1000)
+                if not ready:
+                    raise TimeoutError("the broker neither reads nor writes")
+                for _, mask in ready:
+                    if mask & ~select.POLLOUT:
+                        self.read()
+                    if mask & select.POLLOUT:
+                        data = data[self.socket.send(data[: 1 << 16]) :]
 
     def handle(self) -> None:
         """Accept what has arrived."""

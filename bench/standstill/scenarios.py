@@ -25,6 +25,9 @@ from ferrymq_types.transactions import Coordinator, Declare, Declared, Discharge
 # Links of one session, and of one connection, here.
 LINKS: Final = 1_000
 SMALL: Final = Message(b"x" * 16).encode()
+# Housekeeping looks for garbage after so many seconds.
+_COLLECTED: Final = 6.0
+_STREAM: Final = '[[stream]]\nname = "long"\npartitions = 1\n'
 # Dead-letter queues, each of which leads to the next.
 _CHAIN: Final = 500
 DURABLE: Final = Message(b"x" * 16, durable=True).encode()
@@ -212,6 +215,39 @@ def expired(ground: Ground) -> None:
     peer.until(lambda: not link.session.outgoing.unsettled)
     ground.begin()
     time.sleep(max(0.0, end - time.time()) + 1.0)
+
+
+def narrowed(ground: Ground) -> None:
+    """A queue of 400 000 messages gets a bound of one message."""
+    fill(ground.port, "full", SMALL, ground.size(400_000))
+    ground.begin()
+    _manage(ground, "UPDATE", "queue", "full", {"max-length": 1, "overflow": "drop-head"})
+
+
+def updated(ground: Ground) -> None:
+    """The policy of a queue with 100 000 consumers changes."""
+    _crowd(ground, "consumer", ground.size(100_000), "crowd")
+    ground.begin()
+    _manage(ground, "UPDATE", "queue", "crowd", {"max-length": 1})
+
+
+def records_purged(ground: Ground) -> None:
+    """A stream of 1 000 000 records is purged."""
+    fill(ground.port, "long", SMALL, ground.size(1_000_000))
+    ground.begin()
+    _manage(ground, "PURGE", "stream", "long")
+
+
+def collected(ground: Ground) -> None:
+    """1 000 connections vanish while 1 000 000 messages wait: a full collection of garbage."""
+    fill(ground.port, "full", SMALL, ground.size(1_000_000))
+    peers = [ground.peer(f"one-{number}") for number in range(ground.size(1_000))]
+    for peer in peers:
+        peer.session()
+        peer.flush()
+    ground.begin()
+    drop(peers)
+    time.sleep(_COLLECTED)
 
 
 def drained(ground: Ground) -> None:
@@ -414,6 +450,10 @@ SCENARIOS: Final = [
     Scenario("400 000 messages are purged", purged),
     Scenario("a queue of 400 000 messages is deleted", deleted),
     Scenario("400 000 messages expire", expired),
+    Scenario("400 000 messages are above a new bound", narrowed),
+    Scenario("the policy of a queue with 100 000 consumers changes", updated),
+    Scenario("1 000 000 records of a stream are purged", records_purged, _STREAM),
+    Scenario("1 000 000 messages, and 1 000 connections vanish", collected),
     Scenario("200 000 durable messages are drained", drained, durable=True),
     Scenario("100 messages pass 500 dead-letter queues", dead_letter_chain, _chain(_CHAIN)),
     Scenario("100 000 posts are committed", discharged(False, "posts")),
