@@ -37,6 +37,14 @@ Start: TypeAlias = Literal["first", "last", "next"] | int | datetime
 """A place in a stream."""
 
 
+def check_timeout(timeout: Timeout, name: str = "timeout") -> None:
+    """Raise ValueError for a time-out that is negative or no number."""
+    if timeout is None or timeout == "default":
+        return
+    if not timeout >= 0:
+        raise ValueError(f"{name} {timeout!r} is no time: give seconds from 0 on, or None")
+
+
 class MadeUp(str):
     """A name that nobody chose: it is another one in the next process."""
 
@@ -96,6 +104,15 @@ class ConnectionOptions:
 
     reconnect: bool | ReconnectPolicy = False
     """Whether to connect again when the connection is lost; see `ReconnectPolicy`."""
+
+    def __post_init__(self) -> None:
+        check_timeout(self.timeout)
+        check_timeout(self.close_timeout, "close_timeout")
+        if self.idle_time_out is not None and not self.idle_time_out > 0:
+            raise ValueError(
+                f"idle_time_out {self.idle_time_out!r} is no time to wait for the peer: give "
+                "seconds above 0, or None"
+            )
 
 
 class ConnectionArguments(TypedDict, total=False):
@@ -160,6 +177,9 @@ class SenderOptions:
 
     timeout: Timeout = "default"
     """For the attach; by default the connection's."""
+
+    def __post_init__(self) -> None:
+        check_timeout(self.timeout)
 
 
 class SenderArguments(TypedDict, total=False):
@@ -249,6 +269,9 @@ class ReceiverOptions:
     timeout: Timeout = "default"
     """For the attach; by default the connection's."""
 
+    def __post_init__(self) -> None:
+        check_timeout(self.timeout)
+
 
 class ReceiverArguments(TypedDict, total=False):
     """Keyword arguments of `receiver`; `ReceiverOptions` explains them."""
@@ -317,6 +340,7 @@ class ChunkReaderOptions:
     """For the attach; by default the connection's."""
 
     def __post_init__(self) -> None:
+        check_timeout(self.timeout)
         for name in ("chunk_bytes", "chunk_records", "credit"):
             value = getattr(self, name)
             if value < 1:

@@ -7,13 +7,13 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from typing import Any
 
 import pytest
 
 import ferrymq
 from ferrymq import Message, blocking
+from ferrymq.blocking import portal
 from ferrymq.blocking.portal import Portal
 from ferrymq.engine import SenderLink, events
 from ferrymq_types.messaging import Released
@@ -230,10 +230,11 @@ def test_an_interrupted_wait_leaves_the_connection_usable(
     assert threading.get_ident() == main and main is not None
     waiting = threading.Event()
 
-    class Watched(Future[Any]):
-        def result(self, timeout: float | None = None) -> Any:
-            waiting.set()
-            return super().result(timeout)
+    wait = portal._Call.wait
+
+    def watched(call: Any) -> Any:
+        waiting.set()
+        return wait(call)
 
     def interrupt() -> None:
         waiting.wait()
@@ -242,7 +243,7 @@ def test_an_interrupted_wait_leaves_the_connection_usable(
     with pytest.raises(KeyboardInterrupt), monkeypatch.context() as patched:
         trigger = threading.Thread(target=interrupt)
         trigger.start()
-        patched.setattr("ferrymq.blocking.portal.Future", Watched)
+        patched.setattr(portal._Call, "wait", watched)
         receiver.receive(timeout=20)
     trigger.join()
 

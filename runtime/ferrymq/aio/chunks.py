@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+from ferrymq.aio.delivery import Delivery
 from ferrymq.aio.opening import Opening
 from ferrymq.aio.receiver import Receiver
 from ferrymq.aio.termini import POSITION
@@ -124,6 +125,8 @@ class ChunkReader:
         self._incarnation = incarnation
         self._until = options.until
         self.skipped = 0
+        # The chunk taken last, and how far reading was before.
+        self._taken: tuple[Chunk, Delivery, tuple[int | None, int]] | None = None
 
     # ── For users ──────────────────────────────────────────────────────────────────────────────
 
@@ -202,8 +205,17 @@ class ChunkReader:
         except DecodeError as error:
             self._link.fail("amqp:decode-error", str(error))
             raise
+        before = self._link.next, self.skipped
         self._advance(chunk)
+        self._taken = chunk, delivery, before
         return chunk
+
+    def put_back(self, chunk: Chunk | None) -> None:
+        """The chunk taken last, which nobody has got, comes next again."""
+        if self._taken is not None and self._taken[0] is chunk:
+            _, delivery, (self._link.next, self.skipped) = self._taken
+            self._taken = None
+            self._link.put_back([delivery])
 
     def _advance(self, chunk: Chunk) -> None:
         expected = self.next_offset

@@ -15,7 +15,7 @@ from ferrymq.aio.receiver import OpeningReceiver, Receiver
 from ferrymq.aio.sender import Sender
 from ferrymq.aio.session import Session
 from ferrymq.aio.transaction import OpeningTransaction, Transaction, declare
-from ferrymq.aio.waiting import Signal, fresh, resolve
+from ferrymq.aio.waiting import Signal, deadline, fresh, resolve
 from ferrymq.engine.answers import expect_encodable
 from ferrymq.errors import AmqpError, ConnectionClosed
 from ferrymq.fence import Committed, Fence
@@ -27,6 +27,8 @@ from ferrymq.options import (
     ReceiverOptions,
     SenderArguments,
     SenderOptions,
+    Timeout,
+    check_timeout,
 )
 from ferrymq_types.transport import Error, Open
 
@@ -102,9 +104,16 @@ class Connection:
             return []
         return remote.offered_capabilities
 
-    def session(self) -> Opening[Session]:
-        """Begin a session of its own. Raises `ConnectionClosed`, `SessionEnded`, `TimeoutError`."""
-        return Opening(self.open_session)
+    def session(self, *, timeout: Timeout = "default") -> Opening[Session]:
+        """Begin a session of its own; `timeout` is by default the connection's. Raises
+        `ConnectionClosed`, `SessionEnded`, `TimeoutError`."""
+        check_timeout(timeout)
+
+        async def open() -> Session:
+            async with asyncio.timeout(self.within(timeout)):
+                return await self.open_session()
+
+        return Opening(open)
 
     def sender(self, address: str | None, **options: Unpack[SenderArguments]) -> Opening[Sender]:
         """Attach a sender in the session that the connection keeps: `Session.sender`."""
@@ -149,7 +158,9 @@ class Connection:
 
         return Opening(open)
 
-    def transaction(self, *, fence: Fence | None = None) -> OpeningTransaction:
+    def transaction(
+        self, *, fence: Fence | None = None, timeout: Timeout = "default"
+    ) -> OpeningTransaction:
         """Declare a transaction in the session that the connection keeps: `Session.transaction`.
 
         async with connection.transaction() as txn:
@@ -157,8 +168,11 @@ class Connection:
             await delivery.accept(transaction=txn)
         """
 
+        check_timeout(timeout)
+
         async def open() -> Transaction:
-            return await declare(await self._shared_session(), fence)
+            async with asyncio.timeout(self.within(timeout)):
+                return await declare(await self._shared_session(), fence)
 
         return OpeningTransaction(open)
 
@@ -179,32 +193,50 @@ class Connection:
 
         Raises `TransactionError` if the peer cannot tell, `LinkDetached` if it has no management.
         """
-        async with asyncio.timeout(timeout):
+        async with deadline(timeout):
             return await read_fence(self, group, member, target)
 
-    async def close(self, *, error: Error | None = None) -> None:
-        """Close the connection, waiting for the peer to do the same for `close_timeout` at most.
+    async def close(self, *, error: Error | None = None, timeout: Timeout = "default") -> None:
+        """Close the connection, and wait for the peer to do the same for `timeout` at most, by
+        default the `close_timeout` of the connection; then the transport is dropped.
 
         What was sent is written first, and messages that arrived and were not taken are released.
         Sends that have no outcome yet raise `ConnectionClosed`. Closing twice is harmless.
         """
         expect_encodable(error)
-        if self.recovery is not None:
-            await self.recovery.stop()
+        check_timeout(timeout)
         transport = self._transport
-        if not self._closing and self._failure is None:
-            self._closing = True
-            self._clean = True
-            try:
-                await self.hand_over()
-            finally:
-                for session in self.sessions:
-                    session.release_queued()
+        patience = self.options.close_timeout if timeout == "default" else timeout
+        try:
+            async with asyncio.timeout(patience):
+                try:
+                    if not self._closing and self._failure is None:
+                        self._closing = True
+                        self._clean = True
+                        if self.recovery is None or not self.recovery.active:
+                            await self.hand_over()
+                finally:
+                    self._close_now(transport, error)
+                if self.recovery is not None:
+                    await self.recovery.ended()
                 if transport is not None:
-                    transport.close(error)
-                self._fail(ConnectionClosed("the connection was closed"))
-        if transport is not None:
-            await self._drop(transport)
+                    await asyncio.shield(transport.ended)
+        except TimeoutError:
+            if transport is not None:
+                transport.abort()
+                await transport.ended
+
+    def _close_now(self, transport: EngineTransport | None, error: Error | None) -> None:
+        """Say the last word, and end everything that waits."""
+        if self._failure is None:
+            for session in self.sessions:
+                session.release_queued()
+            if transport is not None:
+                transport.close(error)
+            self._fail(ConnectionClosed("the connection was closed"))
+        if self.recovery is not None:
+            # What waits knows by now that the connection is closed.
+            self.recovery.stop()
 
     async def wait_closed(self, *, timeout: float | None = None) -> None:
         """Wait until the connection is over.
@@ -212,7 +244,7 @@ class Connection:
         Raises `ConnectionClosed` unless it was this side that closed it, or the peer without an
         error.
         """
-        async with asyncio.timeout(timeout):
+        async with deadline(timeout):
             await asyncio.shield(self._ended)
         if self._failure is not None and not self._clean:
             raise fresh(self._failure)
@@ -226,6 +258,10 @@ class Connection:
         if transport is None:
             raise AssertionError("a connection is opened before it is handed out")
         return transport
+
+    def within(self, timeout: Timeout) -> float | None:
+        """The seconds that a call with this timeout has."""
+        return self.options.timeout if timeout == "default" else timeout
 
     def soon(self) -> None:
         """Write what was caused when the loop gets control."""
@@ -297,15 +333,6 @@ class Connection:
             if self._session is None or self._session.closed:
                 self._session = await self.open_session()
             return self._session
-
-    async def _drop(self, transport: EngineTransport) -> None:
-        """Wait for the transport to end, and see that it does."""
-        try:
-            async with asyncio.timeout(self.options.close_timeout):
-                await asyncio.shield(transport.ended)
-        except TimeoutError:
-            transport.abort()
-            await transport.ended
 
     def _fail(self, error: ConnectionClosed) -> None:
         """The connection is over for good."""

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ferrymq.aio.outcomes import ACCEPTED, RELEASED, is_outcome
-from ferrymq.aio.waiting import fresh, resolve
+from ferrymq.aio.waiting import deadline, fresh, resolve
 from ferrymq.engine.delivery import IncomingDelivery
 from ferrymq.errors import ConnectionClosed, LocalProtocolError, PeerError, Scope
 from ferrymq.message import Message
@@ -194,12 +194,12 @@ class Delivery:
             self._confirmed = asyncio.get_running_loop().create_future()
             receiver.confirming.add(self)
             try:
-                async with asyncio.timeout(timeout):
+                async with deadline(timeout):
                     await self._confirmed
             finally:
                 receiver.confirming.discard(self)
         elif connection.transport.paused:
-            async with asyncio.timeout(timeout):
+            async with deadline(timeout):
                 await connection.writable()
 
     def on_discharged(self, outcome: Outcome | None) -> None:

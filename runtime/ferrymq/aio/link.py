@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ferrymq.aio.termini import NEW_TERMINUS
-from ferrymq.aio.waiting import Signal, fresh, resolve
+from ferrymq.aio.waiting import Signal, deadline, fresh, resolve
 from ferrymq.engine.answers import expect_encodable
 from ferrymq.engine.link import Link as EngineLink
 from ferrymq.engine.session import Session as EngineSession
@@ -82,7 +82,7 @@ class Link(ABC, Generic[L]):
         expect_encodable(error)
         if self._failure is None and self._engine is not None:
             try:
-                async with asyncio.timeout(self._timeout if timeout == "default" else timeout):
+                async with deadline(self._timeout if timeout == "default" else timeout):
                     try:
                         await self._before_leave()
                     finally:
@@ -95,6 +95,10 @@ class Link(ABC, Generic[L]):
                 self.session.leaving.pop(self, None)
         else:
             self._end_left(closed)
+
+    async def take_back(self) -> None:
+        """End a link that nobody has got, with the terminus that its attach has made."""
+        await self._leave(self._made or not self._lasts, None, "default")
 
     def _begin_leave(self, closed: bool, error: Error | None) -> asyncio.Future[None]:
         """End the link on this side. The future ends with the peer's answer, or with what the
@@ -140,6 +144,11 @@ class Link(ABC, Generic[L]):
     def _partial(self) -> bool:
         """Whether the link was resumed in part, and has to be attached again."""
         return False
+
+    @property
+    def _made(self) -> bool:
+        """Whether the peer says that the attach has made the terminus."""
+        return self.properties.get(NEW_TERMINUS) is True
 
     async def _before_leave(self) -> None:
         """Wait for what is to reach the peer before the link ends."""
@@ -202,7 +211,7 @@ class Link(ABC, Generic[L]):
         """End an attach that is given up. A terminus that was there before is left as it is."""
         if engine.local_detached or not engine.session.mapped:
             return
-        made = not self._known and self.properties.get(NEW_TERMINUS) is True
+        made = not self._known and self._made
         engine.detach(closed=made or not self._lasts, error=reason)
         self._connection.soon()
 

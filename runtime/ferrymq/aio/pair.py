@@ -14,7 +14,7 @@ from uuid import uuid4
 from ferrymq.aio.delivery import Delivery
 from ferrymq.aio.receiver import Receiver
 from ferrymq.aio.sender import Sender
-from ferrymq.aio.waiting import fresh
+from ferrymq.aio.waiting import deadline, fresh
 from ferrymq.engine.link_pair import expect_pairing
 from ferrymq.engine.pairing import ME, paired_properties
 from ferrymq.engine.receiver import ReceiverLink
@@ -137,7 +137,7 @@ class Pair:
         future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         waiting[id] = future
         try:
-            async with asyncio.timeout(timeout):
+            async with deadline(timeout):
                 await self._requests.send(request)
                 return await future
         finally:

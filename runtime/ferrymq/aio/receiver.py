@@ -21,7 +21,7 @@ from ferrymq.aio.termini import (
     settle_modes,
     source_lack,
 )
-from ferrymq.aio.waiting import resolve
+from ferrymq.aio.waiting import deadline, resolve
 from ferrymq.engine.delivery import IncomingDelivery
 from ferrymq.engine.receiver import ReceiverLink
 from ferrymq.engine.session import Session as EngineSession
@@ -131,7 +131,7 @@ class Receiver(Link[ReceiverLink]):
         """
         inbox = self._inbox
         ends: dict[bytes, AmqpError | None] = {}
-        async with asyncio.timeout(timeout):
+        async with deadline(timeout):
             for delivery in [] if inbox is None else inbox.decided:
                 try:
                     await delivery.confirmed()
@@ -151,7 +151,7 @@ class Receiver(Link[ReceiverLink]):
             return self._take()
         if timeout is None:
             return await self._receive()
-        async with asyncio.timeout(timeout):
+        async with deadline(timeout):
             return await self._receive()
 
     async def receive_many(self, limit: int, *, timeout: float | None = None) -> list[Delivery]:
@@ -197,7 +197,7 @@ class Receiver(Link[ReceiverLink]):
         Afterwards all of those messages are queued, none is under way, and credit is given only
         by `add_credit` (AMQP 1.0 §2.6.7). While the connection is being restored, waits for that.
         """
-        async with asyncio.timeout(timeout):
+        async with deadline(timeout):
             while self._drains():
                 if self._draining is None:
                     await self._changed.wait()
@@ -359,6 +359,17 @@ class Receiver(Link[ReceiverLink]):
         """The node has taken it back."""
         if delivery in self._queue:
             self._queue.remove(delivery)
+
+    def put_back(self, deliveries: list[Delivery]) -> None:
+        """Deliveries that were taken, and that nobody has got, come next again; those that the node
+        gives to someone again are dropped."""
+        inbox = self._inbox
+        for delivery in reversed(deliveries):
+            engine = delivery._engine
+            keeps = inbox is not None and inbox.keeping and not delivery.gone
+            if engine.remote_settled or keeps or self.has_live(engine):
+                self._queue.appendleft(delivery)
+        self._changed.wake()
 
     def _flow_properties(self) -> dict[str, object] | None:
         acquiring = self._acquiring

@@ -53,12 +53,20 @@ class Recovery:
             await self._done.wait()
         self._connection.check()
 
-    async def stop(self) -> None:
+    @property
+    def active(self) -> bool:
+        """Whether the connection is being restored."""
+        return self._task is not None
+
+    def stop(self) -> None:
         """Give up restoring."""
-        task = self._task
-        if task is not None and task is not asyncio.current_task():
-            task.cancel()
-            await asyncio.wait([task])
+        if self._task is not None:
+            self._task.cancel()
+
+    async def ended(self) -> None:
+        """Wait until nothing is being restored any more."""
+        if self._task is not None and self._task is not asyncio.current_task():
+            await asyncio.wait([self._task])
 
     async def _run(self, error: ConnectionClosed) -> None:
         connection = self._connection

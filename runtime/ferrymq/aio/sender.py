@@ -21,7 +21,7 @@ from ferrymq.aio.termini import (
     settle_modes,
     target_lack,
 )
-from ferrymq.aio.waiting import resolve
+from ferrymq.aio.waiting import deadline, resolve
 from ferrymq.engine.delivery import OutgoingDelivery
 from ferrymq.engine.sender import SenderLink
 from ferrymq.engine.session import Session as EngineSession
@@ -119,7 +119,7 @@ class Sender(Link[SenderLink]):
         """
         outbox = self._outbox
         ends: dict[bytes, AmqpError | None] = {}
-        async with asyncio.timeout(timeout):
+        async with deadline(timeout):
             for sent in [] if outbox is None else outbox.given:
                 try:
                     await asyncio.shield(sent.future)
@@ -182,14 +182,14 @@ class Sender(Link[SenderLink]):
                 await self._wait()
             await self._send(payload, settled, transaction, delivery_tag, hold)
             return
-        async with asyncio.timeout(timeout):
+        async with deadline(timeout):
             if self._waiting or not self._can_send():
                 await self._wait()
             await self._send(payload, settled, transaction, delivery_tag, hold)
 
     async def ready(self, *, timeout: float | None = None) -> None:
         """Wait until `send_nowait` may be called: there is credit and room for writing."""
-        async with asyncio.timeout(timeout):
+        async with deadline(timeout):
             await self._wait()
 
     def send_nowait(
@@ -227,7 +227,7 @@ class Sender(Link[SenderLink]):
         futures: list[asyncio.Future[None]] = []
         errors: list[DeliveryError] = []
         try:
-            async with asyncio.timeout(timeout):
+            async with deadline(timeout):
                 for message in messages:
                     if self._waiting or not self._can_send():
                         await self._wait()
@@ -271,7 +271,7 @@ class Sender(Link[SenderLink]):
         futures: list[asyncio.Future[None]] = []
         sent = 0
         try:
-            async with asyncio.timeout(timeout):
+            async with deadline(timeout):
                 while sent <= last:
                     if self._waiting or not self._can_send():
                         await self._wait()

@@ -13,7 +13,7 @@ from ferrymq.aio.pair import Pair
 from ferrymq.aio.receiver import OpeningReceiver, Receiver
 from ferrymq.aio.sender import Sender
 from ferrymq.aio.transaction import OpeningTransaction, Transaction, declare
-from ferrymq.aio.waiting import fresh, resolve
+from ferrymq.aio.waiting import deadline, fresh, resolve
 from ferrymq.engine.answers import expect_encodable
 from ferrymq.engine.session import Session as EngineSession
 from ferrymq.errors import PeerError, SessionEnded
@@ -26,6 +26,7 @@ from ferrymq.options import (
     SenderArguments,
     SenderOptions,
     Timeout,
+    check_timeout,
 )
 from ferrymq_types.transport import Error
 
@@ -95,14 +96,22 @@ class Session:
         """
         return Opening(lambda: Pair(self, address, name, credit).open())
 
-    def transaction(self, *, fence: Fence | None = None) -> OpeningTransaction:
+    def transaction(
+        self, *, fence: Fence | None = None, timeout: Timeout = "default"
+    ) -> OpeningTransaction:
         """Declare a transaction, on the control link that the session keeps; see `Transaction`.
 
         `fence` keeps its work from being committed twice, and tells what became of a commit whose
-        answer was lost. Raises `TransactionError` if the peer declares none, `LinkDetached` if it
-        has no coordinator.
+        answer was lost. `timeout` is by default the connection's. Raises `TransactionError` if the
+        peer declares none, `LinkDetached` if it has no coordinator, `TimeoutError`.
         """
-        return OpeningTransaction(lambda: declare(self, fence))
+        check_timeout(timeout)
+
+        async def open() -> Transaction:
+            async with asyncio.timeout(self.connection.within(timeout)):
+                return await declare(self, fence)
+
+        return OpeningTransaction(open)
 
     async def close(self, *, error: Error | None = None, timeout: Timeout = "default") -> None:
         """End the session with its links, and wait for the peer to do the same.
@@ -116,7 +125,7 @@ class Session:
         if timeout == "default":
             timeout = self.connection.options.timeout
         try:
-            async with asyncio.timeout(timeout):
+            async with deadline(timeout):
                 try:
                     await self.connection.hand_over()
                 finally:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ferrymq.aio.control import Control
 from ferrymq.aio.fencing import refusal, was_committed
 from ferrymq.aio.outcomes import ACCEPTED
-from ferrymq.aio.waiting import fresh
+from ferrymq.aio.waiting import deadline, fresh
 from ferrymq.errors import (
     AmqpError,
     DeliveryRejected,
@@ -211,7 +211,7 @@ class Transaction:
             self._over = asyncio.get_running_loop().create_future()
             self._digest = digest
         try:
-            async with asyncio.timeout(timeout):
+            async with deadline(timeout):
                 if first:
                     await self._ask(fail)
                 if self._over is not None:
@@ -365,7 +365,7 @@ class OpeningTransaction:
 
 
 async def declare(session: Session, fence: Fence | None = None) -> Transaction:
-    """A new transaction. Raises `TransactionError` if the peer declares none."""
+    """Declare a transaction. Raises `TransactionError` if the peer declares none."""
     control = await session.control()
     control.expect_room()
     try:

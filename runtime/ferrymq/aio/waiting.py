@@ -6,6 +6,7 @@ import asyncio
 from typing import TypeVar
 
 from ferrymq.errors import AmqpError
+from ferrymq.options import check_timeout
 
 E = TypeVar("E", bound=AmqpError)
 
@@ -36,6 +37,12 @@ class Signal:
             for waiter in waiters:
                 if not waiter.done():
                     waiter.set_result(None)
+
+
+def deadline(timeout: float | None) -> asyncio.Timeout:
+    """Bound a block by a number of seconds, None for any. Raises ValueError for a negative one."""
+    check_timeout(timeout)
+    return asyncio.timeout(timeout)
 
 
 def fresh(error: E) -> E:

@@ -76,11 +76,13 @@ class ChunkReader:
 
     def receive(self, *, timeout: float | None = None) -> Chunk | None:
         """Take the next chunk, None behind the last; see `aio.ChunkReader.receive`."""
-        return self._portal.run(lambda: self._reader.receive(timeout=timeout))
+        return self._portal.run(
+            lambda: self._reader.receive(timeout=timeout), self._reader.put_back
+        )
 
     def close(self) -> None:
         """Close the link; see `aio.ChunkReader.close`."""
-        if not self._reader.closed:
+        if not self._reader.closed and not self._portal.foreign:
             self._portal.run(self._reader.close)
 
     def __iter__(self) -> Iterator[Chunk]:

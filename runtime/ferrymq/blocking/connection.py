@@ -35,7 +35,7 @@ def connect(url: str = "amqp://localhost", **options: Unpack[ConnectionArguments
     opening = aio.connect(url, **options)
     portal = Portal(f"ferrymq-{next(_numbers)}")
     try:
-        return Connection(portal, portal.run(opening.open))
+        return portal.open(opening.open, Connection, aio.Connection.close)
     except BaseException:
         portal.stop()
         raise
@@ -55,26 +55,30 @@ class Session:
 
     def sender(self, address: str | None, **options: Unpack[SenderArguments]) -> Sender:
         """Attach a link that sends to `address`; see `aio.Session.sender`."""
-        return Sender(self._portal, self._portal.run(self._session.sender(address, **options).open))
+        opening = self._session.sender(address, **options)
+        return self._portal.open(opening.open, Sender, aio.Sender.take_back)
 
     def receiver(self, address: str | None, **options: Unpack[ReceiverArguments]) -> Receiver:
         """Attach a link that receives from `address`; see `aio.Session.receiver`."""
         opening = self._session.receiver(address, **options)
-        return Receiver(self._portal, self._portal.run(opening.open))
+        return self._portal.open(opening.open, Receiver, aio.Receiver.take_back)
 
     def chunk_reader(self, address: str, **options: Unpack[ChunkReaderArguments]) -> ChunkReader:
         """Read a partition of a stream in chunks; see `aio.Session.chunk_reader`."""
         opening = self._session.chunk_reader(address, **options)
-        return ChunkReader(self._portal, self._portal.run(opening.open))
+        return self._portal.open(opening.open, ChunkReader, aio.ChunkReader.close)
 
-    def transaction(self, *, fence: Fence | None = None) -> Transaction:
+    def transaction(
+        self, *, fence: Fence | None = None, timeout: Timeout = "default"
+    ) -> Transaction:
         """Declare a transaction; see `aio.Session.transaction`."""
-        opening = self._session.transaction(fence=fence)
-        return Transaction(self._portal, self._portal.run(opening.open))
+        opening = self._session.transaction(fence=fence, timeout=timeout)
+        return self._portal.open(opening.open, Transaction, aio.Transaction.rollback)
 
     def close(self, *, error: Error | None = None, timeout: Timeout = "default") -> None:
         """End the session with its links; see `aio.Session.close`."""
-        if not self._session.closed:
+        # A session made before a fork is the parent's to end.
+        if not self._session.closed and not self._portal.foreign:
             self._portal.run(lambda: self._session.close(error=error, timeout=timeout))
 
     def __enter__(self) -> Self:
@@ -123,29 +127,32 @@ class Connection:
         """The properties in the peer's open (AMQP 1.0 §2.7.1)."""
         return self._connection.remote_properties
 
-    def session(self) -> Session:
+    def session(self, *, timeout: Timeout = "default") -> Session:
         """Begin a session of its own; see `aio.Connection.session`."""
-        return Session(self._portal, self._portal.run(self._connection.session().open))
+        opening = self._connection.session(timeout=timeout)
+        return self._portal.open(opening.open, Session, aio.Session.close)
 
     def sender(self, address: str | None, **options: Unpack[SenderArguments]) -> Sender:
         """Attach a link that sends to `address`; see `aio.Connection.sender`."""
         opening = self._connection.sender(address, **options)
-        return Sender(self._portal, self._portal.run(opening.open))
+        return self._portal.open(opening.open, Sender, aio.Sender.take_back)
 
     def receiver(self, address: str | None, **options: Unpack[ReceiverArguments]) -> Receiver:
         """Attach a link that receives from `address`; see `aio.Connection.receiver`."""
         opening = self._connection.receiver(address, **options)
-        return Receiver(self._portal, self._portal.run(opening.open))
+        return self._portal.open(opening.open, Receiver, aio.Receiver.take_back)
 
     def chunk_reader(self, address: str, **options: Unpack[ChunkReaderArguments]) -> ChunkReader:
         """Read a partition of a stream in chunks; see `aio.Session.chunk_reader`."""
         opening = self._connection.chunk_reader(address, **options)
-        return ChunkReader(self._portal, self._portal.run(opening.open))
+        return self._portal.open(opening.open, ChunkReader, aio.ChunkReader.close)
 
-    def transaction(self, *, fence: Fence | None = None) -> Transaction:
+    def transaction(
+        self, *, fence: Fence | None = None, timeout: Timeout = "default"
+    ) -> Transaction:
         """Declare a transaction; see `aio.Connection.transaction`."""
-        opening = self._connection.transaction(fence=fence)
-        return Transaction(self._portal, self._portal.run(opening.open))
+        opening = self._connection.transaction(fence=fence, timeout=timeout)
+        return self._portal.open(opening.open, Transaction, aio.Transaction.rollback)
 
     def fence(
         self, group: str, member: str, *, target: str = "", timeout: float | None = None
@@ -163,12 +170,12 @@ class Connection:
             lambda: self._connection.committed(group, member, target=target, timeout=timeout)
         )
 
-    def close(self, *, error: Error | None = None) -> None:
+    def close(self, *, error: Error | None = None, timeout: Timeout = "default") -> None:
         """Close the connection and end its thread; see `aio.Connection.close`."""
         try:
             # A connection made before a fork is the parent's to close.
             if self._portal.usable:
-                self._portal.run(lambda: self._connection.close(error=error))
+                self._portal.run(lambda: self._connection.close(error=error, timeout=timeout))
         finally:
             self._portal.stop()
 

@@ -122,12 +122,14 @@ class Sender:
 
     def close(self, *, error: Error | None = None, timeout: Timeout = "default") -> None:
         """Close the link; see `aio.Sender.close`."""
-        if not self._sender.closed:
+        # A link made before a fork is the parent's to end.
+        if not self._sender.closed and not self._portal.foreign:
             self._portal.run(lambda: self._sender.close(error=error, timeout=timeout))
 
     def detach(self, *, timeout: Timeout = "default") -> None:
         """End the link and leave its terminus as it is; see `aio.Sender.detach`."""
-        if not self._sender.closed:
+        # A link made before a fork is the parent's to end.
+        if not self._sender.closed and not self._portal.foreign:
             self._portal.run(lambda: self._sender.detach(timeout=timeout))
 
     def __enter__(self) -> Self:
@@ -175,12 +177,24 @@ class Receiver:
 
     def receive(self, *, timeout: float | None = None) -> Delivery:
         """Take the next message, waiting for it if need be; see `aio.Receiver.receive`."""
-        return Delivery(self, self._portal.run(lambda: self._receiver.receive(timeout=timeout)))
+
+        async def take() -> Delivery:
+            return Delivery(self, await self._receiver.receive(timeout=timeout))
+
+        return self._portal.run(take, lambda taken: self._put_back([taken]))
 
     def receive_many(self, limit: int, *, timeout: float | None = None) -> list[Delivery]:
         """Take up to `limit` messages, at least one; see `aio.Receiver.receive_many`."""
-        taken = self._portal.run(lambda: self._receiver.receive_many(limit, timeout=timeout))
-        return [Delivery(self, delivery) for delivery in taken]
+
+        async def take() -> list[Delivery]:
+            taken = await self._receiver.receive_many(limit, timeout=timeout)
+            return [Delivery(self, delivery) for delivery in taken]
+
+        return self._portal.run(take, self._put_back)
+
+    def _put_back(self, taken: list[Delivery]) -> None:
+        """Messages that the caller was interrupted before it had come next."""
+        self._receiver.put_back([delivery._delivery for delivery in taken])
 
     def resumed(self, *, timeout: float | None = None) -> dict[bytes, AmqpError | None]:
         """Wait until the outcomes given as `unsettled` are final; see `aio.Receiver.resumed`."""
@@ -201,12 +215,12 @@ class Receiver:
 
     def close(self, *, error: Error | None = None, timeout: Timeout = "default") -> None:
         """Close the link; see `aio.Receiver.close`."""
-        if not self._receiver.closed:
+        if not self._receiver.closed and not self._portal.foreign:
             self._portal.run(lambda: self._receiver.close(error=error, timeout=timeout))
 
     def detach(self, *, timeout: Timeout = "default") -> None:
         """End the link and leave its terminus as it is; see `aio.Receiver.detach`."""
-        if not self._receiver.closed:
+        if not self._receiver.closed and not self._portal.foreign:
             self._portal.run(lambda: self._receiver.detach(timeout=timeout))
 
     def __iter__(self) -> Iterator[Delivery]:

@@ -10,12 +10,13 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
-from typing import Any, Final, TypeVar
+from concurrent.futures import CancelledError
+from typing import Any, Final, Generic, TypeVar
 
 from ferrymq.errors import ConnectionClosed
 
 T = TypeVar("T")
+W = TypeVar("W")
 
 # Seconds after which a main thread that waits notices a signal at the latest.
 _LOOK_UP: Final = 0.25
@@ -43,47 +44,62 @@ class Portal:
             self._loop.close()
 
     @property
+    def foreign(self) -> bool:
+        """Whether this process was forked off the one that made the portal."""
+        return os.getpid() != self._pid
+
+    @property
     def usable(self) -> bool:
         """Whether `run` can work here: the loop runs, and in this process."""
-        return os.getpid() == self._pid and not self._stopped
+        return not self.foreign and not self._stopped
 
-    def run(self, coroutine: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    def run(
+        self,
+        coroutine: Callable[[], Coroutine[Any, Any, T]],
+        undo: Callable[[T], object] | None = None,
+    ) -> T:
         """Run a coroutine in the loop and give its result, or raise what it raised.
 
         An exception that reaches the waiting thread, such as KeyboardInterrupt, cancels the
-        coroutine. Raises `ConnectionClosed` after `stop`, and RuntimeError in a process forked off
-        the one that made the portal, where the thread does not exist, and in the loop's own thread,
-        which would wait for itself.
+        coroutine. A result that it has all the same is given to `undo`, in the loop, before
+        anything that is run later; a coroutine that `undo` gives back is run there.
+
+        Raises `ConnectionClosed` after `stop`, and RuntimeError in a process forked off the one
+        that made the portal, where the thread does not exist, and in the loop's own thread, which
+        would wait for itself.
         """
-        if os.getpid() != self._pid:
+        if self.foreign:
             raise RuntimeError("the connection was made before a fork: make one in each process")
         if threading.current_thread() is self._thread:
             raise RuntimeError("a blocking call from the event loop's thread would never return")
-        result: Future[T] = Future()
-        task: list[asyncio.Task[T]] = []
-
-        def start() -> None:
-            if not result.cancelled():
-                task.append(self._loop.create_task(coroutine()))
-                task[0].add_done_callback(lambda done: _transfer(done, result))
-
-        def cancel() -> None:
-            if task:
-                task[0].cancel()
-            else:
-                result.cancel()
-
+        call = _Call(self._loop, coroutine, undo)
         try:
             with self._lock:
                 if self._stopped:
                     raise ConnectionClosed("the connection was closed")
-                self._loop.call_soon_threadsafe(start)
-            return _wait(result)
-        except BaseException:
-            with self._lock:
-                if not result.done() and not self._stopped:
-                    self._loop.call_soon_threadsafe(cancel)
+                self._loop.call_soon_threadsafe(call.start)
+            # No statement follows at which an interruption could lose the result.
+            return call.wait()
+        except BaseException as error:
+            if call.error is not error:
+                with self._lock:
+                    if not self._stopped:
+                        self._loop.call_soon_threadsafe(call.abandon)
             raise
+
+    def open(
+        self,
+        opening: Callable[[], Coroutine[Any, Any, T]],
+        wrap: Callable[[Portal, T], W],
+        undo: Callable[[T], Coroutine[Any, Any, None]],
+    ) -> W:
+        """Open something and give its blocking face; what nobody gets is closed by `undo`."""
+
+        async def open() -> tuple[T, W]:
+            opened = await opening()
+            return opened, wrap(self, opened)
+
+        return self.run(open, lambda pair: undo(pair[0]))[1]
 
     def call(self, function: Callable[[], T]) -> T:
         """Run a plain function in the loop and give its result."""
@@ -95,7 +111,7 @@ class Portal:
 
     def stop(self) -> None:
         """End the loop and its thread. Harmless when repeated, and after a fork."""
-        if os.getpid() != self._pid:
+        if self.foreign:
             return
         with self._lock:
             if not self._stopped:
@@ -105,20 +121,81 @@ class Portal:
             self._thread.join()
 
 
-def _wait(result: Future[T]) -> T:
-    """The result, when it is there.
+class _Call(Generic[T]):
+    """A coroutine in the loop, and the thread that waits for its end.
 
-    A signal that comes just before the main thread begins to wait does not end the wait, so the
-    main thread looks up now and then.
+    All but `wait` runs in the loop's thread, so the end and an interruption are in one order. The
+    thread waits for a plain lock: an exception from a signal leaves nothing held.
     """
-    if threading.current_thread() is not threading.main_thread():
-        return result.result()
-    while True:
-        try:
-            return result.result(_LOOK_UP)
-        except TimeoutError:
-            if result.done():
-                return result.result()
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        coroutine: Callable[[], Coroutine[Any, Any, T]],
+        undo: Callable[[T], object] | None,
+    ) -> None:
+        self.error: BaseException | None = None
+        self._loop = loop
+        self._coroutine = coroutine
+        self._undo = undo
+        self._results: list[T] = []
+        self._task: asyncio.Task[T] | None = None
+        self._abandoned = False
+        self._done = False
+        # Kept, for the loop does not.
+        self._undoing: asyncio.Task[None] | None = None
+        self._ended = threading.Lock()
+        self._ended.acquire()
+
+    def wait(self) -> T:
+        """Return the result, or raise what the coroutine raised.
+
+        A signal that comes just before the main thread begins to wait does not end the wait, so the
+        main thread looks up now and then.
+        """
+        patience = _LOOK_UP if threading.current_thread() is threading.main_thread() else -1
+        while not self._ended.acquire(timeout=patience):
+            pass
+        if self.error is not None:
+            raise self.error
+        return self._results[0]
+
+    def start(self) -> None:
+        """Begin, unless the thread has gone."""
+        if not self._abandoned:
+            self._task = self._loop.create_task(self._coroutine())
+            self._task.add_done_callback(self._on_done)
+
+    def abandon(self) -> None:
+        """The thread waits no longer."""
+        self._abandoned = True
+        if self._task is not None and not self._done:
+            self._task.cancel()
+        self._give_back()
+
+    def _on_done(self, task: asyncio.Task[T]) -> None:
+        self._done = True
+        if task.cancelled():
+            self.error = CancelledError()
+        else:
+            self.error = task.exception()
+            if self.error is None:
+                self._results.append(task.result())
+        if self._abandoned:
+            self._give_back()
+        self._ended.release()
+
+    def _give_back(self) -> None:
+        undo, self._undo = self._undo, None
+        if undo is None or not self._results:
+            self._undo = undo
+            return
+        work = undo(self._results[0])
+        if asyncio.iscoroutine(work):
+            # Nobody is told what comes of it.
+            task = self._loop.create_task(work)
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+            self._undoing = task
 
 
 async def _cancel_all() -> None:
@@ -128,15 +205,3 @@ async def _cancel_all() -> None:
         for task in others:
             task.cancel()
         await asyncio.wait(others)
-
-
-def _transfer(task: asyncio.Task[T], result: Future[T]) -> None:
-    """Hand the end of a task to the thread that waits for it."""
-    if result.cancelled():
-        return
-    if task.cancelled():
-        result.cancel()
-    elif (error := task.exception()) is not None:
-        result.set_exception(error)
-    else:
-        result.set_result(task.result())

@@ -50,7 +50,9 @@ class Transaction:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._portal.run(lambda: self.asynchronous.__aexit__(kind, error, traceback))
+        # A transaction declared before a fork is the parent's to end.
+        if not self._portal.foreign:
+            self._portal.run(lambda: self.asynchronous.__aexit__(kind, error, traceback))
 
 
 def unwrap(transaction: Transaction | None) -> aio.Transaction | None:
