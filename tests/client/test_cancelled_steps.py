@@ -1,0 +1,271 @@
+"""Every await of the client, cancelled at every step: nothing is left behind, nothing is lost.
+
+What a scenario does is cancelled at its first step, then at its second, and so on to the last.
+After each the connection goes on working, and both sides have what they had before: links,
+transactions, subscriptions, termini, deliveries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
+
+import pytest
+
+import ferrymq
+from ferrymq import Message
+from ferrymq.engine.pairing import LINK_PAIR
+from ferrymq_broker.config import Config
+from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_broker.nodes.topics.topic import Topic
+from ferrymq_broker.server import BrokerServer
+from ferrymq_types.transport import ReceiverSettleMode
+from tests.client.stepped import Moment, Stepped
+
+pytestmark = pytest.mark.timeout(300)
+
+MESSAGES = 4
+
+
+class World:
+    """The broker, and what a scenario has told of its messages."""
+
+    def __init__(self, server: BrokerServer) -> None:
+        self.server = server
+        # Bodies of messages that may be gone from the queue `work`.
+        self.accepted: set[object] = set()
+        # How many may have been sent to `out`, and how many have been for sure.
+        self.begun = 0
+        self.sent = 0
+
+    @property
+    def url(self) -> str:
+        return self.server.url
+
+    def queue(self, name: str) -> Queue:
+        found = self.server.broker.default.nodes[name]
+        assert isinstance(found, Queue)
+        return found
+
+    @property
+    def quiet(self) -> bool:
+        """Whether the broker has no transaction, subscription, terminus or delivery."""
+        broker = self.server.broker
+        news = broker.default.nodes["news"]
+        assert isinstance(news, Topic)
+        return (
+            not any(handler.transactions._open for handler in broker.handlers)
+            and not news.subscriptions()
+            and not len(broker.termini)
+            and self.queue("work").acquired == 0
+            and self.queue("out").acquired == 0
+        )
+
+
+Scenario = Callable[[ferrymq.Connection, World], Coroutine[Any, Any, None]]
+
+
+async def links(connection: ferrymq.Connection, world: World) -> None:
+    async with connection.session() as session:
+        async with session.sender("out", name="a") as sender:
+            world.begun += 3
+            await sender.send(Message(1))
+            await sender.send_many([Message(2)])
+            await sender.send_encoded([Message(3).encode()])
+            world.sent += 3
+            await sender.ready()
+        async with session.receiver("work", name="b", credit=0) as receiver:
+            receiver.add_credit(2)
+            await receiver.drain()
+            delivery = await receiver.receive()
+            world.accepted.add(delivery.message.body)
+            await delivery.accept()
+            await (await receiver.receive()).release()
+    second = ReceiverSettleMode.SECOND
+    async with connection.receiver("work", credit=1, rcv_settle_mode=second) as receiver:
+        delivery = await receiver.receive()
+        world.accepted.add(delivery.message.body)
+        await delivery.accept()
+    async for delivery in connection.receiver("work"):
+        world.accepted.add(delivery.message.body)
+        await delivery.accept()
+        break
+
+
+async def transactions(connection: ferrymq.Connection, world: World) -> None:
+    async with (
+        connection.sender("out") as sender,
+        connection.receiver("work", credit=0) as receiver,
+    ):
+        async with connection.transaction() as txn:
+            world.begun += 1
+            await sender.send(Message(1), transaction=txn)
+            receiver.add_credit(1, transaction=txn)
+            delivery = await receiver.receive()
+            world.accepted.add(delivery.message.body)
+            await delivery.accept()
+        world.sent += 1
+        txn = await connection.transaction()
+        try:
+            receiver.add_credit(3, transaction=txn)
+            await (await receiver.receive()).accept()
+        finally:
+            await txn.rollback()
+
+
+async def lasting(connection: ferrymq.Connection, world: World) -> None:
+    for _ in range(2):
+        async with (
+            connection.receiver("news", name="mine", durable=True),
+            connection.receiver("work", name="once", exactly_once=True, credit=1) as receiver,
+            connection.sender("out", name="kept", exactly_once=True) as sender,
+        ):
+            world.begun += 1
+            await sender.send(Message(1))
+            world.sent += 1
+            delivery = await receiver.receive()
+            world.accepted.add(delivery.message.body)
+            await delivery.accept()
+            await sender.resumed()
+            await receiver.resumed()
+
+
+async def others(connection: ferrymq.Connection, world: World) -> None:
+    async with connection.pair("$management") as pair:
+        request: dict[str, object] = {"operation": "QUERY", "type": "org.amqp.management"}
+        await pair.request(Message(None, application_properties=request))
+    await connection.committed("g", "m")
+    await connection.fence("g", "m")
+    async with connection.chunk_reader("clicks::0", until=2) as reader:
+        while await reader.receive() is not None:
+            pass
+    async for _ in connection.chunk_reader("clicks::0", until=2):
+        pass
+
+
+async def connecting(connection: ferrymq.Connection, world: World) -> None:
+    async with ferrymq.connect(world.url) as second, second.sender("out") as sender:
+        world.begun += 1
+        await sender.send(Message(1), settled=True)
+        world.sent += 1
+        await second.close()
+        await second.wait_closed()
+
+
+SCENARIOS: list[Scenario] = [links, transactions, lasting, others, connecting]
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    config = Config.model_validate(
+        {
+            "listener": [{"url": "amqp://127.0.0.1:0"}],
+            "queue": [{"name": "work"}, {"name": "out"}],
+            "topic": [{"name": "news"}],
+            "stream": [{"name": "clicks"}],
+        }
+    )
+    async with BrokerServer(config) as server:
+        async with ferrymq.connect(server.url) as connection, connection.sender("clicks") as clicks:
+            await clicks.send_many([Message(number) for number in range(3)])
+        yield World(server)
+
+
+async def wait_until(condition: Callable[[], bool], about: Callable[[], object]) -> None:
+    """Let both sides read what has been written."""
+    for _ in range(20_000):
+        if condition():
+            return
+        await asyncio.sleep(0.0005)
+    raise AssertionError(about())
+
+
+async def refill(connection: ferrymq.Connection, world: World) -> None:
+    """Have nothing but the messages that a scenario takes."""
+    for name in ("work", "out"):
+        async with connection.receiver(name, credit=0) as receiver:
+            receiver.add_credit(1000)
+            await receiver.drain()
+            for _ in range(receiver.queued):
+                await (await receiver.receive()).accept()
+    async with connection.sender("work") as sender:
+        await sender.send_many([Message(number) for number in range(MESSAGES)])
+    world.accepted.clear()
+    world.begun = world.sent = 0
+
+
+async def take_stock(
+    connection: ferrymq.Connection, world: World, before: set[asyncio.Task[Any]]
+) -> None:
+    """Both sides have what they had before, and every message is somewhere."""
+
+    def at_rest() -> bool:
+        names = [name for own in connection.sessions for name, _ in own.engine.links]
+        return (
+            world.quiet
+            and len(world.server.broker.handlers) == 1
+            and len(connection.sessions) <= 1
+            and all(name.startswith("control-") for name in names)
+            and not any(session.leaving for session in connection.sessions)
+            and not asyncio.all_tasks() - before - {asyncio.current_task()} - broker_tasks(before)
+        )
+
+    await wait_until(at_rest, lambda: (connection.sessions, asyncio.all_tasks() - before))
+    left = set()
+    async with connection.receiver("work", mode="copy", credit=0) as receiver:
+        receiver.add_credit(100)
+        await receiver.drain()
+        left = {(await receiver.receive()).message.body for _ in range(receiver.queued)}
+    assert left | world.accepted == set(range(MESSAGES))
+    assert world.sent <= world.queue("out").message_count() <= world.begun
+
+
+def broker_tasks(before: set[asyncio.Task[Any]]) -> set[asyncio.Task[Any]]:
+    """Tasks that are the broker's own."""
+    return {
+        task
+        for task in asyncio.all_tasks() - before
+        if "ferrymq_broker" in getattr(task.get_coro(), "cr_code", before).__repr__()
+    }
+
+
+seen: set[tuple[str, str]] = set()
+counts: dict[tuple[str, str], int] = {}
+
+
+@pytest.mark.parametrize("moment", list(Moment), ids=lambda moment: moment.value)
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+async def test_nothing_is_left_behind(world: World, scenario: Scenario, moment: Moment) -> None:
+    step = 0
+    unseen: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unseen.append(context))
+    async with ferrymq.connect(
+        world.url, container_id="me", timeout=20, desired_capabilities=[LINK_PAIR]
+    ) as connection:
+        before = asyncio.all_tasks()
+        while True:
+            step += 1
+            await refill(connection, world)
+            stepped = Stepped(scenario(connection, world), step, moment)
+
+            async def run(work: Stepped = stepped) -> None:
+                await work
+
+            async with asyncio.timeout(30):
+                (ended,) = await asyncio.gather(asyncio.create_task(run()), return_exceptions=True)
+            try:
+                await take_stock(connection, world, before)
+            except BaseException as error:
+                error.add_note(f"step {step}: {sorted(stepped.suspended)}")
+                raise
+            seen.update(stepped.suspended)
+            if not stepped.struck:
+                assert ended is None, ended
+                break
+            assert isinstance(ended, asyncio.CancelledError | type(None)), (step, ended)
+    gc.collect()
+    assert not unseen
+    counts[scenario.__name__, moment.value] = step - 1
+    assert step > 5
