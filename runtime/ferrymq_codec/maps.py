@@ -100,14 +100,17 @@ def write_map(w: BytesWriter, value: dict[object, object], field: str) -> None:
 
 
 def read_symbol_map(r: Reader, field: str) -> dict[str, object]:
-    """Read a map whose keys are symbols, such as `fields` (AMQP 1.0 §2.8.12)."""
+    """Read a map whose keys are symbols, such as `fields` (AMQP 1.0 §2.8.12).
+
+    A string of ASCII is taken for the symbol that it should have been: some clients write those.
+    """
     outer = r.end
     count = r.enter_map(field)
     r.charge(count, field)
     result: dict[str, object] = {}
     i: i64 = 0
     while i < count:
-        key = r.read_symbol(field)
+        key = r.read_symbol_key(field)
         if key in result:
             r.fail(field, f"duplicate key {key!r:.80}")
         result[key] = read_value(r, field)
@@ -128,7 +131,10 @@ def write_symbol_map(w: BytesWriter, value: dict[Any, object], field: str) -> No
 
 
 def read_annotations(r: Reader, field: str) -> dict[str | int, object]:
-    """Read a map whose keys are symbols or ulongs (AMQP 1.0 §3.2.10), as plain str or int."""
+    """Read a map whose keys are symbols or ulongs (AMQP 1.0 §3.2.10), as plain str or int.
+
+    Strings are taken for symbols as `read_symbol_map` does.
+    """
     outer = r.end
     count = r.enter_map(field)
     r.charge(count, field)
@@ -139,6 +145,8 @@ def read_annotations(r: Reader, field: str) -> dict[str | int, object]:
         code = r.peek_code(field)
         if code == 0xA3 or code == 0xB3:
             key = r.read_symbol(field)
+        elif code == 0xA1 or code == 0xB1:
+            key = r.read_symbol_key(field)
         elif code == 0x53 or code == 0x80 or code == 0x44:
             key = r.read_ulong(field)
         else:

@@ -31,11 +31,12 @@ class Reader:
     """A position in `data`, bounded by `end` (both in bytes), with the limits spent so far.
 
     `depth` counts the containers that are open, `budget` the untyped elements that may still be
-    decoded, `symbol` holds the text of the last symbolic descriptor. Without `end` the Reader
-    covers all of `data`. Raises ValueError if the bounds lie outside `data`.
+    decoded, `symbol` holds the text of the last symbolic descriptor. `converted` is true once a
+    string was read in place of a symbol, as the key of a map. Without `end` the Reader covers all
+    of `data`. Raises ValueError if the bounds lie outside `data`.
     """
 
-    __slots__ = ("budget", "data", "depth", "end", "pos", "symbol")
+    __slots__ = ("budget", "converted", "data", "depth", "end", "pos", "symbol")
 
     def __init__(self, data: bytes, pos: i64 = 0, end: i64 = -1) -> None:
         size: i64 = len(data)
@@ -48,6 +49,7 @@ class Reader:
         self.end = end
         self.depth: i64 = 0
         self.budget: i64 = MAX_ELEMENTS
+        self.converted = False
         self.symbol = ""
 
     def reset(self, data: bytes, pos: i64, end: i64) -> None:
@@ -59,6 +61,7 @@ class Reader:
         self.end = end
         self.depth = 0
         self.budget = MAX_ELEMENTS
+        self.converted = False
         self.symbol = ""
 
     # ── Errors and limits ──────────────────────────────────────────────────────────────────────
@@ -326,6 +329,20 @@ class Reader:
         text = self.data[start : start + size]
         self.pos = start + size
         return self.intern_symbol(text, field)
+
+    def read_symbol_key(self, field: str) -> str:
+        """Read the key of a map whose keys are symbols; a string of ASCII is taken for one.
+
+        Some clients write strings there. `converted` tells that one did.
+        """
+        pos = self.pos
+        if pos < self.end and (self.data[pos] == 0xA1 or self.data[pos] == 0xB1):
+            size = self._enter_variable(0xA1, 0xB1, field, "string")
+            start = self.pos
+            self.pos = start + size
+            self.converted = True
+            return self.intern_symbol(self.data[start : start + size], field)
+        return self.read_symbol(field)
 
     def intern_symbol(self, text: bytes, field: str) -> str:
         """Decode the bytes of a symbol, or find it decoded already; short ones are remembered."""

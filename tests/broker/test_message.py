@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from ferrymq_broker.nodes.message import admit
 from ferrymq_codec.errors import DecodeError
 from ferrymq_types.messaging import (
+    AmqpSequence,
+    AmqpValue,
     ApplicationProperties,
     Data,
     DeliveryAnnotations,
@@ -72,7 +74,7 @@ def test_what_must_not_follow_delivery_annotations(before: list[Section], again:
     """It would be taken for the broker's own; and a header that nobody has looked at could not be
     read when the message is taken from the store."""
     annotations = DeliveryAnnotations(value={"x-opt-hop": 1})
-    with pytest.raises(DecodeError, match="behind the delivery-annotations"):
+    with pytest.raises(DecodeError, match=r"second delivery-annotations|header behind"):
         admit(encode(*before, annotations, again, *BARE), 0)
 
 
@@ -162,3 +164,52 @@ def test_any_bytes_are_admitted_or_a_decode_error(noise: bytes, at: int) -> None
             message.to()
         except DecodeError:
             pass
+
+
+ORDER: list[Section] = [HEADER, DeliveryAnnotations(value={"a": 1}), ANNOTATIONS, *BARE]
+
+
+@pytest.mark.spec("3.2")
+@pytest.mark.parametrize("first", range(len(ORDER)))
+@pytest.mark.parametrize("second", range(len(ORDER)))
+def test_sections_come_once_and_in_order(first: int, second: int) -> None:
+    sections = [ORDER[first], ORDER[second]]
+    if first < second or (first == second and isinstance(ORDER[first], Data)):
+        admit(encode(*sections), 0)
+    else:
+        with pytest.raises(DecodeError):
+            admit(encode(*sections), 0)
+
+
+@pytest.mark.spec("3.2")
+def test_a_body_is_of_one_kind() -> None:
+    data, sequence, value = Data(value=b""), AmqpSequence(value=[1]), AmqpValue(value=1)
+    admit(encode(data, data), 0)
+    admit(encode(sequence, sequence), 0)
+    for bodies in ((value, value), (data, value), (value, data), (sequence, data)):
+        with pytest.raises(DecodeError):
+            admit(encode(*bodies), 0)
+
+
+@pytest.mark.spec("3.2")
+def test_a_null_body_may_come_before_the_properties() -> None:
+    null = AmqpValue(value=None)
+    admit(encode(null, Properties(to="x"), ApplicationProperties(value={"a": 1})), 0)
+    for behind in (HEADER, ANNOTATIONS, null, Data(value=b"")):
+        with pytest.raises(DecodeError):
+            admit(encode(null, behind), 0)
+    with pytest.raises(DecodeError):
+        admit(encode(AmqpValue(value=1), Properties(to="x")), 0)
+
+
+@pytest.mark.spec("3.2.10")
+@pytest.mark.parametrize("before", [[], [HEADER], [HEADER, DeliveryAnnotations(value={"a": 1})]])
+def test_string_keys_of_annotations_become_symbols(before: list[Section]) -> None:
+    strings = encode(*before, ANNOTATIONS, *BARE).replace(
+        b"\xa3\x09x-opt-key", b"\xa1\x09x-opt-key"
+    )
+    strings = strings.replace(b"\xa3\x01x", b"\xa1\x01x")
+    kept = [section for section in before if isinstance(section, Header)]
+    message = admit(strings, 0)
+    assert message.payload == encode(*kept, ANNOTATIONS, *BARE)
+    assert message.special

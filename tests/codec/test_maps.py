@@ -210,9 +210,11 @@ def test_wrong_keys_and_no_maps_are_refused(read: object, data: str) -> None:
 @pytest.mark.parametrize(
     ("read", "key"),
     [
-        (read_symbol_map, "a1 01 61"),
+        (read_symbol_map, "a1 02 c3 a9"),
+        (read_symbol_map, "a0 01 61"),
         (read_symbol_map, "53 01"),
-        (read_annotations, "a1 01 61"),
+        (read_annotations, "a1 02 c3 a9"),
+        (read_annotations, "a0 01 61"),
         (read_annotations, "55 01"),
         (read_annotations, "40"),
         (read_string_map, "a3 01 61"),
@@ -224,6 +226,31 @@ def test_keys_of_another_type_are_refused(read: object, key: str) -> None:
     content = bytes.fromhex(key) + b"\x40"
     with pytest.raises(DecodeError):
         read(Reader(b"\xc1" + bytes([len(content) + 1, 2]) + content), "field")
+
+
+@pytest.mark.spec("2.8.13", "3.2.10")
+@pytest.mark.parametrize(
+    ("read", "write"),
+    [(read_symbol_map, write_symbol_map), (read_annotations, write_annotations)],
+)
+@pytest.mark.parametrize("key", ["a1 01 61", "b1 00 00 00 01 61"])
+def test_string_keys_are_taken_as_symbols_and_never_written(
+    read: object, write: object, key: str
+) -> None:
+    assert callable(read) and callable(write)
+    content = bytes.fromhex(key) + b"\x40"
+    r = Reader(b"\xc1" + bytes([len(content) + 1, 2]) + content)
+    value = read(r, "field")
+    assert value == {"a": None} and r.converted
+    w = BytesWriter()
+    write(w, value, "field")
+    assert w.getvalue() == bytes.fromhex("c1 05 02 a3 01 61 40")
+    again = Reader(w.getvalue())
+    assert read(again, "field") == value and not again.converted
+    # It is the same key as the symbol.
+    content += bytes.fromhex("a3 01 61 40")
+    with pytest.raises(DecodeError, match="duplicate key"):
+        read(Reader(b"\xc1" + bytes([len(content) + 1, 4]) + content), "field")
 
 
 @pytest.mark.parametrize(

@@ -68,9 +68,10 @@ SECTIONS: dict[str, Callable[[bytes], bytes]] = {
     "section-code": lambda value: described(value, EMPTY_LIST) + BODY,
     "not-a-section": lambda value: value,
 }
-# The broker needs all of the header, and has to find the end of the sections up to the properties.
+# The broker needs all of the header, reads all annotations and the footer, and does not look into
+# the bare message.
 READ = ("header", "header-whole")
-UNREAD = ("data", "sequence", "value", "footer", "properties", "properties-whole",
+UNREAD = ("data", "sequence", "value", "properties", "properties-whole",
           "application-properties", "application-properties-key",
           "application-properties-whole")  # fmt: skip
 

@@ -57,6 +57,7 @@ class IncomingEndpoint(Producer):
         "low",
         "closed",
         "_direct",
+        "_ordered",
         "_metered",
         "_promised",
         "_tags",
@@ -84,6 +85,8 @@ class IncomingEndpoint(Producer):
         if link.rcv_settle_mode is ReceiverSettleMode.SECOND:
             # What is in the queue is not to be kept twice, should the client never settle.
             self._direct = None
+        # Requests have their sections in any order: they go no further, and Proton encodes them so.
+        self._ordered = node is None or node.kind != "service"
         # Whether the node has a bound, and how much of the node's `promised` is this link's.
         self._metered = False
         self._promised: i64 = 0
@@ -110,7 +113,7 @@ class IncomingEndpoint(Producer):
             self._on_unusual(delivery)
         else:
             try:
-                message = admit(delivery.payload, delivery.message_format)
+                message = admit(delivery.payload, delivery.message_format, self._ordered)
             except DecodeError as error:
                 self.reject(delivery, "amqp:decode-error", str(error), None)
             else:
@@ -168,7 +171,7 @@ class IncomingEndpoint(Producer):
             )
         else:
             try:
-                message = admit(delivery.payload, delivery.message_format)
+                message = admit(delivery.payload, delivery.message_format, self._ordered)
                 target = self.route(message) if node is None else node
             except DecodeError as error:
                 self.reject(delivery, "amqp:decode-error", str(error), None)

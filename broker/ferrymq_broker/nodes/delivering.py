@@ -12,13 +12,8 @@ from typing import TYPE_CHECKING
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from ferrymq_broker.nodes.message import (
-    MESSAGE_ANNOTATIONS,
-    Message,
-    derive,
-    section_at,
-    section_end,
-)
+from ferrymq_broker.nodes.message import Message, derive
+from ferrymq_broker.nodes.sections import MESSAGE_ANNOTATIONS, section_at, section_end
 from ferrymq_types.messaging import (
     MessageAnnotations,
     encode_header,

@@ -14,10 +14,11 @@ from uuid import UUID
 
 from mypy_extensions import i64
 
-from ferrymq_broker.nodes.message import (
+from ferrymq_broker.nodes.message import Message
+from ferrymq_broker.nodes.sections import (
+    APPLICATION_PROPERTIES,
     MESSAGE_ANNOTATIONS,
     PROPERTIES,
-    Message,
     section_at,
     section_end,
 )
@@ -32,9 +33,6 @@ from ferrymq_types.messaging import (
     decode_properties,
 )
 
-APPLICATION_PROPERTIES: Final = 0x74
-
-_APPLICATION_PROPERTIES_SYMBOL: Final = "amqp:application-properties:map"
 _NO_HEADER: Final = Header()
 _NO_ANNOTATIONS: Final[dict[str | int, object]] = {}
 _NO_PROPERTIES: Final[dict[str, object]] = {}
@@ -176,9 +174,7 @@ class Facts:
                 pos = end
                 self._body_at = pos
                 code = section_at(payload, pos)
-            if code == APPLICATION_PROPERTIES or (
-                code < 0 and _is_application_properties(payload, pos)
-            ):
+            if code == APPLICATION_PROPERTIES:
                 end = section_end(payload, pos)
                 self._application_at = pos
                 self._body_at = end
@@ -222,17 +218,6 @@ class Facts:
         reader.budget = SECTION_ELEMENTS
         reader.read_descriptor("message")
         return reader
-
-
-def _is_application_properties(payload: bytes, pos: i64) -> bool:
-    """Whether the section at `pos`, which has no short code, is known by its symbol."""
-    size: i64 = len(payload)
-    if pos >= size:
-        return False
-    reader = Reader(payload, pos, size)
-    return (
-        reader.read_descriptor("message") == -1 and reader.symbol == _APPLICATION_PROPERTIES_SYMBOL
-    )
 
 
 def facts_of(message: Message) -> Facts:

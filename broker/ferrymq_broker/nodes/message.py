@@ -15,7 +15,18 @@ from typing import TYPE_CHECKING, Final, final
 from librt.strings import BytesWriter
 from mypy_extensions import i32, i64, u8
 
-from ferrymq_codec.errors import DecodeError
+from ferrymq_broker.nodes.sections import (
+    DELIVERY_ANNOTATIONS,
+    HEADER,
+    MESSAGE_ANNOTATIONS,
+    PROPERTIES,
+    check_delivery_annotations,
+    check_order,
+    checked_annotations,
+    checked_footer,
+    section_at,
+    section_end,
+)
 from ferrymq_codec.reader import Reader
 from ferrymq_types.messaging import (
     Header,
@@ -30,15 +41,8 @@ from ferrymq_types.messaging import (
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.facts import Facts
 
-HEADER: Final = 0x70
-DELIVERY_ANNOTATIONS: Final = 0x71
-MESSAGE_ANNOTATIONS: Final = 0x72
-PROPERTIES: Final = 0x73
-
 DEFAULT_PRIORITY: Final = 4
 
-_NOTHING: Final = -1
-_OTHER: Final = -2
 # How annotations that the broker acts upon begin.
 _OURS: Final = b"x-opt-"
 # How many bytes of annotations a consumer may make a message have.
@@ -50,13 +54,6 @@ _UP_TO_EXPIRY: Final = 9
 _headers: Final[dict[bytes, Header]] = {}
 _HEADERS: Final = 256
 _SHORT: Final = 64
-
-_SYMBOLS: Final[dict[str, int]] = {
-    "amqp:header:list": HEADER,
-    "amqp:delivery-annotations:map": DELIVERY_ANNOTATIONS,
-    "amqp:message-annotations:map": MESSAGE_ANNOTATIONS,
-    "amqp:properties:list": PROPERTIES,
-}
 
 
 @final
@@ -194,36 +191,48 @@ def replace_start(payload: bytes, start: i64, head: bytes) -> bytes:
     return b"".join((head, memoryview(payload)[start:]))
 
 
-def admit(payload: bytes, format: i64) -> Message:
+def admit(payload: bytes, format: i64, ordered: bool = True) -> Message:
     """Take in what a sender transferred.
 
-    Its delivery-annotations were meant for us and end here (AMQP 1.0 §3.2.2). Raises `DecodeError`
-    if the header or any annotations are malformed, or if a header or delivery-annotations follow
-    the delivery-annotations: what is left would be taken for ours, and nobody has looked at it.
+    Its delivery-annotations were meant for us and end here (AMQP 1.0 §3.2.2). String keys of
+    annotations become symbols, which they should be. Raises `DecodeError` if the header or any
+    annotations are malformed, or if sections come twice or out of order. Other formats than
+    AMQP's own are not looked at, nor is the order of sections if it need not be `ordered`.
     """
     if (format >> 8) != 0:
         return Message(payload, format, 0)
     header_end: i64 = 0
+    latest: i64 = 0
     code = section_at(payload, 0)
     if code == HEADER:
+        latest = code
         header_end = section_end(payload, 0)
         code = section_at(payload, header_end)
     if code == DELIVERY_ANNOTATIONS:
+        latest = code
+        check_delivery_annotations(payload, header_end)
         payload = payload[:header_end] + payload[section_end(payload, header_end) :]
         code = section_at(payload, header_end)
-        if code in (DELIVERY_ANNOTATIONS, HEADER):
-            again = "header" if code == HEADER else "delivery-annotations"
-            raise DecodeError(header_end, "message", f"{again} behind the delivery-annotations")
+    pos = header_end
+    special = False
+    if code == MESSAGE_ANNOTATIONS:
+        latest = code
+        section = checked_annotations(payload, pos)
+        pos = section_end(payload, pos)
+        if section is not None:
+            payload = payload[:header_end] + section + payload[pos:]
+            pos = header_end + len(section)
+        special = payload.find(_OURS, header_end, pos) >= 0
+        code = section_at(payload, pos)
+    footer = check_order(payload, pos, latest) if ordered else -1
+    if footer >= 0:
+        section = checked_footer(payload, footer)
+        if section is not None:
+            payload = payload[:footer] + section + payload[section_end(payload, footer) :]
     message = Message(payload, format, header_end)
     if header_end != 0:
         _read_header(message)
-    pos = header_end
-    if code == MESSAGE_ANNOTATIONS:
-        pos = section_end(payload, header_end)
-        if payload.find(_OURS, header_end, pos) >= 0:
-            message.special = True
-        code = section_at(payload, pos)
-    if code == PROPERTIES and not message.special and _field_count(payload, pos) >= _UP_TO_EXPIRY:
+    if special or (code == PROPERTIES and _field_count(payload, pos) >= _UP_TO_EXPIRY):
         message.special = True
     return message
 
@@ -279,31 +288,3 @@ def _field_count(payload: bytes, pos: i64) -> i64:
         if code == 0x45:
             return 0
     return _UP_TO_EXPIRY
-
-
-def section_at(payload: bytes, pos: i64) -> i64:
-    """The descriptor code of the section at `pos`; negative at the end or for an unknown one."""
-    size: i64 = len(payload)
-    if pos >= size:
-        return _NOTHING
-    if pos + 3 <= size and payload[pos] == 0 and payload[pos + 1] == 0x53:
-        return i64(payload[pos + 2])
-    reader = Reader(payload, pos, size)
-    code = reader.read_descriptor("message")
-    if code == -1:
-        known = _SYMBOLS.get(reader.symbol)
-        return _OTHER if known is None else known
-    return code
-
-
-def section_end(payload: bytes, pos: i64) -> i64:
-    """Where the section that begins at `pos` ends. Raises `DecodeError` if it is cut off."""
-    size: i64 = len(payload)
-    if pos + 5 <= size and payload[pos + 1] == 0x53 and payload[pos + 3] == 0xC0:
-        end: i64 = pos + 5 + i64(payload[pos + 4])
-        if end <= size:
-            return end
-    reader = Reader(payload, pos, size)
-    reader.read_descriptor("message")
-    reader.skip_value("message")
-    return reader.pos

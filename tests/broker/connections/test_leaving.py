@@ -89,23 +89,6 @@ def test_a_subscriber_takes_what_it_was_given(net: Network) -> None:
     assert text(again.payload) == b"b" and header(again.payload).delivery_count == 1
 
 
-@pytest.mark.spec("3.4.5")
-def test_modified_returns_a_message_whose_annotations_are_no_map(net: Network) -> None:
-    """What cannot be merged is left alone: the message matters more than its annotations."""
-    client = net.connect()
-    # A message-annotations section with an odd number of items.
-    payload = b"\x00\x53\x72\xc1\x04\x03\xa3\x01a" + b"\x00\x53\x75\xa0\x01x"
-    delivery = client.sender("q").send_encoded(payload)
-    if isinstance(delivery.remote_state, Rejected):
-        pytest.fail("the section was not read so far when the message came")
-    receiver = client.receiver("q", credit=9)
-    (first,) = receiver.take()
-    receiver.settle(Modified(delivery_failed=True, message_annotations={"b": 1}), first)
-    (again,) = receiver.take()
-    assert again.payload.endswith(b"\x00\x53\x75\xa0\x01x")
-    assert net.queue("q").message_count() == 1
-
-
 def test_a_refused_attach_leaves_no_subscription(net: Network) -> None:
     client = net.connect(container_id="reader")
     source = Source(

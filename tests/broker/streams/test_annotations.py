@@ -105,13 +105,6 @@ def test_a_foreign_format_is_left_alone(net: Network) -> None:
     assert delivered(net, payload, format=1).endswith(payload)
 
 
-def test_annotations_that_cannot_be_read_are_left_alone(net: Network) -> None:
-    declare(net)
-    # A map of one item, with our names in it.
-    broken = b"\x00\x53\x72\xc1\x10\x01\xa3\x0dx-opt-offset!" + encode(Data(value=b"x"))
-    assert delivered(net, broken) == broken
-
-
 def test_annotations_of_another_encoding(net: Network) -> None:
     declare(net)
     body = encode(Data(value=b"x"))

@@ -12,9 +12,10 @@ from mypy_extensions import i64
 from ferrymq_broker.nodes.delivering import delivered_before
 from ferrymq_broker.nodes.entry import AVAILABLE, RUN, Entry
 from ferrymq_broker.nodes.facts import facts_of
-from ferrymq_broker.nodes.message import Message, derive, section_end
+from ferrymq_broker.nodes.message import Message, derive
 from ferrymq_broker.nodes.paging.pager import page_in
 from ferrymq_broker.nodes.queues.lifecycle.schedule import DELIVERY_DELAY
+from ferrymq_broker.nodes.sections import section_end
 from ferrymq_types.messaging import (
     MessageAnnotations,
     encode_header,

@@ -9,8 +9,9 @@ from mypy_extensions import i64
 
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.journal import log as journal
-from ferrymq_broker.nodes.message import HEADER, Message, section_at, section_end
+from ferrymq_broker.nodes.message import Message
 from ferrymq_broker.nodes.node import PART, Node, Refusal
+from ferrymq_broker.nodes.sections import HEADER, section_at, section_end
 from ferrymq_broker.nodes.streams.log import Log, MemoryLog
 from ferrymq_broker.nodes.streams.segments import ENDLESS, Extent, Segment
 from ferrymq_broker.nodes.streams.stamp import partition_entry, stamp, stamped

@@ -17,7 +17,7 @@ from typing import Final
 from librt.strings import BytesWriter, write_i32_be, write_i64_be
 from mypy_extensions import i32, i64
 
-from ferrymq_broker.nodes.message import (
+from ferrymq_broker.nodes.sections import (
     HEADER,
     MESSAGE_ANNOTATIONS,
     section_at,

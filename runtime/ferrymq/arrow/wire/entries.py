@@ -157,12 +157,17 @@ def add_annotations(r: Reader, column: Maps | None, places: Places | None, field
     while i < count:
         i += 2
         code = r.peek_code(field)
-        if code != 0xA3 and code != 0xB3:
+        if code == 0xA1 or code == 0xB1:
+            # Taken for a symbol, as `read_annotations` does; it may be the same as another key.
+            twice = True
+            size = enter_variable(r, 0xA1, 0xB1, field)
+        elif code == 0xA3 or code == 0xB3:
+            size = enter_variable(r, 0xA3, 0xB3, field)
+        else:
             # No key that anybody has in use, so it is compared with the others the slow way.
             twice = True
             _add_number(r, column, field)
             continue
-        size = enter_variable(r, 0xA3, 0xB3, field)
         start = r.pos
         check_ascii(r, start, size, field)
         bit = _bit(data, start, size)

@@ -1,0 +1,194 @@
+"""The sections of an encoded message (AMQP 1.0 §3.2): where they are, and in what order.
+
+The broker hands bytes on that other clients will decode. What those would fail on is refused when
+it arrives: sections twice or out of order, and annotations that are no map of symbols or ulongs.
+The content of the bare message is the sender's and is not looked at.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from librt.strings import BytesWriter, read_i32_be
+from mypy_extensions import i64
+
+from ferrymq_codec.errors import DecodeError
+from ferrymq_codec.limits import SECTION_ELEMENTS
+from ferrymq_codec.reader import Reader
+from ferrymq_codec.scalars import Described
+from ferrymq_types.messaging import (
+    DeliveryAnnotations,
+    Footer,
+    MessageAnnotations,
+    decode_delivery_annotations,
+    decode_footer,
+    decode_message_annotations,
+    encode_footer,
+    encode_message_annotations,
+)
+from ferrymq_types.registry import typed
+from ferrymq_types.transport import Error
+
+HEADER: Final = 0x70
+DELIVERY_ANNOTATIONS: Final = 0x71
+MESSAGE_ANNOTATIONS: Final = 0x72
+PROPERTIES: Final = 0x73
+APPLICATION_PROPERTIES: Final = 0x74
+DATA: Final = 0x75
+SEQUENCE: Final = 0x76
+VALUE: Final = 0x77
+FOOTER: Final = 0x78
+
+_NOTHING: Final = -1
+_OTHER: Final = -2
+
+_SYMBOLS: Final[dict[str, int]] = {
+    "amqp:header:list": HEADER,
+    "amqp:delivery-annotations:map": DELIVERY_ANNOTATIONS,
+    "amqp:message-annotations:map": MESSAGE_ANNOTATIONS,
+    "amqp:properties:list": PROPERTIES,
+    "amqp:application-properties:map": APPLICATION_PROPERTIES,
+    "amqp:data:binary": DATA,
+    "amqp:amqp-sequence:list": SEQUENCE,
+    "amqp:amqp-value:*": VALUE,
+    "amqp:footer:map": FOOTER,
+}
+
+_NAMES: Final = (
+    "header", "delivery-annotations", "message-annotations", "properties",
+    "application-properties", "data", "amqp-sequence", "amqp-value", "footer",
+)  # fmt: skip
+
+# The delivery-annotation that tells why a message was rejected.
+_REJECTED: Final = "rejected"
+
+
+def section_at(payload: bytes, pos: i64) -> i64:
+    """The descriptor code of the section at `pos`; negative at the end or for an unknown one."""
+    size: i64 = len(payload)
+    if pos >= size:
+        return _NOTHING
+    if pos + 3 <= size and payload[pos] == 0 and payload[pos + 1] == 0x53:
+        return i64(payload[pos + 2])
+    reader = Reader(payload, pos, size)
+    code = reader.read_descriptor("message")
+    if code == -1:
+        known = _SYMBOLS.get(reader.symbol)
+        return _OTHER if known is None else known
+    return code
+
+
+def section_end(payload: bytes, pos: i64) -> i64:
+    """Where the section that begins at `pos` ends. Raises `DecodeError` if it is cut off."""
+    size: i64 = len(payload)
+    end: i64
+    if pos + 5 <= size and payload[pos + 1] == 0x53:
+        code = i64(payload[pos + 3])
+        if code == 0xC0 or code == 0xA0 or code == 0xC1:
+            end = pos + 5 + i64(payload[pos + 4])
+            if end <= size:
+                return end
+        elif (code == 0xB0 or code == 0xD0 or code == 0xD1) and pos + 8 <= size:
+            end = pos + 8 + (i64(read_i32_be(payload, pos + 4)) & 0xFFFFFFFF)
+            if end <= size:
+                return end
+    reader = Reader(payload, pos, size)
+    reader.read_descriptor("message")
+    reader.skip_value("message")
+    return reader.pos
+
+
+def check_order(payload: bytes, pos: i64, latest: i64) -> i64:
+    """Check the sections from `pos` on, of which the one before has the code `latest`; 0 if there
+    was none. Returns where the footer begins, −1 without one.
+
+    Raises `DecodeError` for a section that comes twice or out of order. A body that is a null value
+    may stand in front of the properties, because some clients encode it so. What has no descriptor
+    or no end is not looked at, nor what is behind it.
+    """
+    size: i64 = len(payload)
+    body: i64 = 0
+    footer: i64 = -1
+    problem = ""
+    code: i64
+    form: i64
+    end: i64
+    try:
+        while pos < size:
+            end = -1
+            if pos + 5 <= size and payload[pos] == 0 and payload[pos + 1] == 0x53:
+                # Nearly all sections; this is done for every message.
+                code = payload[pos + 2]
+                form = payload[pos + 3]
+                if form == 0xA0 or form == 0xC0 or form == 0xC1:
+                    end = pos + 5 + payload[pos + 4]
+            else:
+                code = section_at(payload, pos)
+            if DATA <= code <= VALUE:
+                if latest == FOOTER or (body != 0 and (code != body or code == VALUE)):
+                    problem = _disorder(code, body if latest != FOOTER else FOOTER)
+                    break
+                body = code
+                if code != VALUE or pos + 4 > size or payload[pos + 3] != 0x40:
+                    latest = code
+            elif HEADER <= code <= FOOTER:
+                if code <= latest or (body != 0 and code < PROPERTIES):
+                    problem = _disorder(code, latest if code <= latest else body)
+                    break
+                latest = code
+                if code == FOOTER:
+                    footer = pos
+            pos = section_end(payload, pos) if end < 0 or end > size else end
+    except DecodeError:
+        return footer
+    if problem:
+        raise DecodeError(pos, "message", problem)
+    return footer
+
+
+def _disorder(code: i64, latest: i64) -> str:
+    name = _NAMES[code - HEADER]
+    return f"second {name}" if code == latest else f"{name} behind the {_NAMES[latest - HEADER]}"
+
+
+def check_delivery_annotations(payload: bytes, pos: i64) -> None:
+    """Raise `DecodeError` unless the delivery-annotations at `pos` are annotations, and `rejected`
+    among them is an error (AMQP 1.0 §3.2.2)."""
+    reader = _entered(payload, pos)
+    annotations: DeliveryAnnotations = decode_delivery_annotations(reader)
+    if _REJECTED in annotations.value:
+        value = annotations.value[_REJECTED]
+        if isinstance(value, Described):
+            value = typed(value)
+        if not isinstance(value, Error):
+            reader.fail("delivery-annotations.rejected", "not an error")
+
+
+def checked_annotations(payload: bytes, pos: i64) -> bytes | None:
+    """Read the message-annotations at `pos`. Returns the section with symbols for keys if it came
+    with strings, else None. Raises `DecodeError` for what is no map of annotations."""
+    reader = _entered(payload, pos)
+    annotations: MessageAnnotations = decode_message_annotations(reader)
+    if not reader.converted:
+        return None
+    w = BytesWriter()
+    encode_message_annotations(w, annotations)
+    return w.getvalue()
+
+
+def checked_footer(payload: bytes, pos: i64) -> bytes | None:
+    """As `checked_annotations`, for the footer (AMQP 1.0 §3.2.9)."""
+    reader = _entered(payload, pos)
+    footer: Footer = decode_footer(reader)
+    if not reader.converted:
+        return None
+    w = BytesWriter()
+    encode_footer(w, footer)
+    return w.getvalue()
+
+
+def _entered(payload: bytes, pos: i64) -> Reader:
+    reader = Reader(payload, pos, len(payload))
+    reader.budget = SECTION_ELEMENTS
+    reader.read_descriptor("message")
+    return reader
