@@ -146,6 +146,16 @@ def test_the_peer_uses_a_tag_twice(play, session, tags):
 
 
 @pytest.mark.spec("2.6.12")
+def test_tags_may_repeat_where_nothing_is_resumed(play, session):
+    link = receiver_script(play, session)
+    link.unique_tags = False
+    for id, tag in enumerate([b"b", b"a", b"b", b"b"]):
+        play >> transfer(0, id, tag)
+        assert play.event(DeliveryReceived).delivery.id == id
+    assert link.usable
+
+
+@pytest.mark.spec("2.6.12")
 def test_the_tag_of_a_delivery_that_is_still_coming_is_in_use(play, session):
     first = receiver_script(play, session)
     play >> transfer(0, 0, b"b")

@@ -312,6 +312,8 @@ def attach_incoming(handler: ConnectionHandler, link: ReceiverLink) -> IncomingE
         if memory is None and mode != EXACTLY_ONCE:
             # The senders of Azure's SDKs ask for second, and never settle.
             link.agree_settle_modes(link.snd_settle_mode, ReceiverSettleMode.FIRST)
+            # Nothing is ever found by its tag here, and Proton C++ repeats tags.
+            link.unique_tags = False
         _accept_incoming(handler, link, attach, asked, node, terms, memory)
     except BaseException:
         if memory is not None:

@@ -286,7 +286,7 @@ class IncomingHalf:
                 f"new delivery {id} on link {link.name!r}, whose unsettled map was incomplete",
                 Scope.LINK,
             )
-        if not transfer.settled and not link._claim_tag(tag):
+        if link.unique_tags and not transfer.settled and not link._claim_tag(tag):
             raise RemoteProtocolError(
                 "amqp:not-allowed",
                 f"delivery {id} on link {link.name!r} has the tag {tag!r} of another delivery "

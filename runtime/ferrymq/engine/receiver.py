@@ -34,6 +34,7 @@ class ReceiverLink(Link):
         "unsettled",
         "resumption",
         "cut_short",
+        "unique_tags",
         "_tags",
         "_highest_tag",
         "_highest_size",
@@ -57,6 +58,9 @@ class ReceiverLink(Link):
         self.resumption: ReceiverResumption | None = None
         # The link failed inside a delivery, of which more frames may come.
         self.cut_short = False
+        # Whether the tag of an unsettled delivery ends the link if it comes again (§2.6.12).
+        # A user that never resumes the link may do without: some senders repeat tags.
+        self.unique_tags = True
         # Tags of unsettled deliveries; None as long as they come in rising order, which
         # those of nearly all senders do: then none can come twice.
         self._tags: set[bytes] | None = None
