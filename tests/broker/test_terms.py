@@ -167,6 +167,9 @@ def test_every_lifetime_policy_is_understood(net: Network, policy: object) -> No
         {"supported-dist-modes": 1},
         {"supported-dist-modes": Array("symbol", ["move", "throw"])},
         {"supported-dist-modes": ["move"]},
+        {"supported-dist-modes": "move"},
+        {"supported-dist-modes": Array("string", ["move"])},
+        {"lifetime-policy": None},
     ],
     ids=str,
 )

@@ -11,9 +11,10 @@ import pytest
 import ferrymq
 from ferrymq.engine import events
 from ferrymq.engine.pairing import LINK_PAIR
+from ferrymq_codec import Array
 from ferrymq_codec.scalars import Described, Symbol
 from ferrymq_types.filters import NoLocalFilter, SelectorFilter
-from ferrymq_types.messaging import Data, DeleteOnClose, Properties, Source, Target
+from ferrymq_types.messaging import Accepted, Data, DeleteOnClose, Properties, Source, Target
 from tests.client.peer import Peer, PeerConnection
 
 CERTIFICATE = Path(__file__).parent / "tls" / "localhost.pem"
@@ -196,3 +197,72 @@ def test_sections_that_are_missing_are_empty() -> None:
     message = ferrymq.Message.decode(b"\x00\x53\x75\xa0\x01x")
     assert message.message_annotations == {} and message.delivery_annotations == {}
     assert message.body_sections == [Data(b"x")] and message.properties in (None, Properties())
+
+
+@pytest.mark.spec("3.5.9")
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"lifetime-policy": "delete-on-close"},
+        {"lifetime-policy": Accepted()},
+        {"supported-dist-modes": "move"},
+        {"supported-dist-modes": Symbol("throw")},
+        {"supported-dist-modes": Array("string", ["move"])},
+    ],
+    ids=str,
+)
+async def test_node_properties_are_checked_at_both_ends(
+    peer: Peer, connection: ferrymq.Connection, properties: dict[str, object]
+) -> None:
+    with pytest.raises(ValueError, match="dynamic_node_properties"):
+        await connection.receiver(None, dynamic=True, dynamic_node_properties=properties)
+    with pytest.raises(ValueError, match="dynamic_node_properties"):
+        await connection.sender(None, dynamic=True, dynamic_node_properties=properties)
+    answer_with(
+        peer,
+        source=Source(address="made", dynamic=True, dynamic_node_properties=properties),
+        target=Target(address="made", dynamic=True, dynamic_node_properties=properties),
+    )
+    with pytest.raises(ferrymq.LinkDetached, match="node properties of the peer"):
+        await connection.receiver(None, dynamic=True)
+    with pytest.raises(ferrymq.LinkDetached, match="node properties of the peer"):
+        await connection.sender(None, dynamic=True)
+
+
+@pytest.mark.spec("3.5.9")
+async def test_empty_node_properties_are_none(connection: ferrymq.Connection) -> None:
+    await connection.receiver("orders", dynamic_node_properties={})
+    await connection.sender("orders", dynamic_node_properties={})
+
+
+@pytest.mark.spec("3.5.8")
+async def test_a_null_filter_is_no_filter(peer: Peer, connection: ferrymq.Connection) -> None:
+    answer_with(peer, source=Source(address="orders"))
+    receiver = await connection.receiver("orders", filters={"mine": None})
+    assert not receiver.closed
+    # Where one was asked for, null in the answer says that it is not there.
+    answer_with(peer, source=Source(address="orders", filter={"mine": None}))
+    mine = Described(Symbol("example:filter"), "a = 1")
+    with pytest.raises(ferrymq.LinkDetached, match="does not apply the filter mine"):
+        await connection.receiver("orders", filters={"mine": mine})
+
+
+@pytest.mark.spec("3.5.3")
+async def test_an_outcome_that_the_source_does_not_grant_is_refused(
+    peer: Peer, connection: ferrymq.Connection
+) -> None:
+    answer_with(peer, source=Source(address="orders", outcomes=["amqp:accepted:list"]))
+    receiver = await connection.receiver("orders", credit=0)
+    link = peer.connection.links[receiver.name]
+    peer.put("orders", "a", "b")
+    receiver.add_credit(2)
+    delivery = await receiver.receive()
+    for give in (delivery.reject, delivery.release, delivery.modify):
+        with pytest.raises(ferrymq.LocalProtocolError, match="does not grant the outcome"):
+            await give()
+    assert not delivery.settled and link.usable
+    await delivery.accept()
+    # What is handed back is left to the default outcome.
+    await receiver.close()
+    outcome = await peer.seen(events.OutcomeReceived, 2)
+    assert outcome.delivery.remote_settled and outcome.delivery.remote_state is None

@@ -6,27 +6,13 @@ rules that the specification states beside the types (AMQP 1.0 §3.5.3–3.5.9).
 
 from __future__ import annotations
 
-from typing import Final
-
-from ferrymq_broker.connections.lifetimes import LIFETIME_POLICY, SUPPORTED_DIST_MODES
+from ferrymq.node_properties import problem_of
 from ferrymq_broker.connections.outcomes import SUPPORTED_OUTCOMES, is_terminal
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.filters.parse import PLAIN_SELECTORS
 from ferrymq_codec.composite import Composite
-from ferrymq_codec.containers import Array
-from ferrymq_codec.errors import CodecError
 from ferrymq_codec.scalars import Described
-from ferrymq_types.messaging import (
-    DeleteOnClose,
-    DeleteOnNoLinks,
-    DeleteOnNoLinksOrMessages,
-    DeleteOnNoMessages,
-    Source,
-    Target,
-)
-from ferrymq_types.registry import typed
-
-_DIST_MODES: Final = ("move", "copy")
+from ferrymq_types.messaging import Source, Target
 
 
 def check_source(asked: Source) -> None:
@@ -65,39 +51,13 @@ def check_target(asked: Target) -> None:
 
 
 def _check_properties(where: str, dynamic: bool, properties: dict[str, object] | None) -> None:
-    if properties is None:
+    if not properties:
         return
     if not dynamic:
         raise BrokerError(
             "amqp:invalid-field",
             f"the {where} has dynamic-node-properties and is not dynamic (AMQP 1.0 §3.5.3–4)",
         )
-    policy = properties.get(LIFETIME_POLICY)
-    if policy is not None and not _is_lifetime(policy):
-        raise BrokerError(
-            "amqp:invalid-field",
-            f"the lifetime-policy of the {where} is none of AMQP's (AMQP 1.0 §3.5.10–13)",
-        )
-    modes = properties.get(SUPPORTED_DIST_MODES)
-    if modes is not None and not _are_modes(modes):
-        raise BrokerError(
-            "amqp:invalid-field",
-            f"the supported-dist-modes of the {where} are not move, copy or an array of them",
-        )
-
-
-def _is_lifetime(policy: object) -> bool:
-    if isinstance(policy, Described):
-        try:
-            policy = typed(policy)
-        except CodecError:
-            return False
-    return isinstance(
-        policy, DeleteOnClose | DeleteOnNoLinks | DeleteOnNoMessages | DeleteOnNoLinksOrMessages
-    )
-
-
-def _are_modes(modes: object) -> bool:
-    if isinstance(modes, Array):
-        return all(mode in _DIST_MODES for mode in modes.items)
-    return modes in _DIST_MODES
+    problem = problem_of(properties)
+    if problem is not None:
+        raise BrokerError("amqp:invalid-field", f"the properties of the {where}: {problem}")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
 
+from ferrymq.node_properties import LIFETIME_POLICY, SUPPORTED_DIST_MODES
 from ferrymq_broker.connections.kinds import wants_topic
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.node import (
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
     from ferrymq.engine.link import Link
     from ferrymq_broker.connections.handler import ConnectionHandler
     from ferrymq_broker.nodes.node import Node
-
-LIFETIME_POLICY: Final = "lifetime-policy"
-SUPPORTED_DIST_MODES: Final = "supported-dist-modes"
 
 
 def create_dynamic(

@@ -53,6 +53,7 @@ class OutgoingEndpoint(Consumer):
         "node",
         "terms",
         "default_outcome",
+        "_imposed",
         "outcomes",
         "closed",
         "acquiring",
@@ -92,6 +93,8 @@ class OutgoingEndpoint(Consumer):
             self.known_as = OWNER
         self.default_outcome = default_outcome
         self.outcomes = outcomes
+        # The default outcome, if the client named it and no outcomes: then it is that of all.
+        self._imposed = None if outcomes is not None else default_outcome
         self.closed = False
         self.acquiring: Transaction | None = None
         self.memory: SourceTerminus | None = None
@@ -339,6 +342,9 @@ class OutgoingEndpoint(Consumer):
         if isinstance(state, TransactionalState):
             # Of a later disposition, which is still to be told.
             return
+        imposed = self._imposed
+        if imposed is not None and is_terminal(state):
+            state = imposed
         if apply_outcome(self.node, self, entry, state):
             delivery.context = None
             if not delivery.remote_settled:
@@ -354,7 +360,10 @@ class OutgoingEndpoint(Consumer):
 
     def _settle(self, delivery: OutgoingDelivery) -> None:
         # A confirmation repeats the outcome, but not the receiver's own words.
-        delivery.settle(REJECTED if isinstance(delivery.remote_state, Rejected) else None)
+        state = self._imposed
+        if state is None and isinstance(delivery.remote_state, Rejected):
+            state = REJECTED
+        delivery.settle(state)
         self.handler.touch()
 
     def fate(self, lost: bool) -> Outcome:

@@ -255,7 +255,8 @@ def _accept_outgoing(
         distribution_mode=terms.granted_mode,
         filter=terms.filters.granted or None,
         default_outcome=_applicable(link, default_outcome),
-        outcomes=asked.outcomes or list(SUPPORTED_OUTCOMES),
+        # Without any the default outcome is that of all messages (AMQP 1.0 §3.5.3).
+        outcomes=asked.outcomes or (list(SUPPORTED_OUTCOMES) if default_outcome is None else None),
         capabilities=terms.granted_capabilities or None,
     )
     link.accept(

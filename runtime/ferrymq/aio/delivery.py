@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from ferrymq.aio.outcomes import ACCEPTED, RELEASED, is_outcome
+from ferrymq.aio.outcomes import ACCEPTED, RELEASED, RELEASED_SYMBOL, check_granted, is_outcome
 from ferrymq.aio.waiting import deadline, fresh, resolve
 from ferrymq.engine.delivery import IncomingDelivery
 from ferrymq.errors import ConnectionClosed, LocalProtocolError, PeerError, Scope
@@ -167,6 +167,8 @@ class Delivery:
             self._given = True
             return
         receiver._check_holds(engine)
+        if receiver.granted is not None:
+            check_granted(outcome, receiver.granted)
         if transaction is None and self.transaction_id is not None:
             transaction = receiver.session.transaction_of(self.transaction_id)
         if transaction is not None:
@@ -216,7 +218,10 @@ class Delivery:
         """Hand back a delivery the user never saw."""
         if not self._given and not self.settled:
             self._given = True
-            self._engine.settle(RELEASED)
+            granted = self.receiver.granted
+            # Otherwise the default outcome of the source decides.
+            known = granted is None or RELEASED_SYMBOL in granted
+            self._engine.settle(RELEASED if known else None)
 
     def _lose(self, error: PeerError) -> None:
         resolve(self._confirmed, error)

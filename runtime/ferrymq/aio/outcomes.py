@@ -4,22 +4,49 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ferrymq.errors import DeliveryError, DeliveryModified, DeliveryRejected, DeliveryReleased
+from ferrymq.errors import (
+    DeliveryError,
+    DeliveryModified,
+    DeliveryRejected,
+    DeliveryReleased,
+    LocalProtocolError,
+    Scope,
+)
 from ferrymq_types.messaging import Accepted, Modified, Rejected, Released
 
 if TYPE_CHECKING:
-    from ferrymq_types.unions import DeliveryState
+    from ferrymq_types.unions import DeliveryState, Outcome
 
 ACCEPTED: Final = Accepted()
 RELEASED: Final = Released()
 
+RELEASED_SYMBOL: Final = "amqp:released:list"
 OUTCOMES: Final = [
     "amqp:accepted:list",
     "amqp:rejected:list",
-    "amqp:released:list",
+    RELEASED_SYMBOL,
     "amqp:modified:list",
 ]
 """The outcomes a receiver of ours may give, as a source names them (AMQP 1.0 §3.5.3)."""
+
+
+_SYMBOLS: Final[dict[type, str]] = dict(
+    zip((Accepted, Rejected, Released, Modified), OUTCOMES, strict=True)
+)
+
+
+def check_granted(state: Outcome, granted: list[str] | None) -> None:
+    """Raise `LocalProtocolError` for an outcome that a source does not list (AMQP 1.0 §3.5.3).
+
+    `granted` are the outcomes of the source; None if it lists none.
+    """
+    name = _SYMBOLS[type(state)]
+    if granted is not None and name not in granted:
+        raise LocalProtocolError(
+            "amqp:not-allowed",
+            f"the source does not grant the outcome {name}; it grants {', '.join(granted)}",
+            Scope.LINK,
+        )
 
 
 def is_outcome(state: DeliveryState | None) -> bool:

@@ -11,6 +11,7 @@ from ferrymq.aio.delivery import Delivery, lost
 from ferrymq.aio.inbox import Inbox
 from ferrymq.aio.link import Link
 from ferrymq.aio.opening import Opening
+from ferrymq.aio.outcomes import OUTCOMES
 from ferrymq.aio.termini import (
     attach_properties,
     check_names,
@@ -60,6 +61,8 @@ class Receiver(Link[ReceiverLink]):
         self._source = receiver_source(address, options)
         # How many messages may be under way or queued; 0 leaves credit to the user.
         self._prefetch = options.credit
+        # The outcomes that the source grants; None for all that there are.
+        self.granted: list[str] | None = None
         self._queue: deque[Delivery] = deque()
         self._turn = asyncio.Lock()
         self._draining: asyncio.Future[None] | None = None
@@ -315,6 +318,9 @@ class Receiver(Link[ReceiverLink]):
         inbox = self._inbox
         if engine is None:
             return
+        source = self.source
+        outcomes = None if source is None else source.outcomes
+        self.granted = None if not outcomes or set(outcomes) >= set(OUTCOMES) else outcomes
         if self._prefetch:
             credit = max(0, self._prefetch - len(self._queue))
         else:

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Final
 
 from ferrymq.aio.outcomes import OUTCOMES
+from ferrymq.node_properties import problem_of
 from ferrymq.options import ConnectionOptions, MadeUp, ReceiverOptions, SenderOptions, Start
 from ferrymq_codec.composite import Composite
 from ferrymq_codec.scalars import Described, Symbol, Timestamp, ULong
@@ -169,8 +170,19 @@ def _position(start: Start) -> object:
 
 
 def _check_properties(dynamic: bool, properties: dict[str, object] | None) -> None:
-    if properties is not None and not dynamic:
+    if not properties:
+        return
+    if not dynamic:
         raise ValueError("dynamic_node_properties are for dynamic nodes alone (AMQP 1.0 §3.5.3)")
+    problem = problem_of(properties)
+    if problem is not None:
+        raise ValueError(f"dynamic_node_properties: {problem}")
+
+
+def _properties_lack(given: Source | Target) -> str | None:
+    properties = given.dynamic_node_properties
+    problem = problem_of(properties) if properties else None
+    return None if problem is None else f"in the node properties of the peer {problem}"
 
 
 def source_lack(asked: Source, given: Source | None) -> str | None:
@@ -185,10 +197,17 @@ def source_lack(asked: Source, given: Source | None) -> str | None:
         return "the peer has not told the address of the dynamic source"
     if not asked.dynamic and _is_elsewhere(asked.address, given.address):
         return f"the peer's source is {given.address!r} instead of {asked.address!r}"
+    if asked.dynamic and (problem := _properties_lack(given)) is not None:
+        return problem
     if asked.distribution_mode == "copy" and given.distribution_mode == "move":
         return "the peer moves messages instead of copying them"
     applied = given.filter or {}
-    missing = [name for name in asked.filter or {} if name not in applied]
+    # A null filter is none (AMQP 1.0 §3.5.8).
+    missing = [
+        name
+        for name, filter in (asked.filter or {}).items()
+        if filter is not None and applied.get(name) is None
+    ]
     if missing:
         return f"the peer does not apply the filter {', '.join(missing)}"
     return None
@@ -198,9 +217,11 @@ def target_lack(asked: Target, given: object) -> str | None:
     """What a target in the peer's answer lacks of what was asked for; None if it will do."""
     if not isinstance(given, Target):
         return None
-    if asked.dynamic and not given.address:
-        return "the peer has not told the address of the dynamic target"
-    if not asked.dynamic and _is_elsewhere(asked.address, given.address):
+    if asked.dynamic:
+        if not given.address:
+            return "the peer has not told the address of the dynamic target"
+        return _properties_lack(given)
+    if _is_elsewhere(asked.address, given.address):
         return f"the peer's target is {given.address!r} instead of {asked.address!r}"
     return None
 
