@@ -61,6 +61,7 @@ class QueueSettings(StrictSection):
     max_consumers: Count = 0
     durable: bool = True
     persist: bool = False
+    unpack_batches: bool = False
 
 
 class TopicSettings(StrictSection):
@@ -70,6 +71,7 @@ class TopicSettings(StrictSection):
     max_subscriptions: Count = 0
     auto_delete: Expiry = -1
     durable: bool = True
+    unpack_batches: bool = False
 
 
 class StreamSettings(StrictSection):
@@ -82,6 +84,7 @@ class StreamSettings(StrictSection):
     segment_bytes: Annotated[Size, Field(ge=1024)] = 1024 * 1024
     durable: bool = True
     capture: bool = False
+    unpack_batches: bool = False
 
 
 class ExchangeSettings(StrictSection):
@@ -91,6 +94,7 @@ class ExchangeSettings(StrictSection):
     alternate: Address = ""
     auto_delete: Expiry = -1
     durable: bool = True
+    unpack_batches: bool = False
 
 
 SETTINGS: Final[dict[str, type[StrictSection]]] = {

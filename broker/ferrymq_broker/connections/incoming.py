@@ -8,6 +8,7 @@ from mypy_extensions import i64
 
 from ferrymq.engine.delivery import IncomingDelivery
 from ferrymq.engine.receiver import ReceiverLink
+from ferrymq_broker.connections.batches import BATCH_FORMAT, not_unpacked, publish_batch
 from ferrymq_broker.connections.duplicates import WINDOW
 from ferrymq_broker.connections.limits import count_walk
 from ferrymq_broker.connections.outcomes import (
@@ -111,6 +112,10 @@ class IncomingEndpoint(Producer):
         node = self._direct
         if delivery.remote_state is not None or node is None:
             self._on_unusual(delivery)
+        elif delivery.message_format == BATCH_FORMAT:
+            self._on_batch(delivery, node)
+            if self._metered:
+                self._keep_promise(node)
         else:
             try:
                 message = admit(delivery.payload, delivery.message_format, self._ordered)
@@ -169,6 +174,8 @@ class IncomingEndpoint(Producer):
                 "discharged",
                 None,
             )
+        elif delivery.message_format == BATCH_FORMAT:
+            self._on_batch(delivery, node)
         else:
             try:
                 message = admit(delivery.payload, delivery.message_format, self._ordered)
@@ -186,6 +193,22 @@ class IncomingEndpoint(Producer):
                     self._publish(target, message, delivery)
         if self._metered and node is not None:
             self._keep_promise(node)
+
+    def _on_batch(self, delivery: IncomingDelivery, node: Node | None) -> None:
+        """Publish the messages of a batch where the node takes batches apart."""
+        if node is None:
+            # The messages could be meant for different nodes.
+            self._refuse(delivery, not_unpacked("the anonymous terminus"))
+            return
+        try:
+            refusal = publish_batch(node, delivery.payload, self.handler.id, self._metered)
+        except DecodeError as error:
+            self.reject(delivery, "amqp:decode-error", str(error), None)
+            return
+        if refusal is not None:
+            self._refuse(delivery, refusal)
+        elif not delivery.remote_settled:
+            self._tell(delivery, ACCEPTED)
 
     def _keep_promise(self, node: Node) -> None:
         """What was promised has come. If it took no room after all, others may have that."""

@@ -39,6 +39,8 @@ class QueuePolicy:
     - `max_consumers`: how many links may consume at a time.
     - `durable`: it and its durable messages outlive the process, where there is a store.
     - `persist`: all its messages do, whatever they say themselves.
+    - `unpack_batches`: a delivery of message-format 0x80013700, as Azure's clients send, is taken
+      apart into its messages; without it such a delivery is rejected.
     """
 
     priorities: int = 10
@@ -60,6 +62,7 @@ class QueuePolicy:
     max_consumers: int = 0
     durable: bool = True
     persist: bool = False
+    unpack_batches: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,7 @@ class TopicPolicy:
     max_subscriptions: int = 0
     auto_delete: int = -1
     durable: bool = True
+    unpack_batches: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,7 @@ class StreamPolicy:
     segment_bytes: int = 1024 * 1024
     durable: bool = True
     capture: bool = False
+    unpack_batches: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +107,7 @@ class ExchangePolicy:
     alternate: str = ""
     auto_delete: int = -1
     durable: bool = True
+    unpack_batches: bool = False
 
 
 NodePolicy = QueuePolicy | TopicPolicy | StreamPolicy | ExchangePolicy

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, final
 from mypy_extensions import i64
 
 from ferrymq.engine.delivery import IncomingDelivery
+from ferrymq_broker.connections.batches import BATCH_FORMAT
 from ferrymq_broker.connections.outcomes import ACCEPTED
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.journal import log
@@ -200,6 +201,8 @@ def post(
     refusal: Refusal | None = None
     if not endpoint.is_resent(delivery):
         try:
+            if delivery.message_format == BATCH_FORMAT:
+                raise BrokerError("amqp:not-implemented", "a batch cannot be part of a transaction")
             message = admit(delivery.payload, delivery.message_format)
             node = endpoint.node
             if node is None:
