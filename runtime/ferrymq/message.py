@@ -32,6 +32,7 @@ from ferrymq.message_body import (
 from ferrymq.message_fields import MessageFields
 from ferrymq_codec.limits import ELEMENT_MEMORY, MAX_MEMORY
 from ferrymq_codec.reader import Reader
+from ferrymq_codec.scalars import equal_values
 from ferrymq_types.messaging import (
     AmqpSequence,
     AmqpValue,
@@ -70,6 +71,8 @@ _MESSAGE_ANNOTATIONS: Final = 3
 _PROPERTIES: Final = 4
 _APPLICATION_PROPERTIES: Final = 5
 _FOOTER: Final = 6
+# That there was no body.
+_NO_BODY: Final = 7
 
 
 @final
@@ -87,6 +90,7 @@ class Message(MessageFields):
         "_application_properties",
         "_footer",
         "_received",
+        "_came",
     )
 
     def __init__(
@@ -124,6 +128,8 @@ class Message(MessageFields):
         self._footer: dict[str | int, object] | None = None
         # Somebody else's message is passed on even where it says what ours may not.
         self._received = False
+        # The sections that came with it, empty ones too: a bit for each rank.
+        self._came: i64 = 0
         self.body_sections: list[BodySection] = to_sections(body)
         if durable or priority != 4 or ttl is not None or first_acquirer or delivery_count != 0:
             self.header = Header(
@@ -250,37 +256,40 @@ class Message(MessageFields):
     # ── Wire ───────────────────────────────────────────────────────────────────────────────────
 
     def encode(self) -> bytes:
-        """The bytes of all sections, in their order. Without a body a null value is written.
+        """Encode all sections in their order. Without a body a null value is written.
 
         Raises `EncodeError` for a field whose AMQP type cannot hold its value, and for those that
         mean nothing: a content-encoding of a body that is not data or the encoding "identity"
         (AMQP 1.0 §3.2.4), a delivery annotation `rejected` that is no error (§3.2.2). A message
-        that was decoded is encoded as it came.
+        that was decoded is encoded as it came: with its empty sections, and without a body if it
+        had none.
         """
         w = BytesWriter()
         header = self.header
         if header is not None:
             encode_header(w, header)
         delivery_annotations = self._delivery_annotations
-        if delivery_annotations:
+        came = self._came
+        if delivery_annotations or came & 1 << _DELIVERY_ANNOTATIONS:
+            delivery_annotations = delivery_annotations or {}
             if "rejected" in delivery_annotations and not self._received:
                 check_rejected(delivery_annotations["rejected"])
             encode_delivery_annotations(w, DeliveryAnnotations(delivery_annotations))
         message_annotations = self._message_annotations
-        if message_annotations:
-            encode_message_annotations(w, MessageAnnotations(message_annotations))
+        if message_annotations or came & 1 << _MESSAGE_ANNOTATIONS:
+            encode_message_annotations(w, MessageAnnotations(message_annotations or {}))
         properties = self.properties
         if properties is not None:
             if properties.content_encoding is not None and not self._received:
                 check_encoding(properties.content_encoding, self.body_sections)
             encode_properties(w, properties)
         application_properties = self._application_properties
-        if application_properties:
-            encode_application_properties(w, ApplicationProperties(application_properties))
+        if application_properties or came & 1 << _APPLICATION_PROPERTIES:
+            encode_application_properties(w, ApplicationProperties(application_properties or {}))
         sections = self.body_sections
         if len(sections) > 1:
             check_body(sections)
-        elif not sections:
+        elif not sections and not came & 1 << _NO_BODY:
             encode_amqp_value(w, AmqpValue(None))
         for section in sections:
             if isinstance(section, Data):
@@ -290,8 +299,8 @@ class Message(MessageFields):
             else:
                 encode_amqp_sequence(w, section)
         footer = self._footer
-        if footer:
-            encode_footer(w, Footer(footer))
+        if footer or came & 1 << _FOOTER:
+            encode_footer(w, Footer(footer or {}))
         return w.getvalue()
 
     @staticmethod
@@ -357,16 +366,22 @@ class Message(MessageFields):
                     else f"{_name(section)} in the wrong place",
                 )  # fmt: skip
             latest = rank
+            message._came |= 1 << rank
+        if not body:
+            message._came |= 1 << _NO_BODY
         return message
 
     # ── Python ─────────────────────────────────────────────────────────────────────────────────
 
     def __eq__(self, other: object) -> bool:
-        """Whether all sections are equal; a map that is empty equals one that is not there."""
+        """Whether all sections are equal; a map that is empty equals one that is not there.
+
+        The order of a map counts in a body (AMQP 1.0 §1.6.23), and not in the other sections.
+        """
         if not isinstance(other, Message):
             return NotImplemented
         return (
-            self.body_sections == other.body_sections
+            _same_bodies(self.body_sections, other.body_sections)
             and self.properties == other.properties
             and self.header == other.header
             and (self._application_properties or {}) == (other._application_properties or {})
@@ -408,6 +423,15 @@ def _check_next(reader: Reader, start: i64, first: BodySection, section: BodySec
         reader.fail("message", f"{_name(section)} after {_name(first)}")
     # Sections are elements too: a few bytes of input must not become an object without a limit.
     reader.charge(1, "message")
+
+
+def _same_bodies(these: list[BodySection], those: list[BodySection]) -> bool:
+    if len(these) != len(those):
+        return False
+    for one, other in zip(these, those, strict=True):
+        if type(one) is not type(other) or not equal_values(one.value, other.value):
+            return False
+    return True
 
 
 def _name(section: object) -> str:

@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Final
 from uuid import UUID
 
-from librt.strings import BytesWriter, read_i32_be, write_f32_be, write_f64_be
+from librt.strings import BytesWriter, read_i32_be, write_f64_be
 from mypy_extensions import i64, u8
 
 from ferrymq_codec.codes import TYPE_NAMES, describe_code
@@ -20,6 +20,7 @@ from ferrymq_codec.compound import widen, write_u32
 from ferrymq_codec.containers import Array, Repeated
 from ferrymq_codec.decimals import pack_decimal
 from ferrymq_codec.errors import EncodeError
+from ferrymq_codec.floats import write_float32
 from ferrymq_codec.limits import MAX_DEPTH
 from ferrymq_codec.reader import Reader
 from ferrymq_codec.writer import (
@@ -265,7 +266,7 @@ def _write_fixed(w: BytesWriter, code: i64, kind: str, item: object, field: str)
         number = float(item)
         if code == 0x72:
             check_float(number, field)
-            write_f32_be(w, number)
+            write_float32(w, number)
         else:
             write_f64_be(w, number)
     elif code == 0x73:

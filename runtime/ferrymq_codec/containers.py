@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import final
 
 from ferrymq_codec.codes import TYPE_NAMES
-from ferrymq_codec.scalars import Symbol, ULong
+from ferrymq_codec.scalars import Symbol, ULong, equal_values
 
 
 @final
@@ -119,7 +119,7 @@ class Array:
         return (
             self.element_type == other.element_type
             and self.descriptors == other.descriptors
-            and self.items == other.items
+            and equal_values(self.items, other.items)
         )
 
     def __hash__(self) -> int:
@@ -210,7 +210,7 @@ class PairMap:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, PairMap):
             return NotImplemented
-        if self.pairs != other.pairs:
+        if not equal_values(self.pairs, other.pairs):
             return False
         return [type(key) for key in self] == [type(key) for key in other]
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 from typing import Final, NoReturn, final
 from uuid import UUID
 
-from librt.strings import read_f32_be, read_f64_be, read_i16_be, read_i32_be, read_i64_be
+from librt.strings import read_f64_be, read_i16_be, read_i32_be, read_i64_be
 from mypy_extensions import i64
 
 from ferrymq_codec import codes
 from ferrymq_codec.errors import DecodeError
+from ferrymq_codec.floats import read_float32
 from ferrymq_codec.limits import (
     MAX_CACHED_SYMBOL_LENGTH,
     MAX_CACHED_SYMBOLS,
@@ -260,7 +261,7 @@ class Reader:
         pos = self.pos
         if pos + 5 <= self.end and self.data[pos] == 0x72:
             self.pos = pos + 5
-            return read_f32_be(self.data, pos + 1)
+            return read_float32(self.data, pos + 1)
         self.unexpected(field, "float")
 
     def read_double(self, field: str) -> float:

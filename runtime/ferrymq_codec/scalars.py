@@ -115,7 +115,9 @@ class Float32(float):
     __slots__ = ()
 
     def __new__(cls, value: float) -> Self:
-        """Round to binary32."""
+        """Round to binary32. A NaN stays as it is: rounding would quieten it."""
+        if value != value:
+            return float.__new__(cls, value)
         try:
             rounded: float = struct.unpack(">f", struct.pack(">f", value))[0]
         except OverflowError:
@@ -177,6 +179,29 @@ class Symbol(str):
         return str.__str__(self)
 
 
+def equal_values(a: object, b: object) -> bool:
+    """Whether two values are equal on the wire, where the order of a map counts (§1.6.23).
+
+    Of plain dicts Python says that they are equal in any order.
+    """
+    if isinstance(a, dict):
+        return (
+            isinstance(b, dict)
+            and len(a) == len(b)
+            and all(
+                equal_values(key, other) and equal_values(a[key], b[other])
+                for key, other in zip(a, b, strict=True)
+            )
+        )
+    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
+        return (
+            isinstance(a, list) == isinstance(b, list)
+            and len(a) == len(b)
+            and all(equal_values(one, other) for one, other in zip(a, b, strict=True))
+        )
+    return a is b or bool(a == b)
+
+
 class Described:
     """A value with the descriptor that says what it means.
 
@@ -209,7 +234,9 @@ class Described:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Described):
             return NotImplemented
-        return self.descriptor == other.descriptor and self.value == other.value
+        return equal_values(self.descriptor, other.descriptor) and equal_values(
+            self.value, other.value
+        )
 
     def __hash__(self) -> int:
         return hash((self.descriptor, self.value))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from librt.strings import read_f32_be, read_f64_be, read_i16_be, read_i32_be, read_i64_be
+from librt.strings import read_f64_be, read_i16_be, read_i32_be, read_i64_be
 from mypy_extensions import i64
 
 from ferrymq_codec.codes import describe_code
 from ferrymq_codec.decimals import unpack_decimal
+from ferrymq_codec.floats import read_float32
 from ferrymq_codec.limits import MAX_DEPTH
 from ferrymq_codec.reader import Reader
 from ferrymq_codec.scalars import (
@@ -133,7 +134,7 @@ def _fixed(r: Reader, pos: i64, code: i64, field: str) -> object:
             return int.__new__(Short, number)
     elif code < 0x80:
         if code == 0x72:
-            return float.__new__(Float32, read_f32_be(data, pos))
+            return float.__new__(Float32, read_float32(data, pos))
         if code == 0x74:
             return Decimal32(unpack_decimal(data[pos : pos + 4]))
         number = i64(read_i32_be(data, pos))

@@ -96,7 +96,7 @@ def write_nested(w: BytesWriter, value: object, field: str, depth: i64) -> None:
     elif isinstance(value, bytes):
         write_binary(w, value, field)
     elif isinstance(value, dict):
-        _write_pairs(w, list(value.items()), field, depth)
+        _write_pairs(w, list(value.items()), field, depth, False)
     elif isinstance(value, (list, tuple)):
         if depth >= MAX_DEPTH:
             raise EncodeError(field, "nested too deeply")
@@ -115,7 +115,7 @@ def write_nested(w: BytesWriter, value: object, field: str, depth: i64) -> None:
     elif isinstance(value, Composite):
         _write_composite(w, value, field, depth)
     elif isinstance(value, PairMap):
-        _write_pairs(w, list(value.pairs), field, depth)
+        _write_pairs(w, list(value.pairs), field, depth, True)
     else:
         _write_number(w, value, field)
 
@@ -168,13 +168,27 @@ def _write_rare(w: BytesWriter, value: object, field: str) -> None:
 
 
 def _write_pairs(
-    w: BytesWriter, pairs: list[tuple[object, object]], field: str, depth: i64
+    w: BytesWriter, pairs: list[tuple[object, object]], field: str, depth: i64, repeats: bool
 ) -> None:
+    # With `repeats` a key may be there twice, which a dict sees to by itself: but for NaNs, and for
+    # times that are in one millisecond.
     if depth >= MAX_DEPTH:
         raise EncodeError(field, "nested too deeply")
     mark = begin_map(w)
+    seen: set[bytes] | None = None
     for key, value in pairs:
-        write_nested(w, key, field, depth + 1)
+        if repeats or isinstance(key, (float, Decimal, datetime)):
+            scratch = BytesWriter()
+            write_nested(scratch, key, field, depth + 1)
+            encoded = scratch.getvalue()
+            if seen is None:
+                seen = set()
+            elif encoded in seen:
+                raise EncodeError(field, f"duplicate key {key!r:.80}")
+            seen.add(encoded)
+            w.write(encoded)
+        else:
+            write_nested(w, key, field, depth + 1)
         write_nested(w, value, field, depth + 1)
     end_map(w, mark, 2 * len(pairs))
 

@@ -12,7 +12,6 @@ from uuid import UUID
 
 from librt.strings import (
     BytesWriter,
-    write_f32_be,
     write_f64_be,
     write_i16_be,
     write_i32_be,
@@ -31,6 +30,7 @@ from ferrymq_codec.compound import (
     write_u32,
 )
 from ferrymq_codec.errors import EncodeError
+from ferrymq_codec.floats import write_float32
 from ferrymq_codec.limits import MAX_U32
 
 __all__ = [
@@ -175,7 +175,7 @@ def write_float(w: BytesWriter, value: float, field: str) -> None:
     """Append a float, rounded to IEEE 754 binary32 (AMQP 1.0 §1.6.11)."""
     check_float(value, field)
     w.append(0x72)
-    write_f32_be(w, value)
+    write_float32(w, value)
 
 
 def check_float(value: float, field: str) -> None:

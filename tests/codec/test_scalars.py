@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 import pytest
+from librt.strings import BytesWriter
 
 from ferrymq_codec import (
     Array,
@@ -28,7 +29,9 @@ from ferrymq_codec import (
     UShort,
 )
 from ferrymq_codec.containers import Repeated
-from tests.codec.support import encode
+from ferrymq_codec.reader import Reader
+from ferrymq_codec.writer import write_float
+from tests.codec.support import decode, encode
 
 RANGES = [
     (UByte, 0, 255),
@@ -142,3 +145,21 @@ def test_described_values_compare_by_content() -> None:
     for descriptor in (-1, 2**64, "é"):
         with pytest.raises(ValueError):
             Described(descriptor, None)
+
+
+@pytest.mark.spec("1.6.11", "1.6.12")
+@pytest.mark.parametrize("bits", ["7fa00001", "ffa00001", "7f800001", "7fc00000", "ffc12345"])
+def test_a_nan_keeps_its_bits(bits: str) -> None:
+    data = b"\x72" + bytes.fromhex(bits)
+    value = decode(data)
+    assert isinstance(value, Float32) and value != value
+    assert encode(value) == data
+    assert encode(Float32(value)) == data
+    r = Reader(data)
+    w = BytesWriter()
+    write_float(w, r.read_float("field"), "field")
+    assert w.getvalue() == data
+    array = b"\xe0\x06\x01" + data
+    assert encode(decode(array)) == array
+    double = b"\x82\x7f\xf4\x00\x00\x00\x00\x00\x01"
+    assert encode(decode(double)) == double
