@@ -246,7 +246,7 @@ class IncomingEndpoint(Producer):
         ):
             # Conflicting statements of an outcome are an error.
             self.refuse(
-                "amqp:not-allowed",
+                "amqp:illegal-state",
                 f"delivery {delivery.tag!r} has the outcome {symbol(delivery.state)}, and its "
                 f"sender says {symbol(stated)}",
             )
