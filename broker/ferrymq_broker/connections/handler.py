@@ -275,24 +275,19 @@ class ConnectionHandler:
 
     def holds_messages(self) -> bool:
         """Whether the client has messages that it has not settled."""
-        for session in self.connection.channels.by_remote.values():
-            links = session.context
-            if isinstance(links, SessionLinks):
-                for endpoint in links.outgoing.values():
-                    if endpoint.held > 0:
-                        return True
-        return False
+        held = (one for links in self._sessions() for one in links.outgoing.values())
+        return any(endpoint.held > 0 for endpoint in held)
 
     def withdraw_credit(self) -> i64:
         """Producers are to send nothing more; how many there are."""
-        count: i64 = 0
-        for session in self.connection.channels.by_remote.values():
-            links = session.context
-            if isinstance(links, SessionLinks):
-                for endpoint in links.incoming.values():
-                    count += 1
-                    endpoint.withdraw()
-        return count
+        asked = [one for links in self._sessions() for one in links.incoming.values()]
+        for endpoint in asked:
+            endpoint.withdraw()
+        return len(asked)
+
+    def _sessions(self) -> list[SessionLinks]:
+        found = (session.context for session in self.connection.channels.by_remote.values())
+        return [links for links in found if isinstance(links, SessionLinks)]
 
     def close(self, error: Error | None, now: float) -> None:
         """Close the connection from our side; the client has `close_timeout` to answer."""
