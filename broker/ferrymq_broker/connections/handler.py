@@ -431,15 +431,9 @@ class ConnectionHandler:
         waiting = self.windowed
         self.windowed = {}
         for consumer in waiting:
-            if consumer.closed:
-                continue
-            link = consumer.link
-            if link.parked > 0 or consumer.is_full():
+            if not consumer.closed and consumer.is_held_up():
                 self.windowed[consumer] = None
-            elif link.session.outgoing.remote_window <= 0 and not link.drain:
-                # One that drains is to hear that nothing is left, which takes no window.
-                self.windowed[consumer] = None
-            else:
+            elif not consumer.closed:
                 consumer.go_on()
 
     def _recheck_crowded(self) -> None:

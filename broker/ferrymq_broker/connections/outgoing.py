@@ -273,6 +273,13 @@ class OutgoingEndpoint(Consumer):
             or len(self.link.session.outgoing.unsettled) >= self.handler.allowance.share
         )
 
+    def is_held_up(self) -> bool:
+        """Whether the session's window or the client's settlements are still waited for."""
+        link = self.link
+        # A drain is answered without a window when nothing is left.
+        shut = link.session.outgoing.remote_window <= 0 and not link.drain
+        return shut or link.parked > 0 or self.is_full()
+
     def limit_output(self) -> None:
         """The connection may have had its share of this pass."""
         handler = self.handler
