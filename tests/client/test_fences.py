@@ -9,7 +9,12 @@ import pytest
 
 import ferrymq
 from ferrymq import Committed, Digest, Fence, FenceMismatch, FencePassed, Message, blocking
-from ferrymq.errors import ConnectionClosed, TransactionInDoubt, TransactionRolledBack
+from ferrymq.errors import (
+    ConnectionClosed,
+    TransactionError,
+    TransactionInDoubt,
+    TransactionRolledBack,
+)
 from ferrymq_broker.config import Config
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.server import BrokerServer
@@ -227,3 +232,52 @@ async def test_the_blocking_client(broker: BrokerServer) -> None:
             assert found is not None and found.digest == digest(b"x")
 
     await asyncio.to_thread(work)
+
+
+class Pauses(list[float]):
+    """The pauses that were asked for; each is over at once."""
+
+    async def __call__(self, seconds: float) -> None:
+        self.append(seconds)
+        await asyncio.sleep(0)
+
+
+async def test_a_peer_that_refuses_the_links_is_asked_again_and_not_for_ever() -> None:
+    config = Config.model_validate(
+        {"listener": [{"url": "amqp://127.0.0.1:0"}], "limits": {"links": 3}}
+    )
+    pauses = Pauses()
+    policy = ferrymq.ReconnectPolicy(initial=1, maximum=8, random=lambda: 1.0, sleep=pauses)
+    async with (
+        BrokerServer(config) as broker,
+        ferrymq.connect(broker.url, reconnect=policy, timeout=30) as connection,
+    ):
+        other, sender = await connection.sender("q"), await connection.sender("q")
+        txn = await connection.transaction(fence=Fence("g", "m", 7))
+        await sender.send(Message("a"), transaction=txn)
+        lose_the_answer(connection)
+        async with asyncio.timeout(20):
+            with pytest.raises(TransactionInDoubt, match="resource-limit-exceeded"):
+                await txn.commit()
+            # The first is that of the connection.
+            assert pauses == [1, 1, 2, 4, 8, 8]
+            # When there is room, it can be asked again.
+            await sender.close()
+            await other.close()
+            await txn.commit()
+        assert "committed" in repr(txn)
+
+
+async def test_a_peer_that_may_not_tell_leaves_it_in_doubt(
+    broker: BrokerServer, connection: ferrymq.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def forbidden(*_: object) -> None:
+        raise TransactionError("the peer does not say how far the fence is: 403 no")
+
+    monkeypatch.setattr("ferrymq.aio.fencing.read_fence", forbidden)
+    txn = await connection.transaction(fence=Fence("g", "m", 7))
+    lose_the_answer(connection)
+    async with asyncio.timeout(20):
+        for call in (txn.commit, txn.rollback):
+            with pytest.raises(TransactionInDoubt, match="403 no"):
+                await call()

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from ferrymq.errors import (
+    ConnectionClosed,
     FenceMismatch,
     FencePassed,
     PeerError,
     TransactionError,
+    TransactionInDoubt,
     TransactionRolledBack,
 )
 from ferrymq.fence import Committed, Digest, Fence
@@ -25,6 +27,9 @@ OTHER_CONTENT: Final = "ferrymq:fence-content"
 
 _OK: Final = 200
 _NOT_FOUND: Final = 404
+# What a refusal counts for at least, in seconds.
+_LEAST_PAUSE: Final = 0.1
+_FORBIDDEN: Final = "amqp:unauthorized-access"
 
 
 async def read_fence(
@@ -79,15 +84,39 @@ async def read_fence(
 async def was_committed(connection: Connection, fence: Fence, digest: Digest | None) -> bool | None:
     """Return whether a transaction with the fence was committed, of which no answer came.
 
-    Waits until the connection is there again. None if it is not restored. Raises `FencePassed` if
-    its member has gone on meanwhile, and `FenceMismatch` if somebody else has committed other
-    content under this fence.
+    Waits until the connection is there again, and asks again, after a pause of the reconnect
+    policy, if it is lost meanwhile or the peer refuses the links of the request: within the
+    connection's timeout, for a refusal may be for a moment. None if the connection is not restored.
+
+    Raises `FencePassed` if its member has gone on meanwhile, `FenceMismatch` if somebody else has
+    committed other content under this fence, and `TransactionInDoubt` if the peer does not tell.
     """
-    while not connection.closed and connection.recovery is not None:
+    recovery = connection.recovery
+    if recovery is None:
+        return None
+    policy = recovery.policy
+    pauses = policy.pauses()
+    patience = connection.options.timeout
+    while not connection.closed:
         try:
             found = await read_fence(connection, fence.group, fence.member, fence.target)
-        except PeerError:
-            # Lost again, or for good.
+        except (PeerError, TransactionError) as error:
+            pause = next(pauses, None)
+            final = isinstance(error, TransactionError) or error.condition == _FORBIDDEN
+            if (
+                not isinstance(error, ConnectionClosed)
+                and patience is not None
+                and pause is not None
+            ):
+                patience -= max(pause, _LEAST_PAUSE)
+                final = final or patience <= 0
+            if final or pause is None:
+                raise TransactionInDoubt(
+                    f"the answer to the commit was lost, it was done or not; asked for the fence, "
+                    f"the peer does not tell: {error}",
+                    error.error,
+                ) from error
+            await policy.sleep(pause)
             continue
         if found is None or found.sequence < fence.sequence:
             return False

@@ -31,7 +31,7 @@ class Recovery:
         open_transport: Callable[[Connection], Awaitable[None]],
     ) -> None:
         self._connection = connection
-        self._policy = policy
+        self.policy = policy
         self._open_transport = open_transport
         self._task: asyncio.Task[None] | None = None
         self._done = Signal()
@@ -71,8 +71,8 @@ class Recovery:
     async def _run(self, error: ConnectionClosed) -> None:
         connection = self._connection
         try:
-            for pause in self._policy.pauses():
-                await self._policy.sleep(pause)
+            for pause in self.policy.pauses():
+                await self.policy.sleep(pause)
                 self._lost_again = False
                 try:
                     await self._open_transport(connection)
