@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+
 import pytest
 
 import ferrymq
@@ -29,6 +32,7 @@ from tests.raw.frames import (
 from tests.raw.process import Broker
 from tests.raw.server import Server
 from tests.raw.values import TRUE, array, binary, composite, data_section, string, ubyte, uint
+from tests.raw.wire import PATIENCE
 from tests.wire.control import exchange, named
 from tests.wire.test_drains import publish
 
@@ -123,7 +127,9 @@ def test_a_link_that_is_attached_again_is_told_that_it_was_stolen(
 
 
 @pytest.mark.spec("2.4.3")
-async def test_a_connect_that_takes_too_long_ends_with_a_close() -> None:
+async def test_a_connect_that_is_given_up_ends_with_a_close() -> None:
+    opened = threading.Event()
+
     def script(server: Server) -> None:
         peer = server.accept()
         assert peer.take(8) == SASL_HEADER
@@ -133,9 +139,18 @@ async def test_a_connect_that_takes_too_long_ends_with_a_close() -> None:
         assert peer.take(8) == AMQP_HEADER
         # The header, and no open behind it.
         peer.send(AMQP_HEADER).expect("open")
+        opened.set()
         error = peer.expect("close", "empty").error()
         assert error is not None and error[0] == "amqp:resource-limit-exceeded"
 
-    with Server(script) as server, pytest.raises(TimeoutError):
-        async with ferrymq.connect(server.url, timeout=0.2):
+    async def connect(url: str) -> None:
+        async with ferrymq.connect(url):
             raise AssertionError("there was no open")
+
+    with Server(script) as server:
+        connecting = asyncio.create_task(connect(server.url))
+        assert await asyncio.to_thread(opened.wait, PATIENCE)
+        # As its time-out does.
+        connecting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await connecting

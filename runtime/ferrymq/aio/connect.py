@@ -199,7 +199,7 @@ async def open_transport(connection: Connection) -> None:
             opened.exception()
         if not transport.engine.finished:
             # One that has finished sees to its own end (AMQP 1.0 §5.1).
-            transport.give_up("the connection was not established in time")
+            transport.give_up("the client has given up waiting for the open")
         raise
 
 
