@@ -237,6 +237,9 @@ def _queue(queue: Queue, timed: bool) -> object:
         for one in queue.lifecycle.list_scheduled()
         if one.stored
     ]
+    if not timed:
+        # Whose turn is next follows from the times that they have left.
+        scheduled.sort()
     duplicates = queue.lifecycle._duplicates
     identities = [
         (agenda.date_of(moment) if timed else 0, identity, number)
