@@ -214,7 +214,7 @@ class Peer:
         """Send what there is, as far as credit goes."""
         assert link.source is not None
         messages = self.messages[link.source.address]
-        while messages and link.credit > 0:
+        while messages and link.credit > 0 and link.usable:
             link.send(messages.popleft())
         if link.drain:
             link.drained()

@@ -31,11 +31,13 @@ class Moment(Enum):
 
 class Stepped:
     """Awaits a coroutine and cancels it at a step, counted from 1. `steps` is how many it has made,
-    `suspended` the functions of the client (file and name) that were suspended at that step."""
+    `suspended` the functions of the client (file and name) that were suspended at the last of them,
+    and `visited` at any."""
 
     def __init__(self, work: Coroutine[Any, Any, None], step: int, moment: Moment) -> None:
         self.steps = 0
         self.suspended: set[tuple[str, str]] = set()
+        self.visited: set[tuple[str, str]] = set()
         self._work = work
         self._step = step
         self._moment = moment
@@ -53,8 +55,8 @@ class Stepped:
             except StopIteration:
                 return
             self.steps += 1
-            if self.steps == self._step:
-                self.suspended = suspended(self._work)
+            self.suspended = suspended(self._work)
+            self.visited |= self.suspended
             if self.steps == self._step or (self.struck and self._moment is Moment.AGAIN):
                 self._cancel(waited)
             error = None
