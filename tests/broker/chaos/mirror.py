@@ -216,7 +216,8 @@ def _queue(queue: Queue, timed: bool) -> object:
             if entry.stored:
                 message = entry.message
                 expires = 0 if entry.expires == 0 else 1
-                if expires and timed:
+                # When the time of what a consumer holds was over, nobody needs to know.
+                if expires and timed and agenda.left(entry.expires) > 0:
                     expires = agenda.date_of(entry.expires)
                 facts = (entry.sequence, entry.level, entry.failures, expires)
                 entries.append((facts, message.durable, message.special, message.payload))
