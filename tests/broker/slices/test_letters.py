@@ -9,7 +9,7 @@ import pytest
 
 from ferrymq_broker.nodes.policy import QueuePolicy
 from ferrymq_broker.slices import LETTER
-from ferrymq_types.messaging import Data, Header, Properties
+from ferrymq_types.messaging import Data, Header, Properties, Rejected
 from tests.broker.harness import Network, Sender, text
 from tests.broker.lifecycle.letters import figure
 from tests.broker.stores import ManualStore
@@ -149,3 +149,32 @@ def test_letters_of_a_queue_that_is_deleted_are_not_deleted_with_it(
     net.restart()
     found = sorted(body for one in NAMES if one != name for body in waiting_in(net, one))
     assert found == sorted(body for body in [*before, b"new"] if body != kept)
+
+
+def test_a_rejection_does_not_wait_for_letters_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client is told that it is on disk with the batch of its pass."""
+    net = Network(store=ManualStore(), slice_size=SIZE)
+    net.declare("q", QueuePolicy(dead_letter="dead"))
+    net.declare("dead")
+    sender = net.connect().sender("q")
+    sender.send_sections(Header(durable=True), Data(value=b"held"))
+    consumer = net.connect().receiver("q", credit=1)
+    net.run()
+    (held,) = consumer.take()
+    for number in range(10 * LETTERS):
+        sender.send_sections(Header(durable=True, ttl=1000), Data(value=b"%d" % number))
+    net.run()
+    with monkeypatch.context() as patch:
+        patch.setattr(net, "run", lambda: None)
+        net.advance(2)
+        turn(net)
+        assert net.broker.agenda.letters > LETTERS
+        held.settle(Rejected())
+        consumer.client.step()
+        assert net.broker.agenda.letters > LETTERS
+        assert b"held" in waiting_in(net, "dead")
+        assert net.store is not None
+        while net.store.complete():
+            net.broker.on_stable(net.now)
+    net.restart()
+    assert b"held" in waiting_in(net, "dead") and b"held" not in waiting_in(net, "q")

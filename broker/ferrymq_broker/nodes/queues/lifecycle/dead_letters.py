@@ -43,7 +43,7 @@ from ferrymq_broker.nodes.queues.lifecycle.schedule import (
     SCHEDULED_ENQUEUE_TIME,
 )
 from ferrymq_broker.nodes.queues.storing import drop_entry
-from ferrymq_broker.slices import LETTER
+from ferrymq_broker.slices import LETTER, Chore, Slices
 from ferrymq_codec.scalars import Symbol, Timestamp, UInt
 
 if TYPE_CHECKING:
@@ -149,6 +149,7 @@ class DeadLetters(Node):
         "circles",
         "_urgent",
         "_letters",
+        "_rest",
         "_complained",
     )
 
@@ -162,6 +163,8 @@ class DeadLetters(Node):
         # Those that consumers have caused, which do not wait for another slice.
         self._urgent: deque[Letter] = deque()
         self._letters: deque[Letter] = deque()
+        # Goes on with these in further slices. The node is free to have its turn in every pass.
+        self._rest = _Rest(self)
         self._complained = False
 
     def send(
@@ -192,8 +195,7 @@ class DeadLetters(Node):
         self.queue.leaving = entry
         self.agenda.letters += 1
         self.agenda.slices.spend(LETTER)
-        if not self.dirty:
-            self.touch()
+        self.touch()
 
     def dispatch(self) -> None:
         """Publish what has come together, as far as the slice allows."""
@@ -201,16 +203,20 @@ class DeadLetters(Node):
         try:
             while self._urgent:
                 self._publish_next(self._urgent)
-            while self._letters and not slices.is_spent():
-                self._publish_next(self._letters)
+            self.publish_some(slices)
         except BaseException:
             # A mistake is not to cost the others: their messages have left the queue.
             if self._urgent or self._letters:
                 self.touch()
             raise
         if self._letters:
-            self.dirty = True
-            self.agenda.put_off(self)
+            slices.add(self._rest)
+
+    def publish_some(self, slices: Slices) -> bool:
+        """Publish letters that may wait, as many as the slice allows; whether that was all."""
+        while self._letters and not slices.is_spent():
+            self._publish_next(self._letters)
+        return not self._letters
 
     def publish_all(self) -> None:
         """Publish all letters at once: the queue is deleted."""
@@ -356,6 +362,21 @@ class DeadLetters(Node):
     def forgive(self) -> None:
         """The policy is another: say again what goes wrong."""
         self._complained = False
+
+
+@final
+class _Rest(Chore):
+    """Letters that were too many for a slice."""
+
+    __slots__ = ("dead_letters",)
+
+    def __init__(self, dead_letters: DeadLetters) -> None:
+        super().__init__()
+        self.dead_letters = dead_letters
+
+    def go_on(self, slices: Slices) -> bool:
+        """Publish as many letters as the slice allows."""
+        return self.dead_letters.publish_some(slices)
 
 
 def _is_by_client(reason: str) -> bool:
