@@ -185,7 +185,9 @@ class SenderResumption:
         if resolution is Resolution.FORGET:
             delivery.settled = True
         elif resolution is Resolution.RESEND:
+            # The receiver knows nothing of it: whatever it said before was of another try.
             delivery.state = None
+            delivery.remote_state = None
             link._dispatch(delivery, payload, 0, message_format, None, False, False)
         elif resolution is Resolution.CONTINUE:
             link._dispatch(delivery, payload, offset, message_format, position, True, False)
