@@ -174,7 +174,10 @@ ORDER: list[Section] = [HEADER, DeliveryAnnotations(value={"a": 1}), ANNOTATIONS
 @pytest.mark.parametrize("second", range(len(ORDER)))
 def test_sections_come_once_and_in_order(first: int, second: int) -> None:
     sections = [ORDER[first], ORDER[second]]
-    if first < second or (first == second and isinstance(ORDER[first], Data)):
+    # rhea encodes the footer in front of the body.
+    is_footer_first = isinstance(ORDER[first], Footer) and isinstance(ORDER[second], Data)
+    is_data_again = first == second and isinstance(ORDER[first], Data)
+    if first < second or is_data_again or is_footer_first:
         admit(encode(*sections), 0)
     else:
         with pytest.raises(DecodeError):

@@ -329,12 +329,12 @@ def test_an_undecodable_presettled_message_costs_the_link(net: Network) -> None:
 def test_other_message_formats_pass_unchanged(net: Network) -> None:
     client = net.connect()
     payload = b"whatever this is"
-    client.sender("q").send_encoded(payload, message_format=0x80013700)
+    client.sender("q").send_encoded(payload, message_format=0x80010000)
     receiver = client.receiver("q", credit=10)
     receiver.settle(Modified(delivery_failed=True, message_annotations={"x": 1}))
     (again,) = receiver.take()
     assert again.payload == payload
-    assert again.message_format == 0x80013700
+    assert again.message_format == 0x80010000
 
 
 def test_the_terms_of_the_source_come_back(net: Network) -> None:

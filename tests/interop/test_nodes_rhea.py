@@ -111,7 +111,7 @@ def broker() -> Iterator[BrokerProcess]:
 # -- queues ---------------------------------------------------------------------------------
 
 DEFAULTS: dict[str, tuple[str | None, dict[str, Any], int | None, list[Any]]] = {
-    "none": (None, {}, None, [["x", 0, None]]),
+    "none": (None, {}, 0x26, [["x", 0, None]]),
     "accepted": ("accepted", {}, 0x24, []),
     "released": ("released", {}, 0x26, [["x", 0, None]]),
     "modified": (

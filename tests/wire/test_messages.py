@@ -65,7 +65,7 @@ def outcome(peer: Client, address: str, payload: bytes) -> tuple[str, str, str]:
     [
         (first, second)
         for (at, first), (other, second) in itertools.product(enumerate(SECTIONS), repeat=2)
-        if at >= other and first != "data"
+        if at >= other and first != "data" and (first, second) != ("footer", "data")
     ],
 )
 def test_sections_twice_or_out_of_order_are_refused(
@@ -93,6 +93,17 @@ def test_what_must_not_be_behind_a_body_is_refused(
     peer: Client, address: str, payload: bytes
 ) -> None:
     assert outcome(peer, address, payload)[:2] == ("rejected", "amqp:decode-error")
+
+
+@pytest.mark.spec("3.2")
+@pytest.mark.parametrize(
+    ("again", "expected"), [(b"", "accepted"), (SECTIONS["footer"], "rejected")]
+)
+def test_a_footer_in_front_of_the_body_is_taken_once(
+    peer: Client, address: str, again: bytes, expected: str
+) -> None:
+    """rhea encodes it there."""
+    assert outcome(peer, address, SECTIONS["footer"] + BODY + again)[0] == expected
 
 
 @pytest.mark.spec("3.2")

@@ -103,8 +103,8 @@ def check_order(payload: bytes, pos: i64, latest: i64) -> i64:
     was none. Returns where the footer begins, −1 without one.
 
     Raises `DecodeError` for a section that comes twice or out of order. A body that is a null value
-    may stand in front of the properties, because some clients encode it so. What has no descriptor
-    or no end is not looked at, nor what is behind it.
+    may stand in front of the properties, and a footer in front of the body, because some clients
+    encode them so. What has no descriptor or no end is not looked at, nor what is behind it.
     """
     size: i64 = len(payload)
     body: i64 = 0
@@ -125,14 +125,17 @@ def check_order(payload: bytes, pos: i64, latest: i64) -> i64:
             else:
                 code = section_at(payload, pos)
             if DATA <= code <= VALUE:
-                if latest == FOOTER or (body != 0 and (code != body or code == VALUE)):
+                if body != 0 and (latest == FOOTER or code != body or code == VALUE):
                     problem = _disorder(code, body if latest != FOOTER else FOOTER)
                     break
                 body = code
                 if code != VALUE or pos + 4 > size or payload[pos + 3] != 0x40:
                     latest = code
             elif HEADER <= code <= FOOTER:
-                if code <= latest or (body != 0 and code < PROPERTIES):
+                if footer >= 0:
+                    latest = FOOTER
+                if code <= latest or code < PROPERTIES:
+                    # Whoever calls has passed those in front of the properties.
                     problem = _disorder(code, latest if code <= latest else body)
                     break
                 latest = code
@@ -148,6 +151,8 @@ def check_order(payload: bytes, pos: i64, latest: i64) -> i64:
 
 def _disorder(code: i64, latest: i64) -> str:
     name = _NAMES[code - HEADER]
+    if latest < HEADER:
+        return f"{name} behind what is no section of a message"
     return f"second {name}" if code == latest else f"{name} behind the {_NAMES[latest - HEADER]}"
 
 

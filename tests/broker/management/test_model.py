@@ -81,7 +81,7 @@ class Declaring(RuleBasedStateMachine):
 
     @rule(name=NAMES, address=NAMES)
     def alias(self, name: str, address: str) -> None:
-        if address == name or address in self.aliases:
+        if self.leads_to(address, name):
             expected = 400
         elif name in self.aliases:
             expected = 200 if self.aliases[name] == address else 409
@@ -91,6 +91,12 @@ class Declaring(RuleBasedStateMachine):
             expected = 201
             self.aliases[name] = address
         assert self.asker.ask("CREATE", "alias", name, {"address": address}).status == expected
+
+    def leads_to(self, address: str, name: str) -> bool:
+        """Whether an alias `name` of the address would come back to itself."""
+        while address != name and address in self.aliases:
+            address = self.aliases[address]
+        return address == name
 
     @rule(name=NAMES)
     def forget(self, name: str) -> None:
