@@ -178,3 +178,22 @@ def test_a_rejection_does_not_wait_for_letters_that_wait(monkeypatch: pytest.Mon
             net.broker.on_stable(net.now)
     net.restart()
     assert b"held" in waiting_in(net, "dead") and b"held" not in waiting_in(net, "q")
+
+
+def test_a_rejection_is_confirmed_when_it_is_on_disk() -> None:
+    store = ManualStore()
+    net = Network(store=store)
+    net.declare("q", QueuePolicy(dead_letter="dead"))
+    net.declare("dead")
+    sender = net.connect().sender("q")
+    sender.send_sections(Header(durable=True), Data(value=b"held"))
+    consumer = net.connect().receiver("q", credit=1)
+    net.run()
+    (held,) = consumer.take()
+    store.held = True
+    held.update(Rejected())
+    net.run()
+    assert not held.remote_settled
+    store.release()
+    net.run()
+    assert held.remote_settled

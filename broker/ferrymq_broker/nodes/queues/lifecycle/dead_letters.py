@@ -6,8 +6,8 @@ turns, and no depth of calls; and nobody who drops a message finds another one i
 
 Letters of messages that expired or were pushed out are published in slices. Until a letter is
 published its entry keeps its record: both change in one batch of the store, so after a crash the
-message is in the queue it was leaving or in the next one. Letters that a consumer caused are
-published in the same pass: the client is told of its outcome with the batch that has them.
+message is in the queue it was leaving or in the next one. What a consumer has rejected leaves at
+once, and is published in the same pass and batch: the client is told of its outcome with that.
 
 What a message carries of it, in its annotations (all begin with ``x-opt-deadletter-``): the
 ``reason``, the ``source`` (the queue) and the ``time`` of its last death, what the consumer said
@@ -112,9 +112,10 @@ _present: Final = _Present()
 @final
 class Letter:
     """The message of an `entry` on its way to `address`, because of `reason` and perhaps an
-    `error`. With `returns`, it goes to its reply-to if that is possible."""
+    `error`. With `returns`, it goes to its reply-to if that is possible. `message` is that of an
+    entry which has left its queue already; None as long as it has its record."""
 
-    __slots__ = ("entry", "address", "reason", "error", "chain", "returns")
+    __slots__ = ("entry", "message", "address", "reason", "error", "chain", "returns")
 
     def __init__(
         self,
@@ -126,6 +127,7 @@ class Letter:
         returns: bool,
     ) -> None:
         self.entry = entry
+        self.message: Message | None = None
         self.address = address
         self.reason = reason
         self.error = error
@@ -189,10 +191,11 @@ class DeadLetters(Node):
             return
         letter = Letter(entry, address, reason, error, Chain(self.queue, cause), returns)
         if _is_by_client(reason):
+            letter.message = _message_of(entry, entry.message)
             self._urgent.append(letter)
         else:
             self._letters.append(letter)
-        self.queue.leaving = entry
+            self.queue.leaving = entry
         self.agenda.letters += 1
         self.agenda.slices.spend(LETTER)
         self.touch()
@@ -233,14 +236,15 @@ class DeadLetters(Node):
         agenda = self.agenda
         agenda.letters -= 1
         agenda.slices.spend(LETTER)
+        if letter.message is not None:
+            self._publish(letter, letter.message)
+            return
         try:
             message = peek(queue, entry)
             if message is None:
                 self._drop(letter, "it cannot be read from disk")
             else:
-                if entry.attempts > 0:
-                    message = delivered_before(message, i64(entry.failures))
-                self._publish(letter, message)
+                self._publish(letter, _message_of(entry, message))
         finally:
             if entry.stored:
                 drop_entry(queue, entry)
@@ -377,6 +381,11 @@ class _Rest(Chore):
     def go_on(self, slices: Slices) -> bool:
         """Publish as many letters as the slice allows."""
         return self.dead_letters.publish_some(slices)
+
+
+def _message_of(entry: Entry, message: Message) -> Message:
+    """Return the message with the deliveries that the entry has had."""
+    return delivered_before(message, i64(entry.failures)) if entry.attempts > 0 else message
 
 
 def _is_by_client(reason: str) -> bool:
