@@ -175,3 +175,15 @@ def test_a_message_that_has_begun_is_finished_when_its_credit_is_taken_back(
     state = consumer.echo()
     assert (state.field(5), state.field(6)) == (1, 0)
     consumer.client.close()
+
+
+@pytest.mark.spec("2.6.7")
+def test_a_drain_behind_a_shut_window_ends_when_another_takes_the_message(
+    broker: Broker, address: str
+) -> None:
+    publish(broker.port, address, [data_section(b"one")])
+    consumer = Consumer(broker.port, address, 0)
+    consumer.flow(0, credit=10, drain=TRUE)
+    assert consumer.echo().field(6) == 10
+    assert len(waiting(broker.port, address)) == 1
+    assert consumer.drained().field(6) == 0

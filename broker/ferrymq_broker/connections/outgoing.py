@@ -322,7 +322,9 @@ class OutgoingEndpoint(Consumer):
                 self.handler.windowed[self] = None
             return False
         if link.credit > 0 and not self.ready and not self._is_stopped():
-            return False
+            # What it waited to send may have gone elsewhere meanwhile.
+            if self.handler.blocked or self.node.count_available(self) > 0:
+                return False
         link.drained()
         self.handler.touch()
         return True

@@ -287,7 +287,12 @@ def _check_nobody_waits(queue: Queue, available: list[Entry]) -> None:
         for consumer in crew.members:
             assert isinstance(consumer, OutgoingEndpoint)
             link = consumer.link
+            open = link.session.outgoing.remote_window > 0
+            waits = link.parked > link.overdrawn
+            assert not (waits and open) or consumer.handler.blocked, "a message waits for nothing"
             if link.credit <= 0 or not link.usable or link.parked > 0 or consumer.handler.blocked:
+                continue
+            if not open:
                 continue
             assert consumer.ready, "a consumer with credit is taken for one without"
             for entry in available:

@@ -221,9 +221,7 @@ class Copying(Holding):
         return [
             (journey, journey.receiver)
             for journey in self.journeys
-            if journey.receiver is not None
-            and journey.actor is not None
-            and not journey.actor.client.handler.paused
+            if journey.receiver is not None and journey.actor is not None and journey.actor.hears
         ]
 
     # -- reading -----------------------------------------------------------------------------
@@ -238,10 +236,8 @@ class Copying(Holding):
         self.say(f"{journey} {credit}")
         receiver.credit(credit)
         if receiver.link.credit > 0 and self.random.random() < 0.3:
-            drained = receiver.drained
-            receiver.drain()
-            assert receiver.detached or receiver.drained == drained + 1
-            assert receiver.detached or receiver.link.credit == 0
+            assert journey.actor is not None
+            self.drain_link(journey.actor, receiver)
 
     def read_in_transaction(self) -> None:
         """Somebody reads in a transaction, while something else happens."""

@@ -1,8 +1,8 @@
 """Random clients of a broker with nodes of every kind, and what must be true after every step.
 
 Clients come, go, get lost, steal each other's links, send messages of every make, take them and
-settle them in every way or not at all, stop reading and go on; some copy streams in chunks
-(`copying`) and hold what they have still to copy (`holding`); somebody manages the nodes under
+settle them in every way or not at all, stop reading and go on, shut their windows and drain; some
+copy streams in chunks (`copying`) and hold what they have still to copy (`holding`); somebody manages the nodes under
 their hands, time passes, memory runs short. After every step the whole broker is looked through
 (`consistency`, `reading`), the figures of every queue have to add up (`accounts`), and every record
 of a stream is what it always was (`ledger`). At the end everybody leaves, and nothing may be left
@@ -66,6 +66,7 @@ class Play(Copying):
             (25, self.settle),
             (15, self.allow),
             (4, self.drain),
+            (4, self.set_window),
             (4, self.pause),
             (10, self.pass_time),
             (2, self.set_clock),
@@ -179,6 +180,7 @@ class Play(Copying):
         actor.senders = [sender for sender in actor.senders if not sender.detached]
         actor.receivers = [receiver for receiver in actor.receivers if not receiver.detached]
         for receiver in actor.receivers:
+            self.check_drain(actor, receiver)
             for delivery in receiver.deliveries:
                 if delivery.context is None:
                     delivery.context = True

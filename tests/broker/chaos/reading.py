@@ -41,6 +41,8 @@ def check_reader(reader: Reader) -> None:
     link = consumer.link
     if link.credit <= 0 or not link.usable or link.parked > 0 or consumer.handler.blocked:
         return
+    if link.session.outgoing.remote_window <= 0:
+        return
     assert consumer.ready, "a reader with credit is taken for one without"
     for cursor in reader.cursors:
         end = min(cursor.until, cursor.partition.log.next)

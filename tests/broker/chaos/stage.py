@@ -31,6 +31,26 @@ class Actor:
         self.deaf = False
         self.dynamic: list[str] = []
 
+    @property
+    def shut(self) -> bool:
+        """Whether its session takes no transfers at present."""
+        return self.client.session.incoming.window <= 0
+
+    @property
+    def hears(self) -> bool:
+        """Whether what the broker has for it comes at once."""
+        return not self.client.handler.paused and not self.shut
+
+    def set_window(self, frames: int, once: bool) -> None:
+        """Announce another incoming-window, 0 to shut it; when so many frames have come, it opens
+        again, or is shut if it was opened `once`."""
+        session = self.client.session
+        session.incoming._max_window = frames
+        session._send_flow(False)
+        if once:
+            session.incoming._max_window = 0
+        self.client.net.run()
+
 
 class Stage:
     """One broker and its clients, in virtual time."""

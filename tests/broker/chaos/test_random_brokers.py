@@ -25,6 +25,7 @@ def test_everything_is_as_it_has_to_be_after_every_step(happened: Counter[str]) 
     # A play in which nothing happens proves nothing.
     assert happened["sent"] > 1000
     assert happened["received"] > 200
+    assert happened["drains behind a shut window"] > 3
     assert happened["attached elsewhere"] > 30 and happened["accepted"] > 200
 
 
@@ -39,7 +40,7 @@ def test_a_broker_with_a_store_is_at_every_step_what_its_store_says() -> None:
     total: Counter[str] = Counter()
     for seed in range(SEEDS // 3):
         total += Play(seed, STEPS, stored=True).run()
-    assert total["restarts"] > 10 and total["received"] > 40
+    assert total["restarts"] > 10 and total["received"] > 15
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["memory", "stored"])

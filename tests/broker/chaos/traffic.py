@@ -18,11 +18,11 @@ from ferrymq_types.messaging import (
 from ferrymq_types.transport import Error, SenderSettleMode
 from ferrymq_types.unions import DeliveryState, Section
 from tests.broker.chaos.clients import Clients
-from tests.broker.chaos.stage import number_of
+from tests.broker.chaos.stage import Actor, number_of
 from tests.broker.chaos.world import (
     KEYS,
 )
-from tests.broker.harness import encode
+from tests.broker.harness import Receiver, encode
 
 COLOURS = ("red", "blue")
 
@@ -44,6 +44,9 @@ class Traffic(Clients):
         )
         for _ in range(self.random.choice((1, 1, 2, 5, 20))):
             if sender.detached or sender.link.credit <= 0:
+                break
+            if b"%d" % (self.tags[link] + 1) in (sender.link.own_tags or ()):
+                # Another client has attached it elsewhere, which this one has not heard.
                 break
             self.number += 1
             sections = self.message(self.number, sender.remote_target.address is None)
@@ -172,12 +175,53 @@ class Traffic(Clients):
             (actor, r) for actor in self.actors for r in actor.receivers if r.link.credit > 0
         ]
         if receivers:
-            actor, receiver = self.random.choice(receivers)
-            self.say(receiver.link.name)
-            drained = receiver.drained
-            receiver.drain()
-            if not actor.client.handler.paused and not receiver.detached:
-                assert receiver.drained == drained + 1 and receiver.link.credit == 0
+            self.drain_link(*self.random.choice(receivers))
+
+    def drain_link(self, actor: Actor, receiver: Receiver) -> None:
+        """Drain, and see that it ends, unless a message waits for the window."""
+        self.say(f"drain {receiver.link.name}")
+        drained = receiver.drained
+        receiver.drain()
+        if actor.client.handler.paused or receiver.detached:
+            return
+        if actor.shut and receiver.link.drain:
+            self.happened["drains behind a shut window"] += 1
+            self.check_drain(actor, receiver)
+        else:
+            assert receiver.drained == drained + 1 and receiver.link.credit == 0
+
+    def check_drain(self, actor: Actor, receiver: Receiver) -> None:
+        """A drain is over, unless a message waits for the window of the client."""
+        if receiver.link.drain and not actor.client.handler.paused:
+            assert actor.shut, "the window is open, and a drain does not end"
+            assert self.may_have(receiver), "there is nothing, and a drain does not end"
+
+    def may_have(self, receiver: Receiver) -> bool:
+        """Whether there may be a message for it at its queue, or where it has come from."""
+        address = receiver.remote_source.address
+        node = self.net.space.nodes.get(self.net.space.canonical(address or ""))
+        return (
+            receiver.link.partial is not None or not isinstance(node, Queue) or bool(node.available)
+        )
+
+    def set_window(self) -> None:
+        """The window of a client becomes narrow, is shut, or opened."""
+        actor = self.some_actor()
+        if actor.client.handler.paused:
+            # What is under way to it was sent within the window that it had.
+            return
+        choice = (1, 1, 2, 2048) if actor.shut else (0, 0, 1, 2, 5)
+        frames, once = self.random.choice(choice), self.random.random() < 0.6
+        self.say(f"{actor.container} {frames} once={once}")
+        if actor.shut and any(r.link.partial is not None for r in actor.receivers):
+            # The rest of what had begun comes late.
+            actor.deaf = True
+        actor.set_window(frames, once)
+        receivers = [r for r in actor.receivers if not r.detached]
+        if frames < 9 and receivers and self.random.random() < 0.7:
+            receiver = self.random.choice(receivers)
+            receiver.credit(self.random.choice((1, 5, 50)))
+            self.drain_link(actor, receiver)
 
     def pause(self) -> None:
         """A client stops reading, or reads again."""

@@ -448,7 +448,8 @@ class Queue(Node):
                 offer_waiting(self, group)
         if self.guarded or entry.expires != 0:
             self.lifecycle.on_unlinked(entry)
-        if self.starved or (self.lifetime != PERMANENT and self.message_count() == 0):
+        dying = self.lifetime != PERMANENT and self.message_count() == 0
+        if self.starved or self._draining or dying:
             self.touch()
 
     # -- consumers ---------------------------------------------------------------------
