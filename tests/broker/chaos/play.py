@@ -2,11 +2,11 @@
 
 Clients come, go, get lost, steal each other's links, send messages of every make, take them and
 settle them in every way or not at all, stop reading and go on, shut their windows and drain; some
-copy streams in chunks (`copying`) and hold what they have still to copy (`holding`); somebody manages the nodes under
-their hands, time passes, memory runs short. After every step the whole broker is looked through
-(`consistency`, `reading`), the figures of every queue have to add up (`accounts`), and every record
-of a stream is what it always was (`ledger`). At the end everybody leaves, and nothing may be left
-behind.
+post in transactions (`posting`), copy streams in chunks (`copying`) and hold what they have still
+to copy (`holding`); somebody manages the nodes under their hands, time passes, memory runs short.
+After every step the whole broker is looked through (`consistency`, `reading`), the figures of every
+queue have to add up (`accounts`), and every record of a stream is what it always was (`ledger`). At
+the end everybody leaves, and nothing may be left behind.
 
 Everything follows from the seed. To see a play again that failed:
 
@@ -27,8 +27,8 @@ from ferrymq_broker.nodes.node import (
 )
 from ferrymq_broker.store.tables import ALIAS, NAMES
 from tests.broker.chaos.consistency import all_queues, check, entries_of
-from tests.broker.chaos.copying import Copying
 from tests.broker.chaos.mirror import compare
+from tests.broker.chaos.posting import Posting
 from tests.broker.chaos.reading import check_gathering
 from tests.broker.chaos.stage import Actor, number_of
 from tests.broker.harness import message_annotations
@@ -53,7 +53,7 @@ class Failure(AssertionError):
     """Something is not as it has to be. Says how to see it again."""
 
 
-class Play(Copying):
+class Play(Posting):
     """One broker and its clients, in virtual time: what they do is drawn by lot."""
 
     def __init__(self, seed: int, steps: int, stored: bool = False, streams: bool = False) -> None:
@@ -67,6 +67,7 @@ class Play(Copying):
             (15, self.allow),
             (4, self.drain),
             (4, self.set_window),
+            (4, self.transact),
             (4, self.pause),
             (10, self.pass_time),
             (2, self.set_clock),
@@ -143,6 +144,7 @@ class Play(Copying):
         check(self.net.broker)
         for queue in all_queues(self.net.broker):
             self.account(queue).balance()
+            self.check_undone(queue)
         if self.unique:
             self.check_places()
         if self.stored:
@@ -191,6 +193,7 @@ class Play(Copying):
         self.happened["received"] += 1
         annotations = message_annotations(payload)
         number = number_of(payload)
+        assert number not in self.undone, f"{number} was rolled back, and received"
         late = "x-opt-deadletter-reason" in annotations or "x-opt-offset" in annotations
         deadline = self.deadlines.get(number)
         if deadline is not None and not actor.deaf:
