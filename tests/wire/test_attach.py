@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import struct
+
 import pytest
 
 from tests.raw.answers import Composite
@@ -20,6 +23,7 @@ from tests.raw.process import Broker
 from tests.raw.values import (
     NULL,
     TRUE,
+    array,
     binary,
     composite,
     data_section,
@@ -35,15 +39,16 @@ from tests.wire.control import exchange, named
 FIRST, SECOND = 0, 1
 
 
-@pytest.mark.spec("2.8.3")
+@pytest.mark.spec("2.8.3", "broker-2.3.8.1")
 @pytest.mark.parametrize(
     ("expiry", "properties", "granted"),
     [
         (NULL, NULL, FIRST),
         (symbol("never"), NULL, SECOND),
         (NULL, mapping(symbol("delivery-mode"), symbol("exactly-once")), SECOND),
+        (NULL, mapping(symbol("delivery-mode"), symbol("at-least-once")), FIRST),
     ],
-    ids=["ordinary", "lasting", "exactly-once"],
+    ids=["ordinary", "lasting", "exactly-once", "at-least-once"],
 )
 def test_second_is_answered_only_where_the_target_keeps_deliveries(
     peer: Client, address: str, expiry: bytes, properties: bytes, granted: int
@@ -220,3 +225,19 @@ def is_there(broker: Broker, address: str) -> bool:
         asker.send(transfer_frame(reply + described(0x74, asked), 0, uint(0), binary(b"t")))
         (response,) = asker.arrivals(1)
         return b"OK" in response.payload
+
+
+@pytest.mark.spec("1.4")
+def test_several_values_of_a_field_are_one_array(peer: Client, address: str) -> None:
+    outcomes = symbols("amqp:accepted:list", "amqp:released:list")
+    where = source(string(address), outcomes=outcomes)
+    peer.send(attach_frame("r", 0, True, source=where, target=target()))
+    size = struct.unpack(">I", peer.take(4))[0]
+    attach = peer.take(size - 4)
+    assert re.search(rb"\xe0.\x02\xa3\x12amqp:accepted:list\x12amqp:released:list", attach)
+
+
+def symbols(*names: str) -> bytes:
+    """Encode an array of symbols."""
+    content = b"".join(bytes((len(name),)) + name.encode() for name in names)
+    return array(b"\xa3", len(names), content)

@@ -20,6 +20,7 @@ from tests.raw.frames import (
     attach_frame,
     begin_frame,
     close_frame,
+    detach_frame,
     disposition_frame,
     end_frame,
     flow_frame,
@@ -33,7 +34,7 @@ from tests.raw.process import Broker
 from tests.raw.server import Server
 from tests.raw.values import TRUE, array, binary, composite, data_section, string, ubyte, uint
 from tests.raw.wire import PATIENCE
-from tests.wire.control import exchange, named
+from tests.wire.control import exchange, named, waiting
 from tests.wire.test_drains import publish
 
 ACCEPTED, REJECTED = composite(0x24, []), composite(0x25, [])
@@ -154,3 +155,43 @@ async def test_a_connect_that_is_given_up_ends_with_a_close() -> None:
         connecting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await connecting
+
+
+@pytest.mark.spec("2.5", "2.6.1")
+def test_a_link_that_is_attached_on_another_session_leaves_the_first(
+    peer: Client, broker: Broker, address: str
+) -> None:
+    peer.sender(address)
+    where = target(string(address))
+    peer.send(begin_frame(1), attach_frame("s", 3, source=source(), target=where, channel=1))
+    detach = peer.expect("detach")
+    error = detach.error()
+    assert detach.channel == 0 and error is not None and error[0] == "amqp:link:stolen"
+    peer.expect("begin")
+    assert peer.expect("attach").channel == 1
+    # Nothing comes in on the link that it was.
+    peer.send(
+        transfer_frame(data_section(b"old"), 0, uint(0), binary(b"t")),
+        transfer_frame(data_section(b"new"), 3, uint(0), binary(b"t"), channel=1),
+    )
+    assert peer.expect("disposition", "flow").channel == 1
+    assert waiting(broker.port, address) == [data_section(b"new")]
+
+
+@pytest.mark.spec("2.6.5", "2.6.6")
+def test_a_detach_that_crosses_the_close_of_an_error_ends_the_link(
+    peer: Client, broker: Broker, address: str
+) -> None:
+    peer.sender(address)
+    wrong = transfer_frame(data_section(), 0, uint(0), binary(b"t"), state=REJECTED)
+    # This end detaches without closing, and has not seen the error yet.
+    (detach,) = named(exchange(peer, wrong, detach_frame(0, closed=False)), "detach")
+    assert detach.field(1) is True and detach.error() is not None
+    # Nothing is left of the link: its name and its handle begin anew.
+    where = target(string(address))
+    peer.send(attach_frame("s", 0, source=source(), target=where))
+    attach = peer.expect("attach")
+    assert (attach.field(1), attach.field(7)) == (0, None)
+    assert peer.expect("flow").field(5) == 0
+    exchange(peer, transfer_frame(data_section(), 0, uint(1), binary(b"t")))
+    assert len(waiting(broker.port, address)) == 1

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.raw.client import Client
-from tests.raw.frames import SASL_HEADER, SASL_INIT, open_frame, sasl_frame, sasl_response
+from tests.raw.frames import (
+    SASL_HEADER,
+    SASL_INIT,
+    open_frame,
+    sasl_frame,
+    sasl_init,
+    sasl_response,
+)
 from tests.raw.process import Broker
 from tests.raw.values import NULL, symbol
 
@@ -73,3 +80,22 @@ def test_too_much_before_the_login_is_through_gets_an_outcome(broker: Broker) ->
         client.expect("sasl-mechanisms")
         assert client.expect("sasl-outcome").field(0) != OK
         assert client.ended()
+
+
+@pytest.mark.spec("5.3.3.5")
+def test_additional_data_comes_with_success_alone(broker: Broker) -> None:
+    for name in ("ann", "bob"):
+        with Client(broker.port) as client:
+            client.send(SASL_HEADER, sasl_init("SCRAM-SHA-256", b"n,,n=%s,r=nonce" % name.encode()))
+            client.take(8)
+            client.expect("sasl-mechanisms")
+            client.expect("sasl-challenge")
+            client.send(sasl_response(b"c=biws,r=nonce,p=d3Jvbmc="))
+            outcome = client.expect("sasl-outcome")
+            assert outcome.field(0) != OK and outcome.field(1) is None
+    with Client(broker.port) as client:
+        client.send(SASL_HEADER, sasl_init("PLAIN", b"\0ann\0wrong"))
+        client.take(8)
+        client.expect("sasl-mechanisms")
+        outcome = client.expect("sasl-outcome")
+        assert outcome.field(0) != OK and outcome.field(1) is None

@@ -7,9 +7,11 @@ import pytest
 from tests.raw.answers import Answer, Composite
 from tests.raw.client import Client
 from tests.raw.frames import (
+    AMQP_HEADER,
     COORDINATOR,
     attach_frame,
     begin_frame,
+    detach_frame,
     flow_frame,
     open_frame,
     source,
@@ -18,6 +20,7 @@ from tests.raw.frames import (
 )
 from tests.raw.process import Broker
 from tests.raw.values import (
+    FALSE,
     NULL,
     TRUE,
     binary,
@@ -151,3 +154,69 @@ def test_a_link_that_takes_no_response_at_all_costs_the_request(peer: Client) ->
     until(peer, "attach")
     peer.send(request(string("$me")))
     assert peer.verdict()[:2] == ("delivery", "amqp:link:message-size-exceeded")
+
+
+@pytest.mark.spec("pairing-2.1.1")
+def test_the_open_says_that_pairs_are_supported_and_asks_for_nothing(broker: Broker) -> None:
+    with Client(broker.port) as client:
+        client.send(AMQP_HEADER, open_frame())
+        client.take(8)
+        opened = client.expect("open")
+        offered = opened.field(7)
+        assert isinstance(offered, list) and "LINK_PAIR_V1_0" in offered
+        assert opened.field(8) is None
+        client.close()
+
+
+@pytest.mark.spec("pairing-2.1.1", "pairing-2.2.1")
+def test_a_node_that_does_not_answer_is_no_half_of_a_pair(peer: Client, address: str) -> None:
+    where = target(string(address))
+    peer.send(attach_frame("pair", 0, source=source(MINE), target=where, properties=PAIRED))
+    assert peer.expect("attach").field(6) is None
+    error = peer.expect("detach").error()
+    assert error is not None and error[0] == "amqp:not-implemented"
+
+
+@pytest.mark.spec("pairing-2.2.1")
+def test_a_half_that_does_not_mirror_the_other_is_detached(peer: Client) -> None:
+    peer.send(sending_half())
+    assert peer.expect("attach").field(13) == {"paired": True}
+    peer.expect("flow")
+    other = target(string("other"))
+    peer.send(attach_frame("pair", 1, True, source(NODE), other, properties=PAIRED))
+    assert peer.expect("attach").field(5) is None
+    detach = peer.expect("detach")
+    error = detach.error()
+    assert detach.field(1) is True and error is not None
+    assert error[0] == "amqp:precondition-failed"
+    # The half that was there can still have its counterpart.
+    peer.send(detach_frame(1), receiving_half(), request(string("$me")))
+    assert b"OK" in until(peer, "transfer")["transfer"].payload
+
+
+@pytest.mark.spec("pairing-2.2.1")
+@pytest.mark.parametrize("value", [FALSE, uint(1), string("true"), NULL])
+def test_any_other_value_of_paired_makes_an_ordinary_link(peer: Client, value: bytes) -> None:
+    properties = mapping(symbol("paired"), value)
+    peer.send(
+        attach_frame("pair", 0, source=source(MINE), target=target(NODE), properties=properties)
+    )
+    assert peer.expect("attach").field(13) in (None, {})
+    peer.send(attach_frame("pair", 1, True, source(NODE), target(MINE), properties=properties))
+    assert peer.expect("attach", "flow").field(13) in (None, {})
+    peer.send(flow_frame(uint(1), uint(10), uint(0)), request(string("$me")))
+    answer = peer.expect("disposition", "flow")
+    assert state(answer).name == "rejected"
+
+
+@pytest.mark.spec("pairing-2.2.1")
+@pytest.mark.parametrize("closed", [False, True], ids=["detached", "closed"])
+def test_a_half_that_is_attached_again_is_paired_again(peer: Client, closed: bool) -> None:
+    peer.send(sending_half(), receiving_half())
+    assert [peer.expect("attach", "flow").field(13) for _ in range(2)] == [{"paired": True}] * 2
+    peer.send(detach_frame(1, closed))
+    peer.expect("detach", "flow")
+    peer.send(receiving_half())
+    assert peer.expect("attach", "flow").field(13) == {"paired": True}
+    peer.send(request(string("$me")))
+    assert b"OK" in until(peer, "transfer")["transfer"].payload

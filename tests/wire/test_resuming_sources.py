@@ -223,6 +223,22 @@ def test_a_link_that_is_attached_without_a_map_gets_none(link: Link) -> None:
     assert frame.field(8) is not True and frame.payload.endswith(BODIES[0])
 
 
+@pytest.mark.spec("2.6.3")
+def test_a_link_is_recovered_by_its_name_alone(link: Link) -> None:
+    tags = link.take(BODIES[0])
+    link.lose()
+    unsettled = mapping(binary(tags[0]), NULL)
+    link.peer.send(attach_frame("l", 1, True, NULL, target(), unsettled=unsettled))
+    attach = link.peer.expect("attach", "flow")
+    granted = attach.field(5)
+    assert isinstance(granted, Composite) and granted.field(0) == link.address
+    assert keys(attach) == tags
+    # One that there never was has nothing to be recovered.
+    link.peer.send(attach_frame("unheard of", 2, True, NULL, target(), unsettled=unsettled))
+    assert link.peer.expect("attach", "flow").field(5) is None
+    assert link.peer.expect("detach", "flow").error() is not None
+
+
 @pytest.mark.spec("2.7.3")
 def test_a_null_key_in_a_map_is_refused(link: Link) -> None:
     where = source(string(link.address), durable=uint(2), expiry=symbol("never"))

@@ -126,6 +126,19 @@ def test_what_was_taken_in_is_not_taken_in_again(link: Link, broker: Broker) -> 
     assert waiting(broker.port, link.address) == wanted
 
 
+@pytest.mark.spec("2.6.3")
+def test_a_link_is_recovered_by_its_name_alone(link: Link) -> None:
+    link.attach(resumed=False)
+    exchange(link.peer, transfer_frame(data_section(), 0, uint(0), binary(b"t")))
+    link.lose()
+    unsettled = mapping(binary(b"t"), NULL)
+    link.peer.send(attach_frame("l", 0, source=source(), target=NULL, unsettled=unsettled))
+    attach = link.peer.expect("attach", "flow")
+    granted = attach.field(6)
+    assert isinstance(granted, Composite) and granted.field(0) == link.address
+    assert states(attach) == {b"t": "accepted"}
+
+
 @pytest.mark.spec("2.6.13")
 def test_what_its_sender_settles_is_forgotten(link: Link) -> None:
     link.attach(resumed=False)

@@ -148,3 +148,75 @@ def test_empty_node_properties_are_none(peer: Client, address: str, receiver: bo
     peer.send(attach_frame("l", 0, receiver=receiver, source=where, target=other))
     peer.expect("attach", "flow")
     assert not named(exchange(peer), "detach")
+
+
+@pytest.mark.spec("3.5.3", "3.5.4")
+@pytest.mark.parametrize("receiver", [False, True], ids=["target", "source"])
+def test_node_properties_without_a_dynamic_node_are_refused(
+    peer: Client, address: str, receiver: bool
+) -> None:
+    properties = mapping(LIFETIME, described(0x2B, b"\x45"))
+    where, other = source(), target(string(address), properties=properties)
+    if receiver:
+        where, other = source(string(address), properties=properties), target()
+    peer.send(attach_frame("l", 0, receiver=receiver, source=where, target=other))
+    assert peer.expect("attach").field(5 if receiver else 6) is None
+    error = peer.expect("detach").error()
+    assert error is not None and error[0] == "amqp:invalid-field"
+
+
+@pytest.mark.spec("3.5.3", "broker-2.3.11.3")
+def test_a_source_that_names_no_outcomes_has_them_all(
+    peer: Client, broker: Broker, address: str
+) -> None:
+    peer.sender(address).publish([data_section()])
+    peer.send(attach_frame("r", 1, True, source(string(address)), target()))
+    granted = peer.expect("attach", "flow").field(5)
+    names = ("accepted", "rejected", "released", "modified")
+    assert granted.field(9) == [f"amqp:{name}:list" for name in names]  # type: ignore[attr-defined]
+    peer.send(flow_frame(uint(1), uint(1), uint(0)))
+    peer.arrivals(1)
+    exchange(peer, disposition_frame(0, settled=TRUE, state=ACCEPTED))
+    assert waiting(broker.port, address) == []
+
+
+@pytest.mark.spec("3.5.4")
+def test_the_answer_has_the_capabilities_that_the_target_has(peer: Client, address: str) -> None:
+    asked = array(b"\xa3", 2, b"\x05queue\x0bimaginative")
+    where = target(string(address), capabilities=asked)
+    peer.send(attach_frame("s", 0, source=source(), target=where))
+    assert peer.expect("attach").field(6).field(6) == ["queue"]  # type: ignore[attr-defined]
+
+
+SELECTOR = "apache.org:selector-filter:string"
+
+
+@pytest.mark.spec("3.5.8")
+@pytest.mark.parametrize("key", [uint(5), NULL, binary(b"f")], ids=["uint", "null", "binary"])
+def test_a_filter_without_a_name_is_malformed(peer: Client, address: str, key: bytes) -> None:
+    filters = mapping(key, described(symbol(SELECTOR), string("a = 1")))
+    where = source(string(address), filters=filters)
+    peer.send(attach_frame("r", 0, True, where, target()))
+    assert peer.verdict()[:2] == ("connection", "amqp:decode-error")
+
+
+@pytest.mark.spec("3.5.1", "3.5.8")
+def test_a_filter_decides_alike_each_time(peer: Client, broker: Broker, address: str) -> None:
+    def numbered(number: int) -> bytes:
+        return described(0x74, mapping(string("n"), uint(number))) + data_section(b"%d" % number)
+
+    peer.sender(address).publish([numbered(number) for number in range(6)])
+    both = mapping(
+        symbol("selector"), described(symbol(SELECTOR), string("n > 2")),
+        symbol("nothing"), NULL,
+    )  # fmt: skip
+    peer.receiver(address, 100, name="filtered", filters=both)
+    for at in range(3):
+        transfers = named(exchange(peer), "transfer")
+        first = transfers[0].field(1)
+        assert isinstance(first, int) and len(transfers) == 3
+        # They come again, in their order, and no other does.
+        bodies = [one.payload[-1:] for one in transfers]
+        assert bodies == [b"3", b"4", b"5"], at
+        peer.send(disposition_frame(first, uint(first + 2), settled=TRUE, state=RELEASED))
+    assert len(waiting(broker.port, address)) == 3
