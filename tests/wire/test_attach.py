@@ -140,6 +140,21 @@ def test_a_control_link_has_at_least_once_or_is_refused(peer: Client) -> None:
         refused(peer, attach(f"c{handle}", handle, mode), "amqp:not-implemented")
 
 
+@pytest.mark.spec("broker-2.3.6")
+@pytest.mark.parametrize("value", [symbol("at-times"), uint(1)], ids=["unknown", "number"])
+def test_a_delivery_mode_that_does_not_exist_is_refused_and_no_wish_is(
+    peer: Client, address: str, value: bytes
+) -> None:
+    where = target(string(address))
+    wish = mapping(symbol("opt-delivery-mode"), value)
+    peer.send(attach_frame("wish", 0, source=source(), target=where, properties=wish))
+    assert peer.expect("attach").field(13) in (None, {})
+    peer.expect("flow")
+    condition = mapping(symbol("delivery-mode"), value)
+    attach = attach_frame("must", 1, source=source(), target=where, properties=condition)
+    refused(peer, attach, "amqp:invalid-field")
+
+
 def refused(peer: Client, attach: bytes, condition: str) -> None:
     """Expect an attach with a null terminus and a closing detach with this condition."""
     peer.send(attach)

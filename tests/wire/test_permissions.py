@@ -176,6 +176,18 @@ def test_a_sender_that_announced_nothing_may_send(
     assert waiting(broker.port, address) == BODIES[:1]
 
 
+@pytest.mark.spec("2.6.7")
+def test_what_is_available_never_falls_below_zero(peer: Client, address: str) -> None:
+    peer.sender(address)
+    exchange(peer, flow_frame(uint(0), delivery_count=uint(0), available=uint(1)))
+    frames = (transfer_frame(BODIES[n], 0, uint(n), binary(b"%d" % n)) for n in range(3))
+    exchange(peer, *frames)
+    # Without a word about it: the flow repeats what the receiver makes of it.
+    peer.send(flow_frame(uint(0), delivery_count=uint(3), echo=TRUE))
+    flow = peer.expect("flow", "empty")
+    assert (flow.field(5), flow.field(7)) == (3, 0)
+
+
 @pytest.mark.spec("2.6.9")
 def test_credit_is_topped_up_when_half_of_it_is_used(peer: Client, address: str) -> None:
     peer.sender(address)

@@ -200,6 +200,19 @@ def test_a_filter_without_a_name_is_malformed(peer: Client, address: str, key: b
     assert peer.verdict()[:2] == ("connection", "amqp:decode-error")
 
 
+@pytest.mark.spec("3.5.8")
+@pytest.mark.parametrize("value", [string("a = 1"), mapping(), TRUE], ids=["text", "map", "true"])
+def test_a_filter_that_is_not_described_is_refused(
+    peer: Client, address: str, value: bytes
+) -> None:
+    # Under the name that JMS clients give a selector, plain text is taken.
+    where = source(string(address), filters=mapping(symbol("selector"), value))
+    peer.send(attach_frame("r", 0, True, where, target()))
+    assert peer.expect("attach").field(5) is None
+    error = peer.expect("detach").error()
+    assert error is not None and error[0] == "amqp:invalid-field"
+
+
 @pytest.mark.spec("3.5.1", "3.5.8")
 def test_a_filter_decides_alike_each_time(peer: Client, broker: Broker, address: str) -> None:
     def numbered(number: int) -> bytes:
