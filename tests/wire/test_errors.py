@@ -167,6 +167,7 @@ def test_a_link_that_is_attached_on_another_session_leaves_the_first(
     detach = peer.expect("detach")
     error = detach.error()
     assert detach.channel == 0 and error is not None and error[0] == "amqp:link:stolen"
+    assert detach.field(1) is not True
     peer.expect("begin")
     assert peer.expect("attach").channel == 1
     # Nothing comes in on the link that it was.
