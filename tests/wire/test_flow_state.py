@@ -6,7 +6,15 @@ import pytest
 
 from tests.raw.answers import Answer
 from tests.raw.client import Client
-from tests.raw.frames import attach_frame, flow_frame, source, target, transfer_frame
+from tests.raw.frames import (
+    attach_frame,
+    begin_frame,
+    flow_frame,
+    open_frame,
+    source,
+    target,
+    transfer_frame,
+)
 from tests.raw.process import Broker
 from tests.raw.values import NULL, TRUE, binary, data_section, string, ubyte, uint
 from tests.wire.control import exchange, named
@@ -119,3 +127,25 @@ def test_a_receiver_without_a_target_gets_none(peer: Client, address: str) -> No
     (attach,) = named(answers, "attach")
     assert attach.field(6) is None and attach.field(5) is not None
     assert not named(answers, "detach")
+
+
+@pytest.mark.spec("2.7.5")
+@pytest.mark.parametrize("mode", [0, 1], ids=["unsettled", "settled"])
+def test_frames_that_the_broker_sends_keep_the_settle_mode(
+    broker: Broker, address: str, mode: int
+) -> None:
+    publish(broker.port, address, [data_section(b"x" * 2_000)] * 2)
+    with Client(broker.port) as peer:
+        peer.open(open_frame(max_frame_size=512)).send(begin_frame()).expect("begin")
+        attach = attach_frame(
+            "mine", 0, True, source(string(address)), target(), snd_settle_mode=ubyte(mode)
+        )
+        assert peer.send(attach).expect("attach").field(3) == mode
+        transfers = named(exchange(peer, flow_frame(uint(0), uint(2), uint(0))), "transfer")
+        assert len(transfers) > 8
+        if mode == 0:
+            assert not any(one.field(4) is True for one in transfers)
+        else:
+            last = [one for one in transfers if one.field(5) is not True]
+            assert len(last) == 2 and all(one.field(4) is True for one in last)
+        peer.socket.close()
