@@ -9,17 +9,32 @@ import ferrymq
 from ferrymq import Message
 from tests.raw.answers import Composite
 from tests.raw.frames import (
+    COORDINATOR,
+    OPEN,
     attach_frame,
     begin_frame,
     detach_frame,
     disposition_frame,
     flow_frame,
+    frame,
     source,
     target,
     transfer_frame,
 )
-from tests.raw.server import HANDLE, Server
-from tests.raw.values import FALSE, NULL, TRUE, binary, data_section, string, uint, ushort
+from tests.raw.server import Server
+from tests.raw.values import (
+    FALSE,
+    NULL,
+    TRUE,
+    binary,
+    composite,
+    data_section,
+    mapping,
+    string,
+    symbol,
+    uint,
+    ushort,
+)
 from tests.wire.control import ACCEPTED
 
 PATIENCE = 20
@@ -33,7 +48,8 @@ async def test_handles_are_the_lowest_that_are_free_and_a_detach_frees_them() ->
         with server.accept().begin() as peer:
             for name, handle, ours in (("a", 0, 7), ("b", 1, 9), ("c", 0, 7)):
                 asked = peer.expect("attach", "flow", "empty")
-                assert (asked.field(0), asked.field(HANDLE)) == (name, handle)
+                # Name, handle and role.
+                assert [asked.field(at) for at in range(3)] == [name, handle, False]
                 assert isinstance(asked.field(9), int)
                 # The server's handles are its own.
                 answer = attach_frame(name, ours, True, source(), target(string("q")))
@@ -60,11 +76,12 @@ async def test_handles_are_the_lowest_that_are_free_and_a_detach_frees_them() ->
 
 
 @pytest.mark.spec("2.6.3")
-async def test_a_link_that_the_server_begins_is_refused() -> None:
+@pytest.mark.parametrize("coordinates", [False, True], ids=["node", "coordinator"])
+async def test_a_link_that_the_server_begins_is_refused(coordinates: bool) -> None:
     def script(server: Server) -> None:
         with server.accept().begin() as peer:
-            peer.attached()
-            where = target(string("yours"))
+            asked = peer.expect("attach")
+            where = composite(COORDINATOR, []) if coordinates else target(string("yours"))
             peer.send(attach_frame("uninvited", 3, False, source(string("mine")), where))
             answer = peer.expect("attach", "flow", "empty")
             assert (answer.field(0), answer.field(2)) == ("uninvited", True)
@@ -72,11 +89,97 @@ async def test_a_link_that_the_server_begins_is_refused() -> None:
             assert answer.field(6) is None
             error = peer.expect("detach", "flow").error()
             assert error is not None and all(error)
+            peer.attached(asked)
             peer.finish()
 
     with Server(script) as server:
         async with ferrymq.connect(server.url) as connection:
             await connection.receiver("q")
+
+
+@pytest.mark.spec("2.6.1")
+async def test_a_link_that_is_attached_again_elsewhere_is_told_that_it_was_stolen() -> None:
+    def script(server: Server) -> None:
+        with server.accept().begin() as peer:
+            name = peer.attached().field(0)
+            assert isinstance(name, str)
+            peer.expect("flow", "empty")
+            where = target(string("mine"))
+            peer.send(attach_frame(name, 1, False, source(string("q")), where))
+            stolen = peer.expect("detach", "flow", "empty")
+            error = stolen.error()
+            assert stolen.field(0) == 0
+            assert error is not None and error[0] == "amqp:link:stolen"
+            peer.send(detach_frame(0))
+            # Which does not mean that the newcomer is wanted.
+            assert peer.expect("attach", "flow", "empty").field(0) == name
+            assert peer.expect("detach", "flow", "empty").error() is not None
+            peer.finish()
+
+    with Server(script) as server:
+        async with ferrymq.connect(server.url) as connection:
+            receiver = await connection.receiver("q")
+            with pytest.raises(ferrymq.AmqpError):
+                await receiver.receive(timeout=PATIENCE)
+
+
+@pytest.mark.spec("pairing-2.2.2")
+async def test_the_second_half_of_a_pair_waits_for_the_first() -> None:
+    capability = symbol("LINK_PAIR_V1_0")
+    opening = frame(composite(OPEN, [string("server"), *[NULL] * 6, capability]))
+
+    def script(server: Server) -> None:
+        with server.accept().begin(opening) as peer:
+            for _ in range(2):
+                asked = peer.expect("attach", "flow", "empty")
+                # Nothing of the other half is on its way.
+                peer.send(flow_frame(echo=TRUE))
+                flow = peer.expect("flow", "empty")
+                while flow.field(4) is not None:
+                    flow = peer.expect("flow", "empty")
+                assert asked.field(13) == {"paired": True}
+                name, handle, receives = (asked.field(at) for at in range(3))
+                assert isinstance(name, str) and isinstance(handle, int)
+                here, there = source(string("$me")), target(string("service"))
+                if receives:
+                    here, there = source(string("service")), target(string("$me"))
+                paired = mapping(symbol("paired"), TRUE)
+                peer.send(attach_frame(name, handle, not receives, here, there, properties=paired))
+            peer.finish()
+
+    with Server(script) as server:
+        wanted = ["LINK_PAIR_V1_0"]
+        async with ferrymq.connect(server.url, desired_capabilities=wanted) as connection:
+            await connection.pair("service")
+
+
+@pytest.mark.spec("2.7.6")
+async def test_an_outcome_counts_after_the_link_was_detached() -> None:
+    kept = target(string("q"), durable=uint(2), expiry=symbol("never"))
+
+    def script(server: Server) -> None:
+        with server.accept().begin() as peer:
+            peer.attached(target_sent=kept)
+            peer.expect("transfer", "flow", "empty")
+            assert peer.expect("detach", "flow", "empty").field(1) in (None, False)
+            peer.send(disposition_frame(0, state=ACCEPTED), detach_frame(0, closed=False))
+            # Settled, as the sender does in mode second, and forgotten.
+            said = peer.expect("disposition", "flow", "empty")
+            assert (said.field(0), said.field(1), said.field(3)) == (False, 0, True)
+            asked = peer.expect("attach", "flow", "empty")
+            assert asked.field(7) == {}
+            peer.attached(asked, target_sent=kept, unsettled=mapping())
+            peer.finish()
+
+    with Server(script) as server:
+        async with ferrymq.connect(server.url, container_id="me") as connection:
+            sender = await connection.sender("q", name="s", exactly_once=True)
+            await sender.ready(timeout=PATIENCE)
+            sender.send_nowait(Message(b"x"), delivery_tag=b"t")
+            await sender.detach(timeout=PATIENCE)
+            left = sender.unsettled_deliveries()
+            assert left == []
+            await connection.sender("q", name="s", exactly_once=True, unsettled=left)
 
 
 @pytest.mark.spec("2.6.7")
@@ -141,14 +244,20 @@ async def test_the_client_follows_numbers_behind_the_highest() -> None:
             flow = peer.expect("flow", "empty")
             # The count is that of the sender's attach, or none yet.
             assert flow.field(5) in (HIGH, None) and flow.field(6)
-            for at, body in enumerate(BODIES):
-                number = (HIGH + at) & 0xFFFFFFFF
-                peer.send(transfer_frame(body, 0, uint(number), binary(b"%d" % at), settled=TRUE))
-            peer.send(flow_frame(uint(0), delivery_count=uint(3), next_outgoing_id=3, echo=TRUE))
+            messages = [
+                transfer_frame(
+                    body, 0, uint((HIGH + at) & 0xFFFFFFFF), binary(b"%d" % at), settled=TRUE
+                )
+                for at, body in enumerate(BODIES)
+            ]
+            peer.send(*messages[:4])
+            peer.send(flow_frame(uint(0), delivery_count=uint(2), next_outgoing_id=2, echo=TRUE))
             flow = peer.expect("flow", "empty")
-            while flow.field(5) != 3:
+            while flow.field(5) != 2:
                 flow = peer.expect("flow", "empty")
-            assert flow.field(0) == 3
+            assert flow.field(0) == 2
+            # The client closes when it has the last one.
+            peer.send(messages[4])
             peer.finish()
 
     with Server(script) as server:
