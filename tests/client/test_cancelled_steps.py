@@ -193,7 +193,7 @@ async def world() -> AsyncIterator[World]:
 
 
 async def wait_until(condition: Callable[[], bool], about: Callable[[], object]) -> None:
-    """Let both sides read what has been written."""
+    """Run the event loop until both sides have read what was written."""
     for _ in range(20_000):
         if condition():
             return

@@ -37,7 +37,7 @@ async def connection(broker: Broker) -> AsyncIterator[ferrymq.Connection]:
 
 
 async def waiting(connection: ferrymq.Connection, address: str) -> list[object]:
-    """What is in a queue."""
+    """Return the bodies of the messages in a queue."""
     async with connection.receiver(address, credit=0) as receiver:
         receiver.add_credit(100)
         await receiver.drain(timeout=20)

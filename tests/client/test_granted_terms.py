@@ -1,4 +1,4 @@
-"""What the peer's attach grants, and what the client makes of that (AMQP 1.0 §2.6.3, §2.7.3)."""
+"""The client verifies what the peer's attach grants (AMQP 1.0 §2.6.3, §2.7.3)."""
 
 from __future__ import annotations
 

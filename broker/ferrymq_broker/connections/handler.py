@@ -578,7 +578,8 @@ class ConnectionHandler:
 
 @final
 class _Remainder(Chore):
-    """What a connection has put off; `after_letters` if it caused dead letters that wait."""
+    """Events that a connection has put off. With `after_letters` they wait until few dead letters
+    are left to be published."""
 
     __slots__ = ("after_letters", "_handler")
 
@@ -588,7 +589,7 @@ class _Remainder(Chore):
         self._handler = handler
 
     def go_on(self, slices: Slices) -> bool:
-        """A slice of it."""
+        """Process as many events as the slice allows; whether all are processed."""
         if self.after_letters and self._handler.broker.agenda.letters > _LETTERS:
             return False
         return self._handler.catch_up()

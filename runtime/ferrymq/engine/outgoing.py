@@ -343,7 +343,7 @@ class OutgoingHalf:
             parked.delivery.link.parked -= 1
 
     def restore(self, link: Link) -> None:
-        """Let the withheld deliveries of the link wait for the window again: it has credit."""
+        """Queue the withheld deliveries of a link for the window again: the link has credit."""
         withheld = self._withheld.pop(link, None)
         if withheld is not None:
             # Before later ones of the link, and before no earlier one: these have gone.

@@ -240,7 +240,7 @@ class Posting(Copying):
                 assert outcome is None and inside, f"{one.id.hex()}: {outcome}"
 
     def check_published(self, attempts: list[Attempt], before: dict[Queue, int]) -> None:
-        """What was committed has been published, and of the rest nothing is there."""
+        """Check that everything committed was published, and nothing else."""
         for queue, count in before.items():
             committed = sum(
                 one.queues.get(queue, 0)

@@ -6,24 +6,17 @@ import pytest
 
 from ferrymq_broker.nodes.policy import QueuePolicy
 from tests.broker.harness import Network
+from tests.broker.slices.passes import turn
 
 MESSAGES = 300
 SIZE = 20
 
 
 def narrow(net: Network, policy: QueuePolicy) -> None:
-    """Let the queue q follow a policy, in a pass of its own; what it has put off waits."""
+    """Set the policy of queue q in a pass of its own; what the queue puts off is not done."""
     net.broker.begin_pass(net.now)
     net.queue("q").change_policy(policy)
     net.broker.finish_pass()
-
-
-def turn(net: Network) -> None:
-    """One pass of each call that waits in the event loop."""
-    todo = net.later.copy()
-    net.later.clear()
-    for call in todo:
-        call()
 
 
 def filled(count: int = MESSAGES) -> Network:

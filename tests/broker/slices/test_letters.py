@@ -12,6 +12,7 @@ from ferrymq_broker.slices import LETTER
 from ferrymq_types.messaging import Data, Header, Properties, Rejected
 from tests.broker.harness import Network, Sender, text
 from tests.broker.lifecycle.letters import figure
+from tests.broker.slices.passes import turn
 from tests.broker.stores import ManualStore
 
 CHAIN = 40
@@ -37,14 +38,6 @@ def chain(net: Network) -> Sender:
 def put(sender: Sender, body: bytes, address: str = NAMES[0]) -> None:
     """Hand a durable message to the sender's engine: it is not on its way yet."""
     sender.send_sections(Header(durable=True), Properties(to=address), Data(value=body))
-
-
-def turn(net: Network) -> None:
-    """One pass of each call that waits in the event loop."""
-    todo = net.later.copy()
-    net.later.clear()
-    for call in todo:
-        call()
 
 
 def published(net: Network) -> int:

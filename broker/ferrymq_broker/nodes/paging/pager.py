@@ -550,7 +550,7 @@ def forget(queue: Queue, entry: Entry) -> None:
 
 
 def give_up(queue: Queue, entry: Entry) -> None:
-    """Let the entry, which leaves its queue, hold its message no more."""
+    """Release the message of an entry that leaves its queue."""
     message = entry.message
     size = i64(entry.size)
     if len(message.payload) != size:

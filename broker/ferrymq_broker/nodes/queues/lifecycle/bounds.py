@@ -135,7 +135,7 @@ class Bounds:
         return None
 
     def keep(self) -> bool:
-        """Let the oldest messages go until the bounds are kept, if that is the policy.
+        """Drop the oldest messages until the bounds are kept, if that is the policy.
 
         One goes at least, the others as far as the slice allows. Return whether that is all.
         """
@@ -156,7 +156,7 @@ class Bounds:
             pass
 
     def _push_one_out(self, count: i64, size: i64) -> bool:
-        """Let the oldest message go if there is no room for so much more; whether one went."""
+        """Drop the oldest message if there is no room for so much more; return whether one went."""
         reason = self._broken(count, size)
         if not reason:
             return False
