@@ -7,13 +7,16 @@ first is due. There are two `Timers`, with a clock each: `Space.timers` for dura
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heappush
 from typing import Final, final
 
 from mypy_extensions import i64
 
-# Entries of timers that were set anew lie in the heap until they come up, or are this many.
+from ferrymq_broker.due_heap import DueHeap
+
+# So many records of timers that were set anew may always lie in the heap.
 _SLACK: Final = 1024
+# How many records each change of a timer sweeps.
+_STEP: Final = 4
 
 
 class Timed:
@@ -36,7 +39,7 @@ class Timers:
 
     def __init__(self) -> None:
         self.moved = False
-        self._heap: list[tuple[int, int, Timed]] = []
+        self._heap: DueHeap[Timed] = DueHeap(_SLACK)
         self._order: i64 = 0
         self._live: i64 = 0
 
@@ -47,38 +50,56 @@ class Timers:
         """Let it happen at `due`, and not when it was to happen before."""
         if timed.due == due:
             return
+        heap = self._heap
         if timed.due == 0:
             self._live += 1
+        else:
+            heap.outdate()
         timed.due = due
         self._order += 1
-        heap = self._heap
-        if not heap or due < heap[0][0]:
+        first = heap.first()
+        if first is None or due < first[0]:
             self.moved = True
-        heappush(heap, (due, self._order, timed))
-        if len(heap) > 2 * self._live + _SLACK:
-            self._heap = [entry for entry in heap if entry[2].due == entry[0]]
-            heapify(self._heap)
+        heap.push(due, self._order, timed)
+        self._sweep()
 
     def cancel(self, timed: Timed) -> None:
         """Let it not happen."""
         if timed.due != 0:
             timed.due = 0
             self._live -= 1
+            self._heap.outdate()
+            self._sweep()
 
     def next_due(self) -> i64:
         """When the first is due; 0 if there is none."""
-        heap = self._heap
-        while heap and heap[0][2].due != heap[0][0]:
-            heappop(heap)
-        return heap[0][0] if heap else 0
+        first = self._heap.first()
+        while first is not None and first[2].due != first[0]:
+            self._heap.pop()
+            self._heap.discount()
+            first = self._heap.first()
+        return 0 if first is None else first[0]
 
     def run(self, now: i64) -> None:
         """Let happen what is due, in order."""
         heap = self._heap
-        while heap and heap[0][0] <= now:
-            due, _, timed = heappop(heap)
-            if timed.due == due:
+        first = heap.first()
+        while first is not None and first[0] <= now:
+            heap.pop()
+            timed = first[2]
+            if timed.due == first[0]:
                 timed.due = 0
                 self._live -= 1
                 timed.on_time(now)
-                heap = self._heap
+            else:
+                heap.discount()
+            first = heap.first()
+
+    def _sweep(self) -> None:
+        heap = self._heap
+        for _ in range(_STEP):
+            record = heap.sweep()
+            if record is None:
+                return
+            if record[2].due == record[0]:
+                heap.push(record[0], record[1], record[2])

@@ -248,12 +248,13 @@ def _check_lifecycle(queue: Queue, by_id: dict[int, Entry], available: list[Entr
     for line, now in lines:
         if line is None:
             continue
-        for due, _, expiring in line._heap:
+        records = [*line._heap._heap, *line._heap._swept]
+        for due, _, expiring in records:
             if expiring.state == AVAILABLE:
                 assert 0 < line.due <= max(due, now + 1), "nobody will look"
             waiting[id(expiring)] = min(int(due - now), waiting.get(id(expiring), BOUNDLESS))
-        live = sum(1 for _, _, expiring in line._heap if id(expiring) in by_id)
-        assert len(line._heap) <= 2 * live + 66, "entries that are gone"
+        live = sum(1 for _, _, expiring in records if id(expiring) in by_id)
+        assert len(records) <= 3 * live + 130, "entries that are gone"
     for entry in available:
         if entry.expires != 0:
             assert id(entry) in waiting, "nobody knows that it expires"

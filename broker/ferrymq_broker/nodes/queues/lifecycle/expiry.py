@@ -7,11 +7,11 @@ until somebody comes. What a consumer holds is the consumer's; it is looked at w
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
+from ferrymq_broker.due_heap import DueHeap
 from ferrymq_broker.nodes.entry import AVAILABLE, REMOVED, RUN
 from ferrymq_broker.nodes.facts import facts_of
 from ferrymq_broker.timers import Timed
@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 
 # How many expire in one pass; the others are due a millisecond later.
 _BATCH: Final = 1_000
-# Entries that left otherwise stay in the heap until they are half of it and so many.
+# So many records of entries that left otherwise may always lie in the heap.
 _SLACK: Final = 64
+# How many records each entry that leaves sweeps.
+_STEP: Final = 4
 
 
 def time_to_live(message: Message, message_ttl: i64) -> i64:
@@ -57,15 +59,13 @@ class _Line(Timed):
     """The entries of one queue that expire by one clock, the next one first. A run is known by its
     place and by the earliest of its deadlines."""
 
-    __slots__ = ("_lifecycle", "_timers", "_heap", "_stale", "_runs")
+    __slots__ = ("_lifecycle", "_timers", "_heap", "_runs")
 
     def __init__(self, lifecycle: Lifecycle, timers: Timers) -> None:
         super().__init__()
         self._lifecycle = lifecycle
         self._timers = timers
-        self._heap: list[tuple[int, int, Entry]] = []
-        # How many of these are of no use any more, at most.
-        self._stale: i64 = 0
+        self._heap: DueHeap[Entry] = DueHeap(_SLACK)
         # The places of runs, and when the first of their messages expires.
         self._runs: dict[Entry, int] = {}
 
@@ -75,19 +75,23 @@ class _Line(Timed):
     def add(self, entry: Entry, due: i64) -> None:
         """The entry is in the queue and expires at `due`."""
         heap = self._heap
-        heappush(heap, (due, entry.sequence, entry))
-        if heap[0][2] is entry:
+        heap.push(due, entry.sequence, entry)
+        first = heap.first()
+        if first is not None and first[2] is entry:
             self._timers.set(self, due)
 
     def forget(self) -> None:
         """An entry has left the queue that was added once."""
-        self._stale += 1
-        if 2 * self._stale > len(self._heap) + _SLACK:
-            self._stale = 0
-            self._heap = [item for item in self._heap if self._is_known(item[2], item[0])]
-            heapify(self._heap)
-            if not self._heap:
-                self._timers.cancel(self)
+        heap = self._heap
+        heap.outdate()
+        for _ in range(_STEP):
+            record = heap.sweep()
+            if record is None:
+                break
+            if self._is_known(record[2], record[0]):
+                heap.push(record[0], record[1], record[2])
+        if not len(heap):
+            self._timers.cancel(self)
 
     def add_run(self, place: Entry, earliest: i64) -> None:
         """Messages of a run expire, the first of them at `earliest` or later."""
@@ -95,7 +99,7 @@ class _Line(Timed):
         if known is not None:
             if known <= earliest:
                 return
-            self._stale += 1
+            self._heap.outdate()
         self._runs[place] = int(earliest)
         self.add(place, earliest)
 
@@ -114,36 +118,43 @@ class _Line(Timed):
         lifecycle = self._lifecycle
         slices = lifecycle.queue.agenda.slices
         left: i64 = _BATCH
-        while self._heap and left > 0:
-            expires, _, entry = self._heap[0]
-            if expires > now:
-                break
-            heappop(self._heap)
+        heap = self._heap
+        first = heap.first()
+        while first is not None and first[0] <= now and left > 0:
+            expires, _, entry = first
+            heap.pop()
             if entry.state == RUN:
                 if self._runs.get(entry) == expires:
                     del self._runs[entry]
                     lifecycle.release_due(entry)
+                else:
+                    heap.discount()
             elif entry.state == AVAILABLE:
                 left -= 1
                 lifecycle.expired(entry)
+                # It has left the queue, and has been counted as outdated.
+                heap.discount()
                 if slices.is_spent():
                     # Dead letters take longer than messages that are dropped.
                     left = 0
             elif entry.state != REMOVED:
                 # A consumer holds it. It goes when it comes back, whatever is done to the clock.
                 entry.expires = lifecycle.queue.agenda.now
-        heap = self._heap
-        while heap and heap[0][2].state == REMOVED:
-            heappop(heap)
-        if heap:
-            due: i64 = heap[0][0]
+            else:
+                heap.discount()
+            first = heap.first()
+        while first is not None and first[2].state == REMOVED:
+            heap.pop()
+            heap.discount()
+            first = heap.first()
+        if first is not None:
+            due: i64 = first[0]
             self._timers.set(self, due if due > now else now + 1)
 
     def close(self) -> None:
         """Forget everything."""
         self._timers.cancel(self)
-        self._heap = []
-        self._stale = 0
+        self._heap.clear()
         self._runs = {}
 
 

@@ -11,11 +11,11 @@ Of several the first in this order counts.
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
+from ferrymq_broker.due_heap import DueHeap
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.facts import facts_of
 from ferrymq_broker.nodes.paging.pager import forget_message, page_in_scheduled
@@ -37,7 +37,10 @@ SCHEDULED_ENQUEUE_TIME: Final = "x-opt-scheduled-enqueue-time"
 _LATEST: Final = 253_402_300_799_999
 # How many come up in one pass; the others are due a millisecond later.
 _BATCH: Final = 1_000
+# So many records of messages that were cancelled may always lie in a heap.
 _SLACK: Final = 64
+# How many records each cancelled message sweeps.
+_STEP: Final = 4
 
 
 def delivery_time(message: Message, agenda: Agenda) -> i64:
@@ -102,38 +105,55 @@ class _Line(Timed):
         super().__init__()
         self._schedule = schedule
         self._timers = timers
-        self._heap: list[tuple[int, int]] = []
+        self._heap: DueHeap[None] = DueHeap(_SLACK)
 
     def add(self, due: i64, sequence: i64) -> None:
         """Let a message come at `due`."""
         heap = self._heap
-        heappush(heap, (due, sequence))
-        if heap[0][1] == sequence:
+        heap.push(due, sequence, None)
+        first = heap.first()
+        if first is not None and first[1] == sequence:
             self._timers.set(self, due)
 
-    def clean(self) -> None:
-        """Forget messages that will not come, if these are too many or all."""
+    def forget(self) -> None:
+        """A message of this line will not come."""
+        heap = self._heap
         known = self._schedule.known
-        if len(self._heap) > 2 * len(known) + _SLACK:
-            self._heap = [item for item in self._heap if item[1] in known]
-            heapify(self._heap)
+        heap.outdate()
+        for _ in range(_STEP):
+            record = heap.sweep()
+            if record is None:
+                break
+            if record[1] in known:
+                heap.push(record[0], record[1], None)
         if not known:
-            # With no timer set, nothing may lie before the next to come.
-            self._heap = []
-            self._timers.cancel(self)
+            self.close()
+
+    def close(self) -> None:
+        """Forget everything."""
+        # With no timer set, nothing may lie before the next to come.
+        self._heap.clear()
+        self._timers.cancel(self)
 
     def on_time(self, now: i64) -> None:
         """Let into the queue what is due."""
         known = self._schedule.known
-        left: i64 = _BATCH
-        while self._heap and left > 0 and self._heap[0][0] <= now:
-            if self._schedule.come(heappop(self._heap)[1]):
-                left -= 1
         heap = self._heap
-        while heap and heap[0][1] not in known:
-            heappop(heap)
-        if heap:
-            due: i64 = heap[0][0]
+        left: i64 = _BATCH
+        first = heap.first()
+        while first is not None and left > 0 and first[0] <= now:
+            heap.pop()
+            if self._schedule.come(first[1]):
+                left -= 1
+            else:
+                heap.discount()
+            first = heap.first()
+        while first is not None and first[1] not in known:
+            heap.pop()
+            heap.discount()
+            first = heap.first()
+        if first is not None:
+            due: i64 = first[0]
             self._timers.set(self, due if due > now else now + 1)
 
 
@@ -200,10 +220,12 @@ class Schedule:
 
     def cancel(self, sequence: i64) -> bool:
         """Let it not come; False if there is none of this number."""
-        if not self._take(sequence):
+        scheduled = self.known.get(sequence)
+        if scheduled is None:
             return False
-        self._delays.clean()
-        self._dates.clean()
+        self._take(sequence)
+        line = self._delays if scheduled.due > 0 else self._dates
+        line.forget()
         return True
 
     def listed(self) -> list[Scheduled]:
@@ -239,8 +261,8 @@ class Schedule:
                 return False
             self._take(next(reversed(known)))
             slices.spend(MESSAGE)
-        self._delays.clean()
-        self._dates.clean()
+        self._delays.close()
+        self._dates.close()
         return True
 
     def _take(self, sequence: i64) -> bool:
