@@ -81,7 +81,7 @@ def recorded(size: int, readers: int) -> Callable[[Ground], None]:
     """A record of `size` MiB of a stream goes to readers, which have all asked for it."""
 
     def run(ground: Ground) -> None:
-        peers = _readers(ground, "large-stream", readers)
+        peers = _readers(ground, "large-stream", readers, mode="copy")
         _ask(peers)
         ground.begin()
         _put(ground, "large-stream", size)
