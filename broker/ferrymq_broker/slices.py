@@ -26,6 +26,8 @@ LINK: Final = 15
 TURN: Final = 4
 MESSAGE: Final = 1
 CONNECTION: Final = 40
+# To lose a link with its connection, before the work of `LINK`.
+LOST_LINK: Final = 5
 # A dead letter costs once when it leaves its queue, and once when it is published.
 LETTER: Final = 30
 

@@ -22,13 +22,26 @@ _STEP: Final = 4
 class Timed:
     """Something with a time. `due` is 0 while it has none."""
 
-    __slots__ = ("due",)
+    __slots__ = ("due", "alarm")
 
     def __init__(self) -> None:
         self.due: i64 = 0
+        # Its record in the heap, while it is set.
+        self.alarm: Alarm | None = None
 
     def on_time(self, now: i64) -> None:
         """The time has come. `due` is 0 again; it may be set anew."""
+
+
+@final
+class Alarm:
+    """What lies in the heap for a `timed` that is set; None once it is set anew or cancelled. A
+    record that waits in the heap must not keep a transaction, and with it a connection, alive."""
+
+    __slots__ = ("timed",)
+
+    def __init__(self, timed: Timed) -> None:
+        self.timed: Timed | None = timed
 
 
 @final
@@ -39,7 +52,7 @@ class Timers:
 
     def __init__(self) -> None:
         self.moved = False
-        self._heap: DueHeap[Timed] = DueHeap(_SLACK)
+        self._heap: DueHeap[Alarm] = DueHeap(_SLACK)
         self._order: i64 = 0
         self._live: i64 = 0
 
@@ -51,21 +64,28 @@ class Timers:
         if timed.due == due:
             return
         heap = self._heap
-        if timed.due == 0:
+        before = timed.alarm
+        if before is None:
             self._live += 1
         else:
+            before.timed = None
             heap.outdate()
+        alarm = Alarm(timed)
+        timed.alarm = alarm
         timed.due = due
         self._order += 1
         first = heap.first()
         if first is None or due < first[0]:
             self.moved = True
-        heap.push(due, self._order, timed)
+        heap.push(due, self._order, alarm)
         self._sweep()
 
     def cancel(self, timed: Timed) -> None:
         """Let it not happen."""
-        if timed.due != 0:
+        alarm = timed.alarm
+        if alarm is not None:
+            alarm.timed = None
+            timed.alarm = None
             timed.due = 0
             self._live -= 1
             self._heap.outdate()
@@ -74,7 +94,7 @@ class Timers:
     def next_due(self) -> i64:
         """When the first is due; 0 if there is none."""
         first = self._heap.first()
-        while first is not None and first[2].due != first[0]:
+        while first is not None and first[2].timed is None:
             self._heap.pop()
             self._heap.discount()
             first = self._heap.first()
@@ -86,8 +106,11 @@ class Timers:
         first = heap.first()
         while first is not None and first[0] <= now:
             heap.pop()
-            timed = first[2]
-            if timed.due == first[0]:
+            alarm = first[2]
+            timed = alarm.timed
+            if timed is not None:
+                alarm.timed = None
+                timed.alarm = None
                 timed.due = 0
                 self._live -= 1
                 timed.on_time(now)
@@ -101,5 +124,5 @@ class Timers:
             record = heap.sweep()
             if record is None:
                 return
-            if record[2].due == record[0]:
+            if record[2].timed is not None:
                 heap.push(record[0], record[1], record[2])

@@ -12,25 +12,13 @@ from pathlib import Path
 import pytest
 
 from ferrymq_broker.server import housekeeping
-from ferrymq_broker.server.housekeeping import ENOUGH, SHARE, WORTH_IT, Housekeeping
+from ferrymq_broker.server.housekeeping import ENOUGH, MOST_BLOCKS, WORTH_IT, Housekeeping
 from tests.broker.harness import Network
 
 
 class Loop:
     def __init__(self) -> None:
         self.me = self
-
-
-class Time:
-    """A clock that moves on by `step` whenever somebody looks."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-        self.step = 0.0
-
-    def __call__(self) -> float:
-        self.now += self.step
-        return self.now
 
 
 def lose_a_loop() -> weakref.ref[Loop]:
@@ -47,7 +35,7 @@ def no_automatic_collections() -> Iterator[None]:
 
 def test_connections_that_are_gone_are_collected_once_there_were_enough() -> None:
     broker = Network().broker
-    keeper = Housekeeping(broker, None, Time())
+    keeper = Housekeeping(broker, None)
     lost = lose_a_loop()
     for _ in range(ENOUGH - 1):
         broker.new_id()
@@ -58,22 +46,17 @@ def test_connections_that_are_gone_are_collected_once_there_were_enough() -> Non
     assert lost() is None
 
 
-def test_collections_take_no_more_than_their_share_of_the_time() -> None:
+def test_nothing_is_collected_while_there_is_too_much_to_look_at() -> None:
     broker = Network().broker
-    clock = Time()
-    keeper = Housekeeping(broker, None, clock)
-    for _ in range(ENOUGH):
-        broker.new_id()
-    clock.step = 0.5
-    keeper.look()
-    clock.step = 0.0
+    blocks = 1_000
+    keeper = Housekeeping(broker, None, blocks=lambda: blocks)
+    blocks += MOST_BLOCKS + 1
     for _ in range(ENOUGH):
         broker.new_id()
     lost = lose_a_loop()
-    clock.now += 0.5 * SHARE - 1
     keeper.look()
     assert lost() is not None
-    clock.now += 1
+    blocks -= 1
     keeper.look()
     assert lost() is None
 
@@ -81,7 +64,7 @@ def test_collections_take_no_more_than_their_share_of_the_time() -> None:
 def test_memory_goes_back_when_most_messages_are_gone() -> None:
     broker = Network().broker
     trims: list[int] = []
-    keeper = Housekeeping(broker, lambda: trims.append(1), Time())
+    keeper = Housekeeping(broker, lambda: trims.append(1))
     for held in (0, 3 * WORTH_IT, 2 * WORTH_IT):
         broker.agenda.held = held
         keeper.look()
@@ -99,7 +82,7 @@ def test_memory_goes_back_when_most_messages_are_gone() -> None:
 def test_a_few_messages_less_are_no_reason() -> None:
     broker = Network().broker
     trims: list[int] = []
-    keeper = Housekeeping(broker, lambda: trims.append(1), Time())
+    keeper = Housekeeping(broker, lambda: trims.append(1))
     for held in (WORTH_IT - 1, 0, WORTH_IT - 1, 0):
         broker.agenda.held = held
         keeper.look()

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ferrymq_broker.server.turns import LEAST, MORE_TO_COME, MOST, TURN, Turns
+from ferrymq_broker.server.turns import LEAST, MORE_TO_COME, MOST, ROUND, SHORT, TURN, Round, Turns
 
 
 class Transport:
-    """The event loop and the socket of one connection, whose input takes `cost` seconds a byte."""
+    """The event loop and the socket of one connection, whose input takes `cost` seconds a byte.
 
-    def __init__(self, cost: float = 0.0) -> None:
+    It shares the event loop, and its rounds, with that of another, if there is one.
+    """
+
+    def __init__(self, cost: float = 0.0, other: Transport | None = None) -> None:
         self.cost = cost
         self.now = 0.0
         self.taken: list[bytes] = []
         self.reading = True
-        self.due: list[Callable[[], object]] = []
+        self.due: list[Callable[[], object]] = [] if other is None else other.due
+        self.round = Round(self.soon) if other is None else other.round
         self.turns = Turns(
-            self.take, self.stop, self.start, lambda call: self.due.append(call), lambda: self.now
+            self.take, self.stop, self.start, self.round, self.soon, lambda: self.now
         )
+
+    def soon(self, call: Callable[[], object]) -> None:
+        self.due.append(call)
 
     def take(self, data: bytes) -> None:
         self.taken.append(data)
@@ -31,7 +38,8 @@ class Transport:
         self.reading = True
 
     def next_round(self) -> None:
-        due, self.due = self.due, []
+        due = self.due.copy()
+        self.due.clear()
         for call in due:
             call()
 
@@ -114,3 +122,35 @@ def test_what_had_come_before_the_end_is_not_lost() -> None:
     assert transport.taken[-1] == b"end"
     transport.next_round()
     assert len(transport.taken) == 2
+
+
+def test_what_all_clients_send_at_once_is_worked_through_in_rounds() -> None:
+    first = Transport(cost=TURN / 4_000)
+    others = [Transport(first.cost, first) for _ in range(20)]
+    for one in [first, *others]:
+        one.turns.receive(bytes(3_000))
+    rounds = []
+    while True:
+        before = sum(one.now for one in [first, *others])
+        rounds.append(before - sum(rounds))
+        if not first.due:
+            break
+        first.next_round()
+    assert max(rounds) < ROUND + TURN
+    assert len(rounds) > 20 * 3_000 * first.cost / (ROUND + TURN)
+    assert all(one.taken == [bytes(3_000)] and one.reading for one in [first, *others])
+
+
+def test_what_is_short_waits_for_nobody() -> None:
+    busy = Transport(cost=ROUND)
+    busy.turns.receive(b"ab")
+    assert busy.round.spent > ROUND
+    other = Transport(0.0, busy)
+    other.turns.receive(bytes(SHORT))
+    assert other.taken == [bytes(SHORT)]
+    third = Transport(0.0, busy)
+    third.turns.receive(bytes(SHORT + 1))
+    assert third.taken == [] and not third.reading
+    for _ in range(2):
+        third.next_round()
+    assert third.taken == [bytes(SHORT + 1)] and third.reading

@@ -50,15 +50,19 @@ from ferrymq_broker.connections.outbox import Outbox
 from ferrymq_broker.connections.outgoing import OutgoingEndpoint
 from ferrymq_broker.connections.output_turns import OUTPUT_LIMIT
 from ferrymq_broker.connections.rare_events import on_control, on_rare_event
+from ferrymq_broker.connections.remainder import Remainder
 from ferrymq_broker.connections.remembered.source import SourceTerminus
 from ferrymq_broker.journal import log
 from ferrymq_broker.nodes.node import Node, Producer
-from ferrymq_broker.slices import CONNECTION, Chore, Slices
+from ferrymq_broker.slices import CONNECTION, LOST_LINK
 from ferrymq_broker.transactions.table import Transactions
 from ferrymq_types.transport import Error
 
 _NO_EVENTS: Final[list[Event]] = []
-_LETTERS: Final = 16  # may be under way when a client that has caused some goes on
+
+
+def _ignore(*_: object) -> None:
+    """Take no notice: there is no transport."""
 
 
 @final
@@ -172,7 +176,7 @@ class ConnectionHandler:
         self.stalled: dict[OutgoingEndpoint, None] = {}
         self.windowed: dict[OutgoingEndpoint, None] = {}
         self.unsupplied: dict[Producer, None] = {}
-        self.transactions = Transactions(self)
+        self.transactions = Transactions(broker)
         self.allowance = Allowance(broker.client_limits)
         # Producers that have too much unsettled themselves to be given credit.
         self.crowded: dict[IncomingEndpoint, None] = {}
@@ -180,7 +184,7 @@ class ConnectionHandler:
         self.events: list[Event] = _NO_EVENTS
         # The next of them; what goes on with them in another slice.
         self._at: i64 = 0
-        self._remainder = _Remainder(self)
+        self._remainder = Remainder()
         # Nodes that hand out nothing until all that the client held has returned.
         self._held_back: dict[Node, None] = {}
         self._puts_off = False
@@ -233,14 +237,19 @@ class ConnectionHandler:
             self._eof_at = now
             self.paused = True
             self.blocked = True
-            slices.add(self._remainder)
+            self._remainder.wait(self)
         else:
-            slices.spend(CONNECTION)
+            slices.spend(CONNECTION + len(self.connection.channels.links) * LOST_LINK)
             self.connection.receive_eof(now)
             self._process()
             if self.connection.has_output:
                 self.touch()
         self.broker.finish_pass()
+
+    def forget_transport(self) -> None:
+        """The transport is gone and has been reported: nobody is called any more."""
+        self._write = self._hang_up = _ignore
+        self.rearm = self.on_tls = None
 
     def next_deadline(self) -> float | None:
         """When `handle_timeout` is to be called, by the clock that gives `now`."""
@@ -488,7 +497,7 @@ class ConnectionHandler:
                             if endpoint.held > 0 and endpoint.node not in self._held_back:
                                 self._held_back[endpoint.node] = None
                                 endpoint.node.hold_back()
-        self.broker.agenda.slices.add(self._remainder)
+        self._remainder.wait(self)
 
     def _let_go(self) -> None:
         """What was to return has returned."""
@@ -502,7 +511,8 @@ class ConnectionHandler:
         """Go on with what was put off; whether all of it is done."""
         if self._eof:
             self._eof = False
-            self.broker.agenda.slices.spend(CONNECTION)
+            links = len(self.connection.channels.links)
+            self.broker.agenda.slices.spend(CONNECTION + links * LOST_LINK)
             self.connection.receive_eof(self._eof_at)
         self._process()
         if not self.dirty:
@@ -574,22 +584,3 @@ class ConnectionHandler:
                 self._at = at
                 self._put_off()
                 return quiet
-
-
-@final
-class _Remainder(Chore):
-    """Events that a connection has put off. With `after_letters` they wait until few dead letters
-    are left to be published."""
-
-    __slots__ = ("after_letters", "_handler")
-
-    def __init__(self, handler: ConnectionHandler) -> None:
-        super().__init__()
-        self.after_letters = False
-        self._handler = handler
-
-    def go_on(self, slices: Slices) -> bool:
-        """Process as many events as the slice allows; whether all are processed."""
-        if self.after_letters and self._handler.broker.agenda.letters > _LETTERS:
-            return False
-        return self._handler.catch_up()

@@ -144,6 +144,7 @@ def close_link(handler: ConnectionHandler, link: Link, lost: bool, closed: bool)
         link.expire()
     elif lost or not link.session.mapped:
         memory.forget_link(link)
+        link.context = None
     else:
         # While the session lasts the client may still say something of it.
         link.context = memory

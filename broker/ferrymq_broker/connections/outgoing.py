@@ -537,6 +537,7 @@ class OutgoingEndpoint(Consumer):
         if self._left:
             return
         self._left = True
+        self.link.count_available = None
         if self._holds_back:
             self.node.let_go()
         self.node.unsubscribe(self)

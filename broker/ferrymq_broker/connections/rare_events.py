@@ -91,6 +91,7 @@ def on_rare_event(handler: ConnectionHandler, event: Event) -> bool:
     elif isinstance(event, SessionTerminated):
         if not end_session(handler, event.session, event.error is not None):
             return False
+        event.session.drop_references()
         handler.allowance.divide(len(handler.connection.channels.by_remote))
     elif isinstance(event, AuthenticationRequested):
         authenticate(handler, event)
@@ -137,6 +138,7 @@ def _on_terminated(handler: ConnectionHandler, event: Terminated) -> None:
     handler.windowed = {}
     handler.crowded = {}
     handler.unsupplied = {}
+    handler.connection.drop_references()
     handler.touch()
 
 

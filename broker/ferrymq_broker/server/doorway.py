@@ -35,7 +35,7 @@ class Doorway(Passing):
         super().__init__(inner)
         # The TLS that the client is served in, if it is.
         self.stream: TlsStream | None = None
-        self.is_through: Callable[[], bool] = _never
+        self.is_through: Callable[[], bool] = never_through
         self._tls = tls
         self._timeout = timeout
         self._on_gone = on_gone
@@ -88,5 +88,6 @@ class Doorway(Passing):
         log.warning("TLS failed", peer=name_of(peer), reason=reason)
 
 
-def _never() -> bool:
+def never_through() -> bool:
+    """Say of a client that it has not opened its connection."""
     return False

@@ -41,7 +41,7 @@ class AmqpProtocol(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0
         self._lingering: asyncio.TimerHandle | None = None
-        self._turns = Turns(self._take, self._stop_reading, self._start_reading)
+        self._turns = Turns(self._take, self._stop_reading, self._start_reading, server.round)
 
     # -- from the event loop -------------------------------------------------------------
 
@@ -108,6 +108,9 @@ class AmqpProtocol(asyncio.Protocol):
         self._turns.finish()
         self._receive_eof()
         self._server.connection_gone(self)
+        # Without these cycles all of the connection is freed now.
+        self._turns.close()
+        self.handler.forget_transport()
 
     def _receive_eof(self) -> None:
         try:

@@ -28,6 +28,10 @@ _MOST_EARLY: Final = 256 * 1024
 _MOST_CHATTER: Final = 256 * 1024
 
 
+def _ignore(*_: object) -> None:
+    """Take no notice: the transport is gone."""
+
+
 class TlsStream(asyncio.Protocol, asyncio.Transport):
     """To the network a protocol, to `protocol` a transport, once `on_secured` has been called.
 
@@ -108,6 +112,9 @@ class TlsStream(asyncio.Protocol, asyncio.Transport):
         # A hundred kilobytes, which are not to wait until somebody collects what is left of us.
         self._tls = None
         self._protocol.connection_lost(exc)
+        # The protocol has us for its transport: without this cycle both are freed now.
+        self._protocol = asyncio.Protocol()
+        self._on_secured = self._on_failed = _ignore
 
     def pause_writing(self) -> None:
         """The transport's buffer is full."""

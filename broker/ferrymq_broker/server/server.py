@@ -32,6 +32,7 @@ from ferrymq_broker.server.listening import Listeners
 from ferrymq_broker.server.protocol import AmqpProtocol
 from ferrymq_broker.server.starting import OnProgress, readiness_of
 from ferrymq_broker.server.storage import Opening, Storage
+from ferrymq_broker.server.turns import Round
 from ferrymq_broker.store.errors import StoreError
 from ferrymq_types.transport import Error
 
@@ -70,6 +71,8 @@ class BrokerServer:
         # For those who watch; None if the configuration names no address for it.
         self.monitoring: MonitoringServer | None = None
         self.connections: set[AmqpProtocol] = set()
+        # Of what these send.
+        self.round = Round()
         self._empty = asyncio.Event()
         # Connections that have messages to settle before the broker ends.
         self._unsettled: set[AmqpProtocol] = set()

@@ -4,6 +4,9 @@ An event loop reads from one socket as long as there is something to read, and w
 go may take long: a client that sends as fast as it can would have the broker for itself for a
 second at a time. So a connection that has had its turn, in bytes or in time, is read no further
 until all others have been asked.
+
+A hundred clients at a time are no better. What all turns between two looks at the network may take
+is bounded: who comes later with much waits for another round. What is short is taken at once.
 """
 
 from __future__ import annotations
@@ -15,6 +18,12 @@ from typing import Final
 
 # Seconds that one turn should take. One frame is never cut, whatever it takes.
 TURN: Final = 0.003
+# Seconds that all turns of a round may take before others wait.
+ROUND: Final = 0.008
+# A read of so many bytes never waits for another round.
+SHORT: Final = 2048
+# A turn that took less, in seconds, is not worth counting.
+_TRIFLE: Final = 0.0002
 # Bytes that a turn may have, for a client whose input costs little, and for one whose costs most.
 MOST: Final = 262144
 LEAST: Final = 64
@@ -23,17 +32,50 @@ LEAST: Final = 64
 MORE_TO_COME: Final = 196608
 
 
-class Turns:
-    """The input of one connection. `take` is given what is to be worked through; `stop` and `start`
-    are called when nothing more is to be read, and when it is to be again.
+def _ignore(*_: object) -> None:
+    """Take no notice: there is no transport."""
 
-    `soon` has something called when the event loop has looked at everybody else.
+
+def _soon(call: Callable[[], object]) -> object:
+    return asyncio.get_running_loop().call_soon(call)
+
+
+class Round:
+    """The turns of all connections between two looks of the event loop at the network: `spent` is
+    how many seconds they have taken."""
+
+    __slots__ = ("spent", "_armed", "_soon")
+
+    def __init__(self, soon: Callable[[Callable[[], object]], object] | None = None) -> None:
+        self.spent = 0.0
+        self._armed = False
+        self._soon = soon or _soon
+
+    def add(self, seconds: float) -> None:
+        """Count a turn."""
+        self.spent += seconds
+        if not self._armed:
+            self._armed = True
+            self._soon(self._begin)
+
+    def _begin(self) -> None:
+        self._armed = False
+        self.spent = 0.0
+
+
+class Turns:
+    """The input of one connection, which shares the `round` with others.
+
+    `take` is given what is to be worked through; `stop` and `start` are called when nothing more is
+    to be read, and when it is to be again. `soon` has something called when the event loop has
+    looked at everybody else.
     """
 
     __slots__ = (
         "_clock",
         "_full",
         "_rest",
+        "_round",
         "_share",
         "_soon",
         "_start",
@@ -47,12 +89,14 @@ class Turns:
         take: Callable[[bytes], object],
         stop: Callable[[], object],
         start: Callable[[], object],
+        round: Round,
         soon: Callable[[Callable[[], object]], object] | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._take = take
         self._stop = stop
         self._start = start
+        self._round = round
         self._soon = soon or asyncio.get_running_loop().call_soon
         self._clock = clock
         # Bytes of a turn.
@@ -70,6 +114,11 @@ class Turns:
             self._rest += data
             return
         size = len(data)
+        if size > SHORT and self._round.spent > ROUND:
+            self._rest = data
+            self._stop()
+            self._wait()
+            return
         if size > self._share or size >= MORE_TO_COME:
             self._turn(data)
             return
@@ -78,8 +127,10 @@ class Turns:
         began = clock()
         self._take(data)
         spent = clock() - began
-        if spent > TURN:
-            self._end_turn(size, spent, False)
+        if spent > _TRIFLE:
+            self._round.add(spent)
+            if spent > TURN:
+                self._end_turn(size, spent, False)
 
     def hold(self) -> None:
         """The client does not read what it causes: nothing more until `go_on`."""
@@ -113,6 +164,10 @@ class Turns:
         if rest:
             self._take(rest)
 
+    def close(self) -> None:
+        """The transport is gone: nobody is called any more."""
+        self._take = self._stop = self._start = _ignore
+
     def _turn(self, data: bytes) -> None:
         share = self._share
         size = len(data)
@@ -123,7 +178,9 @@ class Turns:
             self._take(data[:share])
         else:
             self._take(data)
-        self._end_turn(size, self._clock() - began, cut)
+        spent = self._clock() - began
+        self._round.add(spent)
+        self._end_turn(size, spent, cut)
 
     def _end_turn(self, size: int, spent: float, cut: bool) -> None:
         share = self._share
@@ -144,6 +201,9 @@ class Turns:
     def _next(self) -> None:
         self._waits = False
         if self._full:
+            return
+        if self._round.spent > ROUND:
+            self._wait()
             return
         rest = self._rest
         if rest:

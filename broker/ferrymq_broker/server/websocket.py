@@ -23,7 +23,7 @@ from ferrymq_broker.http_answers import leave_out_server, serve
 from ferrymq_broker.journal import log
 from ferrymq_broker.monitoring.nonsense import LOGGER
 from ferrymq_broker.server.acceptor import Acceptor, bind
-from ferrymq_broker.server.doorway import Doorway
+from ferrymq_broker.server.doorway import Doorway, never_through
 from ferrymq_broker.server.protocol import AmqpProtocol
 from ferrymq_broker.server.securing import mark_secured
 
@@ -158,6 +158,11 @@ class WebProtocol(AmqpProtocol):
         if stream is not None:
             mark_secured(self.handler, stream.certificate())
         self._doorway.is_through = self._has_opened
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The WebSocket is gone."""
+        super().connection_lost(exc)
+        self._doorway.is_through = never_through
 
     def _has_opened(self) -> bool:
         return self.handler.connection.opened

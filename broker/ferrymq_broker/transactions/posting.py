@@ -126,12 +126,14 @@ class Posting(Work):
     def settle(self, committed: bool) -> None:
         """Accepted, or over without an outcome (AMQP 1.0 §4.4.4.1)."""
         delivery = self.delivery
-        if delivery.remote_settled:
-            return
-        if committed:
-            delivery.settle(ACCEPTED)
-        elif not delivery.second:
-            delivery.settle(None)
+        if not delivery.remote_settled:
+            if committed:
+                delivery.settle(ACCEPTED)
+            elif not delivery.second:
+                delivery.settle(None)
+        if delivery.settled:
+            # Nothing more is said of it. The two are freed when the transaction is.
+            delivery.context = None
 
     def resume_on(self, link: ReceiverLink) -> IncomingDelivery:
         """Continue on a new attachment of the link (AMQP 1.0 §2.6.13).

@@ -21,7 +21,7 @@ from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
     from ferrymq.engine.link import Link
-    from ferrymq_broker.connections.handler import ConnectionHandler
+    from ferrymq_broker.broker import Broker
     from ferrymq_broker.connections.incoming import IncomingEndpoint
     from ferrymq_broker.connections.outgoing import OutgoingEndpoint
     from ferrymq_broker.transactions.coordinator import Coordinator
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 class Transactions:
     """Those that have been declared on a connection and not discharged."""
 
-    __slots__ = ("handler", "waiting", "_open", "_begun")
+    __slots__ = ("waiting", "_open", "_begun", "_broker")
 
-    def __init__(self, handler: ConnectionHandler) -> None:
-        self.handler = handler
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
         # Transactions whose discharge waits for a delivery that is not fully sent.
         self.waiting: list[Transaction] = []
         self._open: dict[bytes, Transaction] = {}
@@ -48,7 +48,7 @@ class Transactions:
 
     def declare(self, coordinator: Coordinator) -> Transaction:
         """A new one. Raises `BrokerError` if there are too many."""
-        broker = self.handler.broker
+        broker = self._broker
         limits = broker.transaction_limits
         if len(self._open) >= limits.open:
             raise BrokerError(

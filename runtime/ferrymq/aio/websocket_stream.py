@@ -35,6 +35,10 @@ class WebSocket(Protocol):
         """Close it in good order."""
         ...
 
+    def exception(self) -> BaseException | None:
+        """The error that ended it, if there was one."""
+        ...
+
     async def receive(self, timeout: float | None = None) -> Any:
         """The next message."""
         ...
@@ -87,6 +91,13 @@ class WebSocketStream(asyncio.Transport):
                 await writer
             finally:
                 self._protocol.connection_lost(cause)
+                # Without cycles all of it is freed now. The protocol has us for its transport, and
+                # the frames of the error that aiohttp keeps have the WebSocket.
+                self._protocol = asyncio.Protocol()
+                kept = self._websocket.exception()
+                while kept is not None:
+                    kept.__traceback__ = None
+                    kept = kept.__context__
 
     async def _read(self) -> None:
         # aiohttp is there, or there would be no WebSocket.

@@ -517,6 +517,14 @@ class Connection:
         self.finished = True
         self._emit(Terminated(error))
 
+    def drop_references(self) -> None:
+        """Break the cycles between the connection and its parts, after `Terminated`.
+
+        Reference counting frees them then, without a look at all objects of the process. Nothing
+        but `receive_data` and `receive_eof` may be called afterwards.
+        """
+        self._layers.drop_references()
+
     # -- sessions --------------------------------------------------------------------
 
     def _on_begin(self, begin: Begin, channel: i64) -> None:

@@ -48,6 +48,8 @@ class DispositionQueue:
     """
 
     __slots__ = ("session", "role", "_empty", "_first", "_last", "_state", "_settled")
+    # Deleted by `drop_references`, when nothing is called any more.
+    __deletable__ = ("session",)
 
     def __init__(self, session: Session, role: Role) -> None:
         self.session = session

@@ -47,6 +47,8 @@ class IncomingHalf:
         "_max_window",
         "_errant",
     )
+    # Deleted by `drop_references`, when nothing is called any more.
+    __deletable__ = ("session",)
 
     def __init__(self, session: Session, window: i64) -> None:
         self.session = session
@@ -378,6 +380,11 @@ class IncomingHalf:
         """The link is detached on both sides: its delivery-ids mean nothing any more."""
         if self._errant:
             self._errant = {id: k for id, k in self._errant.items() if k is not link}
+
+    def drop_references(self) -> None:
+        """See `Connection.drop_references`."""
+        del self.session
+        del self.dispositions.session
 
     def clear(self) -> None:
         """The session is gone; each link keeps what it had unsettled."""

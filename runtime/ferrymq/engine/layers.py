@@ -48,6 +48,8 @@ class Layers:
     """
 
     __slots__ = ("connection", "stage", "sasl", "secured", "_sent")
+    # Deleted by `drop_references`, when nothing is called any more.
+    __deletable__ = ("connection",)
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -61,6 +63,11 @@ class Layers:
     def waiting(self) -> bool:
         """Whether input is kept: for TLS, or until the user has looked at the credentials."""
         return self.stage == TLS or self.sasl.waiting
+
+    def drop_references(self) -> None:
+        """See `Connection.drop_references`."""
+        del self.connection
+        del self.sasl.connection
 
     def begin(self) -> None:
         """The transport is there or a layer is through: the initiator begins the next."""

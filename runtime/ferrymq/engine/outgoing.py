@@ -96,6 +96,8 @@ class OutgoingHalf:
     __slots__ = ("session", "unsettled", "next_id", "remote_window", "_next_delivery_id",
                  "_backlog", "_withheld", "queued", "dispositions", "_cut_off", "_asked",
                  "_errant")  # fmt: skip
+    # Deleted by `drop_references`, when nothing is called any more.
+    __deletable__ = ("session",)
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -459,6 +461,11 @@ class OutgoingHalf:
             self._backlog = deque([p for p in self._backlog if p.delivery.link is not link])
         for parked in self._withheld.pop(link, ()):
             parked.release()
+
+    def drop_references(self) -> None:
+        """See `Connection.drop_references`."""
+        del self.session
+        del self.dispositions.session
 
     def clear(self) -> None:
         """The session is gone; each link keeps what it had unsettled."""

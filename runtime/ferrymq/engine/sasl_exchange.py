@@ -59,6 +59,8 @@ class SaslExchange:
         "_prompted",
         "_hostname",
     )
+    # Deleted by `drop_references`, when nothing is called any more.
+    __deletable__ = ("connection",)
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection

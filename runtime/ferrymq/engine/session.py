@@ -99,6 +99,7 @@ class Session:
         "_remote_ended",
         "_reported",
         "_echoes",
+        "_drops_references",
     )
 
     def __init__(self, connection: Connection, initiated: bool) -> None:
@@ -131,6 +132,7 @@ class Session:
         self._reported = False
         # Links whose state the peer has asked for.
         self._echoes: dict[Link, None] = {}
+        self._drops_references = False
 
     def __repr__(self) -> str:
         return f"<session on channel {self.channel} {self.state.name}>"
@@ -245,10 +247,20 @@ class Session:
         self._lose_links()
         self._report(error)
 
+    def drop_references(self) -> None:
+        """Break cycles after `SessionTerminated`: see `Connection.drop_references`."""
+        # A session that failed goes on until the peer has ended it.
+        self._drops_references = self.state is not SessionState.UNMAPPED
+        if not self._drops_references:
+            self.incoming.drop_references()
+            self.outgoing.drop_references()
+
     def _report(self, error: AmqpError | None) -> None:
         if not self._reported:
             self._reported = True
             self.connection._emit(SessionTerminated(self, error))
+        elif self._drops_references:
+            self.drop_references()
 
     def _lose_links(self) -> None:
         names = self.connection.channels.links
