@@ -44,11 +44,13 @@ class Credit:
         "_poor",
         "_slices",
         "_supply",
+        "_relief",
     )
 
     def __init__(self, slices: Slices) -> None:
         self._slices = slices
         self._supply: _Supply | None = None
+        self._relief: _Relief | None = None
         self.budget: i64 = 0
         self.reserved: i64 = 0
         self.alarms: set[str] = set()
@@ -113,9 +115,21 @@ class Credit:
         self.reserved -= reserved
         self._waiting.pop(producer, None)
         self._poor.pop(producer, None)
-        while self._poor and self.reserved < self.budget:
-            poor, _ = self._poor.popitem(last=False)
-            poor.supply()
+        if self._poor and self.reserved < self.budget:
+            relief = self._relief
+            if relief is None:
+                relief = _Relief(self)
+                self._relief = relief
+            self._slices.do(relief)
+
+    def relieve_next(self) -> bool:
+        """Give one producer without anything its part of the budget; False if there is none, or
+        nothing to give."""
+        if not self._poor or self.reserved >= self.budget:
+            return False
+        poor, _ = self._poor.popitem(last=False)
+        poor.supply()
+        return True
 
 
 @final
@@ -132,6 +146,26 @@ class _Supply(Chore):
         """As many producers as the slice allows."""
         while not slices.is_spent():
             if not self._credit.supply_next():
+                return True
+            slices.spend(LINK)
+        return False
+
+
+@final
+class _Relief(Chore):
+    """A producer has left some of the budget: those without anything get their parts of it. That
+    may be one message each for a thousand of them."""
+
+    __slots__ = ("_credit",)
+
+    def __init__(self, credit: Credit) -> None:
+        super().__init__()
+        self._credit = credit
+
+    def go_on(self, slices: Slices) -> bool:
+        """As many producers as the slice allows."""
+        while not slices.is_spent():
+            if not self._credit.relieve_next():
                 return True
             slices.spend(LINK)
         return False

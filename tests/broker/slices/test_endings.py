@@ -206,3 +206,21 @@ def test_nobody_is_left_who_waits(net: Network) -> None:
     sender = net.connect().sender("q")
     sender.send(b"x")
     assert net.connect().receiver("q", credit=1).bodies() == [b"x"]
+
+
+def test_credit_that_a_producer_leaves_goes_to_others_a_few_in_each_pass(net: Network) -> None:
+    rich = net.connect().sender("q")
+    net.broker.limit_credit(int(rich.link.credit))
+    client = crowd(net, "sender")
+    links = list(client.session.links.values())
+
+    def supplied() -> int:
+        client.step()
+        return sum(link.credit > 0 for link in links)
+
+    assert supplied() == 0
+    rich.client.net.clients.remove(rich.client)
+    rich.client.handler.receive_eof(net.now)
+    assert supplied() <= 10
+    assert Passes(net).each(supplied, 10) >= 9
+    assert supplied() == LINKS
