@@ -6,12 +6,13 @@ writing statement. Everything a template needs to know about types passes throug
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from codegen.literals import Literal, parse
 from codegen.model import Field, Type
 from codegen.names import (
     OPEN_CAPABILITIES,
+    WIDER_FIELDS,
     class_name,
     constant_name,
     local_name,
@@ -82,10 +83,14 @@ def of_type(resolved: Resolved, name: str, part: str) -> Kind:
     return plain(resolved, name)
 
 
-def of_field(resolved: Resolved, field: Field, part: str) -> Kind:
-    """One value of a field, before `multiple` and `mandatory` are considered."""
+def of_field(resolved: Resolved, type_: Type, field: Field) -> Kind:
+    """One value of a field of a type, before `multiple` and `mandatory` are considered."""
+    part = type_.part
     if field.type != "*":
         return of_type(resolved, field.type, part)
+    wider = WIDER_FIELDS.get((type_.name, field.name))
+    if wider is not None and wider in resolved.capabilities:
+        field = replace(field, requires=(wider,))
     providers = resolved.providers(field)
     if not field.requires or not providers or OPEN_CAPABILITIES.intersection(field.requires):
         return of_primitive(ANYTHING)

@@ -47,6 +47,13 @@ OPEN_CAPABILITIES: Final = frozenset(
 )
 """What fields require although nothing provides it, on purpose."""
 
+WIDER_FIELDS: Final = {
+    # §3.5.3: a peer that names another state of deliveries has made a mistake with its link, and
+    # the frame can be read: whether it is an outcome is for the program to check.
+    ("source", "default-outcome"): "delivery-state",
+}
+"""Fields, by type and name, that are read as more than they require: as this capability."""
+
 RESERVED_MODULES: Final = frozenset({"unions", "registry", "containers", "descriptor"})
 """What no part may be called: two modules of the output, and two names (`_containers`,
 `_descriptor`) that generated modules use and an import of the part would take.

@@ -319,7 +319,7 @@ def _single(resolved: Resolved, type_: Type) -> FieldView:
 
 def field_view(resolved: Resolved, type_: Type, f: Field) -> FieldView:
     """How a field of a composite type is called, read and written."""
-    kind = kinds.of_field(resolved, f, type_.part)
+    kind = kinds.of_field(resolved, type_, f)
     attr = field_name(f.name)
     local = local_name(attr)
     path = f"{type_.name}.{f.name}"

@@ -1329,7 +1329,7 @@ class Source(Composite):
     compare and detach if they do not suffice. (AMQP 1.0 §3.5.3, §3.5.8)
     """
 
-    default_outcome: _unions.Outcome | None
+    default_outcome: _unions.DeliveryState | None
     """Outcome if none was given.
 
     Outcome applied to a delivery that is settled, or whose link is lost, before the receiver
@@ -1361,7 +1361,7 @@ class Source(Composite):
         dynamic_node_properties: dict[str, object] | None = None,
         distribution_mode: str | None = None,
         filter: dict[str, object] | None = None,
-        default_outcome: _unions.Outcome | None = None,
+        default_outcome: _unions.DeliveryState | None = None,
         outcomes: list[str] | None = None,
         capabilities: list[str] | None = None,
     ) -> None:
@@ -1502,9 +1502,9 @@ def decode_source(r: Reader) -> Source:
     filter_: dict[str, object] | None = None
     if count > 7 and not r.take_null():
         filter_ = read_symbol_map(r, "source.filter")
-    default_outcome: _unions.Outcome | None = None
+    default_outcome: _unions.DeliveryState | None = None
     if count > 8 and not r.take_null():
-        default_outcome = _unions.decode_outcome(r, "source.default-outcome")
+        default_outcome = _unions.decode_delivery_state(r, "source.default-outcome")
     outcomes: list[str] | None = None
     if count > 9 and not r.take_null():
         outcomes = read_multiple_symbol(r, "source.outcomes") or None

@@ -24,6 +24,7 @@ from ferrymq_types.messaging import (
     Header,
     MessageAnnotations,
     Modified,
+    Received,
     Rejected,
     Released,
     Source,
@@ -100,16 +101,18 @@ def test_without_outcomes_the_default_outcome_decides(net: Network) -> None:
 
 
 @pytest.mark.spec("3.5.3")
-def test_a_default_outcome_that_is_none_is_malformed() -> None:
+def test_a_default_outcome_that_is_no_state_is_malformed() -> None:
     def source(default_outcome: bytes) -> Reader:
         fields = b"\x40" * 8 + default_outcome
         data = b"\x00\x53\x28\xc0" + bytes([len(fields) + 1, 9]) + fields
         return Reader(data, 0, len(data))
 
     assert decode_any(source(b"\x00\x53\x24\x45"), "value") == Source(default_outcome=Accepted())
-    # received is a state of a delivery, and not its end.
+    # received is a state of a delivery, and not its end: that costs the link alone.
+    received = decode_any(source(b"\x00\x53\x23\xc0\x03\x02\x43\x44"), "value")
+    assert received == Source(default_outcome=Received(section_number=0, section_offset=0))
     with pytest.raises(DecodeError) as caught:
-        decode_any(source(b"\x00\x53\x23\xc0\x03\x02\x43\x44"), "value")
+        decode_any(source(b"\x00\x53\x28\x45"), "value")
     assert caught.value.field == "source.default-outcome"
 
 

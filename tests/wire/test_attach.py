@@ -33,6 +33,7 @@ from tests.raw.values import (
     symbol,
     ubyte,
     uint,
+    ulong,
 )
 from tests.wire.control import exchange, named
 
@@ -107,9 +108,19 @@ def test_what_is_settled_without_an_outcome_gets_the_default_outcome_of_the_answ
 
 
 @pytest.mark.spec("3.5.3")
-def test_declared_is_no_default_outcome(peer: Client, address: str) -> None:
-    declared = composite(0x33, [binary(b"txn")])
-    where = composite(SOURCE, [string(address), *[NULL] * 7, declared])
+@pytest.mark.parametrize(
+    "state",
+    [
+        composite(0x33, [binary(b"txn")]),
+        composite(0x23, [uint(0), ulong(0)]),
+        composite(0x34, [binary(b"txn"), composite(0x24, [])]),
+    ],
+    ids=["declared", "received", "transactional-state"],
+)
+def test_a_state_that_is_no_outcome_is_no_default_outcome(
+    peer: Client, address: str, state: bytes
+) -> None:
+    where = composite(SOURCE, [string(address), *[NULL] * 7, state])
     refused(peer, attach_frame("r", 0, True, source=where), "amqp:invalid-field")
     # The session goes on.
     peer.sender(address, handle=1)

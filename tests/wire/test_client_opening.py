@@ -14,6 +14,7 @@ from tests.raw.frames import (
     attach_frame,
     begin_frame,
     close_frame,
+    detach_frame,
     end_frame,
     frame,
     open_frame,
@@ -325,20 +326,26 @@ async def test_names_of_filters_are_symbols() -> None:
 
 
 @pytest.mark.spec("3.5.3")
-async def test_a_default_outcome_is_an_outcome() -> None:
+@pytest.mark.parametrize(
+    "state",
+    [composite(0x33, [binary(b"txn")]), composite(0x23, [uint(0), ulong(0)])],
+    ids=["declared", "received"],
+)
+async def test_a_default_outcome_is_an_outcome(state: bytes) -> None:
     def script(server: Server) -> None:
         with server.accept().begin() as peer:
             asked = peer.expect("attach")
             name = asked.field(0)
             assert isinstance(name, str)
-            received = composite(0x23, [uint(0), ulong(0)])
-            answer = composite(0x28, [string("q"), *[NULL] * 7, received])
+            answer = composite(0x28, [string("q"), *[NULL] * 7, state])
             peer.send(attach_frame(name, 0, source=answer, target=target()))
-            error = peer.expect("close", "empty", "flow").error()
-            assert error is not None and error[0] == "amqp:decode-error" and error[1]
-            peer.send(close_frame())
+            error = peer.expect("detach", "empty", "flow").error()
+            assert error is not None and "default-outcome" in error[1]
+            peer.send(detach_frame())
+            # The connection goes on.
+            peer.finish()
 
     with Server(script) as server:
         async with ferrymq.connect(server.url) as connection:
-            with pytest.raises(ferrymq.AmqpError):
+            with pytest.raises(ferrymq.LinkDetached):
                 await connection.receiver("q")

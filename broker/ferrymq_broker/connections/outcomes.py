@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeGuard
 
 from ferrymq_broker.nodes.consumer import Consumer
 from ferrymq_broker.nodes.entry import Entry
@@ -11,7 +11,7 @@ from ferrymq_codec.errors import CodecError
 from ferrymq_types.messaging import Accepted, Modified, Rejected, Released
 
 if TYPE_CHECKING:
-    from ferrymq_types.unions import DeliveryState
+    from ferrymq_types.unions import DeliveryState, Outcome
 
 ACCEPTED: Final = Accepted()
 RELEASED: Final = Released()
@@ -32,7 +32,7 @@ SUPPORTED_OUTCOMES: Final = (
 )
 
 
-def is_terminal(state: DeliveryState | None) -> bool:
+def is_terminal(state: DeliveryState | None) -> TypeGuard[Outcome]:
     """Whether the state is an outcome; `received` is a report on the way (AMQP 1.0 §3.4.1)."""
     return isinstance(state, Accepted | Released | Rejected | Modified)
 

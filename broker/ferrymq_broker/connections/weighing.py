@@ -13,6 +13,7 @@ from mypy_extensions import i64
 from ferrymq_codec.containers import Array, PairMap, Repeated
 from ferrymq_codec.scalars import Described
 from ferrymq_types.messaging import Modified, Rejected, Source, Target
+from ferrymq_types.transactions import TransactionalState
 from ferrymq_types.transport import Attach
 
 # Bytes of memory of a small value, with its place in what holds it.
@@ -33,6 +34,9 @@ def weigh_attach(attach: Attach) -> i64:
         values.append(source.filter)
         values.append(source.dynamic_node_properties)
         outcome = source.default_outcome
+        if isinstance(outcome, TransactionalState):
+            # It is refused, but not yet.
+            outcome = outcome.outcome
         if isinstance(outcome, Modified):
             values.append(outcome.message_annotations)
         elif isinstance(outcome, Rejected) and outcome.error is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final
 
-from ferrymq.aio.outcomes import OUTCOMES
+from ferrymq.aio.outcomes import OUTCOMES, is_outcome
 from ferrymq.node_properties import problem_of
 from ferrymq.options import ConnectionOptions, MadeUp, ReceiverOptions, SenderOptions, Start
 from ferrymq_codec.composite import Composite
@@ -199,6 +199,8 @@ def source_lack(asked: Source, given: Source | None) -> str | None:
         return f"the peer's source is {given.address!r} instead of {asked.address!r}"
     if asked.dynamic and (problem := _properties_lack(given)) is not None:
         return problem
+    if (default := given.default_outcome) is not None and not is_outcome(default):
+        return f"the default-outcome of the peer's source is {type(default).__name__.lower()}"
     if asked.distribution_mode == "copy" and given.distribution_mode == "move":
         return "the peer moves messages instead of copying them"
     applied = given.filter or {}
