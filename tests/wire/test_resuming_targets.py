@@ -30,7 +30,7 @@ from tests.raw.values import (
     ubyte,
     uint,
 )
-from tests.wire.control import ACCEPTED, exchange, named, outcomes_by_id, waiting
+from tests.wire.control import ACCEPTED, RELEASED, exchange, named, outcomes_by_id, waiting
 
 
 @pytest.fixture(scope="module")
@@ -165,6 +165,27 @@ def test_a_part_of_a_message_is_forgotten(link: Link, broker: Broker, how: str) 
     answers = exchange(link.peer, transfer_frame(whole, 0, uint(number), binary(b"t")))
     assert outcomes_by_id(answers)[number].name == "accepted"
     assert waiting(broker.port, link.address) == [whole]
+
+
+@pytest.mark.spec("broker-2.3.5")
+@pytest.mark.parametrize("settled", [NULL, TRUE], ids=["unsettled", "settled"])
+def test_a_sender_that_resumes_with_another_outcome_loses_its_link(
+    link: Link, broker: Broker, settled: bytes
+) -> None:
+    link.attach(resumed=False)
+    exchange(link.peer, transfer_frame(data_section(), 0, uint(0), binary(b"t")))
+    link.lose()
+    assert states(link.attach(b"t")) == {b"t": "accepted"}
+    resumed = transfer_frame(
+        b"", 0, uint(0), binary(b"t"), resume=TRUE, state=RELEASED, settled=settled
+    )
+    answers = exchange(link.peer, resumed)
+    (detach,) = named(answers, "detach")
+    error = detach.error()
+    assert error is not None and error[0] == "amqp:illegal-state"
+    assert not named(answers, "disposition")
+    # The message is in the queue, whatever its sender says.
+    assert waiting(broker.port, link.address) == [data_section()]
 
 
 @pytest.mark.spec("2.7.3")

@@ -239,12 +239,12 @@ class IncomingEndpoint(Producer):
             return
         stated = delivery.remote_state
         if (
-            not delivery.resumed
-            and is_terminal(stated)
+            is_terminal(stated)
             and is_terminal(delivery.state)
             and type(stated) is not type(delivery.state)
         ):
-            # Conflicting statements of an outcome are an error.
+            # Conflicting statements of an outcome are an error, also where the delivery is resumed:
+            # the broker's is definitive, for it has taken effect at the node.
             self.refuse(
                 "amqp:illegal-state",
                 f"delivery {delivery.tag!r} has the outcome {symbol(delivery.state)}, and its "
