@@ -249,6 +249,39 @@ async def test_an_outcome_that_the_client_gave_is_not_altered_by_the_sender() ->
             assert delivery.settled
 
 
+@pytest.mark.spec("2.6.12")
+async def test_an_outcome_that_the_sender_has_come_to_is_confirmed() -> None:
+    def script(server: Server) -> None:
+        with server.accept().begin() as peer:
+            peer.attached()
+            credited(peer)
+            peer.send(transfer_frame(BODY, 0, uint(0), binary(b"0")))
+            asked = peer.expect("attach", "flow", "empty")
+            last = transfer_frame(data_section(b"last"), 0, uint(2), binary(b"2"))
+            peer.send(
+                transfer_frame(BODY, 0, uint(1), binary(b"1")),
+                disposition_frame(0, uint(1), receiver=False, state=RELEASED),
+                last,
+            )
+            peer.attached(asked)
+            said = peer.expect("disposition", "flow", "empty")
+            assert (said.field(0), said.field(1), said.field(2)) == (True, 0, 1)
+            state = said.field(4)
+            assert said.field(3) is True and isinstance(state, Composite)
+            assert state.name == "released"
+            peer.finish()
+
+    with Server(script) as server:
+        async with ferrymq.connect(server.url) as connection:
+            receiver = await connection.receiver("q")
+            held = await receiver.receive(timeout=PATIENCE)
+            await connection.receiver("other")
+            with pytest.raises(ferrymq.AmqpError):
+                await held.accept(timeout=PATIENCE)
+            # What nobody has seen is nobody's any more.
+            (await receiver.receive(timeout=PATIENCE)).payload.index(b"last")
+
+
 @pytest.mark.spec("2.6.12", "3.4")
 async def test_a_receiver_that_contradicts_its_outcome_loses_its_link() -> None:
     def script(server: Server) -> None:

@@ -225,6 +225,79 @@ def test_a_browser_acquires_in_no_transaction(
     assert not named(answers, "transfer")
 
 
+@pytest.mark.spec("2.6.12", "4.4.4.3")
+@pytest.mark.parametrize(
+    "confirmed",
+    [disposition_frame(0, settled=TRUE, state=RELEASED), disposition_frame(0, state=RELEASED)],
+    ids=["settled", "unsettled"],
+)
+def test_what_a_rollback_releases_is_settled_when_the_receiver_has_confirmed_it(
+    broker: Broker, peer: Client, control: Control, address: str, confirmed: bytes
+) -> None:
+    fill(broker, address, BODIES[0])
+    # Its own outcome needs no agreement.
+    where = source(string(address), outcomes=symbol("amqp:accepted:list"))
+    peer.send(attach_frame("mine", 1, True, where, target()))
+    peer.expect("attach", "flow")
+    txn = control.declare()
+    acquired = mapping(symbol("txn-id"), binary(txn))
+    peer.send(flow_frame(uint(1), uint(1), uint(0), properties=acquired))
+    assert number_of(peer.arrivals(1)[0]) == 0
+    answers = exchange(peer, control.discharge(txn, fail=True))
+    assert said_of(answers, False, 0) == [("released", "", False)]
+    assert waiting(broker.port, address) == [BODIES[0]]
+    # Whoever settles the confirmation has the last word.
+    settled = [] if confirmed == disposition_frame(0, settled=TRUE, state=RELEASED) else [
+        ("released", "", True)
+    ]  # fmt: skip
+    assert said_of(exchange(peer, confirmed), False, 0) == settled
+    # It is forgotten.
+    answers = exchange(peer, disposition_frame(0, settled=TRUE, state=ACCEPTED))
+    assert not named(answers, "disposition") and not named(answers, "detach")
+    assert len(waiting(broker.port, address)) == 1
+
+
+@pytest.mark.spec("2.6.12", "4.4.4.3")
+@pytest.mark.parametrize("settled", [NULL, TRUE], ids=["unsettled", "settled"])
+def test_an_outcome_that_crosses_the_rollback_changes_nothing(
+    broker: Broker, peer: Client, control: Control, address: str, settled: bytes
+) -> None:
+    fill(broker, address, BODIES[0])
+    peer.send(attach_frame("mine", 1, True, source(string(address)), target()))
+    peer.expect("attach", "flow")
+    txn = control.declare()
+    acquired = mapping(symbol("txn-id"), binary(txn))
+    peer.send(flow_frame(uint(1), uint(1), uint(0), properties=acquired))
+    peer.arrivals(1)
+    exchange(peer, control.discharge(txn, fail=True))
+    answers = exchange(peer, disposition_frame(0, settled=settled, state=ACCEPTED))
+    assert not named(answers, "detach")
+    assert said_of(answers, False, 0) == ([] if settled == TRUE else [("released", "", True)])
+    assert waiting(broker.port, address) == [BODIES[0]]
+
+
+@pytest.mark.spec("2.6.12", "4.4.4.1")
+@pytest.mark.parametrize("settled", [NULL, TRUE], ids=["unsettled", "settled"])
+def test_a_transaction_cannot_be_committed_with_an_outcome_of_what_a_rollback_has_released(
+    broker: Broker, peer: Client, control: Control, address: str, settled: bytes
+) -> None:
+    fill(broker, address, BODIES[0])
+    peer.send(attach_frame("mine", 1, True, source(string(address)), target()))
+    peer.expect("attach", "flow")
+    first, second = control.declare(), control.declare()
+    acquired = mapping(symbol("txn-id"), binary(first))
+    peer.send(flow_frame(uint(1), uint(1), uint(0), properties=acquired))
+    peer.arrivals(1)
+    exchange(peer, control.discharge(first, fail=True))
+    late = disposition_frame(0, settled=settled, state=in_transaction(second, ACCEPTED))
+    answers = exchange(peer, late, control.discharge(second))
+    refused = outcomes_by_id([a for a in answers if a.field(0) is True])[3]
+    reason = refused.field(0)
+    assert refused.name == "rejected"
+    assert isinstance(reason, Composite) and reason.field(0) == ROLLBACK
+    assert waiting(broker.port, address) == [BODIES[0]]
+
+
 @pytest.mark.spec("4.4.3")
 @pytest.mark.parametrize("fail", [False, True], ids=["commit", "rollback"])
 def test_a_message_that_was_acquired_and_sent_in_part_is_sent_to_its_end(
@@ -253,7 +326,7 @@ def test_a_message_that_was_acquired_and_sent_in_part_is_sent_to_its_end(
         discharged = peer.expect("disposition", "flow")
         assert said_of([discharged], True, 1) == [("accepted", "", True)]
         # It is the controller's now, or everybody's again.
-        released = [("released", "", True)] if fail else []
+        released = [("released", "", False)] if fail else []
         assert said_of(exchange(peer), False, 0) == released
         assert len(waiting(broker.port, address)) == fail
         peer.socket.close()

@@ -338,6 +338,12 @@ class OutgoingEndpoint(Consumer):
             return
         entry = delivery.context
         state = delivery.remote_state
+        if entry is None and delivery.state is not None and is_terminal(delivery.state):
+            # The broker has come to an outcome by itself, which the client confirms.
+            if not delivery.remote_settled and is_terminal(state):
+                delivery.settle()
+                self.handler.touch()
+            return
         if self.outcomes is not None and is_terminal(state) and symbol(state) not in self.outcomes:
             self.refuse("amqp:not-allowed", f"{symbol(state)} is no agreed outcome")
             return

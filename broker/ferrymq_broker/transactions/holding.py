@@ -145,6 +145,9 @@ class Holding(Work):
         outcome = self.outcome
         if delivery.remote_settled or outcome is None:
             delivery.settle()
+        elif self.acquired and not committed:
+            # No outcome of the client's: it has to confirm this one first (AMQP 1.0 §2.6.12).
+            delivery.update(outcome)
         else:
             # A confirmation repeats the outcome, but not the client's own words.
             delivery.settle(REJECTED if isinstance(outcome, Rejected) else outcome)

@@ -253,9 +253,13 @@ class Delivery:
             else:
                 resolve(self._confirmed)
             self.receiver.on_settled(self)
-        elif engine.resumed and is_outcome(engine.remote_state) and engine.link.usable:
-            # What the sender resumes a delivery with is definitive (AMQP 1.0 §3.4.6).
+        elif is_outcome(engine.remote_state) and engine.link.usable:
+            # What the sender resumes a delivery with is definitive (AMQP 1.0 §3.4.6), and where it
+            # has come to an outcome by itself it waits for our confirmation (§2.6.12).
             agreed = self._given and _agree(engine)
+            if agreed and not engine.resumed:
+                # It confirms ours, and settles next.
+                return
             engine.settle(engine.remote_state)
             if agreed:
                 resolve(self._confirmed)

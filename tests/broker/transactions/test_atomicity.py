@@ -16,7 +16,7 @@ import pytest
 from ferrymq.engine.delivery import IncomingDelivery
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.nodes.policy import ExchangePolicy, QueuePolicy, StreamPolicy, TopicPolicy
-from ferrymq_types.messaging import Accepted, Data, Properties, Rejected
+from ferrymq_types.messaging import Accepted, Data, Properties, Rejected, Released
 from tests.broker.harness import Client, Network, Receiver, Sender, text
 from tests.broker.transactions.kit import Controller, acquire, post_sections, retire
 
@@ -38,6 +38,13 @@ class Model:
         self.bound = 0
         self.jobs: list[bytes] = []
         self.over = False
+
+
+def _is_lost(delivery: IncomingDelivery) -> bool:
+    """Whether the broker has taken the message back; if it has, confirm that."""
+    if isinstance(delivery.remote_state, Released):
+        delivery.settle(Released())
+    return delivery.settled or delivery.remote_settled
 
 
 class World:
@@ -165,7 +172,7 @@ class World:
         self.held = [
             (receiver, delivery, None if owner is model else owner)
             for receiver, delivery, owner in self.held
-            if owner is not model or not delivery.remote_settled
+            if owner is not model or not _is_lost(delivery)
         ]
 
     def let_time_pass(self) -> None:

@@ -143,7 +143,7 @@ def test_transactional_acquire(net: Network, control: Controller, committed: boo
     ]
     if not committed:
         # It is somebody else's now.
-        wanted.append(("broker", "sender", 0, True, Released()))
+        wanted.append(("broker", "sender", 0, False, Released()))
     assert transcript(control) == wanted
     assert net.queue("my_queue").available == (not committed)
 
