@@ -53,7 +53,7 @@ class OutgoingEndpoint(Consumer):
         "node",
         "terms",
         "default_outcome",
-        "_imposed",
+        "imposed",
         "outcomes",
         "closed",
         "acquiring",
@@ -94,7 +94,7 @@ class OutgoingEndpoint(Consumer):
         self.default_outcome = default_outcome
         self.outcomes = outcomes
         # The default outcome, if the client named it and no outcomes: then it is that of all.
-        self._imposed = None if outcomes is not None else default_outcome
+        self.imposed = None if outcomes is not None else default_outcome
         self.closed = False
         self.acquiring: Transaction | None = None
         self.memory: SourceTerminus | None = None
@@ -357,7 +357,7 @@ class OutgoingEndpoint(Consumer):
         if isinstance(state, TransactionalState):
             # Of a later disposition, which is still to be told.
             return
-        imposed = self._imposed
+        imposed = self.imposed
         if imposed is not None and is_terminal(state):
             state = imposed
         if apply_outcome(self.node, self, entry, state):
@@ -375,7 +375,7 @@ class OutgoingEndpoint(Consumer):
 
     def _settle(self, delivery: OutgoingDelivery) -> None:
         # A confirmation repeats the outcome, but not the receiver's own words.
-        state = self._imposed
+        state = self.imposed
         if state is None and isinstance(delivery.remote_state, Rejected):
             state = REJECTED
         delivery.settle(state)
@@ -396,6 +396,7 @@ class OutgoingEndpoint(Consumer):
         False if the client's attach says of one of them what is not agreed.
         """
         self.memory = memory
+        memory.imposed = self.imposed
         self.known_as = memory.number
         self._special = memory.holds
         memory.pass_to(self)

@@ -172,6 +172,8 @@ class Transactions:
         if agreed is not None and is_terminal(outcome) and symbol(outcome) not in agreed:
             endpoint.refuse("amqp:not-allowed", f"{symbol(outcome)} is no agreed outcome")
             return
+        if endpoint.imposed is not None and is_terminal(outcome):
+            outcome = endpoint.imposed
         if not transaction.doomed and is_terminal(delivery.state):
             transaction.doom(
                 ROLLBACK, "an outcome of it came for a message that the broker had released before"

@@ -95,7 +95,8 @@ def test_the_declaration(control: Controller) -> None:
 def test_transactional_accept(net: Network, control: Controller, committed: bool) -> None:
     """Table 7: the broker settles the delivery when the transaction is, and after saying so."""
     net.connect().sender("my_queue").send(b"message")
-    source = Source(address="my_queue", default_outcome=Released())
+    outcomes = ["amqp:accepted:list"]
+    source = Source(address="my_queue", default_outcome=Released(), outcomes=outcomes)
     client = control.client
     client.wire = []
     receiver = client.receiver("my_queue", source=source, credit=10)

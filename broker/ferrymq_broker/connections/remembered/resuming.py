@@ -77,6 +77,11 @@ class Resuming:
             if agreed is not None and symbol(state) not in agreed:
                 return False
             delivery.context = None
+            imposed = endpoint.imposed
+            if imposed is not None:
+                # It is resumed with what the source says, not with what the map does.
+                state = imposed
+                delivery.state = imposed
             apply_outcome(endpoint.node, endpoint, entry, state)
             self.terminus.forget(delivery.tag)
         return True

@@ -63,8 +63,8 @@ class SourceTerminus(Terminus):
     `node` is the queue they are from, `holder` what holds their messages: the endpoint of the link,
     or something in its place. `holds` is whether they outlive a link at all: if not, the terminus
     is known by name alone. `default` is the outcome of those that never get one, if the client has
-    named it; `agreed` are the outcomes the client may use, None for all there are. `number` is what
-    the queue knows its consumers by, one after the other.
+    named it; `imposed` is the same if it is that of every delivery. `number` is what the queue
+    knows its consumers by, one after the other.
     """
 
     __slots__ = (
@@ -74,6 +74,7 @@ class SourceTerminus(Terminus):
         "holds",
         "fresh",
         "default",
+        "imposed",
         "number",
         "_lent",
         "_number",
@@ -90,6 +91,7 @@ class SourceTerminus(Terminus):
         # Whether no link has had it before.
         self.fresh = True
         self.default: Outcome | None = None
+        self.imposed: Outcome | None = None
         self.number: i64 = termini.broker.new_id()
         self.holder.known_as = self.number
         termini.broker.agenda.remembered.add(int(self.number))
@@ -234,9 +236,12 @@ class SourceTerminus(Terminus):
             return
         state = delivery.remote_state
         tag = delivery.tag
+        imposed = self.imposed
+        if imposed is not None and is_terminal(state):
+            state = imposed
         if self.apply(tag, state):
             if not delivery.remote_settled:
-                delivery.settle(REJECTED if isinstance(state, Rejected) else None)
+                delivery.settle(REJECTED if isinstance(state, Rejected) else imposed)
         elif delivery.remote_settled:
             self.apply(tag, self.fate(False))
 
