@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ferrymq_broker.broker import Broker
+from ferrymq_broker.nodes.consumer import OWNER
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.nodes.topics.topic import Topic
@@ -41,7 +42,11 @@ def _queue(queue: Queue) -> object:
             if entry.stored:
                 message = entry.message
                 facts = (entry.sequence, entry.level, entry.size, entry.failures, entry.expires)
-                entries.append((facts, message.durable, message.priority, message.special))
+                lasting = {one for one in entry.excluded or () if one <= OWNER}
+                kept_from = sorted(lasting & queue.agenda.remembered)
+                entries.append(
+                    (facts, kept_from, message.durable, message.priority, message.special)
+                )
             entry = entry.next
     scheduled = [
         (one.sequence, one.due, one.message.payload)

@@ -27,7 +27,8 @@ class Consumer:
     `copies` marks a browser: it is shown messages but does not take them. Of those with the highest
     `priority` that can take a message one gets it. `filter` is what its messages pass, None if all
     do. `exclusive` says that it tolerates no other, browsers aside. `known_as` is its number in
-    all attachments of a link whose source outlives it, else its `id`.
+    all attachments of a link whose source outlives it, below zero if it outlives the broker, else
+    its `id`.
 
     `ready`, `crew` and `own` are the queue's: whether it may be offered messages, those it takes
     turns with, None while it stands by or if it is a browser, and the entries that wait for it or

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, final
 
-from librt.strings import read_i64_be
 from mypy_extensions import i64
 
 from ferrymq_broker.broker import Broker
@@ -43,7 +42,7 @@ def recover_entries(
 ) -> int:
     """All queues have what they had; how many entries that is. Raises `StoreDamaged`."""
     messages = Messages(broker.agenda, store, reading)
-    failures = _Failures(store)
+    states = _States(store)
     count: i64 = 0
     last: i64 = -1
     queue: Queue | None = None
@@ -64,7 +63,7 @@ def recover_entries(
                 record.number,
                 head.level,
                 record.size - HEAD,
-                failures.of(id, record.number),
+                states.of(id, record.number),
                 origin_of(head),
             )
             reading.add(min(record.size, _PAGE))
@@ -88,7 +87,7 @@ def recover_entries(
             head.expires,
             message,
             size,
-            failures.of(id, record.number),
+            states.of(id, record.number),
         )
         count += 1
         if count % _STEP == 0:
@@ -123,31 +122,32 @@ class _Heads(Brief):
         return queue is not None and is_plain_head(head) and can_rest(queue)
 
 
-class _Failures:
-    """How often entries were delivered in vain, read beside them: both are in the same order."""
+class _States:
+    """What has happened to entries, read beside them: both are in the same order."""
 
     def __init__(self, store: Store) -> None:
         self._records = store.scan(STATE)
         self._next: Record | None = None
         self._advance()
 
-    def of(self, id: i64, sequence: i64) -> int:
-        """How often the entry of a sequence in the queue `id` was; entries are asked for in order.
+    def of(self, id: i64, sequence: i64) -> bytes:
+        """Return the state of the entry of a sequence in the queue `id`, empty if it has none;
+        entries are asked for in order.
 
         Raises `StoreDamaged`.
         """
         while True:
             record = self._next
             if record is None or record.id > id or (record.id == id and record.number > sequence):
-                return 0
+                return b""
             if record.id == id and record.number == sequence:
-                return read_i64_be(record.value, 0)
+                return record.value
             self._advance()
 
     def _advance(self) -> None:
         record = next(self._records, None)
-        if record is not None and len(record.value) != 8:
-            raise StoreDamaged(f"state {record.number} of queue {record.id} is no number")
+        if record is not None and (not record.value or len(record.value) % 8):
+            raise StoreDamaged(f"state {record.number} of queue {record.id} is no list of numbers")
         self._next = record
 
 

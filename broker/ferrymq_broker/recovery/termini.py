@@ -118,7 +118,7 @@ def _read(broker: Broker, found: Found, id: int, fields: Fields) -> Terminus | N
             return None
         source = decode_source(told)
         identity = Identity(key, queue.address, durable, mode)
-        sender = SourceTerminus(identity, broker.termini, source, queue)
+        sender = SourceTerminus(identity, broker.termini, source, queue, id)
         sender.fresh = False
         sender.holds = fields.flag("holds")
         if is_terminal(source.default_outcome):

@@ -97,6 +97,7 @@ class Holding(Work):
         entry = self.entry
         if entry is not None:
             stand_in = Consumer(self.endpoint.id, False)
+            stand_in.known_as = self.endpoint.known_as
             self.holder.unhold(entry)
             stand_in.hold(entry)
             self.holder = stand_in

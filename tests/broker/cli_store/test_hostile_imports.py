@@ -176,6 +176,7 @@ VALUES = st.recursive(
 NUMBERS = st.integers(0, 2**40) | VALUES
 FIELDS = [
     *("arrived", "due", "expires", "format", "level", "body", "message", "failures", "time"),
+    "excluded",
     *("identity", "origin", "stream", "number", "first", "next", "queue", "node", "space", "name"),
     "address",
 ]

@@ -64,7 +64,11 @@ VALUES_BY_TABLE = {
         QUEUED, st.builds(lambda time, body: queued(time, 0, 4, EXPIRES, body), TIMES, st.binary())
     ),
     SCHEDULED: QUEUED,
-    STATE: TIMES.map(lambda count: struct.pack(">q", count)),
+    STATE: st.builds(
+        lambda count, excluded: struct.pack(f">q{len(excluded)}q", count, *excluded),
+        TIMES,
+        st.lists(st.integers(-(2**62), 0), max_size=3),
+    ),
     BODY: st.binary(),
     DUPLICATE: st.builds(
         identity, TIMES, st.one_of(st.text(), st.binary(), st.uuids(), st.integers(0, 9).map(ULong))
@@ -138,6 +142,14 @@ def test_a_record_that_makes_no_sense_is_named(table: int) -> None:
             "the entry cannot be stored",
         ),
         ({"table": "state", "id": 1, "number": 0, "value": {"failures": 2**64}}, "failures is no"),
+        (
+            {"table": "state", "id": 1, "number": 0, "value": {"failures": 0, "excluded": "x"}},
+            "excluded is no list",
+        ),
+        (
+            {"table": "state", "id": 1, "number": 0, "value": {"failures": 0, "excluded": ["x"]}},
+            "cannot be stored",
+        ),
     ],
 )
 def test_a_line_that_was_changed_by_hand_and_makes_no_sense(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ferrymq_broker.nodes.policy import TopicPolicy
+from ferrymq_broker.nodes.queues.storing import MOST_EXCLUDED
 from ferrymq_broker.store.tables import DELIVERY, TERMINUS
 from ferrymq_types.messaging import Accepted, Data, Header, Modified, Released
 from ferrymq_types.transport import ReceiverSettleMode, SenderSettleMode
@@ -480,3 +481,27 @@ def test_of_a_shared_subscription_somebody_else_gets_what_was_held() -> None:
     two.connect()
     two.attach()
     assert two.bodies() == [b"a"]
+
+
+@pytest.mark.spec("3.4.5")
+def test_of_the_links_that_a_message_is_kept_from_so_many_are_stored() -> None:
+    net = stored()
+    filled(net, b"a")
+    links = []
+    for number in range(MOST_EXCLUDED + 6):
+        one = Consumer(net, name=f"link {number}")
+        one.connect()
+        one.attach(1)
+        assert one.bodies() == [b"a"]
+        one.give(Modified(undeliverable_here=True))
+        one.client.lose()
+        links.append(one)
+    net.restart()
+    got = []
+    for number, one in enumerate(links):
+        one.connect()
+        one.attach(1)
+        if one.unsettled:
+            got.append(number)
+            one.give(Released())
+    assert got == list(range(6))

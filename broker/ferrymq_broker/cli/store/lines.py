@@ -81,7 +81,8 @@ def _said(table: int, value: bytes) -> object:
     if table in (ENTRY, SCHEDULED):
         return _said_of_queued(table, value)
     if table == STATE:
-        return {"failures": _NUMBER.unpack(value)[0]}
+        failures, *excluded = (number for (number,) in _NUMBER.iter_unpack(value))
+        return {"failures": failures} | ({"excluded": excluded} if excluded else {})
     if table == BODY:
         return {"message": _text(value)}
     if table == DUPLICATE:
@@ -116,7 +117,10 @@ def _value(table: int, said: dict[str, object]) -> bytes:
     if table in (ENTRY, SCHEDULED):
         return _queued(said)
     if table == STATE:
-        return _NUMBER.pack(_number(said, "failures"))
+        excluded = said.get("excluded", [])
+        if not isinstance(excluded, list):
+            raise StoreError("excluded is no list of numbers")
+        return b"".join(map(_NUMBER.pack, [_number(said, "failures"), *excluded]))
     if table == BODY:
         return binary(said.get("message"))
     if table == DUPLICATE:

@@ -187,9 +187,8 @@ def remember_source(
         if known is not None:
             known.end()
         termini.expect_room(key[0], key[1], handler.space.max_nodes)
-        terminus = SourceTerminus(identity, termini, asked, queue)
-        if durable > 0:
-            terminus.store_id = handler.changes.new_id()
+        id: i64 = handler.changes.new_id() if durable > 0 else 0
+        terminus = SourceTerminus(identity, termini, asked, queue, id)
         termini.add(terminus)
         terminus.attach(link)
     terminus.holds = asked.durable.value > 1

@@ -80,8 +80,11 @@ class SourceTerminus(Terminus):
         "_number",
     )
 
-    def __init__(self, identity: Identity, termini: Termini, told: Source, node: Node) -> None:
+    def __init__(
+        self, identity: Identity, termini: Termini, told: Source, node: Node, store_id: i64
+    ) -> None:
         super().__init__(identity, termini, told)
+        self.store_id = store_id
         self.node = node
         self.sent: dict[bytes, Sent] = {}
         # By the number of the endpoint that they were sent over, and the tag.
@@ -92,7 +95,8 @@ class SourceTerminus(Terminus):
         self.fresh = True
         self.default: Outcome | None = None
         self.imposed: Outcome | None = None
-        self.number: i64 = termini.broker.new_id()
+        # What is stored knows it after a restart by the same number, which no endpoint has.
+        self.number: i64 = termini.broker.new_id() if store_id == 0 else -store_id
         self.holder.known_as = self.number
         termini.broker.agenda.remembered.add(int(self.number))
         self._number: i64 = 0

@@ -17,6 +17,7 @@ from mypy_extensions import i32, i64
 
 from ferrymq_broker.nodes.entry import Entry
 from ferrymq_broker.nodes.paging.pager import page_in
+from ferrymq_broker.nodes.queues.storing import take_state
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.message import Message
@@ -48,16 +49,16 @@ def restore_entry(
     expires: bool,
     message: Message,
     size: i64,
-    failures: i64,
+    state: bytes,
 ) -> None:
     """Append an entry, after all those of lower sequences. `time` is when it came or, if so,
     `expires`. `size` is that of the payload of the message, which may have left memory again since
-    another entry had it."""
+    another entry had it. `state` is the value of its `STATE`, empty if it has none."""
     entry = Entry(message, sequence, level)
     entry.stored = True
     # Perhaps somebody has had it.
     entry.attempts = 1
-    entry.failures = i32(failures)
+    take_state(entry, state)
     entry.size = i32(size)
     queue.lane_of(level).append(entry)
     if sequence > queue.published:
@@ -95,7 +96,7 @@ def can_rest(queue: Queue) -> bool:
 
 
 def restore_unread(
-    queue: Queue, sequence: i64, level: i64, size: i64, failures: i64, origin: i64
+    queue: Queue, sequence: i64, level: i64, size: i64, state: bytes, origin: i64
 ) -> None:
     """Append an entry as `restore_entry` does, of a queue that `can_rest`; its message, with a
     payload of this size, is plain and stays on disk."""
@@ -104,7 +105,7 @@ def restore_unread(
     entry = Entry(pager.blank_of(origin), sequence, level)
     entry.stored = True
     entry.attempts = 1
-    entry.failures = i32(failures)
+    take_state(entry, state)
     entry.size = i32(size)
     queue.lane_of(level).append(entry)
     if sequence > queue.published:

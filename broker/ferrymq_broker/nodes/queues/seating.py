@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import i64
 
 from ferrymq_broker.errors import BrokerError
-from ferrymq_broker.nodes.consumer import Consumer
+from ferrymq_broker.nodes.consumer import OWNER, Consumer
 from ferrymq_broker.nodes.entry import AVAILABLE, Entry
 from ferrymq_broker.nodes.queues.browsers import Browser
 from ferrymq_broker.nodes.queues.dispatching import offer_waiting
 from ferrymq_broker.nodes.queues.lanes import Cursor, Lane
+from ferrymq_broker.nodes.queues.storing import put_state
 from ferrymq_broker.nodes.queues.views import Crew, View, push
 
 if TYPE_CHECKING:
@@ -226,13 +227,18 @@ def _abandon(queue: Queue, view: View) -> None:
 
 
 def exclude(queue: Queue, number: i64, entry: Entry) -> None:
-    """Keep the message of an entry from the consumer that has this number from now on."""
+    """Keep the message of an entry from the consumer that has this number from now on.
+
+    Where the number means something behind a restart, so does this.
+    """
     entry.exclude(number)
     excluded = entry.excluded
     if excluded is not None and len(excluded) > 2 * len(queue.consumers) + _SLACK:
         # Most of them are gone, and nobody has their numbers again.
         alive = {int(one.id) for one in queue.consumers}
         entry.excluded = excluded & (alive | queue.agenda.remembered)
+    if number <= OWNER and entry.stored and queue.store_id != 0:
+        put_state(queue, entry)
 
 
 def new_lane(queue: Queue, level: i64) -> Lane:

@@ -8,6 +8,13 @@ The head of an entry, in front of the message as the queue has it, or of the id 
 (`SHARED`), that it is `special`, that the time is not that of arrival but the one at which the
 message expires (`EXPIRES`), and that it is the broker's `OWN`: no client sent it like this. That
 is enough to know an entry without reading its message.
+
+What has happened to an entry since it came is in a record of its own:
+
+    failures i64 | numbers i64 …
+
+The numbers are those of the links that must not get the message again (`Consumer.known_as`), as far
+as they mean something behind a restart.
 """
 
 from __future__ import annotations
@@ -23,6 +30,7 @@ from librt.strings import (
 )
 from mypy_extensions import i32, i64, u8
 
+from ferrymq_broker.nodes.consumer import OWNER
 from ferrymq_broker.nodes.message import Message
 from ferrymq_broker.nodes.node import BOUNDLESS
 from ferrymq_broker.store.changes import LAST
@@ -44,6 +52,9 @@ SHARED: Final = 1
 SPECIAL: Final = 2
 EXPIRES: Final = 4
 OWN: Final = 8
+
+# So many links may be kept from an entry through a restart.
+MOST_EXCLUDED: Final = 64
 
 _FORMATS: Final = 0x1_0000_0000
 _SIGNED: Final = 0x7FFF_FFFF
@@ -107,7 +118,7 @@ def drop_entry(queue: Queue, entry: Entry) -> None:
     changes = queue.agenda.changes
     sequence = entry.sequence
     changes.drop(ENTRY, id, sequence)
-    if entry.failures != 0:
+    if entry.failures != 0 or entry.excluded is not None:
         changes.drop(STATE, id, sequence)
 
 
@@ -124,10 +135,29 @@ def drop_entries(queue: Queue, first: i64, last: i64) -> None:
 
 
 def put_state(queue: Queue, entry: Entry) -> None:
-    """Store how often the entry was delivered in vain."""
+    """Store how often the entry was delivered in vain, and which links must not get it again."""
     w = BytesWriter()
     write_i64_be(w, i64(entry.failures))
+    excluded = entry.excluded
+    if excluded is not None:
+        # The last termini that were made come first.
+        for number in sorted(one for one in excluded if one <= OWNER)[:MOST_EXCLUDED]:
+            write_i64_be(w, number)
     queue.agenda.changes.put(STATE, queue.store_id, entry.sequence, w.getvalue())
+
+
+def take_state(entry: Entry, value: bytes) -> None:
+    """Give an entry what was stored of it with `put_state`; nothing where `value` is empty."""
+    at: i64 = 8
+    size: i64 = len(value)
+    if size < at:
+        return
+    entry.failures = i32(read_i64_be(value, 0))
+    while at < size:
+        number = read_i64_be(value, at)
+        if number <= OWNER:
+            entry.exclude(number)
+        at += 8
 
 
 def put_scheduled(queue: Queue, scheduled: Scheduled) -> None:
