@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from ferrymq_broker.nodes.message import admit
 from ferrymq_codec.errors import DecodeError
+from ferrymq_codec.scalars import Symbol, UByte
 from ferrymq_types.messaging import (
     AmqpSequence,
     AmqpValue,
@@ -216,3 +217,68 @@ def test_string_keys_of_annotations_become_symbols(before: list[Section]) -> Non
     message = admit(strings, 0)
     assert message.payload == encode(*kept, ANNOTATIONS, *BARE)
     assert message.special
+
+
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(1 << 63), (1 << 63) - 1),
+    st.integers(0, 255).map(UByte),
+    st.floats(),
+    st.text(max_size=8),
+    st.text(st.characters(max_codepoint=127), max_size=8).map(Symbol),
+    st.binary(max_size=8),
+    st.uuids(),
+    st.lists(st.integers(0, 9), max_size=2),
+)
+KEYS = st.sampled_from(["x-opt-a", "x-opt-b", "x-opt-aa", "a", "é", ""])
+
+
+@pytest.mark.spec("3.2.3")
+@given(
+    st.dictionaries(KEYS, SCALARS, max_size=10),
+    st.lists(st.tuples(st.integers(0, 120), st.integers(0, 255)), max_size=2),
+    st.sampled_from([MessageAnnotations, Footer]),
+)
+def test_annotations_that_are_taken_can_be_decoded(
+    values: dict[str, object],
+    changes: list[tuple[int, int]],
+    kind: type[MessageAnnotations] | type[Footer],
+) -> None:
+    whole = {key: value for key, value in values.items() if key.isascii()}
+    payload = bytearray(encode(kind(value=whole)))
+    for at, byte in changes:
+        # The map alone: its constructor, size, count and content.
+        if 3 + at < len(payload):
+            payload[3 + at] = byte
+    annotated = bytes(payload)
+    body = encode(Data(value=b"body"))
+    try:
+        message = admit(annotated + body if kind is MessageAnnotations else body + annotated, 0)
+    except DecodeError:
+        assert changes
+        return
+    decoded = decode(message.payload)
+    if not changes:
+        [section] = [one for one in decoded if isinstance(one, kind)]
+        assert repr(section) == repr(kind(value=whole))
+
+
+@pytest.mark.spec("3.2.3")
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\x04\xa3\x01a\x40\xa3\x01a\x41",
+        b"\x03\xa3\x01a\x40\xa3\x01b",
+        b"\x02\xa3\x01\xc3\x40",
+        b"\x02\x40\x40",
+        b"\x02\xa3\x01a\xa1\x01\xff",
+        b"\x02\xa3\x05a\x40",
+        b"\x02\xa3\x01a\x80\x00",
+    ],
+    ids=["twice", "odd", "not-ascii", "null-key", "not-utf-8", "cut-key", "cut-value"],
+)
+def test_what_is_no_map_of_annotations_is_refused(content: bytes) -> None:
+    section = b"\x00\x53\x72\xc1" + bytes((len(content),)) + content
+    with pytest.raises(DecodeError):
+        admit(section + encode(Data(value=b"body")), 0)

@@ -23,7 +23,6 @@ from ferrymq_broker.nodes.sections import (
     check_delivery_annotations,
     check_order,
     checked_annotations,
-    checked_footer,
     section_at,
     section_end,
 )
@@ -226,7 +225,7 @@ def admit(payload: bytes, format: i64, ordered: bool = True) -> Message:
         code = section_at(payload, pos)
     footer = check_order(payload, pos, latest) if ordered else -1
     if footer >= 0:
-        section = checked_footer(payload, footer)
+        section = checked_annotations(payload, footer)
         if section is not None:
             payload = payload[:footer] + section + payload[section_end(payload, footer) :]
     message = Message(payload, format, header_end)

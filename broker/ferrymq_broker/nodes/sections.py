@@ -59,6 +59,20 @@ _NAMES: Final = (
     "application-properties", "data", "amqp-sequence", "amqp-value", "footer",
 )  # fmt: skip
 
+# A map of more keys and values is left to the decoder, which looks keys up in a table.
+_MOST_PLAIN: Final = 16
+# The bytes that a value takes, by its constructor, where any content is a value; 0 for others.
+_WIDTHS: Final = bytes(
+    1 if code in (0x40, 0x41, 0x42, 0x43, 0x44)
+    else 2 if 0x50 <= code <= 0x55
+    else 3 if code in (0x60, 0x61)
+    else 5 if code in (0x70, 0x71, 0x72)
+    else 9 if code in (0x80, 0x81, 0x82, 0x83)
+    else 17 if code == 0x98
+    else 0
+    for code in range(256)
+)  # fmt: skip
+
 # The delivery-annotation that tells why a message was rejected.
 _REJECTED: Final = "rejected"
 
@@ -170,26 +184,95 @@ def check_delivery_annotations(payload: bytes, pos: i64) -> None:
 
 
 def checked_annotations(payload: bytes, pos: i64) -> bytes | None:
-    """Read the message-annotations at `pos`. Returns the section with symbols for keys if it came
-    with strings, else None. Raises `DecodeError` for what is no map of annotations."""
-    reader = _entered(payload, pos)
-    annotations: MessageAnnotations = decode_message_annotations(reader)
-    if not reader.converted:
+    """Check the message-annotations or the footer at `pos` (AMQP 1.0 §3.2.3, §3.2.9).
+
+    Returns the section with symbols for keys if it came with strings, else None. Raises
+    `DecodeError` for what is no map of annotations.
+    """
+    if _is_plain(payload, pos):
         return None
+    reader = _entered(payload, pos)
     w = BytesWriter()
-    encode_message_annotations(w, annotations)
-    return w.getvalue()
+    if section_at(payload, pos) == FOOTER:
+        footer: Footer = decode_footer(reader)
+        if reader.converted:
+            encode_footer(w, footer)
+            return w.getvalue()
+    else:
+        annotations: MessageAnnotations = decode_message_annotations(reader)
+        if reader.converted:
+            encode_message_annotations(w, annotations)
+            return w.getvalue()
+    return None
 
 
-def checked_footer(payload: bytes, pos: i64) -> bytes | None:
-    """As `checked_annotations`, for the footer (AMQP 1.0 §3.2.9)."""
-    reader = _entered(payload, pos)
-    footer: Footer = decode_footer(reader)
-    if not reader.converted:
-        return None
-    w = BytesWriter()
-    encode_footer(w, footer)
-    return w.getvalue()
+def _is_plain(payload: bytes, pos: i64) -> bool:
+    """Whether the map of the section at `pos` is surely one of annotations: few different symbols
+    as keys, and values that cannot be wrong. This is asked of every message with annotations, so
+    nothing is decoded; of others the decoder knows more."""
+    size: i64 = len(payload)
+    if pos + 6 > size or payload[pos + 1] != 0x53 or payload[pos + 3] != 0xC1:
+        return False
+    end: i64 = pos + 5 + payload[pos + 4]
+    count: i64 = payload[pos + 5]
+    if end > size or count % 2 != 0 or count > _MOST_PLAIN:
+        return False
+    first = pos + 6
+    at = first
+    code: i64
+    for _ in range(count >> 1):
+        if at + 2 > end or payload[at] != 0xA3:
+            return False
+        key = at
+        at += 2 + i64(payload[at + 1])
+        if at >= end or not _is_ascii(payload, key + 2, at) or _occurs(payload, first, key):
+            return False
+        code = payload[at]
+        if code == 0xA1 or code == 0xA3:
+            if at + 2 > end:
+                return False
+            text = at + 2
+            at = text + i64(payload[at + 1])
+            if at > end or not _is_ascii(payload, text, at):
+                return False
+        elif code == 0xA0:
+            if at + 2 > end:
+                return False
+            at += 2 + i64(payload[at + 1])
+        else:
+            width = i64(_WIDTHS[code])
+            if width == 0:
+                return False
+            at += width
+    return at == end
+
+
+def _is_ascii(payload: bytes, start: i64, end: i64) -> bool:
+    at = start
+    while at < end and payload[at] <= 0x7F:
+        at += 1
+    return at == end
+
+
+def _occurs(payload: bytes, first: i64, key: i64) -> bool:
+    """Whether the key at `key` is among those of the pairs from `first` on, which are plain."""
+    at = first
+    length: i64 = payload[key + 1]
+    code: i64
+    while at < key:
+        other: i64 = payload[at + 1]
+        if other == length:
+            same = True
+            for i in range(2, 2 + length):
+                if payload[at + i] != payload[key + i]:
+                    same = False
+                    break
+            if same:
+                return True
+        at += 2 + other
+        code = payload[at]
+        at += 2 + i64(payload[at + 1]) if code >= 0xA0 else i64(_WIDTHS[code])
+    return False
 
 
 def _entered(payload: bytes, pos: i64) -> Reader:
