@@ -101,22 +101,32 @@ class Timers:
         return 0 if first is None else first[0]
 
     def run(self, now: i64) -> None:
-        """Let happen what is due, in order."""
+        """Let happen what is due, in order. What is set meanwhile is for the next run, even if it
+        is due: it has more to do than one pass has time for."""
+        last = self._order
+        later: list[tuple[int, int, Alarm]] = []
         heap = self._heap
-        first = heap.first()
-        while first is not None and first[0] <= now:
-            heap.pop()
-            alarm = first[2]
-            timed = alarm.timed
-            if timed is not None:
-                alarm.timed = None
-                timed.alarm = None
-                timed.due = 0
-                self._live -= 1
-                timed.on_time(now)
-            else:
-                heap.discount()
+        try:
             first = heap.first()
+            while first is not None and first[0] <= now:
+                heap.pop()
+                alarm = first[2]
+                timed = alarm.timed
+                if timed is None:
+                    heap.discount()
+                elif first[1] > last:
+                    later.append(first)
+                else:
+                    alarm.timed = None
+                    timed.alarm = None
+                    timed.due = 0
+                    self._live -= 1
+                    timed.on_time(now)
+                first = heap.first()
+        finally:
+            for due, order, alarm in later:
+                heap.push(due, order, alarm)
+                self.moved = True
 
     def _sweep(self) -> None:
         heap = self._heap

@@ -252,6 +252,30 @@ class TestDates:
         assert waiting(net) == after
 
 
+@pytest.mark.parametrize("kind", ["expiry", "delivery-time"])
+def test_what_a_pass_had_no_time_for_goes_by_the_clock_as_it_is_set_next(
+    net: Network, kind: str
+) -> None:
+    net.declare("q")
+    sender = net.connect().sender("q")
+    date = net.wall + 60_000
+    # More than expire, or come, in one pass.
+    for _ in range(1100):
+        if kind == "expiry":
+            sender.send_sections(Properties(absolute_expiry_time=date), Data(value=b"m"))
+        else:
+            sender.send_sections(MessageAnnotations(value={TIME: date}), Data(value=b"m"))
+    assert waiting(net) == (1100 if kind == "expiry" else 0)
+    net.set_clock(2 * HOUR)
+    left = waiting(net)
+    assert 0 < left < 1100
+    net.set_clock(-2 * HOUR)
+    net.advance(59.9)
+    assert waiting(net) == left
+    net.advance(0.2)
+    assert waiting(net) == (0 if kind == "expiry" else 1100)
+
+
 def test_of_two_times_each_goes_by_its_own_clock(net: Network) -> None:
     """JMS clients send both, and the date is the earlier one by a hair."""
     net.declare("q")

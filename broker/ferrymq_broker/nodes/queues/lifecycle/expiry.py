@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.queues.lifecycle.lifecycle import Lifecycle
     from ferrymq_broker.timers import Timers
 
-# How many expire in one pass; the others are due a millisecond later.
+# How many expire in one pass; the others do in the next.
 _BATCH: Final = 1_000
 # So many records of entries that left otherwise may always lie in the heap.
 _SLACK: Final = 64
@@ -148,8 +148,7 @@ class _Line(Timed):
             heap.discount()
             first = heap.first()
         if first is not None:
-            due: i64 = first[0]
-            self._timers.set(self, due if due > now else now + 1)
+            self._timers.set(self, first[0])
 
     def close(self) -> None:
         """Forget everything."""

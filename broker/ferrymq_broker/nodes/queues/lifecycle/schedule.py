@@ -35,7 +35,7 @@ SCHEDULED_ENQUEUE_TIME: Final = "x-opt-scheduled-enqueue-time"
 
 # The end of the year 9999: what lies behind it is a mistake, not a plan.
 _LATEST: Final = 253_402_300_799_999
-# How many come up in one pass; the others are due a millisecond later.
+# How many come up in one pass; the others do in the next.
 _BATCH: Final = 1_000
 # So many records of messages that were cancelled may always lie in a heap.
 _SLACK: Final = 64
@@ -153,8 +153,7 @@ class _Line(Timed):
             heap.discount()
             first = heap.first()
         if first is not None:
-            due: i64 = first[0]
-            self._timers.set(self, due if due > now else now + 1)
+            self._timers.set(self, first[0])
 
 
 @final
