@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -333,3 +334,29 @@ async def test_a_mistake_inside_a_session_ends_it_with_an_error(
             receiver = await connection.receiver("q")
             with pytest.raises(ferrymq.AmqpError):
                 await receiver.receive(timeout=PATIENCE)
+
+
+def compute(seconds: float) -> None:
+    """Let the event loop stand still, as a program does that computes something."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        sum(range(1000))
+
+
+@pytest.mark.spec("2.4.5")
+async def test_a_client_that_was_busy_too_long_says_so() -> None:
+    def script(server: Server) -> None:
+        opening = open_frame(string("server"), idle_time_out=uint(400))
+        with server.accept().begin(opening) as peer:
+            peer.attached()
+            error = peer.expect("close", "attach", "flow", "empty").error()
+            assert error is not None and error[0] == "amqp:resource-limit-exceeded"
+            assert "busy" in error[1]
+            peer.send(close_frame())
+
+    with Server(script) as server:
+        async with ferrymq.connect(server.url) as connection:
+            await connection.sender("q")
+            compute(1.0)
+            with pytest.raises(ferrymq.AmqpError, match="busy"):
+                await connection.sender("other")

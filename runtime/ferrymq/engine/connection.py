@@ -180,7 +180,9 @@ class Connection:
             return b""
         data = self.output.getvalue()
         self.output = BytesWriter()
-        self._timers.sent_since = True
+        timers = self._timers
+        timers.sent_since = True
+        timers.sent_after = self._now
         return data
 
     @property
@@ -210,6 +212,12 @@ class Connection:
             self._say_close(Error(condition="amqp:resource-limit-exceeded", description=late))
             self._terminate(TransportError(late))
             self.lingering = False
+        elif self.opened and timers.overslept(now):
+            # Before the silence of the peer, to which nobody has listened.
+            timers.keepalive_interval = None
+            late = "this end was busy and sent nothing for twice the idle time-out of its peer"
+            self.failure = TransportError(late)
+            self.close(Error(condition="amqp:resource-limit-exceeded", description=late), now)
         elif timers.peer_silent(now):
             timers.idle_time_out = None
             self._violated(
@@ -218,11 +226,6 @@ class Connection:
                     f"nothing received for the idle time-out of {self.settings.idle_time_out} s",
                 )
             )
-        elif self.opened and timers.overslept(now):
-            timers.keepalive_interval = None
-            late = "this end was busy and sent nothing for twice the idle time-out of its peer"
-            self.failure = TransportError(late)
-            self.close(Error(condition="amqp:resource-limit-exceeded", description=late), now)
         elif timers.keepalive(now) and (self.opened or self.state is ConnectionState.CLOSE_RCVD):
             # Nothing may come before our open or after our close, not even an empty frame.
             self.output.write(EMPTY_FRAME)

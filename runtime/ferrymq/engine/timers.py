@@ -21,6 +21,7 @@ class Timers:
         "keepalive_interval",
         "keepalive_due",
         "sent_since",
+        "sent_after",
         "handshake_due",
         "close_due",
     )
@@ -31,6 +32,8 @@ class Timers:
         self.keepalive_interval: float | None = None
         self.keepalive_due = 0.0
         self.sent_since = False
+        # A time before the last output, by no more than a keep-alive interval.
+        self.sent_after = now
         self.handshake_due: float | None = None if handshake is None else now + handshake
         self.close_due: float | None = None
 
@@ -76,8 +79,10 @@ class Timers:
         It asked for half of what it really allows (§2.4.5).
         """
         interval = self.keepalive_interval
-        if interval is None or self.sent_since:
+        if interval is None:
             return False
+        if self.sent_since:
+            return now - self.sent_after >= 9 * interval
         return now - (self.keepalive_due - interval) >= 8 * interval
 
     def keepalive(self, now: float) -> bool:
