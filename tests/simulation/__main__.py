@@ -8,6 +8,7 @@ import sys
 import time
 import traceback
 
+from tests.simulation.link_world import LinkWorld
 from tests.simulation.stream_world import StreamWorld
 from tests.simulation.world import SMALL_DISK, World
 
@@ -21,6 +22,7 @@ def main() -> int:
     parser.add_argument("--streams", action="store_true", help="a stream that is copied in chunks")
     parser.add_argument("--small", action="store_true", help="a disk that becomes full")
     parser.add_argument("--clocks", action="store_true", help="a wall clock that is set")
+    parser.add_argument("--links", action="store_true", help="links in unusual states")
     arguments = parser.parse_args()
     # Connections that break and disks that are full are no news here.
     logging.getLogger("ferrymq").setLevel(logging.CRITICAL)
@@ -30,6 +32,8 @@ def main() -> int:
     for seed in range(arguments.seed, arguments.seed + arguments.seeds):
         if arguments.streams:
             world: World = StreamWorld(seed, unsafe=arguments.unsafe)
+        elif arguments.links:
+            world = LinkWorld(seed, unsafe=arguments.unsafe)
         else:
             world = World(
                 seed,

@@ -15,6 +15,7 @@ from ferrymq_broker.connections.handler import ConnectionHandler
 from ferrymq_broker.nodes.policy import NodePolicy
 from ferrymq_broker.recovery.recover import recover
 from ferrymq_broker.server.protocol import AmqpProtocol
+from ferrymq_broker.server.turns import Round
 from ferrymq_broker.store.durable_store import DurableStore, StoreOptions
 from tests.simulation.disk import SimulatedDisk, SimulatedFolder
 from tests.simulation.executor import SimulatedExecutor
@@ -68,6 +69,8 @@ class SimulatedServer:
         self.clock = clock
         self._suspended = clock.suspended()
         self.connections: set[AmqpProtocol] = set()
+        # Rounds go by the time of the machine, which decides nothing here.
+        self.round = Round(lambda call: call())
         self.network = network
         self.disk = disk
         self.dead = False

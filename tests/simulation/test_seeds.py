@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
+from tests.simulation.link_world import LinkWorld
 from tests.simulation.world import SMALL_DISK, World, Wrong
 
 # A client that waited for credit when its connection was lost was never woken.
@@ -44,6 +47,18 @@ def test_a_wall_clock_that_is_set_holds_nothing_up(first: int) -> None:
         world.run()
         delayed += len(world.delayed)
     assert delayed > 20
+
+
+@pytest.mark.parametrize("first", range(4000, 4020, 5))
+def test_links_in_unusual_states_keep_their_promises(first: int) -> None:
+    """Transactions side by side, refusals before a commit, drains behind shut windows."""
+    happened: Counter[str] = Counter()
+    for seed in range(first, first + 5):
+        world = LinkWorld(seed)
+        world.run()
+        happened += world.happened
+        assert world.drained > 0
+    assert all(happened[outcome] for outcome in ("committed", "refused", "rolled back", "in doubt"))
 
 
 @pytest.mark.parametrize("seed", FORGOTTEN_WAITERS)
