@@ -197,7 +197,8 @@ class Network:
     @property
     def wall(self) -> int:
         """The time of the day: milliseconds since the epoch."""
-        return int((self.now + EPOCH + self.stepped) * 1000)
+        # Added up as the broker does it: else the two may be a millisecond apart.
+        return int((self.now + (EPOCH + self.stepped)) * 1000)
 
     @property
     def elapsed(self) -> int:
