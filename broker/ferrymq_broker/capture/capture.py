@@ -46,6 +46,8 @@ class Capture:
         self._nodes: dict[Stream, str] = {}
         self._streams: dict[Stream, CapturedStream] = {}
         self._by_id: dict[int, CapturedStream] = {}
+        # By virtual host, what those counted that are captured no more.
+        self._past: dict[str, StreamFigures] = {}
         self._next_id = 1
         self._writer: WriterProcess | None = None
         self._starts = 0
@@ -71,19 +73,8 @@ class Capture:
         return CaptureFigures(
             self._writer is not None,
             self._starts,
-            [
-                StreamFigures(
-                    each.space,
-                    each.stream.address,
-                    each.lag(),
-                    each.files,
-                    each.bytes,
-                    each.records,
-                    each.failures,
-                    each.lost(),
-                )
-                for each in self._streams.values()
-            ],
+            [each.figures() for each in self._streams.values()],
+            list(self._past.values()),
         )
 
     @property
@@ -204,6 +195,8 @@ class Capture:
         if captured is None:
             return
         del self._by_id[captured.id]
+        figures = captured.figures()
+        self._past[captured.space] = figures.after(self._past.get(captured.space))
         if self._writer is not None and captured.asked:
             self._writer.send(frame(DROP, {"id": captured.id}))
 

@@ -83,10 +83,24 @@ class CapturedStream:
         """Records that could not be read."""
         return sum(int(part.feed.lost) for part in self.parts)
 
+    def figures(self) -> StreamFigures:
+        """Return what there is to know."""
+        return StreamFigures(
+            self.space,
+            self.stream.address,
+            self.lag(),
+            self.files,
+            self.bytes,
+            self.records,
+            self.failures,
+            self.lost(),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class StreamFigures:
-    """What there is to know of a stream's capture; all but `lag` since the broker has started."""
+    """What there is to know of a stream's capture; all but `lag` since the broker has started.
+    Without an address it is about all in the virtual host that are captured no more."""
 
     space: str
     address: str
@@ -97,11 +111,25 @@ class StreamFigures:
     failures: int
     lost: int
 
+    def after(self, others: StreamFigures | None) -> StreamFigures:
+        """Add the counters of streams that are captured no more."""
+        lost = self.lost
+        files, size, records, failures = self.files, self.bytes, self.records, self.failures
+        if others is not None:
+            files += others.files
+            size += others.bytes
+            records += others.records
+            failures += others.failures
+            lost += others.lost
+        return StreamFigures(self.space, "", 0, files, size, records, failures, lost)
+
 
 @dataclass(frozen=True, slots=True)
 class CaptureFigures:
-    """What there is to know of capture: `starts` is how often its process was started."""
+    """What there is to know of capture: `starts` is how often its process was started, `past` what
+    was counted of streams that are captured no more."""
 
     running: bool
     starts: int
     streams: list[StreamFigures]
+    past: list[StreamFigures]

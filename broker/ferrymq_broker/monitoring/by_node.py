@@ -1,4 +1,5 @@
-"""The figures of every node by its address, for Prometheus, written a few nodes at a time.
+"""The figures of every node and subscription by its address, for Prometheus, written a few at a
+time.
 
 All samples of a metric stand together. So the figures are read first, into arrays, and written from
 there: what is held meanwhile is some 250 bytes for each node, whatever the text has.
@@ -15,8 +16,16 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from ferrymq_broker.broker import Broker
-from ferrymq_broker.monitoring.counting import AT_ONCE, Pause, all_nodes, pause
-from ferrymq_broker.monitoring.metrics import COUNTERS, GAUGES, metric_name
+from ferrymq_broker.monitoring.counting import (
+    AT_ONCE,
+    COUNTERS,
+    GAUGES,
+    Pause,
+    Row,
+    all_rows,
+    pause,
+)
+from ferrymq_broker.monitoring.metrics import metric_name
 
 # Writes what a registry has in one of the text formats.
 Encode = Callable[[CollectorRegistry], bytes]
@@ -29,23 +38,35 @@ _NONE: Final = -1
 
 
 class NodeFigures:
-    """The figures of every node of a broker, as they were when `read` looked at each."""
+    """Figures of all nodes and subscriptions of a broker, as they were when `read` looked."""
 
     def __init__(self) -> None:
         self._labels: list[str] = []
+        self._last: tuple[str, ...] = ()
         self._values = {name: array("q") for name in (*COUNTERS, *GAUGES)}
 
     async def read(self, broker: Broker, pause: Pause = pause) -> None:
-        """Look at all nodes."""
-        values = self._values
-        for at, (host, node) in enumerate(all_nodes(broker)):
+        """Look at all nodes and subscriptions."""
+        for at, row in enumerate(all_rows(broker)):
             if at % AT_ONCE == AT_ONCE - 1:
                 await pause()
-            figures = node.figures()
-            for name, column in values.items():
-                column.append(figures.get(name, _NONE))
-            named = zip(LABELS, (host, node.kind, node.address), strict=True)
-            self._labels.append(",".join(f'{name}="{escaped(value)}"' for name, value in named))
+            if row.address:
+                self._add(row)
+
+    def _add(self, row: Row) -> None:
+        key = row[:3]
+        figures = row.figures()
+        if key == self._last:
+            for name, value in figures.items():
+                column = self._values.get(name)
+                if column is not None:
+                    column[-1] = value if column[-1] == _NONE else column[-1] + value
+            return
+        self._last = key
+        for name, column in self._values.items():
+            column.append(figures.get(name, _NONE))
+        named = zip(LABELS, key, strict=True)
+        self._labels.append(",".join(f'{name}="{escaped(value)}"' for name, value in named))
 
     async def lines(self, encode: Encode, pause: Pause = pause) -> AsyncIterator[bytes]:
         """The text, in pieces; `encode` writes the heads of the metrics."""

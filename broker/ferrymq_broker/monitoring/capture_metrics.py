@@ -60,7 +60,8 @@ class CaptureCollector(Collector):
         field: str,
     ) -> None:
         sums: dict[tuple[str, ...], int] = defaultdict(int)
-        for stream in figures.streams:
+        streams = figures.streams if self._by_stream else figures.streams + figures.past
+        for stream in streams:
             key = [stream.space, stream.address] if self._by_stream else [stream.space]
             sums[tuple(key)] += getattr(stream, field)
         for labels, value in sums.items():

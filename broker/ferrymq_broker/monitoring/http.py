@@ -23,9 +23,9 @@ from ferrymq_broker.http_answers import leave_out_server, serve
 from ferrymq_broker.monitoring.bounds import Bounds
 from ferrymq_broker.monitoring.by_node import NodeFigures
 from ferrymq_broker.monitoring.capture_metrics import CaptureCollector
-from ferrymq_broker.monitoring.counting import Sums
+from ferrymq_broker.monitoring.counting import Retired, Sums
 from ferrymq_broker.monitoring.door import Door
-from ferrymq_broker.monitoring.metrics import WANTED, BrokerCollector, Retired
+from ferrymq_broker.monitoring.metrics import BrokerCollector
 from ferrymq_broker.monitoring.nonsense import LOGGER
 from ferrymq_broker.monitoring.readiness import Readiness
 from ferrymq_broker.monitoring.store_figures import StoreFigures
@@ -67,7 +67,7 @@ class MonitoringServer:
         # What is by address, beside the nodes.
         self._by_node = CollectorRegistry()
         self._counted = Sums()
-        self._retired: dict[tuple[str, str, str], int] = {}
+        self._retired = Retired()
         self._at_work = asyncio.Semaphore(_AT_WORK)
         self._watching = False
         self._door = door
@@ -99,10 +99,8 @@ class MonitoringServer:
         """The broker has all its virtual hosts: figures can be asked for from now on, also those of
         its `store` and of `capture`."""
         broker = self._broker
-        retired = Retired()
         for space in broker.spaces.values():
-            space.on_change.append(retired.on_change)
-        self._retired = retired.figures
+            space.on_change.append(self._retired.on_change)
         self._sums.register(BrokerCollector(broker, self._counted))
         if store is not None:
             self._sums.register(StoreCollector(broker, store))
@@ -157,7 +155,7 @@ class MonitoringServer:
             return refusal
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
         async with self._at_work:
-            await self._counted.count(self._broker, self._retired, WANTED)
+            await self._counted.count(self._broker, self._retired)
             body = encode(self._sums)
         return web.Response(body=body, headers={"Content-Type": content_type})
 

@@ -8,49 +8,13 @@ and kind of node, whose size does not depend on the number of nodes, and one for
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from ferrymq_broker.broker import Broker
-from ferrymq_broker.monitoring.counting import Sums
-from ferrymq_broker.nodes.node import Node
-
-# Figures of `Node.describe` that only grow, and what they count.
-COUNTERS: Final = {
-    "published": "Messages taken in",
-    "delivered": "Deliveries to consumers",
-    "accepted": "Deliveries accepted, or sent settled",
-    "released": "Deliveries released",
-    "modified": "Deliveries modified",
-    "rejected": "Deliveries rejected",
-    "refused": "Messages not taken in",
-    "expirations": "Messages whose time was over",
-    "dead-lettered": "Messages handed to a dead-letter address",
-    "dropped": "Messages dropped by a policy",
-    "overflowed": "Messages pushed out by others",
-    "replaced": "Messages replaced by newer ones of their key",
-    "duplicates": "Messages dropped as duplicates",
-    "unroutable": "Messages no binding matched",
-}
-# Those that rise and fall.
-GAUGES: Final = {
-    "available": "Messages that wait for a consumer",
-    "acquired": "Messages that consumers hold",
-    "scheduled": "Messages whose time has not come",
-    "paged-out": "Messages that are on disk only",
-    "bytes": "Bytes of messages in the node",
-    "records": "Records in a stream",
-    "bytes-for-holds": "Bytes in a stream that are there for holds alone",
-    "consumers": "Links that consume",
-    "producers": "Links that publish",
-    "subscriptions": "Subscriptions of a topic",
-}
-
-WANTED: Final = frozenset((*COUNTERS, *GAUGES))
+from ferrymq_broker.monitoring.counting import COUNTERS, GAUGES, Sums
 
 
 class BrokerCollector(Collector):
@@ -123,21 +87,6 @@ class BrokerCollector(Collector):
             "Messages sent settled that no node took in",
             value=float(counters.messages_dropped),
         )
-
-
-class Retired:
-    """Remembers what nodes had counted when they go: for `AddressSpace.on_change`."""
-
-    def __init__(self) -> None:
-        self.figures: dict[tuple[str, str, str], int] = defaultdict(int)
-
-    def on_change(self, node: Node, added: bool) -> None:
-        """A node has come or gone."""
-        if added:
-            return
-        for name, value in node.figures().items():
-            if name in COUNTERS and value:
-                self.figures[node.space.name, node.kind, name] += value
 
 
 def metric_name(name: str) -> str:

@@ -4,12 +4,41 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
+from mypy_extensions import mypyc_attr
+
 from ferrymq_broker.slices import LINK, MESSAGE, Chore, Slices
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.consumer import Consumer
     from ferrymq_broker.nodes.node import Node, Producer
     from ferrymq_types.transport import Error
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Leaving:
+    """Deleted `nodes` whose counters may still change: their links and messages go in slices."""
+
+    __slots__ = ("nodes",)
+
+    def __init__(self) -> None:
+        self.nodes: dict[Node, None] = {}
+
+    def add(self, node: Node) -> None:
+        """Keep a node that is deleted, or will be in this pass, until its end is over."""
+        ending = node.ending
+        if ending is not None and ending.over:
+            self.settle(node)
+        else:
+            self.nodes[node] = None
+            node.space.leaving[node] = self
+
+    def on_over(self, node: Node) -> None:
+        """Let the node go: its links and messages are gone."""
+        del self.nodes[node]
+        self.settle(node)
+
+    def settle(self, node: Node) -> None:
+        """Use the counters of the node, which do not change any more."""
 
 
 @final
@@ -63,4 +92,7 @@ class Eviction(Chore):
         if self._ending or not self._node.drop_rest(slices):
             return False
         self.over = True
+        leaving = self._node.space.leaving.pop(self._node, None)
+        if leaving is not None:
+            leaving.on_over(self._node)
         return True

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 from ferrymq_broker.errors import BrokerError
-from ferrymq_broker.nodes.eviction import Eviction
+from ferrymq_broker.nodes.eviction import Eviction, Leaving
 from ferrymq_broker.nodes.fences import Fences
 from ferrymq_broker.nodes.gathering import Gathering
 from ferrymq_broker.nodes.letter_boxes import LetterBoxes
@@ -89,7 +89,8 @@ class Space:
     of the end of a session or connection, by its number. `letter_boxes` is where the dead letters
     of its queues go. `publishers` has what each connection may do, by its number, as long as it is
     there, and `strangers` is what one may do that is gone, None where there are rules: a message is
-    returned only where its publisher may send.
+    returned only where its publisher may send. `leaving` has who is to be told when a deleted node
+    has come to its end.
     """
 
     __slots__ = (
@@ -103,6 +104,7 @@ class Space:
         "letter_boxes",
         "publishers",
         "strangers",
+        "leaving",
     )
 
     def __init__(
@@ -118,6 +120,7 @@ class Space:
         self.letter_boxes = LetterBoxes(self)
         self.publishers: dict[int, Access] = {}
         self.strangers: Access | None = None
+        self.leaving: dict[Node, Leaving] = {}
 
     def party_gone(self, number: i64) -> None:
         """The session or the connection of this number has ended, after all its links."""

@@ -209,20 +209,47 @@ async def test_a_folder_with_files_of_many_partitions(tmp_path: Path) -> None:
         await writer.end()
 
 
+async def figures(server: BrokerServer) -> dict[str, float]:
+    """What the monitoring listener says of capture."""
+    assert server.monitoring is not None
+    text = ""
+    async with aiohttp.ClientSession() as session:
+        for path in ("/metrics", "/metrics/nodes"):
+            async with session.get(server.monitoring.url + path) as answer:
+                text += await answer.text()
+    return {
+        line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1])
+        for line in text.splitlines()
+        if line.startswith("ferrymq_capture")
+    }
+
+
+async def test_sums_do_not_fall_with_a_stream_that_is_captured_no_more(
+    server: BrokerServer,
+) -> None:
+    await publish(server, "orders", 25)
+    await publish(server, "log.one", 5)
+    await until(lambda: held(server, "orders") == {0: 25} and held(server, "log.one") == {0: 5})
+    async with (
+        ferrymq.connect(server.url) as connection,
+        ManagementClient(connection) as management,
+    ):
+        before = await figures(server)
+        await management.delete("stream", "orders")
+        await management.update("stream", "log.one", {"capture": False})
+        await until(lambda: held(server, "log.one") is None)
+    after = await figures(server)
+    for name in ("files", "records", "bytes", "failures", "records_lost"):
+        series = f'ferrymq_capture_{name}_total{{virtual_host="default"}}'
+        assert after[series] == before[series]
+    assert after['ferrymq_capture_records_total{virtual_host="default"}'] == 30
+    assert not any('address="orders",virtual_host="default"' in series for series in after)
+
+
 async def test_figures(server: BrokerServer, tmp_path: Path) -> None:
     await publish(server, "orders", 25)
     await until(lambda: held(server, "orders") == {0: 25})
-    assert server.monitoring is not None
-    async with aiohttp.ClientSession() as session:
-        async with session.get(f"{server.monitoring.url}/metrics") as answer:
-            sums = await answer.text()
-        async with session.get(f"{server.monitoring.url}/metrics/nodes") as answer:
-            nodes = await answer.text()
-    found = {
-        line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1])
-        for line in (sums + nodes).splitlines()
-        if line.startswith("ferrymq_capture")
-    }
+    found = await figures(server)
     here = '{virtual_host="default"}'
     own = '{address="orders",virtual_host="default"}'
     size = sum(

@@ -291,13 +291,17 @@ class Exchange(Node):
         self._number += 1
         self._table.match(key, message, self._number, found)
         nodes = self._follow(message, key, found, 0)
-        if not nodes:
-            return self._unroutable(key)
+        refusal: Refusal | None = None if nodes else self._unroutable(key)
         for node in nodes:
             refusal = node.reserve(message, holders)
             if refusal is not None:
-                return refusal
-        return None
+                self.refused += 1
+                break
+        if refusal is not None:
+            # The message has come, and will not be published.
+            self.published += 1
+            self._follow(message, key, found, 1)
+        return refusal
 
     def _unroutable(self, key: str) -> Refusal:
         return Refusal(

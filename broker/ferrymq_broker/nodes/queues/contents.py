@@ -53,17 +53,26 @@ def figures_of(queue: Queue) -> dict[str, int]:
         "paged-out": 0 if paging is None else int(paging.count),
         "consumers": len(queue.consumers),
         "producers": len(queue.producers),
-        "published": int(queue.published),
+        "scheduled": int(queue.lifecycle.scheduled()),
+        "filter-evaluations": int(queue.evaluations()),
+    }
+    figures.update(totals_of(queue))
+    return figures
+
+
+def totals_of(queue: Queue) -> dict[str, int]:
+    """Return the counters of a queue since the broker was started, by their public names."""
+    totals: dict[str, int] = {
+        "published": int(queue.published - queue.recovered),
         "delivered": int(queue.delivered),
         "accepted": int(queue.accepted),
         "released": int(queue.released),
         "modified": int(queue.modified),
         "rejected": int(queue.rejected),
         "declined": int(queue.declined),
-        "filter-evaluations": int(queue.evaluations()),
     }
-    figures.update(queue.lifecycle.figures())
-    return figures
+    totals.update(queue.lifecycle.totals())
+    return totals
 
 
 def available_to(queue: Queue, consumer: Consumer) -> i64:

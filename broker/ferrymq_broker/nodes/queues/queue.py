@@ -62,9 +62,10 @@ class Queue(Node):
     """A queue in memory. `available` and `acquired` count its entries by state, `bytes` what their
     payloads add up to.
 
-    Since the queue was made: `published` counts messages taken in, `delivered` deliveries, the
-    others what these ended as; `declined` counts the times a consumer had no use for what it was
-    offered. `guarded` says that the lifecycle looks at every message.
+    `published` is the sequence of the last message, of which those up to `recovered` came before
+    the broker was started. Since then: `delivered` counts deliveries, the others what these ended
+    as; `declined` counts the times a consumer had no use for what it was offered. `guarded` says
+    that the lifecycle looks at every message.
     """
 
     __slots__ = (
@@ -75,6 +76,7 @@ class Queue(Node):
         "acquired",
         "bytes",
         "published",
+        "recovered",
         "delivered",
         "accepted",
         "released",
@@ -123,6 +125,7 @@ class Queue(Node):
         self.acquired: i64 = 0
         self.bytes: i64 = 0
         self.published: i64 = 0
+        self.recovered: i64 = 0
         self.delivered: i64 = 0
         self.accepted: i64 = 0
         self.released: i64 = 0
@@ -527,6 +530,7 @@ class Queue(Node):
     def consume(self, entry: Entry) -> None:
         """A consumer has been sent the message, settled."""
         self.delivered += 1
+        self.accepted += 1
         self.available -= 1
         self._unlink(entry)
 

@@ -38,7 +38,14 @@ def restore_queue(queue: Queue, id: i64, fields: dict[str, object]) -> None:
     queue.agenda.changes.has_id(id)
     queue.store_id = id
     if "unkeyed" in fields or "ttls" in fields:
-        queue.published = queue.lifecycle.restore_eras(fields)
+        _count_from(queue, queue.lifecycle.restore_eras(fields))
+
+
+def _count_from(queue: Queue, sequence: i64) -> None:
+    """Leave out messages up to this sequence: they came before the broker was started."""
+    if sequence > queue.published:
+        queue.published = sequence
+        queue.recovered = sequence
 
 
 def restore_entry(
@@ -61,8 +68,7 @@ def restore_entry(
     take_state(entry, state)
     entry.size = i32(size)
     queue.lane_of(level).append(entry)
-    if sequence > queue.published:
-        queue.published = sequence
+    _count_from(queue, sequence)
     queue.available += 1
     queue.bytes += size
     message.holders += 1
@@ -108,8 +114,7 @@ def restore_unread(
     take_state(entry, state)
     entry.size = i32(size)
     queue.lane_of(level).append(entry)
-    if sequence > queue.published:
-        queue.published = sequence
+    _count_from(queue, sequence)
     queue.available += 1
     queue.bytes += size
     pager.leave_unread(queue, entry)

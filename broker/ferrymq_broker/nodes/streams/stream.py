@@ -72,6 +72,7 @@ class Stream(Node):
         "partitions",
         "readers",
         "holds",
+        "_recovered",
         "_next",
         "_parked",
         "_turns",
@@ -87,6 +88,8 @@ class Stream(Node):
         self.partitions: list[Partition] = []
         self.readers: list[Reader] = []
         self.holds = Holds(self)
+        # How many messages had come before the broker was started.
+        self._recovered: i64 = 0
         # The partition for the next message that does not care.
         self._next: i64 = 0
         self._parked: deque[Reader] = deque()
@@ -339,6 +342,7 @@ class Stream(Node):
                 partition.keep_stored(self.agenda.changes.new_id())
             else:
                 partition.restored()
+            self._recovered += partition.log.next
 
     # -- what there is to know ---------------------------------------------------------------
 
@@ -375,7 +379,7 @@ class Stream(Node):
             "records": int(self.message_count()),
             "bytes": int(size),
             "bytes-for-holds": int(beyond),
-            "published": int(published),
+            "published": int(published - self._recovered),
             "consumers": len(self.readers),
             "producers": producers,
         }

@@ -10,6 +10,7 @@ from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.gate import Gates
 from ferrymq_broker.nodes.node import BOUNDLESS, PART, Node
 from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_broker.nodes.topics.ended import Ended
 from ferrymq_broker.nodes.topics.expiry import Expiry
 from ferrymq_broker.nodes.topics.fanout import Fanout
 from ferrymq_broker.nodes.topics.storing import drop_subscription, keep_subscription
@@ -27,14 +28,18 @@ MAX_NAME: Final = 1024
 
 @final
 class Registry:
-    """The subscriptions of `topic` by name; `fanout` fills them, `expiry` ends those left alone."""
+    """The subscriptions of `topic` by name; `fanout` fills them, `expiry` ends those left alone.
 
-    __slots__ = ("topic", "fanout", "expiry", "_by_name", "_by_key", "_gates")
+    `ended` has the totals of those that were here, by whether they were named.
+    """
+
+    __slots__ = ("topic", "fanout", "expiry", "ended", "_by_name", "_by_key", "_gates")
 
     def __init__(self, topic: Topic) -> None:
         self.topic = topic
         self.fanout = Fanout(topic.agenda.slices)
         self.expiry = Expiry(topic)
+        self.ended: dict[bool, Ended] = {}
         self._by_name: dict[str, Subscription] = {}
         # Those that others than their one link can find: kept ones, and shared ones.
         self._by_key: dict[tuple[bool, str], Subscription] = {}
@@ -143,6 +148,11 @@ class Registry:
                     description=f"the subscription {queue.address!r} has gone: {why}",
                 )
             )
+        ended = self.ended.get(subscription.named)
+        if ended is None:
+            ended = Ended()
+            self.ended[subscription.named] = ended
+        ended.add(queue)
         if queue.policy.overflow == "block":
             topic.relieve()
         topic.subscription_dropped()

@@ -89,6 +89,11 @@ class Subscription:
         """What links and management reach it by, ``TOPIC::NAME``."""
         return self.queue.address
 
+    @property
+    def named(self) -> bool:
+        """Whether somebody has named the subscription: its name is not a random one."""
+        return self.kept or self.shared
+
     def agrees(self, filters: FilterSet) -> bool:
         """Whether a link with these filters wants the same messages.
 

@@ -15,6 +15,7 @@ from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.node import PERMANENT, Node, Refusal, Space
 from ferrymq_broker.nodes.policy import QueuePolicy, TopicPolicy
 from ferrymq_broker.nodes.queues.restoring import restore_queue
+from ferrymq_broker.nodes.topics.ended import Ended
 from ferrymq_broker.nodes.topics.identity import Identity, global_key, public_name
 from ferrymq_broker.nodes.topics.registry import Registry
 from ferrymq_broker.nodes.topics.storing import put_subscription
@@ -47,7 +48,8 @@ class _Idle(Timed):
 
 @final
 class Topic(Node):
-    """A topic. `published` counts messages, `refused` how often a subscription did not take one."""
+    """A topic. Since the broker was started `published` counts messages, `refused` how often a
+    subscription did not take one."""
 
     __slots__ = (
         "policy",
@@ -314,6 +316,10 @@ class Topic(Node):
     def subscriptions(self) -> list[Subscription]:
         """All there are, in the order they were made."""
         return self._registry.all()
+
+    def ended(self, named: bool) -> Ended | None:
+        """Return the totals of ended subscriptions, `named` or not; None if there were none."""
+        return self._registry.ended.get(named)
 
     def subscription(self, name: str) -> Subscription:
         """The one of that name. Raises `BrokerError` if there is none."""

@@ -14,6 +14,7 @@ from ferrymq_broker.store.errors import StoreDamaged
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.policy import QueuePolicy
+    from ferrymq_broker.nodes.queues.queue import Queue
 
 
 @final
@@ -28,8 +29,10 @@ class Eras:
         self._lasts: list[int] = []
         self._ttls: list[int] = []
 
-    def change(self, before: QueuePolicy, after: QueuePolicy, last: i64, first: i64) -> None:
-        """The queue, whose messages have sequences from `first` to `last`, has another policy."""
+    def change(self, before: QueuePolicy, after: QueuePolicy, queue: Queue) -> None:
+        """The queue has another policy from now on."""
+        first = _first_sequence(queue)
+        last = queue.published
         while self._lasts and self._lasts[0] < first:
             del self._lasts[0]
             del self._ttls[0]
@@ -75,3 +78,13 @@ class Eras:
                 raise StoreDamaged("the earlier settings of a queue make no sense")
             self._lasts.append(int(last))
             self._ttls.append(int(ttl))
+
+
+def _first_sequence(queue: Queue) -> i64:
+    """No entry of the queue has a lower one."""
+    least = queue.published + 1
+    for lane in queue.lanes:
+        entry = lane.first
+        if entry is not None and entry.sequence < least:
+            least = entry.sequence
+    return least

@@ -63,7 +63,7 @@ _REFUSED: Final = 2  # not taken: `refusal` says why
 class Lifecycle:
     """Of one queue. `refusal` is why the last message was refused.
 
-    Counted since the queue was made: `refusals`, `expirations`, `overflowed` (pushed out),
+    Counted since the broker was started: `refusals`, `expirations`, `overflowed` (pushed out),
     `duplicated` (dropped because they had come before), `replaced` (by a newer message of the same
     key).
     """
@@ -134,10 +134,9 @@ class Lifecycle:
             before.message_ttl != policy.message_ttl
             or before.last_value_key != policy.last_value_key
         ):
-            queue = self.queue
             if self.eras is None:
                 self.eras = Eras()
-            self.eras.change(before, policy, queue.published, _first_sequence(queue))
+            self.eras.change(before, policy, self.queue)
         self.policy = policy
         self._follow(policy)
         if self._dead_letters is not None:
@@ -270,6 +269,7 @@ class Lifecycle:
             try:
                 due = delivery_time(message, self.queue.agenda)
             except BrokerError as error:
+                self.refusals += 1
                 return Refusal(error.condition, error.description)
         bounds = self._bounds
         if bounds is None:
@@ -278,7 +278,9 @@ class Lifecycle:
         if self._last_values is not None and due == 0:
             replaced = self._last_values.waiting(message)
         refusal = bounds.foresee_room(message, due != 0, replaced)
-        if refusal is None and replaced is None:
+        if refusal is not None:
+            self.refusals += 1
+        elif replaced is None:
             self.reserved += 1
             self.reserved_bytes += len(message.payload)
             holders.append(self.queue)
@@ -560,14 +562,16 @@ class Lifecycle:
             self._idleness = None
 
     def close(self, slices: Slices) -> bool:
-        """Drop the messages that were to come; whether all are gone."""
+        """Drop the messages that were to come; whether all are gone. Publish what consumers have
+        rejected when their links ended."""
+        if self._dead_letters is not None:
+            self._dead_letters.publish_all()
         return self._schedule is None or self._schedule.close(slices)
 
-    def figures(self) -> dict[str, int]:
-        """What has been counted, by its public names, for `Node.describe`."""
+    def totals(self) -> dict[str, int]:
+        """Return the counters by their public names, for `Node.describe`."""
         dead_letters = self._dead_letters
         return {
-            "scheduled": int(self.scheduled()),
             "refused": self.refusals,
             "expirations": self.expirations,
             "overflowed": self.overflowed,
@@ -578,16 +582,6 @@ class Lifecycle:
             "dropped": 0 if dead_letters is None else dead_letters.dropped,
             "circles": 0 if dead_letters is None else dead_letters.circles,
         }
-
-
-def _first_sequence(queue: Queue) -> i64:
-    """No entry of the queue has a lower one."""
-    least = queue.published + 1
-    for lane in queue.lanes:
-        entry = lane.first
-        if entry is not None and entry.sequence < least:
-            least = entry.sequence
-    return least
 
 
 def _is_own_dead_letter(message: Message) -> bool:

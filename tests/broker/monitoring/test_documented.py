@@ -1,0 +1,41 @@
+"""The page on monitoring names the metrics that there are, and no others."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from prometheus_client.core import CounterMetricFamily, Metric
+
+from ferrymq_broker.monitoring.by_node import NodeFigures, family_of
+from ferrymq_broker.monitoring.counting import BY_KIND, COUNTERS, GAUGES, Retired, Sums
+from ferrymq_broker.monitoring.metrics import BrokerCollector
+from tests.broker.harness import Network
+
+PAGE = Path(__file__).parents[3] / "docs/broker/monitoring.md"
+# These have pages of their own.
+ELSEWHERE = ("ferrymq_capture_", "ferrymq_store_")
+
+
+def name_of(family: Metric) -> str:
+    """The name of the samples."""
+    return f"{family.name}_total" if isinstance(family, CounterMetricFamily) else family.name
+
+
+async def test_all_metrics_are_on_the_page() -> None:
+    net = Network()
+    net.declare("q")
+    sums = Sums()
+    await sums.count(net.broker, Retired())
+    there = {name_of(family) for family in BrokerCollector(net.broker, sums).collect()}
+    figures = NodeFigures()
+    await figures.read(net.broker)
+    there |= {name_of(family_of(name)) for name in (*COUNTERS, *GAUGES)}
+    named = set(re.findall(r"ferrymq_[a-z_]+", PAGE.read_text()))
+    assert {name for name in named if not name.startswith(ELSEWHERE)} == there
+
+
+def test_the_page_names_all_kinds() -> None:
+    text = PAGE.read_text()
+    for kind in BY_KIND:
+        assert f"`{kind}`" in text
