@@ -118,6 +118,11 @@ class Outbox:
         return bool(self._todo) or not self._whole or self._awaiting
 
     @property
+    def waiting(self) -> int:
+        """How many deliveries are still to be resumed on the link as it is."""
+        return len(self._todo)
+
+    @property
     def partial(self) -> bool:
         """Whether the link as it is was resumed with an incomplete map."""
         return not self._whole

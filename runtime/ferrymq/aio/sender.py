@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
 from typing import TYPE_CHECKING, Final
 
 from ferrymq.aio.link import Link
@@ -21,7 +21,7 @@ from ferrymq.aio.termini import (
     settle_modes,
     target_lack,
 )
-from ferrymq.aio.waiting import deadline, resolve
+from ferrymq.aio.waiting import deadline, give_up, resolve
 from ferrymq.engine.delivery import OutgoingDelivery
 from ferrymq.engine.sender import SenderLink
 from ferrymq.engine.session import Session as EngineSession
@@ -66,6 +66,8 @@ class Sender(Link[SenderLink]):
         # Sends take turns, so that one that waits for credit is not overtaken.
         self._turn = asyncio.Lock()
         self._waiting = 0
+        # How many messages those who wait are to send, as far as is known.
+        self._available = 0
         self._unsettled: set[OutgoingDelivery] = set()
         # Those sent settled of which the transport has not yet had the last byte, oldest first.
         self._unsent: deque[tuple[OutgoingDelivery, asyncio.Future[None]]] = deque()
@@ -230,7 +232,8 @@ class Sender(Link[SenderLink]):
             async with deadline(timeout):
                 for message in messages:
                     if self._waiting or not self._can_send():
-                        await self._wait()
+                        left = len(messages) - len(futures) if isinstance(messages, Sized) else 1
+                        await self._wait(left)
                     futures.append(self._send(message.encode(), settled, transaction, None, False))
                 for index, future in enumerate(futures):
                     try:
@@ -239,10 +242,7 @@ class Sender(Link[SenderLink]):
                         error.add_note(f"message {index} of {len(futures)}, counted from 0")
                         errors.append(error)
         finally:
-            for future in futures:
-                if not future.cancel() and not future.cancelled():
-                    # Looked at, so that asyncio does not report it as overlooked.
-                    future.exception()
+            give_up(futures)
         if errors:
             raise ExceptionGroup(f"{len(errors)} of {len(futures)} were not accepted", errors)
 
@@ -274,7 +274,7 @@ class Sender(Link[SenderLink]):
             async with deadline(timeout):
                 while sent <= last:
                     if self._waiting or not self._can_send():
-                        await self._wait()
+                        await self._wait(len(payloads) - sent)
                     if settled and sent < last and not self._never_settled():
                         sent = self._send_settled(payloads, sent, last, transaction)
                     else:
@@ -286,10 +286,7 @@ class Sender(Link[SenderLink]):
                     except DeliveryError as error:
                         errors[number] = error
         finally:
-            for future in futures:
-                if not future.cancel() and not future.cancelled():
-                    # Looked at, so that asyncio does not report it as overlooked.
-                    future.exception()
+            give_up(futures)
         return errors
 
     # ── For the client ─────────────────────────────────────────────────────────────────────────
@@ -339,6 +336,7 @@ class Sender(Link[SenderLink]):
             desired_capabilities=options.desired_capabilities,
             unsettled=None if outbox is None else outbox.to_resume(session, self.name),
         )
+        engine.count_available = self._count_available
         if outbox is not None and earlier is not None:
             engine.continue_tags(earlier)
         return engine
@@ -440,9 +438,14 @@ class Sender(Link[SenderLink]):
             and not self._connection.transport.paused
         )
 
-    async def _wait(self) -> None:
+    def _count_available(self) -> int:
+        """How many messages wait for credit (AMQP 1.0 §2.6.7)."""
+        return self._available + (0 if self._outbox is None else self._outbox.waiting)
+
+    async def _wait(self, messages: int = 1) -> None:
         self._check()
         self._waiting += 1
+        self._available += messages
         try:
             async with self._turn:
                 self._connection.polled[self] = None
@@ -451,6 +454,7 @@ class Sender(Link[SenderLink]):
                     await self._changed.wait()
         finally:
             self._waiting -= 1
+            self._available -= messages
             if self._drain_wanted:
                 self._connection.soon()
             elif not self._wants_poll():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import TypeVar
 
 from ferrymq.errors import AmqpError
@@ -52,6 +53,14 @@ def fresh(error: E) -> E:
     twin.__dict__.update(error.__dict__)
     twin.__cause__ = error.__cause__
     return twin
+
+
+def give_up(futures: Iterable[asyncio.Future[None]]) -> None:
+    """Cancel futures that nobody waits for any longer, so that asyncio does not report those that
+    have failed as overlooked."""
+    for future in futures:
+        if not future.cancel() and not future.cancelled():
+            future.exception()
 
 
 def resolve(future: asyncio.Future[None] | None, error: AmqpError | None = None) -> None:
