@@ -64,7 +64,7 @@ class Declaring(RuleBasedStateMachine):
     def update(self, name: str, kind: str, data: st.DataObject) -> None:
         given = data.draw(SETTINGS[kind])
         # An alias will do, but not one of a node of another kind.
-        there = self.nodes.get(self.aliases.get(name, name))
+        there = self.nodes.get(self.meant_by(name))
         expected = 404
         if there is not None and there[0] == kind:
             expected = 200
@@ -91,6 +91,12 @@ class Declaring(RuleBasedStateMachine):
             expected = 201
             self.aliases[name] = address
         assert self.asker.ask("CREATE", "alias", name, {"address": address}).status == expected
+
+    def meant_by(self, name: str) -> str:
+        """The address that an alias leads to, perhaps through others."""
+        while name in self.aliases:
+            name = self.aliases[name]
+        return name
 
     def leads_to(self, address: str, name: str) -> bool:
         """Whether an alias `name` of the address would come back to itself."""
