@@ -218,8 +218,6 @@ class Receiver(Link[ReceiverLink]):
             return False
         if self._draining is None:
             self._draining = asyncio.get_running_loop().create_future()
-            # Looked at even if all have gone who waited.
-            self._draining.add_done_callback(lambda done: done.exception())
             if self._acquiring is None:
                 engine.drain_credit()
             else:

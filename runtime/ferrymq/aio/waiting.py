@@ -64,9 +64,14 @@ def give_up(futures: Iterable[asyncio.Future[None]]) -> None:
 
 
 def resolve(future: asyncio.Future[None] | None, error: AmqpError | None = None) -> None:
-    """Give a future its end, unless it has one."""
+    """Give a future its end, unless it has one.
+
+    An `error` is why a link, a session or the connection has ended, which is told in other ways
+    too: asyncio does not report a future that nobody looks at.
+    """
     if future is not None and not future.done():
         if error is None:
             future.set_result(None)
         else:
             future.set_exception(fresh(error))
+            future.exception()
