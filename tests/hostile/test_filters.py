@@ -9,7 +9,7 @@ import pytest
 
 from tests.hostile.site import Site
 from tests.raw.frames import attach_frame, close_frame, flow_frame, source, target
-from tests.raw.process import MIB, Broker
+from tests.raw.process import Broker
 from tests.raw.values import (
     TRUE,
     data_section,
@@ -113,9 +113,7 @@ def test_a_filter_costs_what_its_length_and_that_of_the_messages_say(
     def attack() -> None:
         attach_with(site, chosen)
 
-    # Filters of connections that are closed stay until garbage is collected: some 10 MiB, which
-    # neither more attacks nor longer ones exceed.
-    site.endures(attack, 16 * MIB)
+    site.endures(attack)
 
 
 @pytest.mark.spec("3.5.3")
