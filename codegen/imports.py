@@ -27,6 +27,7 @@ IMPORTS: Final = {
     "EncodeError": "ferrymq_codec.errors",
     "Reader": "ferrymq_codec.reader",
     "Described": "ferrymq_codec.scalars",
+    "equal_values": "ferrymq_codec.scalars",
     **dict.fromkeys(
         ["begin_composite", "end_list", "write_descriptor", "write_empty_composite"],
         "ferrymq_codec.compound",

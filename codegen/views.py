@@ -27,6 +27,8 @@ from codegen.resolve import Resolved, described, listed, written_whole
 
 # In these, what is binary is credentials: no repr shows it.
 _SECRETIVE = "sasl-frame"
+# What may hold maps whose keys are nobody's but the application's.
+_ANYTHING = ("object", "list[object]", "dict[object, object]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,11 @@ class CompositeView:
     def secretive(self) -> bool:
         """Whether it has a field that its repr leaves out."""
         return any(field.secret for field in self.fields)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether it is one value of the application's, in which the order of maps counts."""
+        return self.single and self.fields[0].value in _ANYTHING
 
     @property
     def shown(self) -> str:

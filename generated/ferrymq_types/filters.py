@@ -18,6 +18,7 @@ from ferrymq_codec.composite import Composite
 from ferrymq_codec.compound import write_descriptor, write_empty_composite
 from ferrymq_codec.maps import read_map, write_map
 from ferrymq_codec.reader import Reader
+from ferrymq_codec.scalars import equal_values
 from ferrymq_codec.writer import write_string
 
 
@@ -103,7 +104,7 @@ def read_legacy_amqp_topic_binding(r: Reader, field: str) -> LegacyAmqpTopicBind
     return decode_legacy_amqp_topic_binding(r)
 
 
-@dataclass(init=False, slots=True, eq=True)
+@dataclass(init=False, slots=True, eq=False)
 class LegacyAmqpHeadersBinding(Composite):
     """Application properties to match.
 
@@ -118,6 +119,16 @@ class LegacyAmqpHeadersBinding(Composite):
 
     def __init__(self, value: dict[object, object]) -> None:
         self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the values are equal, where the order of a map counts (AMQP 1.0 §1.6.23)."""
+        if not isinstance(other, LegacyAmqpHeadersBinding):
+            return NotImplemented
+        return equal_values(self.value, other.value)
+
+    def __hash__(self) -> int:
+        """The value can change, so it cannot be a key: raises TypeError."""
+        raise TypeError("unhashable type: 'LegacyAmqpHeadersBinding'")
 
     def encode(self, w: BytesWriter) -> None:
         """Write the value with its descriptor."""

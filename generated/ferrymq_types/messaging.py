@@ -35,6 +35,7 @@ from ferrymq_codec.maps import (
 )
 from ferrymq_codec.multiples import read_multiple_symbol, write_multiple_symbol
 from ferrymq_codec.reader import Reader
+from ferrymq_codec.scalars import equal_values
 from ferrymq_codec.values import read_list, read_value, write_list, write_value
 from ferrymq_codec.writer import (
     write_binary,
@@ -822,7 +823,7 @@ def read_data(r: Reader, field: str) -> Data:
     return decode_data(r)
 
 
-@dataclass(init=False, slots=True, eq=True)
+@dataclass(init=False, slots=True, eq=False)
 class AmqpSequence(Composite):
     """Body of AMQP values in a list.
 
@@ -836,6 +837,16 @@ class AmqpSequence(Composite):
 
     def __init__(self, value: list[object]) -> None:
         self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the values are equal, where the order of a map counts (AMQP 1.0 §1.6.23)."""
+        if not isinstance(other, AmqpSequence):
+            return NotImplemented
+        return equal_values(self.value, other.value)
+
+    def __hash__(self) -> int:
+        """The value can change, so it cannot be a key: raises TypeError."""
+        raise TypeError("unhashable type: 'AmqpSequence'")
 
     def encode(self, w: BytesWriter) -> None:
         """Write the value with its descriptor."""
@@ -861,7 +872,7 @@ def read_amqp_sequence(r: Reader, field: str) -> AmqpSequence:
     return decode_amqp_sequence(r)
 
 
-@dataclass(init=False, slots=True, eq=True)
+@dataclass(init=False, slots=True, eq=False)
 class AmqpValue(Composite):
     """Body of one AMQP value.
 
@@ -875,6 +886,16 @@ class AmqpValue(Composite):
 
     def __init__(self, value: object) -> None:
         self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the values are equal, where the order of a map counts (AMQP 1.0 §1.6.23)."""
+        if not isinstance(other, AmqpValue):
+            return NotImplemented
+        return equal_values(self.value, other.value)
+
+    def __hash__(self) -> int:
+        """The value can change, so it cannot be a key: raises TypeError."""
+        raise TypeError("unhashable type: 'AmqpValue'")
 
     def encode(self, w: BytesWriter) -> None:
         """Write the value with its descriptor."""

@@ -32,7 +32,6 @@ from ferrymq.message_body import (
 from ferrymq.message_fields import MessageFields
 from ferrymq_codec.limits import ELEMENT_MEMORY, MAX_MEMORY
 from ferrymq_codec.reader import Reader
-from ferrymq_codec.scalars import equal_values
 from ferrymq_types.messaging import (
     AmqpSequence,
     AmqpValue,
@@ -381,7 +380,7 @@ class Message(MessageFields):
         if not isinstance(other, Message):
             return NotImplemented
         return (
-            _same_bodies(self.body_sections, other.body_sections)
+            self.body_sections == other.body_sections
             and self.properties == other.properties
             and self.header == other.header
             and (self._application_properties or {}) == (other._application_properties or {})
@@ -423,15 +422,6 @@ def _check_next(reader: Reader, start: i64, first: BodySection, section: BodySec
         reader.fail("message", f"{_name(section)} after {_name(first)}")
     # Sections are elements too: a few bytes of input must not become an object without a limit.
     reader.charge(1, "message")
-
-
-def _same_bodies(these: list[BodySection], those: list[BodySection]) -> bool:
-    if len(these) != len(those):
-        return False
-    for one, other in zip(these, those, strict=True):
-        if type(one) is not type(other) or not equal_values(one.value, other.value):
-            return False
-    return True
 
 
 def _name(section: object) -> str:

@@ -45,12 +45,12 @@ class Repeated:
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Repeated):
-            same = self.value == other.value or self.count == 0
-            return self.count == other.count and bool(same)
+            same = self.count == 0 or equal_values(self.value, other.value)
+            return self.count == other.count and same
         if isinstance(other, (list, tuple)):
             if len(other) != self.count:
                 return False
-            return all(item == self.value for item in other)
+            return all(equal_values(item, self.value) for item in other)
         return NotImplemented
 
     def __hash__(self) -> int:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from ferrymq.errors import DecodeError, EncodeError
 from ferrymq.message import Message
 from ferrymq_codec import Array, Described, PairMap, Symbol, ULong
+from ferrymq_codec.containers import Repeated
 from ferrymq_types.messaging import (
     Accepted,
     AmqpSequence,
@@ -375,11 +376,17 @@ def test_the_order_of_a_map_counts() -> None:
         Message,
         lambda value: Message([value]),
         lambda value: Message(AmqpSequence([value])),
+        AmqpValue,
+        lambda value: AmqpSequence([value]),
+        lambda value: Array("map", Repeated(value, 2)),
         lambda value: Described(1, value),
         lambda value: Described(1, [{"x": value}]),
         lambda value: Array("map", [value]),
         lambda value: PairMap([(1, value), (True, None)]),
     ):
         assert make(one) == make(dict(one)) and make(one) != make(other)
+    assert AmqpValue(one) != one and AmqpValue(one) != AmqpSequence([one])
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(AmqpValue(1))
     # Properties are found by their names.
     assert Message(b"", application_properties=one) == Message(b"", application_properties=other)

@@ -68,7 +68,7 @@ COMMON = """
   <choice name="red" value="r"/><choice name="blue" value="b"/>
 </type>
 <type name="one" class="restricted" source="string" provides="either"/>
-<type name="other" class="restricted" source="ulong" provides="either"/>
+<type name="another" class="restricted" source="ulong" provides="either"/>
 <type name="inner" class="composite" source="list">
   <descriptor name="case:inner:list" code="0x7:0x0"/><field name="value" type="uint"/>
 </type>
