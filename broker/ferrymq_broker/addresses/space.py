@@ -73,8 +73,8 @@ class AddressSpace(Space):
     addresses, `redirects` elsewhere. Those in `on_change` are told of every node that comes (True)
     and goes (False).
 
-    What somebody declares by management is stored. What the configuration says of aliases and
-    redirects is not: it says so again.
+    What somebody declares by management is stored. What the configuration says of aliases
+    (`declared_aliases`) and redirects is not: it says so again.
     """
 
     __slots__ = (
@@ -86,6 +86,7 @@ class AddressSpace(Space):
         "auto_create",
         "auto_create_topic",
         "on_change",
+        "declared_aliases",
         "_alias_ids",
     )
 
@@ -100,6 +101,7 @@ class AddressSpace(Space):
         self.auto_create: NodePolicy | None = QueuePolicy()
         self.auto_create_topic: NodePolicy | None = TopicPolicy()
         self.on_change: list[Callable[[Node, bool], object]] = []
+        self.declared_aliases: dict[str, str] = {}
         # The records of aliases, by their names.
         self._alias_ids: dict[str, int] = {}
 
@@ -296,6 +298,18 @@ class AddressSpace(Space):
         """Let a name lead to an address until the broker ends."""
         self.aliases[name] = address
         self.letter_boxes.realign()
+
+    def declare_alias(self, name: str, address: str) -> None:
+        """Let a name lead to an address until the broker ends, as the configuration says."""
+        self.declared_aliases[name] = address
+        self.alias(name, address)
+
+    def hide_alias(self, name: str) -> str | None:
+        """Let a stored name lead nowhere until the broker ends; where it led before, if it did."""
+        before = self.aliases.pop(name, None)
+        if before is not None:
+            self.letter_boxes.realign()
+        return before
 
     def set_alias(self, name: str, address: str) -> None:
         """Let a name lead to an address, here and whenever the broker starts again."""

@@ -6,12 +6,16 @@ is right from now on, as far as a node can become what it says.
 
 from __future__ import annotations
 
-from ferrymq_broker.addresses.space import AddressSpace, Redirect
+from collections import Counter, defaultdict
+from dataclasses import replace
+
+from ferrymq_broker.addresses.space import DYNAMIC, AddressSpace, Redirect
 from ferrymq_broker.addresses.storing import policy_of
 from ferrymq_broker.addresses.templates import PatternTemplate
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.config.declarations import Exchange, Nodes, Tables
 from ferrymq_broker.config.model import Config
+from ferrymq_broker.config.nodes import kind_of
 from ferrymq_broker.config.resolution import resolve_policy
 from ferrymq_broker.connections.limits import ClientLimits
 from ferrymq_broker.errors import ConfigError
@@ -111,9 +115,10 @@ def fill_space(config: Config, tables: Tables, nodes: Nodes, space: AddressSpace
     _tell_of_others(space, declared)
     if any(entry.pattern is not None for _, _, entry in tables.declared()):
         space.templates.append(template)
+        _follow_patterns(space, template, declared)
     for redirect in tables.redirect:
         _expect_free(space, "redirect", redirect.name)
-        _replace_alias(space, redirect.name, "")
+        _hide_alias(space, redirect.name)
         space.redirects[redirect.name] = Redirect(
             redirect.hostname or redirect.host,
             redirect.host,
@@ -126,8 +131,9 @@ def fill_space(config: Config, tables: Tables, nodes: Nodes, space: AddressSpace
         while target in targets:
             target = targets[target]
         _expect_free(space, "alias", name)
-        _replace_alias(space, name, target)
-        space.alias(name, target)
+        if space.aliases.get(name) != target:
+            _hide_alias(space, name)
+        space.declare_alias(name, target)
     for entry in exchanges:
         _bind(space, entry)
 
@@ -137,18 +143,23 @@ def fill_space(config: Config, tables: Tables, nodes: Nodes, space: AddressSpace
 
 def _declare_node(space: AddressSpace, kind: str, name: str, policy: NodePolicy) -> None:
     """Let there be the node, new or as it was stored."""
+    _hide_alias(space, name)
     node = space.nodes.get(name)
     if node is None:
-        _replace_alias(space, name, "")
         space.create(name, policy, CONFIGURATION)
         return
-    if node.kind != kind:
-        raise _contradiction(space, name, f"a {kind}", f"a {node.kind}")
-    before = policy_of(node)
-    if before is None or before.durable != policy.durable:
-        raise _contradiction(space, name, "not durable", "durable")
-    if before != policy:
-        _follow(space, node, policy)
+    difference = _difference(node, kind, policy)
+    if difference is not None:
+        raise _contradiction(space, name, *difference)
+    attainable = _attainable(node, policy)
+    if attainable != policy:
+        log.warning(
+            "a stored stream has more partitions than declared, and keeps them",
+            space=space.name,
+            address=name,
+        )
+    if attainable != policy_of(node):
+        _follow(node, attainable)
         log.info("a stored node follows the configuration", space=space.name, address=name)
     elif node.origin == CONFIGURATION:
         return
@@ -156,9 +167,30 @@ def _declare_node(space: AddressSpace, kind: str, name: str, policy: NodePolicy)
     space.changed(node)
 
 
-def _follow(space: AddressSpace, node: Node, policy: NodePolicy) -> None:
-    """Let a node that was stored behave as declared. Raises `ConfigError`."""
-    name = node.address
+def _difference(node: Node, kind: str, policy: NodePolicy) -> tuple[str, str] | None:
+    """Return how a stored node is declared and how it is stored, if it cannot become so."""
+    if node.kind != kind:
+        return f"a {kind}", f"a {node.kind}"
+    before = policy_of(node)
+    if before is None or before.durable != policy.durable:
+        return "not durable", "durable"
+    if isinstance(policy, ExchangePolicy) and isinstance(before, ExchangePolicy):
+        if policy.type != before.type:
+            return f'with routing = "{policy.type}"', f'with "{before.type}"'
+    return None
+
+
+def _attainable(node: Node, policy: NodePolicy) -> NodePolicy:
+    """Return the policy that a stored node can have: a stream has no fewer partitions than now."""
+    if isinstance(node, Stream) and isinstance(policy, StreamPolicy):
+        present = len(node.partitions)
+        if policy.partitions < present:
+            return replace(policy, partitions=present)
+    return policy
+
+
+def _follow(node: Node, policy: NodePolicy) -> None:
+    """Let a stored node, which can become what the policy says, behave so from now on."""
     if isinstance(node, Queue):
         assert isinstance(policy, QueuePolicy)
         node.change_policy(policy)
@@ -167,19 +199,44 @@ def _follow(space: AddressSpace, node: Node, policy: NodePolicy) -> None:
         node.change_policy(policy)
     elif isinstance(node, Stream):
         assert isinstance(policy, StreamPolicy)
-        present = len(node.partitions)
-        if policy.partitions < present:
-            raise _contradiction(
-                space, name, f"with partitions = {policy.partitions}", f"with {present}"
-            )
         node.change_policy(policy)
     elif isinstance(node, ExchangeNode):
         assert isinstance(policy, ExchangePolicy)
-        if policy.type != node.policy.type:
-            raise _contradiction(
-                space, name, f'with routing = "{policy.type}"', f'with "{node.policy.type}"'
-            )
         node.change_policy(policy)
+
+
+def _follow_patterns(space: AddressSpace, template: PatternTemplate, declared: set[str]) -> None:
+    """Let stored nodes that came up by their names behave as their patterns say by now.
+
+    What somebody has declared or changed by management stays as it is.
+    """
+    following: Counter[str] = Counter()
+    staying: dict[str, list[str]] = defaultdict(list)
+    for address, node in space.nodes.items():
+        if node.origin or address in declared or address.startswith(("$", DYNAMIC)):
+            continue
+        found = template.match(address)
+        if found is None:
+            continue
+        pattern, policy = found
+        if _difference(node, kind_of(policy), policy) is not None:
+            staying[pattern.text].append(address)
+            continue
+        attainable = _attainable(node, policy)
+        if attainable != policy_of(node):
+            _follow(node, attainable)
+            space.changed(node)
+            following[pattern.text] += 1
+    for text, count in following.items():
+        log.info("stored nodes follow their pattern", space=space.name, pattern=text, nodes=count)
+    for text, addresses in staying.items():
+        log.warning(
+            "stored nodes cannot follow their pattern, and stay as they are",
+            space=space.name,
+            pattern=text,
+            nodes=len(addresses),
+            address=addresses[0],
+        )
 
 
 def _contradiction(space: AddressSpace, name: str, declared: str, stored: str) -> ConfigError:
@@ -213,20 +270,16 @@ def _expect_free(space: AddressSpace, what: str, name: str) -> None:
         raise _contradiction(space, name, f"as {what}", f"as a {node.kind}")
 
 
-def _replace_alias(space: AddressSpace, name: str, target: str) -> None:
-    """An alias that was stored makes way for what the configuration calls so; without a `target`
-    that is no alias."""
-    before = space.aliases.get(name)
-    if before is None:
-        return
-    if before != target:
+def _hide_alias(space: AddressSpace, name: str) -> None:
+    """Let a stored alias make way for what the configuration calls so, for as long as it does."""
+    before = space.hide_alias(name)
+    if before is not None:
         log.warning(
             "a stored alias makes way for what is declared",
             space=space.name,
             alias=name,
             address=before,
         )
-    space.drop_alias(name)
 
 
 def _bind(space: AddressSpace, entry: Exchange) -> None:

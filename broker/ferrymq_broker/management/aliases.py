@@ -127,7 +127,14 @@ class Aliases(EntityType):
         if name not in self.space.aliases:
             raise self.missing(name)
         self.space.set_alias(name, self._address(call, name))
-        return Result(self.shown(name), description="updated")
+        description = "updated"
+        declared = self.space.declared_aliases.get(name)
+        if declared is not None:
+            description += (
+                f"; the configuration declares it, and leads it to {declared[:200]!r} again at the"
+                " next start"
+            )
+        return Result(self.shown(name), description=description)
 
     def delete(self, call: Call) -> Result:
         """DELETE: forget the name. Links that are attached stay where they are."""
@@ -135,6 +142,10 @@ class Aliases(EntityType):
         name = call.required_name()
         if not self.space.drop_alias(name):
             raise self.missing(name)
+        if name in self.space.declared_aliases:
+            return deleted(
+                "deleted; the configuration declares it, and makes it again at the next start"
+            )
         return deleted()
 
     def _address(self, call: Call, name: str) -> str:

@@ -126,6 +126,6 @@ class IndexedType(EntityType, Generic[T]):
         return show
 
 
-def deleted() -> Result:
+def deleted(description: str = "deleted") -> Result:
     """The answer to a DELETE that was done."""
-    return Result({}, NO_CONTENT, "deleted")
+    return Result({}, NO_CONTENT, description)

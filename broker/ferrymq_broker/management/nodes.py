@@ -148,8 +148,23 @@ class DeclaredNodes(EntityType):
                     f"durable: {node.address[:200]!r} was made with {policy.durable}, and stays so",
                 )
             self.change(node, changed)
+            if not node.origin:
+                # It was made by use. What somebody wants of it now goes before its pattern.
+                node.origin = "management"
             self.space.changed(node)
-        return Result(self.shown(node.address), description="updated")
+        description = "updated"
+        if node.origin == "configuration":
+            description += (
+                "; the configuration declares it, and its settings hold again at the next start"
+            )
+            staying = self.staying(node, policy, changed)
+            if staying:
+                description += f", but the {staying} stay"
+        return Result(self.shown(node.address), description=description)
+
+    def staying(self, node: Node, before: NodePolicy, after: NodePolicy) -> str:
+        """Return what of a change stays although the configuration says something else."""
+        return ""
 
     def change(self, node: Node, policy: NodePolicy) -> None:
         """Let the node follow another policy. Raises `ManagementError` or `BrokerError`."""

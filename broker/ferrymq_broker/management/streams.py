@@ -49,6 +49,12 @@ class Streams(DeclaredNodes):
         assert isinstance(node, Stream) and isinstance(policy, StreamPolicy)
         node.change_policy(policy)
 
+    def staying(self, node: Node, before: NodePolicy, after: NodePolicy) -> str:
+        """Return that partitions stay, where there are more of them and they are stored."""
+        assert isinstance(before, StreamPolicy) and isinstance(after, StreamPolicy)
+        grown = node.store_id != 0 and after.partitions != before.partitions
+        return "partitions" if grown else ""
+
     def peek(self, call: Call) -> Result:
         """PEEK: records of one partition from an offset or a time on."""
         call.expect_only("partition", "from-offset", "from-time", "count")

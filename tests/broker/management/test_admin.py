@@ -77,6 +77,33 @@ def test_a_queue_from_its_making_to_its_end(url: str, name: str) -> None:
     assert failed(url, "show", "queue", name) == f"ferrymq: there is no queue '{name}'\n"
 
 
+def test_a_change_of_what_is_declared_tells_of_the_next_start(tmp_path: Path) -> None:
+    """On standard error, so that programs can read the entity."""
+    file = tmp_path / "broker.toml"
+    file.write_text("""
+        [[listener]]
+        url = "amqp://127.0.0.1:0"
+        [[queue]]
+        name = "orders"
+        [[alias]]
+        name = "other"
+        to = "orders"
+    """)
+    with serve("--config", str(file)) as (_, lines):
+        url = f"amqp://127.0.0.1:{port_in(lines[0])}"
+        changed = admin(url, "update", "queue", "orders", "max-length=7", "--json")
+        assert (changed.returncode, json.loads(changed.stdout)["max-length"]) == (0, 7)
+        assert changed.stderr == (
+            "ferrymq: the configuration declares it, and its settings hold again at the next"
+            " start\n"
+        )
+        led = admin(url, "update", "alias", "other", "address=elsewhere")
+        assert "leads it to 'orders' again at the next start" in led.stderr
+        gone = admin(url, "delete", "alias", "other", "--yes")
+        assert (gone.returncode, gone.stdout) == (0, "alias other is deleted\n")
+        assert "makes it again at the next start" in gone.stderr
+
+
 def test_lists_for_people_and_for_programs(url: str, name: str) -> None:
     done(url, "create", "queue", name)
     run("send", "--url", url, name, "one", "two")

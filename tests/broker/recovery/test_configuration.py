@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import tomllib
 from textwrap import dedent
 
@@ -9,11 +10,14 @@ import pytest
 
 from ferrymq_broker.config import Config
 from ferrymq_broker.errors import ConfigError
+from ferrymq_broker.management.install import install
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.nodes.policy import QueuePolicy, TopicPolicy
+from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.nodes.streams.stream import Stream
 from ferrymq_broker.store.tables import ALIAS
 from tests.broker.harness import Network
+from tests.broker.management.asker import Asker
 from tests.broker.recovery.kit import browse, send, store_of, subscribe
 
 
@@ -69,11 +73,6 @@ def test_a_node_that_a_link_made_can_be_declared_later(
         ('[[queue]]\nname = "n"', '[[topic]]\nname = "n"', ["'n'", "a topic", "a queue"]),
         ('[[stream]]\nname = "n"', '[[queue]]\nname = "n"', ["'n'", "a queue", "a stream"]),
         (
-            '[[stream]]\nname = "n"\npartitions = 3',
-            '[[stream]]\nname = "n"\npartitions = 2',
-            ["'n'", "partitions = 2", "3"],
-        ),
-        (
             '[[exchange]]\nname = "n"\nrouting = "topic"',
             '[[exchange]]\nname = "n"\nrouting = "fanout"',
             ["'n'", '"fanout"', '"topic"'],
@@ -115,6 +114,162 @@ def test_a_stream_grows(net: Network) -> None:
     stream = net.space.nodes["s"]
     assert isinstance(stream, Stream)
     assert len(stream.partitions) == 3 == stream.policy.partitions
+
+
+def test_a_stream_does_not_shrink(net: Network, caplog: pytest.LogCaptureFixture) -> None:
+    """Nor does its broker refuse to start: what is in the other partitions is still wanted."""
+    net.restart(config('[[stream]]\nname = "s"\npartitions = 3'))
+    send(net.connect().sender("s::2"), b"kept")
+    for max_records in (10, 20, 20):
+        caplog.clear()
+        net.restart(config(f'[[stream]]\nname = "s"\nmax-records = {max_records}'))
+        stream = net.space.nodes["s"]
+        assert isinstance(stream, Stream)
+        assert len(stream.partitions) == 3 == stream.policy.partitions
+        assert stream.policy.max_records == max_records
+        assert stream.message_count() == 1
+        said = [line for line in caplog.messages if "more partitions than" in line]
+        assert len(said) == 1 and "'s'" in said[0]
+        net.connect()
+    net.restart()
+    stream = net.space.nodes["s"]
+    assert isinstance(stream, Stream) and len(stream.partitions) == 3 == stream.policy.partitions
+
+
+@pytest.mark.parametrize(
+    ("file", "type", "change"),
+    [
+        ('[[queue]]\nname = "n"\nmax-length = 4', "queue", {"max-length": 6}),
+        ('[[topic]]\nname = "n"\nmax-subscriptions = 4', "topic", {"max-subscriptions": 6}),
+        ('[[stream]]\nname = "n"\nmax-records = 4', "stream", {"max-records": 6}),
+        ('[[exchange]]\nname = "n"', "exchange", {"alternate": "q"}),
+    ],
+)
+def test_an_update_of_what_is_declared_says_what_the_next_start_does(
+    net: Network, file: str, type: str, change: dict[str, object]
+) -> None:
+    net.restart(config(file))
+    install(net.space, net.broker)
+    asker = Asker(net)
+    before = asker.ask("READ", type, "n").map()
+    answer = asker.ask("UPDATE", type, "n", change)
+    assert answer.status == 200
+    assert answer.description == (
+        "updated; the configuration declares it, and its settings hold again at the next start"
+    )
+    assert change.items() <= answer.map().items()
+    net.restart(config(file))
+    install(net.space, net.broker)
+    assert Asker(net).ask("READ", type, "n").map().items() >= {(key, before[key]) for key in change}
+
+
+def test_an_update_of_what_is_not_declared_says_nothing_of_it(net: Network) -> None:
+    net.restart(config('[[queue]]\npattern = "made.*"\nmax-length = 3'))
+    install(net.space, net.broker)
+    asker = Asker(net)
+    net.connect().sender("made.one")
+    net.connect().sender("other")
+    assert asker.ask("CREATE", "queue", "managed").status == 201
+    for name in ("made.one", "other", "managed"):
+        answer = asker.ask("UPDATE", "queue", name, {"max-length": 7})
+        assert (answer.status, answer.description) == (200, "updated")
+    net.restart(config('[[queue]]\npattern = "made.*"\nmax-length = 4'))
+    for name in ("made.one", "other", "managed"):
+        assert net.queue(name).policy.max_length == 7
+
+
+def test_more_partitions_of_a_declared_stream_stay(net: Network) -> None:
+    file = '[[stream]]\nname = "s"\npartitions = 4\nmax-records = 100'
+    net.restart(config(file))
+    install(net.space, net.broker)
+    asker = Asker(net)
+    answer = asker.ask("UPDATE", "stream", "s", {"partitions": 6, "max-records": 5})
+    assert answer.status == 200
+    assert answer.description == (
+        "updated; the configuration declares it, and its settings hold again at the next start,"
+        " but the partitions stay"
+    )
+    send(net.connect().sender("s::5"), b"kept")
+    net.restart(config(file))
+    stream = net.space.nodes["s"]
+    assert isinstance(stream, Stream)
+    assert (len(stream.partitions), stream.policy.max_records) == (6, 100)
+    assert stream.message_count() == 1
+
+
+def test_without_a_store_the_partitions_do_not_stay() -> None:
+    net = Network()
+    net.restart(config('[[stream]]\nname = "s"'))
+    install(net.space, net.broker)
+    answer = Asker(net).ask("UPDATE", "stream", "s", {"partitions": 2})
+    assert answer.description.endswith("its settings hold again at the next start")
+
+
+PATTERN = """
+    [[queue]]
+    pattern = "jobs.*"
+    max-length = {}
+    [[queue]]
+    name = "jobs.declared"
+    max-length = 1
+    [[stream]]
+    pattern = "log.*"
+    partitions = {}
+"""
+
+
+def test_nodes_of_a_pattern_follow_it(net: Network, caplog: pytest.LogCaptureFixture) -> None:
+    net.restart(config(PATTERN.format(5, 2)))
+    install(net.space, net.broker)
+    client = net.connect()
+    for name in ("jobs.a", "jobs.b", "log.a", "plain"):
+        send(client.sender(name), b"x")
+    assert Asker(net).ask("CREATE", "queue", "jobs.made", {"max-length": 9}).status == 201
+    caplog.set_level(logging.INFO, "ferrymq.broker")
+    caplog.clear()
+    net.restart(config(PATTERN.format(7, 3)))
+    lengths = {
+        name: node.policy.max_length
+        for name, node in net.space.nodes.items()
+        if isinstance(node, Queue)
+    }
+    assert lengths == {
+        "jobs.a": 7,
+        "jobs.b": 7,
+        "jobs.declared": 1,
+        # Somebody wanted it so.
+        "jobs.made": 9,
+        "plain": 0,
+    }
+    stream = net.space.nodes["log.a"]
+    assert isinstance(stream, Stream) and len(stream.partitions) == 3
+    assert browse(net, "jobs.a") == [b"x"]
+    said = [line for line in caplog.messages if "follow their pattern" in line]
+    assert len(said) == 2 and "'jobs.*'" in said[0] and "'nodes': 2" in said[0]
+    # It is stored, and nothing is left to be said.
+    caplog.clear()
+    net.restart(config(PATTERN.format(7, 3)))
+    assert not [line for line in caplog.messages if "pattern" in line]
+    net.restart()
+    assert net.queue("jobs.a").policy.max_length == 7
+
+
+def test_what_cannot_follow_its_pattern_stays_and_is_named(
+    net: Network, caplog: pytest.LogCaptureFixture
+) -> None:
+    net.restart(config(PATTERN.format(5, 2)))
+    install(net.space, net.broker)
+    client = net.connect()
+    for name in ("jobs.a", "jobs.b"):
+        send(client.sender(name), b"x")
+    caplog.clear()
+    net.restart(config('[[topic]]\npattern = "jobs.*"'))
+    assert browse(net, "jobs.a") == [b"x"]
+    assert net.queue("jobs.b").policy.max_length == 5
+    (said,) = [line for line in caplog.messages if "cannot follow" in line]
+    assert "'jobs.*'" in said and "'nodes': 2" in said and "jobs.a" in said
+    net.restart(config('[[queue]]\npattern = "jobs.*"\ndurable = false'))
+    assert browse(net, "jobs.a") == [b"x"]
 
 
 ROUTES = """
@@ -159,7 +314,50 @@ def test_the_file_goes_before_an_alias_of_management(net: Network) -> None:
     send(net.connect().sender("other"), b"a")
     net.restart(config(ROUTES))
     assert browse(net, "q") == [b"a"]
-    assert store_of(net).count(ALIAS) == 0
+    # That is for as long as the file has the name.
+    assert store_of(net).count(ALIAS) == 2
+    net.restart(config(""))
+    assert net.space.aliases == {"other": "p", "q": "p"}
+    # Of the queue that was declared, its messages are still there.
+    assert browse(net, "q") == [b"a"]
+
+
+def test_an_alias_of_management_comes_back_after_a_redirect(net: Network) -> None:
+    net.space.set_alias("elsewhere", "p")
+    net.connect()
+    net.restart(config(ROUTES))
+    assert net.connect().receiver("elsewhere").error is not None
+    net.connect()
+    net.restart(config(""))
+    send(net.connect().sender("elsewhere"), b"a")
+    assert browse(net, "p") == [b"a"]
+
+
+def test_what_management_does_to_a_declared_alias_says_what_the_next_start_does(
+    net: Network,
+) -> None:
+    net.restart(config(ROUTES))
+    install(net.space, net.broker)
+    asker = Asker(net)
+    changed = asker.ask("UPDATE", "alias", "other", {"address": "r"})
+    assert (changed.status, changed.description) == (
+        200,
+        "updated; the configuration declares it, and leads it to 'q' again at the next start",
+    )
+    assert net.space.aliases == {"other": "r"}
+    net.connect()
+    net.restart(config(ROUTES))
+    install(net.space, net.broker)
+    assert net.space.aliases == {"other": "q"}
+    gone = Asker(net).ask("DELETE", "alias", "other")
+    assert (gone.status, gone.description) == (
+        204,
+        "deleted; the configuration declares it, and makes it again at the next start",
+    )
+    assert net.space.aliases == {} and store_of(net).count(ALIAS) == 0
+    net.connect()
+    net.restart(config(ROUTES))
+    assert net.space.aliases == {"other": "q"}
 
 
 def test_virtual_hosts_have_what_is_theirs(net: Network) -> None:

@@ -17,7 +17,7 @@ from ferrymq_broker.cli.admin.session import (
 )
 from ferrymq_broker.cli.admin.tables import columns_of, print_entity, print_json, print_list
 from ferrymq_broker.cli.options import DEFAULT_URL, Json, Url
-from ferrymq_broker.management.client import ManagementClient
+from ferrymq_broker.management.client import ManagementClient, ManagementResponse
 
 Name = Annotated[str, typer.Argument(help="Its name or identity.", show_default=False)]
 Pairs = Annotated[
@@ -105,10 +105,12 @@ def update(
     """Change settings of one; those that are not named stay as they are."""
     attributes = values_of(pairs)
 
-    async def work(management: ManagementClient) -> dict[str, object]:
-        return await management.update(kind_of(kind), name, attributes)
+    async def work(management: ManagementClient) -> ManagementResponse:
+        return await management.request("UPDATE", kind_of(kind), name, attributes)
 
-    _print(ask(url, virtual_host, work), as_json)
+    response = ask(url, virtual_host, work)
+    _print(response.map(), as_json)
+    _print_rest(response)
 
 
 def delete(
@@ -124,11 +126,15 @@ def delete(
     kind = kind_of(kind)
     confirm(f"Delete the {kind} {name!r}?", yes)
 
-    async def work(management: ManagementClient) -> None:
-        await management.delete(kind, name, if_empty=if_empty, if_unused=if_unused)
+    conditions = {"if-empty": if_empty, "if-unused": if_unused}
 
-    ask(url, virtual_host, work)
+    async def work(management: ManagementClient) -> ManagementResponse:
+        wanted = {key: value for key, value in conditions.items() if value}
+        return await management.request("DELETE", kind, name, wanted)
+
+    response = ask(url, virtual_host, work)
     typer.echo(f"{kind} {name} is deleted")
+    _print_rest(response)
 
 
 Exchange = Annotated[str, typer.Argument(help="The exchange.", show_default=False)]
@@ -193,6 +199,13 @@ def _binding(
         "key": key,
         "arguments": values_of(arguments),
     }
+
+
+def _print_rest(response: ManagementResponse) -> None:
+    """Print what there is to know beside that it was done, on standard error."""
+    _, more, rest = response.description.partition("; ")
+    if more:
+        typer.echo(f"ferrymq: {rest}", err=True)
 
 
 def _print(attributes: dict[str, object], as_json: bool) -> None:
