@@ -2,9 +2,9 @@
 
 An address is looked up as it is, then as an alias. One of the form ``NODE::PART`` that is neither
 names a part of a node: a subscription of a topic, a partition of a stream, a key of an exchange.
-What is not there is made, if a template matches the name or `auto_create` is set. A template says
-what its names are; where only `auto_create` does, a link that asks for a topic (by the capability
-``topic``) gets one, if `auto_create_topic` is set.
+What is not there is made, if the name is declared, a template matches it or `auto_create` is set.
+The declaration or the template says what it is; where only `auto_create` does, a link that asks for
+a topic (by the capability ``topic``) gets one, if `auto_create_topic` is set.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 from ferrymq_broker.access.rights import CREATE
+from ferrymq_broker.addresses.declared import CONFIGURATION, Declarations
 from ferrymq_broker.addresses.factory import build
 from ferrymq_broker.addresses.storing import drop_alias, keep_node, put_alias, put_node
 from ferrymq_broker.errors import BrokerError
@@ -70,8 +71,8 @@ class AddressSpace(Space):
 
     `auto_create` is the policy of nodes made for names that no template knows, None if none are
     made; `auto_create_topic` that of those a link asks to be topics. `aliases` lead from names to
-    addresses, `redirects` elsewhere. Those in `on_change` are told of every node that comes (True)
-    and goes (False).
+    addresses, `redirects` elsewhere. `declared` is what the configuration declares by name. Those
+    in `on_change` are told of every node that comes (True) and goes (False).
 
     What somebody declares by management is stored. What the configuration says of aliases
     (`declared_aliases`) and redirects is not: it says so again.
@@ -82,6 +83,7 @@ class AddressSpace(Space):
         "rules",
         "aliases",
         "redirects",
+        "declared",
         "templates",
         "auto_create",
         "auto_create_topic",
@@ -97,6 +99,7 @@ class AddressSpace(Space):
         self.rules: list[Rule] = []
         self.aliases: dict[str, str] = {}
         self.redirects: dict[str, Redirect] = {}
+        self.declared = Declarations()
         self.templates: list[Template] = []
         self.auto_create: NodePolicy | None = QueuePolicy()
         self.auto_create_topic: NodePolicy | None = TopicPolicy()
@@ -224,6 +227,9 @@ class AddressSpace(Space):
 
     def policy_for(self, address: str, capabilities: Sequence[str] = ()) -> NodePolicy | None:
         """What would be made for a name that has no node."""
+        declared = self.declared.policies.get(address)
+        if declared is not None:
+            return declared
         for template in self.templates:
             policy = template.policy_for(address, capabilities)
             if policy is not None:
@@ -235,8 +241,8 @@ class AddressSpace(Space):
     # -- coming and going ----------------------------------------------------------------
 
     def create(self, address: str, policy: NodePolicy, origin: str = "") -> Node:
-        """A new node, wanted by `origin`. Raises `BrokerError` if the address is taken or not
-        allowed, or if there is no room."""
+        """A new node, wanted by `origin`, or by the configuration if that declares the name. Raises
+        `BrokerError` if the address is taken or not allowed, or if there is no room."""
         if not address or len(address) > MAX_ADDRESS_LENGTH:
             raise BrokerError(
                 "amqp:invalid-field",
@@ -244,8 +250,13 @@ class AddressSpace(Space):
             )
         self._expect_room(address)
         node = build(self, address, policy)
-        node.origin = origin
-        return self.add(node)
+        declared = self.declared
+        node.declared = declared.keeps(address)
+        node.origin = CONFIGURATION if address in declared.policies else origin
+        self.add(node)
+        if node.declared:
+            declared.bind_again(self, node)
+        return node
 
     def create_dynamic(self, policy: NodePolicy, lifetime: i64 = DELETE_ON_CLOSE) -> Node:
         """A node with an address nobody can guess (AMQP 1.0 §3.5.3)."""
@@ -265,7 +276,7 @@ class AddressSpace(Space):
         if len(self.nodes) >= self.max_nodes:
             raise BrokerError(
                 "amqp:resource-limit-exceeded",
-                f"no room for {address[:200]!r}: there are {self.max_nodes} nodes already",
+                f"no room for {address[:200]!r}: there are {self.max_nodes} nodes, the most",
             )
 
     def insert(self, node: Node) -> None:

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from ferrymq_broker.cli.foreseeing import foresee
 from ferrymq_broker.cli.options import Json
 from ferrymq_broker.config.declarations import Exchange
 from ferrymq_broker.config.explain import (
@@ -26,12 +27,13 @@ from ferrymq_broker.config.explain_access import (
     read_identity,
 )
 from ferrymq_broker.config.load import BadFile, load_with_places
-from ferrymq_broker.config.model import DEFAULT_HOST, Config
+from ferrymq_broker.config.model import DEFAULT_HOST, Config, Log
 from ferrymq_broker.config.nodes import kind_of, policy_attributes
 from ferrymq_broker.config.places import Places
 from ferrymq_broker.config.resolution import resolve_policy
 from ferrymq_broker.config.units import format_size
 from ferrymq_broker.security.reloading import check_files
+from ferrymq_broker.server.logs import configure_logging
 
 _FOUND = {
     "declared": "declared on line {line}",
@@ -63,6 +65,15 @@ def check_config(
             " rule, several with commas: user:alice,group:shipping.",
         ),
     ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            "--data",
+            metavar="DIR",
+            help="Check as well that a broker with the store in DIR would start: that what is"
+            " stored can become what the file declares.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Check a configuration without starting a broker.
@@ -75,6 +86,10 @@ def check_config(
     try:
         config, places = load_with_places(file)
         mistakes, warnings = check_files(config)
+        if data is not None and not mistakes:
+            # The broker would log what becomes of what is stored.
+            configure_logging(Log())
+            mistakes = foresee(config, data)
         if mistakes:
             raise BadFile.of(file, places, mistakes)
     except BadFile as error:

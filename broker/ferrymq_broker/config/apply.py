@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import replace
 
+from ferrymq_broker.addresses.declared import CONFIGURATION
 from ferrymq_broker.addresses.space import DYNAMIC, AddressSpace, Redirect
 from ferrymq_broker.addresses.storing import policy_of
 from ferrymq_broker.addresses.templates import PatternTemplate
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.config.declarations import Exchange, Nodes, Tables
 from ferrymq_broker.config.model import Config
-from ferrymq_broker.config.nodes import kind_of
 from ferrymq_broker.config.resolution import resolve_policy
+from ferrymq_broker.config.stored import contradictions, difference
 from ferrymq_broker.connections.limits import ClientLimits
 from ferrymq_broker.errors import ConfigError
 from ferrymq_broker.journal import log
@@ -34,9 +35,6 @@ from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.nodes.streams.stream import Stream
 from ferrymq_broker.nodes.topics.topic import Topic
 from ferrymq_broker.transactions.transaction import TransactionLimits
-
-# Who wanted the nodes that are declared here (`Node.origin`).
-CONFIGURATION = "configuration"
 
 
 def apply_config(config: Config, broker: Broker) -> None:
@@ -86,9 +84,12 @@ def make_hosts(config: Config, broker: Broker) -> None:
 def declare(config: Config, broker: Broker) -> None:
     """Let there be all that is declared in the virtual hosts; what was stored is there already.
 
-    Raises `ConfigError` for a node that was stored as something which it cannot become, and
-    `BrokerError` for nodes that there cannot be.
+    Raises `ConfigError` for nodes that were stored as something which cannot become what is
+    declared, all of them at once, and `BrokerError` for nodes that there cannot be.
     """
+    found = contradictions(config, broker)
+    if found:
+        raise ConfigError("\n".join(mistake.reason for mistake in found))
     fill_space(config, config, config.nodes, broker.default)
     for host in config.virtual_host:
         fill_space(config, host, config.nodes_of(host), broker.spaces[host.name])
@@ -100,7 +101,6 @@ def fill_space(config: Config, tables: Tables, nodes: Nodes, space: AddressSpace
     space.auto_create, space.auto_create_topic = auto_created(nodes)
     template = PatternTemplate()
     exchanges: list[Exchange] = []
-    declared: set[str] = set()
     for kind, _, entry in tables.declared():
         policy = resolve_policy(kind, entry, config.policies)
         # Also while no such node is there.
@@ -108,16 +108,15 @@ def fill_space(config: Config, tables: Tables, nodes: Nodes, space: AddressSpace
         if entry.name is None:
             template.add(entry.address, policy)
             continue
-        declared.add(entry.name)
-        _declare_node(space, kind, entry.name, policy)
+        space.declared.policies[entry.name] = policy
+        _declare_node(space, entry.name, policy)
         if isinstance(entry, Exchange):
             exchanges.append(entry)
-    _tell_of_others(space, declared)
+    _tell_of_others(space)
     if any(entry.pattern is not None for _, _, entry in tables.declared()):
         space.templates.append(template)
-        _follow_patterns(space, template, declared)
+        _follow_patterns(space, template)
     for redirect in tables.redirect:
-        _expect_free(space, "redirect", redirect.name)
         _hide_alias(space, redirect.name)
         space.redirects[redirect.name] = Redirect(
             redirect.hostname or redirect.host,
@@ -130,7 +129,6 @@ def fill_space(config: Config, tables: Tables, nodes: Nodes, space: AddressSpace
         # Looked up in one step: an alias of an alias leads to where that one does.
         while target in targets:
             target = targets[target]
-        _expect_free(space, "alias", name)
         if space.aliases.get(name) != target:
             _hide_alias(space, name)
         space.declare_alias(name, target)
@@ -141,16 +139,14 @@ def fill_space(config: Config, tables: Tables, nodes: Nodes, space: AddressSpace
 # -- nodes ------------------------------------------------------------------------------------
 
 
-def _declare_node(space: AddressSpace, kind: str, name: str, policy: NodePolicy) -> None:
+def _declare_node(space: AddressSpace, name: str, policy: NodePolicy) -> None:
     """Let there be the node, new or as it was stored."""
     _hide_alias(space, name)
     node = space.nodes.get(name)
     if node is None:
-        space.create(name, policy, CONFIGURATION)
+        space.create(name, policy)
         return
-    difference = _difference(node, kind, policy)
-    if difference is not None:
-        raise _contradiction(space, name, *difference)
+    node.declared = True
     attainable = _attainable(node, policy)
     if attainable != policy:
         log.warning(
@@ -165,19 +161,6 @@ def _declare_node(space: AddressSpace, kind: str, name: str, policy: NodePolicy)
         return
     node.origin = CONFIGURATION
     space.changed(node)
-
-
-def _difference(node: Node, kind: str, policy: NodePolicy) -> tuple[str, str] | None:
-    """Return how a stored node is declared and how it is stored, if it cannot become so."""
-    if node.kind != kind:
-        return f"a {kind}", f"a {node.kind}"
-    before = policy_of(node)
-    if before is None or before.durable != policy.durable:
-        return "not durable", "durable"
-    if isinstance(policy, ExchangePolicy) and isinstance(before, ExchangePolicy):
-        if policy.type != before.type:
-            return f'with routing = "{policy.type}"', f'with "{before.type}"'
-    return None
 
 
 def _attainable(node: Node, policy: NodePolicy) -> NodePolicy:
@@ -205,7 +188,7 @@ def _follow(node: Node, policy: NodePolicy) -> None:
         node.change_policy(policy)
 
 
-def _follow_patterns(space: AddressSpace, template: PatternTemplate, declared: set[str]) -> None:
+def _follow_patterns(space: AddressSpace, template: PatternTemplate) -> None:
     """Let stored nodes that came up by their names behave as their patterns say by now.
 
     What somebody has declared or changed by management stays as it is.
@@ -213,13 +196,13 @@ def _follow_patterns(space: AddressSpace, template: PatternTemplate, declared: s
     following: Counter[str] = Counter()
     staying: dict[str, list[str]] = defaultdict(list)
     for address, node in space.nodes.items():
-        if node.origin or address in declared or address.startswith(("$", DYNAMIC)):
+        if node.origin or address in space.declared.policies or address.startswith(("$", DYNAMIC)):
             continue
         found = template.match(address)
         if found is None:
             continue
         pattern, policy = found
-        if _difference(node, kind_of(policy), policy) is not None:
+        if difference(node, policy) is not None:
             staying[pattern.text].append(address)
             continue
         attainable = _attainable(node, policy)
@@ -239,19 +222,10 @@ def _follow_patterns(space: AddressSpace, template: PatternTemplate, declared: s
         )
 
 
-def _contradiction(space: AddressSpace, name: str, declared: str, stored: str) -> ConfigError:
-    where = "" if space.name == "default" else f" in the virtual host {space.name!r}"
-    return ConfigError(
-        f"{name!r}{where} is declared {declared}, but stored {stored}: declare it so, or give it"
-        " another name; to be rid of it, leave it out here, start the broker and delete it by"
-        " management"
-    )
-
-
-def _tell_of_others(space: AddressSpace, declared: set[str]) -> None:
+def _tell_of_others(space: AddressSpace) -> None:
     """Nodes that were declared once are not deleted because they are not any more."""
     for address, node in space.nodes.items():
-        if node.origin == CONFIGURATION and address not in declared:
+        if node.origin == CONFIGURATION and address not in space.declared.policies:
             log.warning(
                 "a stored node is not in the configuration any more; it stays",
                 space=space.name,
@@ -261,13 +235,6 @@ def _tell_of_others(space: AddressSpace, declared: set[str]) -> None:
 
 
 # -- names ------------------------------------------------------------------------------------
-
-
-def _expect_free(space: AddressSpace, what: str, name: str) -> None:
-    """Raise `ConfigError` if a node was stored under the name of an alias or a redirect."""
-    node = space.nodes.get(name)
-    if node is not None:
-        raise _contradiction(space, name, f"as {what}", f"as a {node.kind}")
 
 
 def _hide_alias(space: AddressSpace, name: str) -> None:
@@ -287,10 +254,11 @@ def _bind(space: AddressSpace, entry: Exchange) -> None:
     exchange = space.nodes[entry.address]
     assert isinstance(exchange, ExchangeNode)
     if exchange.policy.alternate:
-        space.resolve(exchange.policy.alternate)
+        node, _ = space.resolve(exchange.policy.alternate)
+        space.declared.lead_to(node)
     for binding in entry.binding:
         node, _ = space.resolve(binding.to)
-        exchange.bind(node.address, binding.key, dict(binding.arguments))
+        space.declared.bind(exchange, node, binding.key, dict(binding.arguments))
 
 
 def auto_created(nodes: Nodes) -> tuple[NodePolicy | None, NodePolicy | None]:

@@ -111,7 +111,8 @@ class Aliases(EntityType):
             return Result(self.shown(name), description="exists already")
         if name.startswith(("$", DYNAMIC)) or len(name) > MAX_ADDRESS_LENGTH:
             raise ManagementError(BAD_REQUEST, f"the name {name[:200]!r} is reserved or too long")
-        if name in self.space.nodes or name in self.space.redirects:
+        space = self.space
+        if name in space.nodes or name in space.redirects or name in space.declared.policies:
             raise ManagementError(CONFLICT, f"{name[:200]!r} is a node of its own")
         most = self.space.max_nodes
         if len(self.space.aliases) >= most:

@@ -55,7 +55,7 @@ def install(space: AddressSpace, broker: Broker, keeper: StoreKeeper | None = No
     manager = Manager(types, space.name)
     service = Service(ADDRESS, space, manager.answer, failed)
     manager.take_time(broker, service)
-    # It takes no room from the nodes of users.
+    # It takes no room from the nodes of users, who may have more than there is.
     space.max_nodes += 1
-    space.add(service)
+    space.insert(service)
     return service

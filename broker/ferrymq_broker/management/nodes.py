@@ -6,7 +6,7 @@ from typing import Final
 
 from ferrymq_broker.access.rights import MANAGE
 from ferrymq_broker.addresses.space import DYNAMIC, AddressSpace
-from ferrymq_broker.config.nodes import node_policy, policy_attributes
+from ferrymq_broker.config.nodes import kind_of, node_policy, policy_attributes
 from ferrymq_broker.management.authorisation import ANY, expect_of_node
 from ferrymq_broker.management.entity import PREFIX, EntityType, deleted
 from ferrymq_broker.management.errors import (
@@ -23,6 +23,11 @@ from ferrymq_broker.nodes.policy import NodePolicy
 from ferrymq_broker.nodes.terms import Party
 from ferrymq_broker.timers import Timers
 
+# What a DELETE of a declared node is answered.
+_DECLARED: Final = (
+    "deleted; the configuration declares it: it is made again when somebody needs it, and when the"
+    " broker starts"
+)
 # What every entity has beside the attributes of its type.
 _COMMON: Final = ("name", "identity", "type")
 
@@ -129,10 +134,15 @@ class DeclaredNodes(EntityType):
             raise ManagementError(CONFLICT, f"{name[:200]!r} is an alias")
         node = self.space.nodes.get(name)
         if node is not None:
-            self._expect_same(node, policy)
+            self._expect_same(name, policy_of(node), policy, "is", "exists")
             # Perhaps somebody else has just made it.
             self.space.agenda.changes.claim()
             return Result(self.shown(name), description="exists already")
+        declared = self.space.declared.policies.get(name)
+        if declared is not None:
+            # It was deleted: it may come back as what it will be when the broker starts again.
+            here = "is declared in the configuration"
+            self._expect_same(name, declared, policy, f"{here} as", here)
         self.space.create(name, policy, "management")
         return Result(self.shown(name), CREATED, "created")
 
@@ -183,24 +193,31 @@ class DeclaredNodes(EntityType):
         if call.flag("if-unused") and node.links > 0:
             raise ManagementError(CONFLICT, f"{name[:200]!r} has {node.links} links")
         self.space.remove(node)
+        if name in self.space.declared.policies:
+            return when_gone(node, _DECLARED)
         return when_gone(node)
 
-    def _expect_same(self, node: Node, policy: NodePolicy) -> None:
-        if node.kind != self.short:
-            raise ManagementError(CONFLICT, f"{node.address[:200]!r} is a {node.kind}")
-        there, wanted = policy_attributes(policy_of(node)), policy_attributes(policy)
-        for key, value in wanted.items():
-            if there[key] != value:
+    def _expect_same(
+        self, name: str, there: NodePolicy, wanted: NodePolicy, what: str, how: str
+    ) -> None:
+        """Raise `ManagementError` if there is something else of that name: `what` says so of
+        another kind, `how` of other settings."""
+        kind = kind_of(there)
+        if kind != self.short:
+            raise ManagementError(CONFLICT, f"{name[:200]!r} {what} a {kind}")
+        has = policy_attributes(there)
+        for key, value in policy_attributes(wanted).items():
+            if has[key] != value:
                 raise ManagementError(
-                    CONFLICT,
-                    f"{node.address[:200]!r} exists with {key} = {there[key]!r}, not {value!r}",
+                    CONFLICT, f"{name[:200]!r} {how} with {key} = {has[key]!r}, not {value!r}"
                 )
 
 
-def when_gone(node: Node) -> Result | Steps[Result]:
+def when_gone(node: Node, description: str = "deleted") -> Result | Steps[Result]:
     """The answer to a DELETE, when the links and messages of the node are gone."""
     ending = node.ending
-    return deleted() if ending is None else when_over(ending, deleted)
+    done = deleted(description)
+    return done if ending is None else when_over(ending, lambda: done)
 
 
 def policy_of(node: Node) -> NodePolicy:

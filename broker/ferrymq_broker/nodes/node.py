@@ -163,6 +163,7 @@ class Node(Stored):
     to it (`room`). `creator` is whether the link that a dynamic node was made for is still there.
     `origin` is who wanted it: ``configuration``, ``management``, or empty for those who use it.
     `owner` is the number of the connection that a dynamic node was made for, 0 for any other node.
+    `declared` is whether the configuration declares it by name, so that it stays though unused.
     """
 
     __slots__ = (
@@ -183,6 +184,7 @@ class Node(Stored):
         "watchers",
         "origin",
         "owner",
+        "declared",
     )
 
     def __init__(self, address: str, space: Space, lifetime: i64 = PERMANENT) -> None:
@@ -211,6 +213,7 @@ class Node(Stored):
         self.watchers: list[Node] | None = None
         self.origin = ""
         self.owner: i64 = 0
+        self.declared = False
 
     @property
     def kind(self) -> str:
@@ -445,6 +448,11 @@ class Node(Stored):
         else:
             keep = linked or filled
         if not keep:
+            self.space.remove(self)
+
+    def end_unused(self) -> None:
+        """Go, for nobody has used it for so long (`auto_delete`); a declared node stays."""
+        if not self.declared:
             self.space.remove(self)
 
     def touch(self) -> None:

@@ -256,9 +256,9 @@ def install_tokens(
             if key.virtual_host == space.name and (rule := key.rule()) is not None
         }
         service = Cbs(broker, space, verifier, own, security.tokens.limit).service
-        # It takes no room from the nodes of users.
+        # It takes no room from the nodes of users, who may have more than there is.
         space.max_nodes += 1
-        space.add(service)
+        space.insert(service)
         services.append(service)
     return services
 

@@ -249,8 +249,7 @@ class Session:
 
     def drop_references(self) -> None:
         """Break cycles after `SessionTerminated`: see `Connection.drop_references`."""
-        # A session that failed goes on until the peer has ended it.
-        self._drops_references = self.state is not SessionState.UNMAPPED
+        self._drops_references = self.state is not SessionState.UNMAPPED  # it failed
         if not self._drops_references:
             self.incoming.drop_references()
             self.outgoing.drop_references()

@@ -45,7 +45,7 @@ class _Idle(Timed):
 
     def on_time(self, now: i64) -> None:
         """It has not been used since."""
-        self.exchange.space.remove(self.exchange)
+        self.exchange.end_unused()
 
 
 @final
@@ -92,7 +92,8 @@ class Exchange(Node):
         self._chained: i64 = 0
         self._gates = Gates(self)
         self._idle = _Idle(self)
-        if space.agenda.now > 0:
+        # Without any patience it goes with its last link or binding, not before.
+        if space.agenda.now > 0 and policy.auto_delete > 0:
             self._consider_idle()
 
     def __repr__(self) -> str:
@@ -429,7 +430,8 @@ class Exchange(Node):
         """It behaves like this from now on. The type stays: bindings are arranged by it."""
         self.policy = policy
         self.space.timers.cancel(self._idle)
-        self._consider_idle()
+        if policy.auto_delete > 0:
+            self._consider_idle()
 
     def link_opened(self) -> None:
         """It is in use."""

@@ -43,7 +43,7 @@ class _Idle(Timed):
 
     def on_time(self, now: i64) -> None:
         """It has not been used since."""
-        self.topic.space.remove(self.topic)
+        self.topic.end_unused()
 
 
 @final
@@ -76,7 +76,8 @@ class Topic(Node):
         # Made for a link that has not been told so yet, and may still be refused.
         self._fresh: Subscription | None = None
         self._idle = _Idle(self)
-        if space.agenda.now > 0:
+        # Without any patience it goes with its last link or subscription, not before.
+        if space.agenda.now > 0 and policy.auto_delete > 0:
             self._consider_idle()
 
     def __repr__(self) -> str:
@@ -413,7 +414,8 @@ class Topic(Node):
         """It behaves like this from now on; subscriptions that are there stay as they are."""
         self.policy = policy
         self.space.timers.cancel(self._idle)
-        self._consider_idle()
+        if policy.auto_delete > 0:
+            self._consider_idle()
 
     def link_opened(self) -> None:
         """It is in use."""

@@ -1,7 +1,7 @@
 """A queue that nobody uses goes by itself: `auto_delete`.
 
 Used is a queue with links, and one that messages are published to. One with messages in it stays,
-however long; it goes as soon as it is empty.
+however long; it goes as soon as it is empty. One that the configuration declares by name stays.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ class Idleness(Timed):
         self._queue = queue
         # When it was used last; 0 if it was made before there was a time of day.
         self._used: i64 = queue.agenda.now
-        self.reconsider()
+        # Without any patience it goes with its last link or message, not before there was one.
+        if patience > 0:
+            self.reconsider()
 
     def used(self, now: i64) -> None:
         """A link has gone, or a message come."""
@@ -59,7 +61,7 @@ class Idleness(Timed):
         if due > now:
             queue.space.timers.set(self, due)
         elif queue.message_count() == 0:
-            queue.space.remove(queue)
+            queue.end_unused()
 
     def close(self) -> None:
         """The queue is gone already."""
