@@ -27,7 +27,7 @@ from ferrymq_broker.management.errors import (
 )
 from ferrymq_broker.management.event_hubs import VENDOR, named_for_them
 from ferrymq_broker.management.operation import Call, Operation, Result
-from ferrymq_broker.management.slicing import WAITING, Job, Line, Steps, finish
+from ferrymq_broker.management.slicing import WAITING, Job, Line, Steps, finish, looks
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.nodes.request import Request, Response
 from ferrymq_broker.nodes.service import PENDING_BYTES
@@ -42,8 +42,6 @@ MANAGEMENT_TYPE: Final = "org.amqp.management"
 _STANDARD: Final = frozenset(
     {"operation", "type", "name", "identity", "locales", "security-tokens", "securityTokens"}
 )
-# Operations that change nothing.
-_LOOKS: Final = frozenset({"READ", "QUERY", "PEEK", "PEEK-SCHEDULED", "RANGES", "LOCATE"})
 
 
 class Manager:
@@ -88,7 +86,7 @@ class Manager:
         way = request.way
         service = self._service
         result: Result | None
-        if isinstance(way, Queue) and way.bytes >= PENDING_BYTES:
+        if isinstance(way, Queue) and way.bytes >= PENDING_BYTES and looks(request):
             result = Result(None, NO_ROOM, "too many responses wait already")
         else:
             try:
@@ -123,7 +121,7 @@ class Manager:
         operation = properties.get("operation")
         if result.status >= BAD_REQUEST and result.status != FAILED:
             return
-        if not isinstance(operation, str) or operation in _LOOKS or operation.startswith("GET-"):
+        if not isinstance(operation, str) or looks(request):
             return
         name = properties.get("name", properties.get("identity"))
         audit.changed(

@@ -23,6 +23,20 @@ ROWS: Final = 50
 _SLICE: Final = 0.004
 # Requests of one connection that may wait.
 WAITING: Final = 1000
+# Operations that change nothing.
+_LOOKS: Final = frozenset({"READ", "QUERY", "PEEK", "PEEK-SCHEDULED", "RANGES", "LOCATE"})
+
+
+def looks(request: Request) -> bool:
+    """Whether the operation changes nothing."""
+    operation = request.application_properties.get("operation")
+    return isinstance(operation, str) and (operation in _LOOKS or operation.startswith("GET-"))
+
+
+def _is_wanted(request: Request) -> bool:
+    """Whether to go on: a change is made whole, and a look is for somebody who waits for it."""
+    way = request.way
+    return not looks(request) or (way is not None and not way.deleted)
 
 
 def sift(names: Iterable[str], keep: Callable[[str], bool]) -> Steps[list[str]]:
@@ -130,9 +144,13 @@ class Line:
         while self._jobs and waiting < len(self._jobs):
             connection = next(iter(self._jobs))
             line = self._jobs.pop(connection)
-            way = line[0].request.way
-            # Nobody waits for it any more, or it is over.
-            if way is None or way.deleted or self._step(line[0], begun + _SLICE):
+            request = line[0].request
+            if _is_wanted(request):
+                over = self._step(line[0], begun + _SLICE)
+            else:
+                request.free_room()
+                over = True
+            if over:
                 line.popleft()
                 waiting = 0
             elif line[0].waits:

@@ -24,6 +24,7 @@ from ferrymq_types.unions import decode_section
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.node import Node
+    from ferrymq_broker.nodes.response_room import ResponseRoom
     from ferrymq_broker.nodes.terms import Party
     from ferrymq_types.unions import MessageId
 
@@ -34,7 +35,7 @@ class Request:
 
     `body` is the value, the list of a sequence, the bytes of data sections, or None; `size` is that
     of the message, in bytes. The response is for the address `reply_to`, by `way` of a node; None
-    where nobody asked for one. It may have `most` bytes; 0 is no limit.
+    where nobody asked for one. It may have `most` bytes; 0 is no limit. `room` is kept for it.
     """
 
     __slots__ = (
@@ -46,6 +47,7 @@ class Request:
         "way",
         "most",
         "reply_to",
+        "room",
     )
 
     def __init__(self, party: Party) -> None:
@@ -57,6 +59,14 @@ class Request:
         self.way: Node | None = None
         self.most: i64 = 0
         self.reply_to: str | None = None
+        self.room: ResponseRoom | None = None
+
+    def free_room(self) -> None:
+        """Keep no room any longer: the response comes now, or never."""
+        room = self.room
+        if room is not None:
+            self.room = None
+            room.free()
 
 
 @final

@@ -2,9 +2,10 @@
 
 Whoever attaches a sender to a service gets an entrance of his own, so that the service knows who
 asks. Whoever attaches a receiver gets a private queue, in which the responses meant for that link
-wait for credit. Before a request is acted upon it is certain where its response will go; a request
-whose response has no place to go, or no room there, is refused and changes nothing. A response
-that is larger than its link takes (max-message-size) is replaced by a short one that says so.
+wait for credit. Before a request is acted upon it is certain where its response will go, and room
+is kept for it there; a request whose response has no place to go, or no room there, is refused and
+changes nothing. A response that is larger than its link takes (max-message-size), or than the room
+there is, is replaced by a short one that says so.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from ferrymq_broker.nodes.node import PART, Node, Refusal, Space
 from ferrymq_broker.nodes.policy import QueuePolicy
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.nodes.request import Request, Response, encode_response, read_request
+from ferrymq_broker.nodes.response_room import ResponseRoom
 from ferrymq_codec.errors import DecodeError, EncodeError
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 # A client that asks and does not listen gets no further.
 PENDING: Final = 1000
 PENDING_BYTES: Final = 8 * 1024 * 1024
+# Said where there is room for no more.
+_SHORT: Final = "the response is too long"
 _TRANSACTIONAL: Final = Refusal(
     "amqp:not-implemented", "requests are acted upon at once and cannot be part of a transaction"
 )
@@ -212,9 +216,10 @@ class Service(Node):
             request = read_request(message, entrance.party)
             reply_to = request.properties.reply_to
             link = self._link_for(entrance, reply_to)
-            request.way = self._way_back(entrance, reply_to, link)
             request.most = 0 if link is None else link.max_message_size
             request.reply_to = ME if reply_to is None and entrance.paired else reply_to
+            request.room = self._room_for(entrance, request, link)
+            request.way = None if request.room is None else request.room.node
         except DecodeError as error:
             self.refused += 1
             return Refusal("amqp:decode-error", str(error))
@@ -227,7 +232,11 @@ class Service(Node):
                 )
             return Refusal(error.condition, error.description)
         self.served += 1
-        response = self.answer(request)
+        try:
+            response = self.answer(request)
+        except BaseException:
+            request.free_room()
+            raise
         return None if response is None else self.respond(request, response)
 
     def respond(self, request: Request, response: Response) -> Refusal | None:
@@ -235,10 +244,12 @@ class Service(Node):
 
         Returns what is wrong if neither can be sent.
         """
+        request.free_room()
         refusal = self._send(request, response)
         if refusal is not None and self.failed is not None:
-            if self._send(request, self.failed(refusal.description)) is None:
-                return None
+            for reason in (refusal.description, _SHORT):
+                if self._send(request, self.failed(reason)) is None:
+                    return None
         return refusal
 
     def _send(self, request: Request, response: Response) -> Refusal | None:
@@ -257,22 +268,33 @@ class Service(Node):
                 f"the response has {size} bytes, and the link for it takes {request.most}",
             )
         # Perhaps it was what the request has deleted.
-        if not way.deleted:
-            way.publish(answer)
-        return None
+        if way.deleted:
+            return None
+        refusal = way.publish(answer)
+        if refusal is None:
+            return None
+        return Refusal(
+            refusal.condition,
+            f"there is no room for the response, which has {size} bytes: {refusal.description}",
+            refusal.released,
+            refusal.info,
+        )
 
-    def _way_back(
-        self, entrance: Entrance, reply_to: str | None, link: ResponseLink | None
-    ) -> Node | None:
-        """What takes the response; None if nobody asked for one. Raises `BrokerError`."""
+    def _room_for(
+        self, entrance: Entrance, request: Request, link: ResponseLink | None
+    ) -> ResponseRoom | None:
+        """Keep room for the response; None if nobody asked for one. Raises `BrokerError`."""
         if link is not None:
             queue = link.queue
-            if queue.message_count() >= PENDING or queue.bytes >= PENDING_BYTES:
+            if queue.message_count() + queue.promised >= PENDING or queue.bytes >= PENDING_BYTES:
                 raise BrokerError(
                     "amqp:resource-limit-exceeded",
                     f"too many responses wait for the link {link.name[:200]!r} already",
                 )
-            return queue
+            kept = ResponseRoom(queue)
+            kept.keep()
+            return kept
+        reply_to = request.reply_to
         if reply_to is None:
             return None
         address = self.space.canonical(reply_to)
@@ -280,11 +302,10 @@ class Service(Node):
         node = self.space.existing_target(address)
         if node is None:
             raise BrokerError("amqp:not-found", f"reply-to {reply_to[:200]!r} leads nowhere")
-        if node.room() <= 0:
-            raise BrokerError(
-                "amqp:resource-limit-exceeded", f"no room for a response at {reply_to[:200]!r}"
-            )
-        return node
+        least = Response({}) if self.failed is None else self.failed(_SHORT)
+        room = ResponseRoom(node)
+        room.keep_for(encode_response(least, reply_to, request.properties))
+        return room
 
     def _link_for(self, entrance: Entrance, reply_to: str | None) -> ResponseLink | None:
         """Return the link that the response goes to; None if no link is meant.

@@ -133,7 +133,8 @@ class Cbs:
                 self._broker.soon(partial(self._answer_line, connection, stuck))
                 needed = await stuck
         finally:
-            self._waiting.pop(connection, None)
+            for request in self._waiting.pop(connection, ()):
+                request.free_room()
 
     def _answer_line(self, connection: int, stuck: asyncio.Future[KeysNeededError | None]) -> None:
         """Answer what can be answered now: a pass of its own."""
