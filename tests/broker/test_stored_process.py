@@ -78,6 +78,20 @@ def test_memory_wins_over_the_configuration(data: Path, tmp_path: Path) -> None:
         assert other.exists()
 
 
+def test_capture_takes_the_store_of_the_command_line(data: Path, tmp_path: Path) -> None:
+    config = tmp_path / "broker.toml"
+    config.write_text(
+        '[[listener]]\nurl = "amqp://127.0.0.1:0"\n[capture]\ndirectory = "captured"\n'
+        '[[stream]]\nname = "orders"\ncapture = true\n'
+    )
+    with serve("--config", str(config), "--data", str(data)) as (_, lines):
+        assert lines[-1] == "ready"
+    assert data.is_dir()
+    for options in ([], ["--memory"]):
+        said = one_line(run("serve", "--config", str(config), *options))
+        assert "takes a store: say [store] path, or serve with --data" in said
+
+
 def test_nothing_but_the_announcements_is_printed(data: Path) -> None:
     with serve("--listen", "amqp://127.0.0.1:0", "--data", str(data)) as (process, lines):
         assert lines[0].startswith("listening ") and lines[1:] == ["ready"]

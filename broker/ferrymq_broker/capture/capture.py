@@ -432,14 +432,18 @@ class Capture:
                         next=first,
                     )
                 start = first
-            elif number in found and filed < start:
-                log.warning(
-                    "capture files are missing that have been there",
-                    stream=stream.address,
-                    partition=number,
-                    first=filed,
-                    next=start,
-                )
+            else:
+                # What was before was purged, or came while nothing was captured.
+                begun = 0 if hold is None else hold.begun.get(number, 0)
+                missing = max(filed, begun)
+                if number in found and missing < start:
+                    log.warning(
+                        "capture files are missing that have been there",
+                        stream=stream.address,
+                        partition=number,
+                        first=missing,
+                        next=start,
+                    )
             starts[number] = min(start, next)
         stream.holds.move(HOLDER, starts)
         before = each.parts

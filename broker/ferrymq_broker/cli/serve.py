@@ -58,7 +58,7 @@ def serve(
     if data is not None and memory:
         raise typer.BadParameter("--data and --memory exclude each other")
     settings = _with_options(
-        Config() if config is None else load_config(config),
+        Config() if config is None else load_config(config, data),
         listen,
         http,
         log_level,

@@ -57,7 +57,10 @@ def check_capture(config: Config) -> list[Mistake]:
     rest."""
     if config.capture.directory is not None:
         if config.store.path is None:
-            reason = "capture goes on where it was; it takes a store: say [store] path"
+            reason = (
+                "capture goes on where it was; it takes a store: say [store] path, or serve with"
+                " --data"
+            )
             return [Mistake(("capture", "directory"), reason)]
         return []
     places: list[tuple[Tables, Location]] = [(config, ())]

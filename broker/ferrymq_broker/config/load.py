@@ -52,13 +52,14 @@ class BadFile(ConfigError):
         return cls(path, sorted(_collision(places, mistake) for mistake in mistakes))
 
 
-def load_config(path: Path) -> Config:
-    """The configuration in `path`. Raises `ConfigError` with one line for each mistake."""
-    return load_with_places(path)[0]
+def load_config(path: Path, data: Path | None = None) -> Config:
+    """The configuration in `path`, with the store in `data` if that is given. Raises `ConfigError`
+    with one line for each mistake."""
+    return load_with_places(path, data)[0]
 
 
-def load_with_places(path: Path) -> tuple[Config, Places]:
-    """The configuration in `path`, and the lines of its keys. Raises `BadFile`."""
+def load_with_places(path: Path, data: Path | None = None) -> tuple[Config, Places]:
+    """The same, and the lines of the keys in the file. Raises `BadFile`."""
     try:
         text = path.read_bytes().decode("utf-8").replace("\r\n", "\n")
     except OSError as error:
@@ -66,7 +67,7 @@ def load_with_places(path: Path) -> tuple[Config, Places]:
     except UnicodeDecodeError:
         raise BadFile(path, [Problem(0, "the file is not UTF-8")]) from None
     try:
-        data = tomllib.loads(text)
+        said = tomllib.loads(text)
     except ValueError as error:
         # Not only what is no TOML: a number can have too many digits.
         message = str(error)
@@ -79,11 +80,13 @@ def load_with_places(path: Path) -> tuple[Config, Places]:
     places = Places(text)
     problems = [
         Problem(places.line(location), _unknown(location))
-        for location in _underscored(data, Config, ())
+        for location in _underscored(said, Config, ())
     ]
+    if data is not None and isinstance(said.setdefault("store", {}), dict):
+        said["store"]["path"] = str(data.absolute())
     config = None
     try:
-        config = Config.model_validate(data, context={FOLDER: path.parent})
+        config = Config.model_validate(said, context={FOLDER: path.parent})
     except ValidationError as error:
         for details in error.errors():
             problems += _explain(places, details)

@@ -35,4 +35,7 @@ def recover_holds(broker: Broker, store: Store, found: Found) -> None:
         known = holds.get(record.id)
         if known is not None:
             fields = Fields(f"hold {record.id}", decode_map(record.value))
-            known[0].holds.restore_offset(known[1], record.number, fields.number("offset"))
+            # Records of earlier versions do not say where it has begun.
+            begun = fields.number("begun") if "begun" in fields.map else 0
+            offset = fields.number("offset")
+            known[0].holds.restore_offset(known[1], record.number, offset, begun)

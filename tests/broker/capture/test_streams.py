@@ -154,6 +154,64 @@ async def test_what_changes_while_it_runs(server: BrokerServer, tmp_path: Path) 
         assert records(tmp_path, "plain") == 35
 
 
+async def test_what_was_never_captured_is_not_told_as_missing(
+    server: BrokerServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Records that came while nothing was captured, or were purged, have been in no file."""
+    async with (
+        ferrymq.connect(server.url) as connection,
+        ManagementClient(connection) as management,
+    ):
+        await publish(server, "orders", 10)
+        await until(lambda: held(server, "orders") == {0: 10})
+        await management.update("stream", "orders", {"capture": False})
+        await until(lambda: held(server, "orders") is None)
+        await publish(server, "orders", 5)
+        await management.purge("stream", "orders")
+        await management.update("stream", "orders", {"capture": True})
+        await until(lambda: held(server, "orders") == {0: 15})
+        await publish(server, "orders", 10)
+        await until(lambda: held(server, "orders") == {0: 25})
+    await server.close()
+    assert [each[2:] for each in files_of(tmp_path, "orders")] == [(0, 9), (15, 24)]
+    folder = tmp_path / "capture" / "orders"
+    async with BrokerServer(config_of(tmp_path)) as again:
+        await publish(again, "orders", 1)
+        await until(lambda: held(again, "orders") == {0: 26})
+    assert not [line for line in caplog.messages if "missing" in line]
+    # What was there and is not is told: from what was captured on, and not from the gap.
+    for each in files_of(tmp_path, "orders")[1:]:
+        (folder / each.path).unlink()
+    async with BrokerServer(config_of(tmp_path)) as again:
+        await publish(again, "orders", 1)
+        await until(lambda: held(again, "orders") == {0: 27})
+    (said,) = [line for line in caplog.messages if "missing" in line]
+    assert "'first': 15" in said and "'next': 26" in said
+
+
+async def test_a_purge_leaves_nothing_missing(
+    server: BrokerServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await publish(server, "orders", 10)
+    await until(lambda: held(server, "orders") == {0: 10})
+    stream = server.broker.default.nodes["orders"]
+    assert isinstance(stream, Stream)
+    assert server.capture is not None
+    server.capture.kill()
+    await publish(server, "orders", 5)
+    async with (
+        ferrymq.connect(server.url) as connection,
+        ManagementClient(connection) as management,
+    ):
+        await management.purge("stream", "orders")
+    await server.close()
+    async with BrokerServer(config_of(tmp_path)) as again:
+        assert held(again, "orders") == {0: 15}
+        await publish(again, "orders", 1)
+        await until(lambda: held(again, "orders") == {0: 16})
+    assert not [line for line in caplog.messages if "missing" in line]
+
+
 async def test_a_hold_that_somebody_releases(server: BrokerServer, tmp_path: Path) -> None:
     """It is taken again, for all partitions, those to come too."""
     async with (

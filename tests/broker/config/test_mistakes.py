@@ -119,7 +119,8 @@ SAID = [
     ),
     (
         "[capture]\ndirectory = 'x'",
-        "2: capture.directory: capture goes on where it was; it takes a store: say [store] path",
+        "2: capture.directory: capture goes on where it was; it takes a store: say [store] path,"
+        " or serve with --data",
     ),
     (
         "[[stream]]\nname = 'a'\ndurable = false\ncapture = true",

@@ -39,9 +39,12 @@ _SHOWN: Final = 30_000
 @final
 class Hold:
     """Who holds what: `offsets` by partition. `whole` is whether it covers partitions to come,
-    `since` when it was made, in milliseconds since the epoch, `id` that of its records or 0."""
+    `since` when it was made, in milliseconds since the epoch, `id` that of its records or 0.
 
-    __slots__ = ("holder", "id", "since", "whole", "offsets")
+    From the offsets `begun` on the holder has moved it: there it was made, or a purge put it.
+    """
+
+    __slots__ = ("holder", "id", "since", "whole", "offsets", "begun")
 
     def __init__(self, holder: str, id: i64, since: i64, whole: bool) -> None:
         self.holder = holder
@@ -49,6 +52,7 @@ class Hold:
         self.since: i64 = since
         self.whole = whole
         self.offsets: dict[int, int] = {}
+        self.begun: dict[int, int] = {}
 
 
 @final
@@ -101,7 +105,7 @@ class Holds:
         # Who asks goes by the answer, whatever has changed just now.
         changes.claim()
         for number, offset in places.items():
-            self._place(hold, number, offset)
+            self._place(hold, number, offset, False)
 
     def release(self, holder: str) -> bool:
         """There is no such hold any more; False if there was none."""
@@ -133,14 +137,16 @@ class Holds:
         self._write(hold)
         return hold
 
-    def _place(self, hold: Hold, number: i64, offset: i64) -> None:
-        """The hold has this offset in a partition."""
+    def _place(self, hold: Hold, number: i64, offset: i64, begins: bool) -> None:
+        """The hold has this offset in a partition, and `begins` there anew."""
         before: i64 = hold.offsets.get(number, -1)
         if before == offset:
             return
         hold.offsets[number] = offset
+        if begins or before < 0:
+            hold.begun[number] = offset
         if hold.id != 0:
-            value = encode_map({"offset": int(offset)})
+            value = encode_map({"offset": int(offset), "begun": hold.begun[number]})
             self.stream.agenda.changes.put(HELD, hold.id, number, value)
         partition = self.stream.partitions[number]
         if offset < partition.held:
@@ -165,14 +171,14 @@ class Holds:
         """The stream has this partition now, which is new."""
         for hold in self._holds.values():
             if hold.whole:
-                self._place(hold, number, 0)
+                self._place(hold, number, 0, True)
 
     def pass_(self, number: i64, end: i64) -> None:
         """All records of the partition before this offset are dropped."""
         for hold in self._holds.values():
             offset: i64 = hold.offsets.get(number, ENDLESS)
             if offset < end:
-                self._place(hold, number, end)
+                self._place(hold, number, end, True)
 
     def clear(self) -> None:
         """The stream is no more."""
@@ -207,8 +213,8 @@ class Holds:
             raise StoreDamaged(f"hold {hold.id} of {self.stream.address!r} has no name of its own")
         self._holds[hold.holder] = hold
 
-    def restore_offset(self, hold: Hold, number: i64, offset: i64) -> None:
-        """A hold that was stored has this offset in a partition. Raises `StoreDamaged`."""
+    def restore_offset(self, hold: Hold, number: i64, offset: i64, begun: i64) -> None:
+        """A hold that was stored has these offsets in a partition. Raises `StoreDamaged`."""
         partitions = self.stream.partitions
         if number < 0 or number >= len(partitions) or offset < 0:
             raise StoreDamaged(
@@ -216,6 +222,7 @@ class Holds:
                 f" {number}"
             )
         hold.offsets[number] = offset
+        hold.begun[number] = begun
         if offset < partitions[number].held:
             partitions[number].held = offset
 
