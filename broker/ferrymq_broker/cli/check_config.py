@@ -84,7 +84,7 @@ def check_config(
     if who is not None and address is None:
         raise typer.BadParameter("it takes --explain ADDRESS", param_hint="--as")
     try:
-        config, places = load_with_places(file)
+        config, places = load_with_places(file, data)
         mistakes, warnings = check_files(config)
         if data is not None and not mistakes:
             # The broker would log what becomes of what is stored.
