@@ -13,6 +13,7 @@ from tests.raw.frames import (
     attach_frame,
     flow_frame,
     source,
+    target,
     transfer_frame,
 )
 from tests.raw.values import (
@@ -22,6 +23,9 @@ from tests.raw.values import (
     composite,
     data_section,
     described,
+    mapping,
+    string,
+    symbol,
     uint,
 )
 
@@ -161,3 +165,23 @@ def waiting(port: int, address: str) -> list[bytes]:
         client.begin().receiver(address)
         answers = exchange(client, flow_frame(uint(1), uint(100), uint(0), drain=TRUE))
         return [answer.payload for answer in named(answers, "transfer")]
+
+
+def delete(port: int, address: str) -> None:
+    """Delete a queue by management, over a pair of links."""
+    node, paired = string("$management"), mapping(symbol("paired"), TRUE)
+    with Client(port) as client:
+        client.begin().send(
+            attach_frame("pair", 0, source=source(), target=target(node), properties=paired),
+            attach_frame("pair", 1, True, source(node), target(), properties=paired),
+            flow_frame(uint(1), uint(1), uint(0)),
+        )
+        client.expect("attach", "flow")
+        client.expect("attach", "flow")
+        asked = mapping(
+            *(string(text) for text in ("operation", "DELETE", "type", "queue", "name", address))
+        )
+        about = composite(0x73, [NULL, NULL, NULL, NULL, string("$me")])
+        client.send(transfer_frame(about + described(0x74, asked), 0, uint(0), binary(b"t")))
+        (response,) = client.arrivals(1)
+        assert b"204" in response.payload or b"\xcc" in response.payload, response

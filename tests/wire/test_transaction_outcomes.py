@@ -38,6 +38,7 @@ from tests.wire.control import (
     RELEASED,
     Control,
     declare_body,
+    delete,
     discharge_body,
     exchange,
     in_transaction,
@@ -139,32 +140,12 @@ def test_an_outcome_that_cannot_be_kept_makes_the_commit_fail(
     txn = control.declare()
     (promised,) = said_of(exchange(peer, control.post(txn)), True, 1)
     assert promised == ("transactional-state", "accepted", False)
-    delete(broker, address)
+    delete(broker.port, address)
     answers = exchange(peer, control.discharge(txn))
     refused = outcomes_by_id(answers)[2]
     assert refused.name == "rejected"
     reason = refused.field(0)
     assert isinstance(reason, Composite) and reason.field(0) == ROLLBACK
-
-
-def delete(broker: Broker, address: str) -> None:
-    """Delete a queue by management, over a pair of links."""
-    node, paired = string("$management"), mapping(symbol("paired"), TRUE)
-    with Client(broker.port) as client:
-        client.begin().send(
-            attach_frame("pair", 0, source=source(), target=target(node), properties=paired),
-            attach_frame("pair", 1, True, source(node), target(), properties=paired),
-            flow_frame(uint(1), uint(1), uint(0)),
-        )
-        client.expect("attach", "flow")
-        client.expect("attach", "flow")
-        asked = mapping(
-            *(string(text) for text in ("operation", "DELETE", "type", "queue", "name", address))
-        )
-        about = composite(0x73, [NULL, NULL, NULL, NULL, string("$me")])
-        client.send(transfer_frame(about + described(0x74, asked), 0, uint(0), binary(b"t")))
-        (response,) = client.arrivals(1)
-        assert b"204" in response.payload or b"\xcc" in response.payload, response
 
 
 @pytest.mark.spec("4.4.2", "broker-3")
