@@ -105,6 +105,7 @@ class ConnectionHandler:
         "unsupplied",
         "crowded",
         "dynamic_nodes",
+        "ended_sessions",
         "transactions",
         "allowance",
         "events",
@@ -194,6 +195,8 @@ class ConnectionHandler:
         self._eof = False
         self._eof_at = 0.0
         self.dynamic_nodes: dict[Link, Node] = {}
+        # Open transactions may have deliveries of these.
+        self.ended_sessions: list[Session] = []
         self.deadline_moved = True
         # To be called when `next_deadline` may have come closer in a pass of its own.
         self.rearm: Callable[[], object] | None = None
@@ -245,6 +248,12 @@ class ConnectionHandler:
             if self.connection.has_output:
                 self.touch()
         self.broker.finish_pass()
+
+    def forget_sessions(self) -> None:
+        """No transaction has deliveries of the sessions that have ended."""
+        for session in self.ended_sessions:
+            session.drop_references()
+        self.ended_sessions = []
 
     def forget_transport(self) -> None:
         """The transport is gone and has been reported: nobody is called any more."""

@@ -91,7 +91,9 @@ def on_rare_event(handler: ConnectionHandler, event: Event) -> bool:
     elif isinstance(event, SessionTerminated):
         if not end_session(handler, event.session, event.error is not None):
             return False
-        event.session.drop_references()
+        handler.ended_sessions.append(event.session)
+        if not len(handler.transactions):
+            handler.forget_sessions()
         handler.allowance.divide(len(handler.connection.channels.by_remote))
     elif isinstance(event, AuthenticationRequested):
         authenticate(handler, event)
@@ -138,6 +140,7 @@ def _on_terminated(handler: ConnectionHandler, event: Terminated) -> None:
     handler.windowed = {}
     handler.crowded = {}
     handler.unsupplied = {}
+    handler.forget_sessions()
     handler.connection.drop_references()
     handler.touch()
 
