@@ -61,6 +61,10 @@ def _entries(caplog: pytest.LogCaptureFixture, name: str) -> list[dict[str, obje
     return [dict(r.msg) for r in caplog.records if r.name == name and isinstance(r.msg, dict)]
 
 
+def _sum(entries: list[dict[str, object]], fact: str) -> int:
+    return sum(int(str(entry.get(fact, 0))) for entry in entries)
+
+
 def test_refused_attaches_in_a_loop_fill_no_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     net = Network()
@@ -70,21 +74,17 @@ def test_refused_attaches_in_a_loop_fill_no_log(caplog: pytest.LogCaptureFixture
     for number in range(1000):
         client.sender(f"q{number}", name=f"link{number}").link.detach(closed=True)
     client.lose()
+    # An entry a second gets through: how many are left out at the end depends on the machine.
     refused = _entries(caplog, audit.LOGGER)
-    assert 50 <= len([e for e in refused if e["event"] == "access-refused"]) < 100
-    last = refused[-1]
-    assert last["event"] == "refusals-left-out" and last["peer"] == "10.1.1.1:1111"
-    recorded = [e for e in refused if e["event"] == "access-refused"]
-    assert (
-        len(recorded)
-        + sum(int(str(e.get("left_out", 0))) for e in recorded)
-        + int(str(last["count"]))
-        == 1000
-    )
+    recorded = [entry for entry in refused if entry["event"] == "access-refused"]
+    ended = [entry for entry in refused if entry["event"] == "refusals-left-out"]
+    assert 50 <= len(recorded) < 100
+    assert len(recorded) + _sum(recorded, "left_out") + _sum(ended, "count") == 1000
+    assert {entry["peer"] for entry in refused} == {"10.1.1.1:1111"}
     journal = _entries(caplog, "ferrymq.broker")
     assert len(journal) < 200
     assert journal[-1]["event"] == "connection lost"
-    assert isinstance(journal[-1]["left_out"], int) and journal[-1]["left_out"] > 800
+    assert _sum(journal, "left_out") > 800
 
 
 def test_who_floods_the_log_hides_no_change(caplog: pytest.LogCaptureFixture) -> None:
