@@ -9,6 +9,7 @@ import pytest
 
 import ferrymq
 from ferrymq import Message, ReconnectPolicy
+from ferrymq.aio.transport import EngineTransport
 from ferrymq.engine import events
 from ferrymq_types.messaging import (
     Accepted,
@@ -18,7 +19,7 @@ from ferrymq_types.messaging import (
 )
 from ferrymq_types.transport import Error, ReceiverSettleMode, SenderSettleMode
 from tests.client.keeper import POLICY, Cut, Keeper
-from tests.client.peer import Peer
+from tests.client.peer import Peer, PeerConnection
 
 
 @pytest.fixture
@@ -171,6 +172,45 @@ async def test_new_messages_wait_until_all_is_resumed(
     broker.connection.process()
     await asyncio.wait_for(later, 20)
     assert [m.body for m in broker.received["out"]] == [1, 2]
+
+
+async def test_the_loop_rests_while_the_peer_reads_nothing_of_what_is_resumed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    passes: list[object] = []
+    process = EngineTransport.process
+
+    def counted(transport: EngineTransport) -> None:
+        passes.append(transport)
+        process(transport)
+
+    monkeypatch.setattr(EngineTransport, "process", counted)
+    async with Keeper(max_frame_size=65536) as broker:
+
+        def read_no_more(connection: PeerConnection, event: events.AttachReceived) -> None:
+            broker.attach(connection, event)
+            connection.transport.pause_reading()
+
+        async with ferrymq.connect(broker.url, container_id="me", reconnect=POLICY) as connection:
+            sender = await connection.sender("orders", name="out", exactly_once=True)
+            broker.connection.reading = False
+            # More than the buffers of a socket take.
+            message = Message(bytes(2**24))
+            sends = [asyncio.create_task(sender.send(message)) for _ in range(2)]
+            while sender.unsettled < 2:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            broker.on[events.AttachReceived] = read_no_more
+            broker.lose()
+            await broker.seen(events.AttachReceived, 2)
+            while not connection.transport.paused:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            passes.clear()
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert len(passes) < 10
+            broker.connection.transport.resume_reading()
+            await asyncio.wait_for(asyncio.gather(*sends), 20)
+            assert len(broker.received["out"]) == 2
 
 
 @pytest.mark.spec("2.6.12", "2.6.13")

@@ -11,8 +11,8 @@ from tests.simulation.world import SMALL_DISK, World, Wrong
 
 # A client that waited for credit when its connection was lost was never woken.
 FORGOTTEN_WAITERS = (728, 855, 1142)
-# A client that was to resume, and had no credit for it, went round in a circle.
-CIRCLES = (5, 28, 55)
+# A client that was to resume, and had no credit or no connection for it, went round in a circle.
+CIRCLES = (5, 28, 55, 4011412)
 
 
 @pytest.mark.parametrize("first", range(0, 60, 10))

@@ -422,7 +422,7 @@ class Sender(Link[SenderLink]):
                 self._end(
                     LinkDetached(f"link {self.name!r} cannot be resumed: its maps stay partial")
                 )
-        if self._connection.transport.engine.has_output:
+        if self._connection.transport.has_output:
             # Not otherwise: this is called after every pass, and would be so again and again.
             self._connection.soon()
 

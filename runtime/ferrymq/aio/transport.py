@@ -114,6 +114,13 @@ class EngineTransport(asyncio.Protocol):
 
     # ── What the client calls ──────────────────────────────────────────────────────────────────
 
+    @property
+    def has_output(self) -> bool:
+        """Whether there is output that can be written now."""
+        if self._transport is None or self._transport.is_closing():
+            return False
+        return self.engine.has_output and not (self.paused and self.engine.holds_back)
+
     def process(self) -> None:
         """Tell the engine's events and write its output."""
         events = self.engine.take_events()
