@@ -34,6 +34,8 @@ class ManualStore(Store):
         self.batch: bytes | None = None
         self.taken: Callable[[], object] = lambda: None
         self.changes = Changes()
+        # What the broker left, and after how many batches.
+        self._left: tuple[int, list[bytes]] = (0, [])
 
     @property
     def applied(self) -> int:
@@ -64,6 +66,17 @@ class ManualStore(Store):
         self.batch = None
         self.batches += 1
         return True
+
+    def leave(self, paged_out: list[bytes]) -> None:
+        """The broker was stopped in good order, and leaves this for the next."""
+        assert self.batch is None and not self.changes.count
+        self._left = (self.batches, paged_out)
+
+    def take_paged_out(self) -> list[bytes]:
+        """What was left, if nothing has been changed since."""
+        batches, blocks = self._left
+        self._left = (0, [])
+        return blocks if batches == self.batches else []
 
     def release(self) -> None:
         """Nothing is held back any more; `Network.run` completes it."""

@@ -16,10 +16,12 @@ import ferrymq
 from ferrymq import ConnectionClosed, Message
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.config import Config, Http, Listener, Queue, Store
+from ferrymq_broker.nodes.queues.queue import Queue as NodeQueue
 from ferrymq_broker.recovery.recover import recover
 from ferrymq_broker.server import BrokerServer
 from ferrymq_broker.store.disk import RealFile
 from ferrymq_broker.store.errors import StoreDamaged, StoreError, StoreLocked, StoreVersionError
+from ferrymq_broker.store.paged_out import PAGED_OUT_NAME
 from ferrymq_broker.store.store import Store as AnyStore
 
 SEGMENT = 64 * 1024
@@ -133,6 +135,29 @@ async def test_messages_leave_memory_when_they_are_too_many(tmp_path: Path) -> N
         assert server.broker.agenda.held < 200_000
         assert await receive(server, 500) == bodies
     assert not (tmp_path / "pages").exists()
+
+
+async def test_what_is_paged_out_is_so_after_a_restart(tmp_path: Path) -> None:
+    settings = config(tmp_path, alarms={"memory": 10_000_000})
+    paged = settings.model_copy(
+        update={"store": settings.store.model_copy(update={"page_out": 100_000})}
+    )
+    bodies = [f"{number}" + "x" * 1000 for number in range(500)]
+    file = tmp_path / PAGED_OUT_NAME
+    async with BrokerServer(paged) as server:
+        await send(server, *bodies)
+    for _ in range(2):
+        assert file.exists()
+        async with BrokerServer(paged) as server:
+            assert not file.exists()
+            pager = server.broker.agenda.pager
+            assert pager is not None and pager.messages > 300
+            assert server.broker.agenda.held < 200_000
+            queue = server.broker.default.nodes["q"]
+            assert isinstance(queue, NodeQueue) and queue.available == 500
+    async with BrokerServer(paged) as server:
+        assert await receive(server, 500) == bodies
+    assert not file.exists()
 
 
 # -- before it is ready -----------------------------------------------------------------------

@@ -21,6 +21,7 @@ from ferrymq_broker.nodes.queues.restoring import (
 from ferrymq_broker.nodes.queues.storing import HEAD, is_plain_head, read_head, read_identity
 from ferrymq_broker.recovery.found import Found
 from ferrymq_broker.recovery.messages import Messages, origin_of
+from ferrymq_broker.recovery.paged_out import PagedOut, find_paged_out
 from ferrymq_broker.recovery.reading import Reading
 from ferrymq_broker.store.changes import LAST
 from ferrymq_broker.store.errors import StoreDamaged
@@ -47,11 +48,16 @@ def recover_entries(
     last: i64 = -1
     queue: Queue | None = None
     gone = Gone(broker, found)
-    for record in store.scan_parts(ENTRY, _Heads(found)):
+    paged_out = find_paged_out(store.take_paged_out(), found.queues)
+    runs: PagedOut | None = None
+    for record in store.scan_parts(ENTRY, _Heads(found, paged_out)):
         id: i64 = record.id
         if id != last:
             last = id
             queue = found.queues.get(id)
+            runs = paged_out.get(id)
+        if runs is not None:
+            count += runs.restore(record.number)
         if queue is None:
             gone.meet(ENTRY, id, record.value, messages)
             continue
@@ -92,6 +98,8 @@ def recover_entries(
         count += 1
         if count % _STEP == 0:
             told(count)
+    for runs in paged_out.values():
+        count += runs.restore()
     told(count)
     _recover_scheduled(store, found, messages, gone)
     _recover_identities(broker, store, found, messages, gone)
@@ -106,20 +114,32 @@ def recover_entries(
 class _Heads(Brief):
     """Does without messages that are to stay on disk, where the queue need not see them."""
 
-    __slots__ = ("_queues", "_last", "_queue")
+    __slots__ = ("_queues", "_paged_out", "_last", "_queue", "_runs")
 
-    def __init__(self, found: Found) -> None:
+    def __init__(self, found: Found, paged_out: dict[int, PagedOut]) -> None:
         self._queues = found.queues
+        self._paged_out = paged_out
         self._last = -1
         self._queue: Queue | None = None
+        self._runs: PagedOut | None = None
 
     def suffices(self, id: int, head: bytes) -> bool:
         """See `Brief.suffices`."""
+        self._turn_to(id)
+        queue = self._queue
+        return queue is not None and is_plain_head(head) and can_rest(queue)
+
+    def passed(self, id: int, number: int) -> int:
+        """See `Brief.passed`."""
+        self._turn_to(id)
+        runs = self._runs
+        return -1 if runs is None else int(runs.passed(number))
+
+    def _turn_to(self, id: int) -> None:
         if id != self._last:
             self._last = id
             self._queue = self._queues.get(id)
-        queue = self._queue
-        return queue is not None and is_plain_head(head) and can_rest(queue)
+            self._runs = self._paged_out.get(id)
 
 
 class _States:

@@ -16,7 +16,7 @@ from ferrymq_broker.store.tables import BODY
 from ferrymq_codec.errors import DecodeError
 
 # The connection that brought it is gone: it is nobody's now, and not the broker's own.
-_ELSEWHERE: Final = -1
+ELSEWHERE: Final = -1
 # The size of a body that stays for entries which are kept aside.
 _KEPT: Final = -1
 
@@ -90,7 +90,7 @@ class Messages:
 
 def origin_of(head: Head) -> int:
     """The origin of a message that was restored."""
-    return 0 if head.own else _ELSEWHERE
+    return 0 if head.own else ELSEWHERE
 
 
 def _restore(payload: bytes, head: Head) -> Message:

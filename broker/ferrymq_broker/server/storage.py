@@ -12,6 +12,7 @@ from ferrymq_broker.config.storage import Store as Settings
 from ferrymq_broker.journal import log
 from ferrymq_broker.management.errors import BAD_REQUEST, CONFLICT, ManagementError
 from ferrymq_broker.monitoring.store_figures import StoreFigures
+from ferrymq_broker.recovery.paged_out import describe_paged_out
 from ferrymq_broker.recovery.recover import recover
 from ferrymq_broker.server.backups import Backup
 from ferrymq_broker.server.housekeeping import find_trim, find_unmap
@@ -232,7 +233,7 @@ class Storage:
         if pager is not None:
             pager.close()
         try:
-            self.store.close()
+            self.store.close(lambda: describe_paged_out(self._broker))
         finally:
             # What goes from memory now is to stay on disk.
             self._broker.agenda.changes.stop()

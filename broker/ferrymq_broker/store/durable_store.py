@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -35,6 +35,7 @@ from ferrymq_broker.store.journal import (
     Placement,
 )
 from ferrymq_broker.store.lmdb_records import DATA_NAME, LmdbRecords
+from ferrymq_broker.store.paged_out import take_paged_out, write_paged_out
 from ferrymq_broker.store.records import Brief, Part, Record, Records
 from ferrymq_broker.store.recovering import Progress, recover
 from ferrymq_broker.store.segments import Segment, parse_journal
@@ -95,6 +96,7 @@ class DurableStore(Store):
         self._tidied = -1
         self._stopped = False
         self._closed = False
+        self._paged_out: list[bytes] = []
         folder.lock()
         try:
             self._open(open_records, progress)
@@ -153,6 +155,8 @@ class DurableStore(Store):
             if head is not None:
                 require_whole(folder, head.value, records.applied)
             mark_in_use(folder)
+            # The file goes in any case; it is true only of a store that nobody has used since.
+            paged_out = take_paged_out(folder, records.applied)
             remove_clean(folder)
             if head is None:
                 # Nobody asks for it before the format says that there is one.
@@ -160,6 +164,8 @@ class DurableStore(Store):
             self._secret = format.secret
             self._journal = Journal(folder, format.secret, self.options.segment_bytes, head)
             last = recover(self._journal, format.secret, records, progress)
+            if clean is not None and last == clean:
+                self._paged_out = paged_out
             if format.version < FORMAT:
                 write_format(folder, format.secret)
                 log.info("the store has a new format", store=folder.describe(), format=FORMAT)
@@ -230,6 +236,11 @@ class DurableStore(Store):
     def run(self, table: int, id: int, first: int, end: int, most: int) -> list[bytes]:
         """See `Records.run`."""
         return self._records.run(table, id, first, end, most)
+
+    def take_paged_out(self) -> list[bytes]:
+        """See `Store.take_paged_out`."""
+        blocks, self._paged_out = self._paged_out, []
+        return blocks
 
     def count(self) -> int:
         """How many records there are in all tables, or 0 if nobody knows."""
@@ -475,9 +486,11 @@ class DurableStore(Store):
         log.critical("the store has failed", reason=str(error), store=self._folder.describe())
         self._on_failure(reason)
 
-    def close(self) -> None:
+    def close(self, paged_out: Callable[[], Sequence[bytes]] | None = None) -> None:
         """Write and apply everything, so that the next start has nothing to do.
 
+        `paged_out` is called when that is done: it gives what is to be had from `take_paged_out`
+        after the next opening.
         What cannot be written stays as it is; it was never acknowledged. Raises `StoreError` if
         that is because of an error.
         """
@@ -494,7 +507,7 @@ class DurableStore(Store):
         self._stopped = True
         try:
             if not stopped:
-                self._finish()
+                self._finish(paged_out)
         except (OSError, StoreError) as error:
             failed = error
         finally:
@@ -507,7 +520,7 @@ class DurableStore(Store):
                 "the next start will do it"
             ) from failed
 
-    def _finish(self) -> None:
+    def _finish(self, paged_out: Callable[[], Sequence[bytes]] | None) -> None:
         journal = self._journal
         if self._applier is not None:
             self._applier.finish()
@@ -519,6 +532,8 @@ class DurableStore(Store):
         journal.applied = self._records.applied
         journal.clear(used)
         if self._pending is None:
+            if paged_out is not None and not self.changes.count:
+                write_paged_out(self._folder, self._records.applied, paged_out())
             unmark(self._folder)
             write_clean(self._folder, self._records.applied)
 

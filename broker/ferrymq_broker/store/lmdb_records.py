@@ -151,11 +151,16 @@ class LmdbRecords(Records):
             items = cursor.iternext()
             while True:
                 parts: list[Part] = []
-                damaged = take_parts(items, table, brief, parts, _SCAN_AT_ONCE, _SCAN_BYTES)
+                beyond: list[bytes] = []
+                damaged = take_parts(items, table, brief, parts, _SCAN_AT_ONCE, _SCAN_BYTES, beyond)
                 yield from parts
                 if damaged is not None:
                     raise self._damaged(damaged)
-                if not parts:
+                if beyond:
+                    if not cursor.set_range(beyond[0]):
+                        return
+                    items = cursor.iternext()
+                elif not parts:
                     return
 
     def highest(self, prefix: bytes) -> int:

@@ -50,6 +50,11 @@ class Brief:
         """Whether the first `HEAD_BYTES` of the value of a record of this id are enough."""
         raise NotImplementedError
 
+    def passed(self, id: int, number: int) -> int:
+        """The last number of the records of this id, from `number` on, that nobody asks for; -1 if
+        this very one is asked for."""
+        return -1
+
 
 class Part(NamedTuple):
     """A record as it was found, or the beginning of its `value`, which has `size` bytes. If this is
@@ -64,6 +69,8 @@ class Part(NamedTuple):
 def parts_of(records: Iterator[Record], brief: Brief) -> Iterator[Part]:
     """What `Records.scan_parts` answers, where records can only be had whole."""
     for id, number, value in records:
+        if brief.passed(id, number) >= 0:
+            continue
         size = len(value)
         head = value[:HEAD_BYTES]
         if size > HEAD_BYTES and brief.suffices(id, head):

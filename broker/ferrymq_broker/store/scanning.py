@@ -9,11 +9,14 @@ import google_crc32c
 from librt.strings import read_i32_be, read_i64_be
 from mypy_extensions import i64
 
+from ferrymq_broker.store.keys import encode_key
 from ferrymq_broker.store.records import HEAD_BYTES, Brief, Part, Record
 
 _KEY_BYTES: Final = 17
 _CRC_BYTES: Final = 4
 _PAGE: Final = 4096
+# So many records are passed one by one: the cursor would not be there sooner.
+_FEW: Final = 8
 
 _crc: Final[Any] = google_crc32c.value
 _extend_crc: Final[Any] = google_crc32c.extend
@@ -57,9 +60,13 @@ def take_parts(
     parts: list[Part],
     count: i64,
     most: i64,
+    beyond: list[bytes],
 ) -> bytes | None:
     """As `take_records`, with no more of each value than `brief` wants; what is left out counts a
-    page."""
+    page.
+
+    At many records that nobody asks for it ends, and `beyond` has the key behind them.
+    """
     wanted: i64 = table
     taken: i64 = 0
     while count > 0 and taken < most:
@@ -70,15 +77,22 @@ def take_parts(
         view = item[1]
         if i64(key[0]) != wanted:
             return None
-        count -= 1
         size: i64 = len(view) - _CRC_BYTES
         if len(key) != _KEY_BYTES or size < 0:
             return key
         id = read_i64_be(key, 1)
+        number = read_i64_be(key, 9)
+        last: i64 = brief.passed(id, number)
+        if last >= number + _FEW:
+            beyond.append(encode_key(table, id, last + 1))
+            return None
+        if last >= 0:
+            continue
+        count -= 1
         if size > HEAD_BYTES:
             head = bytes(view[_CRC_BYTES : _CRC_BYTES + HEAD_BYTES])
             if brief.suffices(id, head):
-                parts.append(_new(Part, (id, read_i64_be(key, 9), head, size)))
+                parts.append(_new(Part, (id, number, head, size)))
                 taken += size if size < _PAGE else _PAGE
                 continue
         taken += size
@@ -87,7 +101,7 @@ def take_parts(
         crc: int = _extend_crc(_crc(key), value)
         if i64(crc) != i64(read_i32_be(stored, 0)) & 0xFFFF_FFFF:
             return key
-        parts.append(_new(Part, (id, read_i64_be(key, 9), value, size)))
+        parts.append(_new(Part, (id, number, value, size)))
     return None
 
 

@@ -43,6 +43,11 @@ class Store:
         """How many records there are in all tables, or 0 if nobody knows."""
         return 0
 
+    def take_paged_out(self) -> list[bytes]:
+        """What the broker left at a stop in good order (`recovery/paged_out.py`), once; nothing if
+        there was none, or if anything has been changed since."""
+        return []
+
     def scan_parts(self, table: int, brief: Brief) -> Iterator[Part]:
         """As `scan`, with no more of each value than `brief` wants."""
         return parts_of(self.scan(table), brief)

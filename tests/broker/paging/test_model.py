@@ -199,10 +199,13 @@ class PagingMachine(RuleBasedStateMachine):
             world.connect()
 
     @precondition(lambda self: self.number > 3)
-    @rule()
-    def restart(self) -> None:
+    @rule(stopped=st.booleans())
+    def restart(self, stopped: bool) -> None:
         for world in self.worlds:
-            world.net.restart()
+            if stopped:
+                world.client.lose()
+                world.net.run()
+            world.net.restart(stopped=stopped)
             world.connect()
 
     @rule()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -15,6 +15,8 @@ from ferrymq_broker.nodes.policy import QueuePolicy
 from ferrymq_broker.nodes.queues.contents import move, peek
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.nodes.queues.withholding import withhold
+from ferrymq_broker.recovery.paged_out import describe_paged_out
+from ferrymq_broker.store.records import Brief, Part
 from ferrymq_broker.store.tables import ENTRY
 from ferrymq_types.messaging import (
     Accepted,
@@ -27,6 +29,7 @@ from ferrymq_types.messaging import (
 from tests.broker.harness import Sender
 from tests.broker.paging.paged import DictPages, PagedNetwork
 from tests.broker.queues.links import consume
+from tests.broker.stores import ManualStore
 
 BODY = b"x" * 100
 
@@ -113,6 +116,113 @@ def test_a_restart_makes_runs_and_no_entries() -> None:
     assert len(net.connect().receiver("q", credit=5000).deliveries) == 2100
     net.advance(61)
     assert net.queue("q").message_count() == 2100, "they are the consumer's"
+
+
+class ReadingStore(ManualStore):
+    """Counts the entries of queues that a start looks at."""
+
+    read = 0
+
+    def scan_parts(self, table: int, brief: Brief) -> Iterator[Part]:
+        for part in super().scan_parts(table, brief):
+            self.read += table == ENTRY
+            yield part
+
+
+def stopped(net: PagedNetwork) -> int:
+    """Stop the broker in good order and start it; how many entries the start has looked at."""
+    store = net.store
+    assert isinstance(store, ReadingStore)
+    for client in list(net.clients):
+        client.lose()
+    net.settle()
+    store.read = 0
+    net.restart(stopped=True)
+    return store.read
+
+
+def test_a_start_after_a_stop_passes_over_what_is_in_runs() -> None:
+    net = PagedNetwork(limit=0, least=8, store=ReadingStore())
+    net.declare("q")
+    send(net.connect().sender("q"), 3000, durable=True)
+    assert stopped(net) <= 8
+    # A third time, with what has come and gone meanwhile.
+    client = net.connect()
+    receiver = client.receiver("q", credit=1500)
+    assert numbers(receiver.bodies()) == list(range(1500))
+    receiver.settle(Accepted(), *receiver.take())
+    send(client.sender("q"), 100, durable=True)
+    assert stopped(net) <= 100
+    receiver = net.connect().receiver("q", credit=5000)
+    assert numbers(receiver.bodies()) == [*range(1500, 3000), *range(100)]
+    assert all(delivery.remote_state is None for delivery in receiver.deliveries)
+    receiver.settle(Accepted(), *receiver.take())
+    assert net.queue("q").message_count() == net.pager.messages == 0
+    assert net.store is not None and not [key for key in net.store.records if key[0] == ENTRY]
+
+
+def test_levels_and_gaps_of_what_is_in_runs() -> None:
+    net = PagedNetwork(limit=0, least=8, store=ReadingStore())
+    net.declare("q", QueuePolicy(priorities=10))
+    client = net.connect()
+    sender = client.sender("q")
+    for number in range(2000):
+        sender.send_sections(
+            Header(durable=True, priority=(2, 7, 4)[number % 3]),
+            ApplicationProperties(value={"colour": "red" if number // 100 % 2 else "blue"}),
+            Data(value=b"%06d" % number),
+        )
+    # Every other hundred is taken out again.
+    receiver = consume(client, "q", 5000, selector="colour = 'red'")
+    receiver.settle(Accepted(), *receiver.take())
+    # What a filter was tried on is in no run before a start.
+    net.restart()
+    assert stopped(net) <= 3 * 86, "what is at the ends of lanes"
+    rest = [number for number in range(2000) if not number // 100 % 2]
+    expected = [number for kind in (1, 2, 0) for number in rest if number % 3 == kind]
+    receiver = net.connect().receiver("q", credit=5000)
+    assert numbers(receiver.bodies()) == expected
+
+
+def test_only_what_a_start_would_find_comes_back_in_runs() -> None:
+    """What is not durable is gone, and what expires is watched."""
+    net = PagedNetwork(limit=0, least=8, store=ReadingStore())
+    net.declare("q")
+    sender = net.connect().sender("q")
+    send(sender, 500, durable=True)
+    send(sender, 500)
+    send(sender, 500, durable=True, ttls=(60_000,))
+    assert stopped(net) >= 500
+    assert net.queue("q").available == 1000
+    net.advance(61)
+    receiver = net.connect().receiver("q", credit=5000)
+    assert numbers(receiver.bodies()) == list(range(500))
+
+
+def test_a_queue_that_has_to_see_its_messages_sees_them_all_at_a_start() -> None:
+    net = PagedNetwork(limit=0, least=8, store=ReadingStore())
+    net.declare("q", QueuePolicy(message_ttl=60_000))
+    send(net.connect().sender("q"), 500, durable=True)
+    assert stopped(net) == 500
+
+
+def test_runs_of_another_batch_are_not_taken() -> None:
+    net = PagedNetwork(limit=0, least=8, store=ReadingStore())
+    net.declare("q")
+    client = net.connect()
+    send(client.sender("q"), 500, durable=True)
+    net.settle()
+    store = net.store
+    assert isinstance(store, ReadingStore)
+    left = describe_paged_out(net.broker)
+    assert left
+    store.leave(left)
+    receiver = client.receiver("q", credit=100)
+    receiver.settle(Accepted(), *receiver.take())
+    net.settle()
+    net.restart()
+    assert store.read == 400
+    assert numbers(net.connect().receiver("q", credit=5000).bodies()) == list(range(100, 500))
 
 
 def test_all_come_out_in_order_and_leave_nothing() -> None:

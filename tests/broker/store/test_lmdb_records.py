@@ -17,7 +17,7 @@ from ferrymq_broker.store.errors import StoreDamaged
 from ferrymq_broker.store.keys import encode_key, seal
 from ferrymq_broker.store.lmdb_records import LmdbRecords
 from ferrymq_broker.store.memory_records import MemoryDisk, MemoryRecords
-from ferrymq_broker.store.records import Records, RecordsGrow
+from ferrymq_broker.store.records import Brief, Records, RecordsGrow
 
 NUMBERS = st.integers(0, 20)
 STEPS = st.lists(
@@ -223,3 +223,73 @@ def test_a_run_ends_before_a_value_of_another_record(records: LmdbRecords) -> No
     assert records.run(5, 1, 2, 9, 1000) == []
     assert records.run(5, 1, 3, 9, 1000) == [b"value"]
     assert records.run(5, 1, 4, 9, 1000) == []
+
+
+class Passing(Brief):
+    """Wants all of some records, and nothing of those in ranges; the `asked` it was asked about."""
+
+    def __init__(self, ranges: dict[int, list[tuple[int, int]]]) -> None:
+        self._ranges = ranges
+        self.asked = 0
+
+    def suffices(self, id: int, head: bytes) -> bool:
+        return id == 2
+
+    def passed(self, id: int, number: int) -> int:
+        self.asked += 1
+        for first, last in self._ranges.get(id, ()):
+            if first <= number <= last:
+                return last
+        return -1
+
+
+@given(
+    st.dictionaries(st.integers(1, 4), st.sets(st.integers(0, 300)), min_size=2),
+    st.dictionaries(
+        st.integers(1, 4), st.lists(st.tuples(st.integers(0, 300), st.integers(0, 120)))
+    ),
+)
+@settings(deadline=None, max_examples=60)
+def test_records_that_nobody_asks_for_are_passed_over(
+    numbers: dict[int, set[int]], lengths: dict[int, list[tuple[int, int]]]
+) -> None:
+    ranges = {
+        id: [(first, first + length) for first, length in some] for id, some in lengths.items()
+    }
+    with TemporaryDirectory() as folder:
+        records = LmdbRecords(Path(folder))
+        records.begin()
+        for id, some in numbers.items():
+            for number in some:
+                put(records, 1, id, number, b"%d" % number + bytes(50))
+        put(records, 2, 1, 0, b"another table")
+        records.commit(1)
+        brief = Passing(ranges)
+        seen = [(part.id, part.number) for part in records.scan_parts(1, brief)]
+        expected = [
+            (id, number)
+            for id, some in sorted(numbers.items())
+            for number in sorted(some)
+            if not any(first <= number <= last for first, last in ranges.get(id, ()))
+        ]
+        assert seen == expected
+        records.close()
+
+
+def test_long_ranges_that_nobody_asks_for_are_not_gone_through(records: LmdbRecords) -> None:
+    records.begin()
+    for number in range(5000):
+        put(records, 1, 1, number, b"%d" % number)
+    records.commit(1)
+    brief = Passing({1: [(10, 2999), (3001, 4999)]})
+    assert [part.number for part in records.scan_parts(1, brief)] == [*range(10), 3000]
+    assert brief.asked < 20
+
+
+def test_short_ranges_that_nobody_asks_for(records: LmdbRecords) -> None:
+    records.begin()
+    for number in range(1000):
+        put(records, 1, 1, number, b"%d" % number)
+    records.commit(1)
+    brief = Passing({1: [(number, number + 1) for number in range(0, 900, 2)]})
+    assert [part.number for part in records.scan_parts(1, brief)] == list(range(900, 1000))

@@ -37,7 +37,9 @@ from ferrymq_codec.errors import DecodeError
 if TYPE_CHECKING:
     from ferrymq_broker.filters.filter import Filter
     from ferrymq_broker.nodes.node import Agenda
+    from ferrymq_broker.nodes.queues.lanes import Lane
     from ferrymq_broker.nodes.queues.queue import Queue
+    from ferrymq_broker.nodes.queues.runs import Run
     from ferrymq_broker.store.pages import Pages
     from ferrymq_broker.store.store import Store
 
@@ -250,6 +252,17 @@ class Pager:
         self.bytes += size
         self.paged_out += 1
         paging.fold_restored()
+
+    def leave_run(self, queue: Queue, lane: Lane, run: Run) -> None:
+        """Let the messages of a run be out, which stands behind all others of the lane."""
+        paging = self.paging_of(queue)
+        run.weigh()
+        paging.runs_of(lane).append(run)
+        paging.count += run.count()
+        paging.bytes += run.bytes
+        self.messages += run.count()
+        self.bytes += run.bytes
+        self.paged_out += run.count()
 
     def _blank_out(
         self, paging: Paging, entry: Entry, blanks: dict[int, Message], mark: i64

@@ -94,11 +94,15 @@ class Paging:
 
     def fold(self, lane: Lane, begin: Entry, end: Entry | None) -> None:
         """Let entries of a lane, from `begin` to before `end`, be rows of runs where they can."""
+        self.runs_of(lane).fold(begin, end, self.restored)
+
+    def runs_of(self, lane: Lane) -> Runs:
+        """The runs of a lane of the queue, from now on."""
         runs = lane.runs
         if runs is None:
             runs = Runs(self.queue, lane, self.least)
             lane.runs = runs
-        runs.fold(begin, end, self.restored)
+        return runs
 
     def fold_restored(self) -> None:
         """One more entry was restored, and its message left on disk."""

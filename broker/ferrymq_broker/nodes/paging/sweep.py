@@ -105,7 +105,7 @@ class Sweep:
 
     def tidy(self) -> None:
         """To be called now and then: let go of queues that have nothing out any more."""
-        for queue in self._all_queues():
+        for queue in self.queues():
             paging = queue.paging
             if paging is None or (paging.withheld and queue.acquired > 0):
                 continue
@@ -116,7 +116,8 @@ class Sweep:
         self._look_at = 0
         self.pager.tidy()
 
-    def _all_queues(self) -> list[Queue]:
+    def queues(self) -> list[Queue]:
+        """All queues, those of subscriptions too."""
         queues: list[Queue] = []
         for node in self._nodes():
             if isinstance(node, Queue):
@@ -134,7 +135,7 @@ class Sweep:
         most: i64 = 0
         loaded = self.pager.loaded
         self.pager.loaded = 0
-        for queue in self._all_queues():
+        for queue in self.queues():
             if loaded > 0 and queue.paging is not None:
                 queue.paging.loaded += loaded
             size = _resident(queue)

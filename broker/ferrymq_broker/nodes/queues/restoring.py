@@ -1,7 +1,7 @@
 """A queue as it was, from what `storing` has written; nothing is written on the way.
 
     restore_queue(queue, id, fields)              # what describe_stored gave
-    for each entry, in order: restore_entry(...)
+    for each entry, in order: restore_entry(...)    # or restore_run, for those of a run
     for each message that is to come: restore_scheduled(...)
     for each identity, in order: restore_identity(...)
     finish(queue)
@@ -22,6 +22,7 @@ from ferrymq_broker.nodes.queues.storing import take_state
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.message import Message
     from ferrymq_broker.nodes.queues.queue import Queue
+    from ferrymq_broker.nodes.queues.runs import Run
 
 
 def describe_stored(queue: Queue) -> dict[str, object]:
@@ -88,17 +89,20 @@ def restore_entry(
         pager.leave_restored(queue, entry)
 
 
-def can_rest(queue: Queue) -> bool:
-    """Whether entries of the queue can be restored without their messages."""
-    pager = queue.agenda.pager
+def is_indifferent(queue: Queue) -> bool:
+    """Whether the queue need not see plain messages to have them as entries."""
     return (
-        pager is not None
-        and queue.agenda.held > pager.low
-        and queue.groups is None
+        queue.groups is None
         and queue.lifecycle.eras is None
         and queue.policy.message_ttl == 0
         and not queue.policy.last_value_key
     )
+
+
+def can_rest(queue: Queue) -> bool:
+    """Whether entries of the queue can be restored without their messages."""
+    pager = queue.agenda.pager
+    return pager is not None and queue.agenda.held > pager.low and is_indifferent(queue)
 
 
 def restore_unread(
@@ -120,6 +124,17 @@ def restore_unread(
     pager.leave_unread(queue, entry)
 
 
+def restore_run(queue: Queue, level: i64, run: Run) -> None:
+    """Append messages that stay on disk, of a queue that `is_indifferent`, after all those of the
+    level with lower sequences."""
+    pager = queue.agenda.pager
+    assert pager is not None
+    pager.leave_run(queue, queue.lane_of(level), run)
+    queue.available += run.count()
+    queue.bytes += run.bytes
+    _count_from(queue, run.sequence(run.end - 1))
+
+
 def restore_scheduled(queue: Queue, sequence: i64, due: i64, message: Message, size: i64) -> None:
     """Keep a message that is to come at `due`, with a payload of this size."""
     queue.lifecycle.restore_scheduled(sequence, due, message, size)
@@ -132,5 +147,9 @@ def restore_identity(queue: Queue, number: i64, time: i64, identity: object) -> 
 
 def finish(queue: Queue) -> None:
     """All is there: what was replaced while a consumer held it goes. Changes are written again."""
+    paging = queue.paging
+    if paging is not None:
+        # Lanes have come side by side.
+        paging.safe = paging.restored = queue.recovered
     queue.lifecycle.drop_replaced()
     queue.touch()

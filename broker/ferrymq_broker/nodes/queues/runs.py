@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 MOST: Final = 1024
 # Kinds of messages in a run; those of another kind begin another run.
 _KINDS: Final = 64
-_ROW: Final = 12
+# Bytes of a row.
+ROW: Final = 12
 _DEADLINE: Final = 8
 # How far the sequences of a run may be apart.
 _SPAN: Final = 0x7FFF_FFFF
@@ -78,15 +79,15 @@ class Run:
 
     def sequence(self, index: i64) -> i64:
         """The sequence of a row."""
-        return self.base + i64(read_i32_be(self.rows, _ROW * index))
+        return self.base + i64(read_i32_be(self.rows, ROW * index))
 
     def size(self, index: i64) -> i64:
         """The size of the payload of a row."""
-        return i64(read_i32_be(self.rows, _ROW * index + 4))
+        return i64(read_i32_be(self.rows, ROW * index + 4))
 
     def kind(self, index: i64) -> Kind:
         """The kind of a row."""
-        return self.kinds[i64(read_i32_be(self.rows, _ROW * index + 8))]
+        return self.kinds[i64(read_i32_be(self.rows, ROW * index + 8))]
 
     def deadline(self, index: i64) -> i64:
         """The deadline of a row that comes first, 0 for never."""
@@ -160,16 +161,25 @@ class Run:
         if twice:
             before = self.others[_DEADLINE * begin :] or bytes(_DEADLINE * self.count())
             self.others = before + others.getvalue()
-        self.rows = self.rows[_ROW * begin :] + rows.getvalue()
+        self.rows = self.rows[ROW * begin :] + rows.getvalue()
         self.begin = 0
         self.end = count
         return index
+
+    def weigh(self) -> None:
+        """Count the bytes of rows that were not appended one by one, and for each kind how many
+        messages it stands for."""
+        index = self.begin
+        while index < self.end:
+            self.bytes += self.size(index)
+            self.kind(index).message.holders += 1
+            index += 1
 
     def part(self, first: i64, end: i64) -> Run:
         """A run of the rows from `first` to before `end`."""
         other = Run(self.base)
         other.end = end - first
-        other.rows = self.rows[_ROW * first : _ROW * end]
+        other.rows = self.rows[ROW * first : ROW * end]
         if self.deadlines:
             other.deadlines = self.deadlines[_DEADLINE * first : _DEADLINE * end]
         if self.others:
@@ -207,6 +217,10 @@ class Runs:
                 return True
             index += 1
         return False
+
+    def append(self, run: Run) -> None:
+        """Put a run behind all that is in the lane."""
+        self.lane.append(self._add(run))
 
     # -- entries out of rows -------------------------------------------------------------------
 

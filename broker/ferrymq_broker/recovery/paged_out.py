@@ -1,0 +1,196 @@
+"""Runs of messages that were out when the broker was stopped, for the next start.
+
+A start goes through the entries of all queues. Of messages that stay on disk it would learn nothing
+but what the runs of the broker that was stopped have said (`nodes/queues/runs.py`). So these are
+left as blocks of bytes (`store/paged_out.py`), and the start passes over the records.
+
+| block | after its first byte |
+|---|---|
+| `QUEUE` | id of the queue i64; ranges of sequences that are all in runs: first i64, last i64 |
+| `RUN` | id of the queue, level, `Run.base`: i64 each; how many kinds there are u8; of each |
+| | whether it is of the broker's own messages u8; the rows |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import merge
+from typing import Final, final
+
+from librt.strings import BytesWriter, read_i64_be, write_i64_be
+from mypy_extensions import i64, u8
+
+from ferrymq_broker.broker import Broker
+from ferrymq_broker.nodes.entry import RUN
+from ferrymq_broker.nodes.queues.lanes import Lane
+from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_broker.nodes.queues.restoring import is_indifferent, restore_run
+from ferrymq_broker.nodes.queues.runs import ROW, Kind, Run
+from ferrymq_broker.recovery.messages import ELSEWHERE
+
+_QUEUE: Final = b"q"
+_RUN: Final = b"r"
+_HEAD: Final = 9
+_RUN_HEAD: Final = 26
+_RANGE: Final = 16
+_BEHIND: Final = (1 << 63) - 1
+
+
+def describe_paged_out(broker: Broker) -> list[bytes]:
+    """What all queues have in runs, as it is when all has been stored; as blocks."""
+    sweep = broker.sweep
+    blocks: list[bytes] = []
+    if sweep is not None:
+        for queue in sweep.queues():
+            if queue.store_id != 0 and is_indifferent(queue):
+                blocks += _describe(queue)
+    return blocks
+
+
+def _describe(queue: Queue) -> list[bytes]:
+    ranges = BytesWriter()
+    ranges.write(_QUEUE)
+    write_i64_be(ranges, queue.store_id)
+    first: i64 = -1
+    last: i64 = -1
+    for begin, end in merge(*[_sequences(lane) for lane in queue.lanes]):
+        if begin != last + 1 or first < 0:
+            if first >= 0:
+                write_i64_be(ranges, first)
+                write_i64_be(ranges, last)
+            first = begin
+        last = end
+    if first < 0:
+        return []
+    write_i64_be(ranges, first)
+    write_i64_be(ranges, last)
+    blocks = [ranges.getvalue()]
+    for lane in queue.lanes:
+        for run in _runs(lane):
+            blocks.append(_encode_run(queue.store_id, lane.level, run))
+    return blocks
+
+
+def _runs(lane: Lane) -> Iterator[Run]:
+    """The runs of a lane that are all of messages which are plain, and in the store."""
+    entry = lane.first
+    while entry is not None:
+        if entry.state == RUN and lane.runs is not None:
+            run = lane.runs.of(entry)
+            if not run.deadlines and not run.others and all(kind.stored for kind in run.kinds):
+                yield run
+        entry = entry.next
+
+
+def _sequences(lane: Lane) -> Iterator[tuple[int, int]]:
+    """The sequences of these runs, in order: first and last of those that follow each other."""
+    for run in _runs(lane):
+        first = run.sequence(run.begin)
+        last = run.sequence(run.end - 1)
+        if last - first + 1 == run.count():
+            yield int(first), int(last)
+            continue
+        last = first
+        index = run.begin + 1
+        while index < run.end:
+            sequence = run.sequence(index)
+            if sequence != last + 1:
+                yield int(first), int(last)
+                first = sequence
+            last = sequence
+            index += 1
+        yield int(first), int(last)
+
+
+def _encode_run(id: i64, level: i64, run: Run) -> bytes:
+    w = BytesWriter()
+    w.write(_RUN)
+    write_i64_be(w, id)
+    write_i64_be(w, level)
+    write_i64_be(w, run.base)
+    w.append(u8(len(run.kinds)))
+    for kind in run.kinds:
+        w.append(u8(1 if kind.message.origin == 0 else 0))
+    w.write(run.rows[ROW * run.begin : ROW * run.end])
+    return w.getvalue()
+
+
+@final
+class PagedOut:
+    """The runs of one queue, which come back in between its entries."""
+
+    __slots__ = ("queue", "_ranges", "_at", "_runs")
+
+    def __init__(self, queue: Queue, ranges: bytes) -> None:
+        self.queue = queue
+        self._ranges = ranges
+        self._at: i64 = _HEAD
+        # By their first sequences, the last one first: (sequence, level, run).
+        self._runs: list[tuple[int, int, Run]] = []
+
+    def add(self, block: bytes) -> None:
+        """Take in a block of a run."""
+        pager = self.queue.agenda.pager
+        assert pager is not None
+        run = Run(read_i64_be(block, 17))
+        count: i64 = block[25]
+        index: i64 = _RUN_HEAD
+        rows = index + count
+        while index < rows:
+            message = pager.blank_of(0 if block[index] else ELSEWHERE)
+            run.kinds.append(Kind(message, True, 1))
+            index += 1
+        run.rows = block[rows:]
+        run.end = len(run.rows) // ROW
+        self._runs.append((int(run.sequence(0)), int(read_i64_be(block, 9)), run))
+
+    def sort(self) -> None:
+        """There are no more runs."""
+        self._runs.sort(key=_first, reverse=True)
+
+    def passed(self, sequence: i64) -> i64:
+        """The last of the sequences from this one on that are in runs, -1 if this one is in none;
+        sequences are asked for in order."""
+        ranges = self._ranges
+        while self._at < len(ranges):
+            if sequence < read_i64_be(ranges, self._at):
+                return -1
+            last = read_i64_be(ranges, self._at + 8)
+            if sequence <= last:
+                return last
+            self._at += _RANGE
+        return -1
+
+    def restore(self, before: i64 = _BEHIND) -> i64:
+        """Append the runs that begin before a sequence to their lanes; how many messages they
+        have."""
+        count: i64 = 0
+        while self._runs and self._runs[-1][0] < before:
+            _, level, run = self._runs.pop()
+            restore_run(self.queue, level, run)
+            count += run.count()
+        return count
+
+
+def find_paged_out(blocks: list[bytes], queues: dict[int, Queue]) -> dict[int, PagedOut]:
+    """What blocks say of queues, by the ids of these; the list is empty then. Of a queue that has
+    to see its messages nothing is found."""
+    found: dict[int, PagedOut] = {}
+    blocks.reverse()
+    while blocks:
+        # There may be millions of rows: they are not to be in memory twice.
+        block = blocks.pop()
+        id = int(read_i64_be(block, 1))
+        if block[:1] == _QUEUE:
+            queue = queues.get(id)
+            if queue is not None and queue.agenda.pager is not None and is_indifferent(queue):
+                found[id] = PagedOut(queue, block)
+        elif id in found:
+            found[id].add(block)
+    for one in found.values():
+        one.sort()
+    return found
+
+
+def _first(run: tuple[int, int, Run]) -> int:
+    return run[0]
