@@ -118,7 +118,7 @@ class Broker:
         self.default = AddressSpace(DEFAULT_SPACE, self.agenda, self.timers, max_nodes)
         # The virtual hosts by name.
         self.spaces: dict[str, AddressSpace] = {DEFAULT_SPACE: self.default}
-        self.hosts: dict[str, AddressSpace] = {}
+        self.hosts: dict[str, AddressSpace] = {DEFAULT_SPACE: self.default}
         self.strict_hosts = False
         # Whether what no rule allows is refused: there are rules in some virtual host, or tokens.
         self.guarded = False

@@ -199,6 +199,9 @@ class Config(Tables):
                 if name.startswith(VHOST):
                     reason = f"{VHOST} goes before the name of a virtual host in an open, not here"
                     mistakes.append(Mistake(("virtual-host", at), reason))
+                if name == DEFAULT_HOST and host.name != DEFAULT_HOST:
+                    reason = f"{name!r} is the hostname of the default virtual host"
+                    mistakes.append(Mistake(("virtual-host", at), reason))
                 if name in known:
                     reason = f"two virtual hosts answer to {name!r}"
                     mistakes.append(Mistake(("virtual-host", at), reason, known[name]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Final
 
 from mypy_extensions import i64
@@ -33,19 +34,25 @@ def priority_name(properties: dict[str, object]) -> str:
 def priority_of(properties: dict[str, object]) -> i64:
     """The priority among consumers that is asked for: higher goes first, 0 is usual.
 
-    Raises `BrokerError` for a value that is no 32-bit number.
+    Any type of number will do. Raises `BrokerError` for a value that is no whole number of 32 bits.
     """
     name = priority_name(properties)
     if not name:
         return 0
     value = properties[name]
-    if isinstance(value, bool) or not isinstance(value, int):
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         raise BrokerError("amqp:invalid-field", f"the link property {name!r} is not a number")
-    if not _LOWEST <= value <= _HIGHEST:
+    # What is no number, as the type has it (NaN), cannot be compared.
+    finite = Decimal(value).is_finite()
+    if finite and not _LOWEST <= value <= _HIGHEST:
         raise BrokerError(
             "amqp:invalid-field", f"the link property {name!r} is {value}, beyond 32 bits"
         )
-    return value
+    if not finite or value % 1 != 0:
+        raise BrokerError(
+            "amqp:invalid-field", f"the link property {name!r} is {value}, not a whole number"
+        )
+    return int(value)
 
 
 def is_exclusive(properties: dict[str, object], capabilities: Sequence[str]) -> bool:

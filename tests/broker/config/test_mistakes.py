@@ -188,6 +188,10 @@ SAID = [
         "[[virtual-host]]\nname = 'a'\n[[virtual-host]]\nname = 'b'\nhostnames = ['A']",
         "3: virtual-host: two virtual hosts answer to 'a'; the other is on line 1",
     ),
+    (
+        "[[virtual-host]]\nname = 'a'\nhostnames = ['Default']",
+        "1: virtual-host: 'default' is the hostname of the default virtual host",
+    ),
     ("[[virtual-host]]\nname = 'vhost:a'", "1: virtual-host: vhost: goes before the name"),
     (
         "[[virtual-host]]\nname = 'a'\n[[virtual-host.queue]]\nname = 'q'\n"

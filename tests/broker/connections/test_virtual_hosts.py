@@ -70,6 +70,7 @@ def test_an_unknown_host_is_told_so(net: Network, hostname: str, strict: bool) -
 def test_strict_hosts_still_have_a_default_for_who_says_nothing(net: Network) -> None:
     net.broker.strict_hosts = True
     assert host_of(net.connect()) == "default"
+    assert host_of(net.connect(hostname="Default")) == "default"
     assert host_of(net.connect(hostname="blue.example")) == "blue"
 
 

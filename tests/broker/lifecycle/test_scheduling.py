@@ -68,6 +68,17 @@ def test_what_is_no_time_is_refused(net: Network, annotation: str, value: object
     assert net.queue("q").message_count() == 0
 
 
+@pytest.mark.parametrize("beyond", [1, 0])
+def test_a_delay_may_last_until_the_end_of_the_year_9999(net: Network, beyond: int) -> None:
+    delay = 253_402_300_799_999 - net.wall + beyond
+    delivery = send(net.connect().sender("q"), b"a", annotations={DELAY: delay})
+    if beyond:
+        condition, description = refused(delivery)
+        assert condition == "amqp:invalid-field"
+        assert f"{DELAY} is {delay}" in description
+    assert net.queue("q").lifecycle.scheduled() == 1 - beyond
+
+
 def test_a_delay_is_not_negative(net: Network) -> None:
     delivery = send(net.connect().sender("q"), b"a", annotations={DELAY: -1})
     assert refused(delivery)[0] == "amqp:invalid-field"

@@ -60,6 +60,11 @@ def delivery_time(message: Message, agenda: Agenda) -> i64:
                 raise BrokerError(
                     "amqp:invalid-field", f"{DELIVERY_DELAY} is {delay}; it is at least 0"
                 )
+            if delay > _LATEST - agenda.wall:
+                raise BrokerError(
+                    "amqp:invalid-field",
+                    f"{DELIVERY_DELAY} is {delay}: that is after the year 9999",
+                )
             return agenda.now + delay if delay > 0 else 0
         elif SCHEDULED_ENQUEUE_TIME in annotations:
             date = _number(annotations[SCHEDULED_ENQUEUE_TIME], SCHEDULED_ENQUEUE_TIME)
