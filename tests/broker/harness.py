@@ -49,7 +49,6 @@ from ferrymq_broker.connections.capabilities import OFFERED
 from ferrymq_broker.connections.handler import ConnectionHandler
 from ferrymq_broker.nodes.policy import QueuePolicy
 from ferrymq_broker.nodes.queues.queue import Queue
-from ferrymq_broker.recovery.paged_out import describe_paged_out
 from ferrymq_broker.recovery.recover import recover
 from ferrymq_broker.slices import SLICE
 from ferrymq_codec.reader import Reader
@@ -169,12 +168,8 @@ class Network:
             self.broker.begin_pass(self.now)
             declare(config, self.broker)
 
-    def restart(self, config: Config | None = None, *, stopped: bool = False) -> None:
-        """The broker stops without a word, or in good order if it is to be `stopped`, and starts
-        with what its store has completed."""
-        if stopped:
-            assert self.store is not None
-            self.store.leave(describe_paged_out(self.broker))
+    def restart(self, config: Config | None = None) -> None:
+        """The broker stops without a word, and starts with what its store has completed."""
         self.clients.clear()
         self._start(config)
         self.broker.finish_pass()

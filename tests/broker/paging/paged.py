@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from ferrymq_broker.config.model import Config
 from ferrymq_broker.nodes.paging.pager import Pager
+from ferrymq_broker.recovery.paged_out import describe_paged_out
 from ferrymq_broker.store.changes import Changes
 from ferrymq_broker.store.pages import Pages
 from tests.broker.harness import Network
@@ -77,6 +78,14 @@ class PagedNetwork(Network):
         pager = self.broker.agenda.pager
         assert pager is not None
         return pager
+
+    def stop(self) -> None:
+        """Stop the broker in good order; `restart` starts it."""
+        for client in list(self.clients):
+            client.lose()
+        self.settle()
+        assert isinstance(self.store, ManualStore)
+        self.store.leave(describe_paged_out(self.broker))
 
     def settle(self) -> None:
         """Let everything go that can."""

@@ -202,10 +202,9 @@ class PagingMachine(RuleBasedStateMachine):
     @rule(stopped=st.booleans())
     def restart(self, stopped: bool) -> None:
         for world in self.worlds:
-            if stopped:
-                world.client.lose()
-                world.net.run()
-            world.net.restart(stopped=stopped)
+            if stopped and isinstance(world.net, PagedNetwork):
+                world.net.stop()
+            world.net.restart()
             world.connect()
 
     @rule()
