@@ -57,11 +57,12 @@ def in_transaction(txn: bytes, outcome: bytes = NULL) -> bytes:
 
 
 class Control:
-    """A control link on handle 9 of the peer's session 0, and the delivery-ids of that session."""
+    """A control link on handle 9 of the peer's session 0. `ids` are the next delivery-ids of that
+    session: who sends a delivery of his own takes one."""
 
     def __init__(self, peer: Client, outcomes: bytes = NULL) -> None:
         self.peer = peer
-        self._ids = itertools.count()
+        self.ids = itertools.count()
         where = composite(COORDINATOR, [])
         peer.send(attach_frame("control", HANDLE, source=source(outcomes=outcomes), target=where))
         peer.expect("attach", "flow")
@@ -84,7 +85,7 @@ class Control:
 
         Without `whole`, the last frame says that more will follow.
         """
-        number = next(self._ids)
+        number = next(self.ids)
         encoded = []
         for at, (body, state) in enumerate(pieces):
             more = TRUE if at < len(pieces) - 1 or not whole else NULL

@@ -144,7 +144,7 @@ def test_a_batch_is_no_part_of_a_transaction(peer: Client, broker: Broker) -> No
     peer.sender("unpacking")
     control = Control(peer)
     txn = control.declare()
-    number = next(control._ids)
+    number = next(control.ids)
     frame = transfer_frame(batch(MESSAGES), 0, uint(number), binary(b"b"),
                            state=in_transaction(txn), message_format=BATCH)  # fmt: skip
     before = len(waiting(broker.port, "unpacking"))

@@ -28,7 +28,7 @@ from tests.raw.values import (
     ubyte,
     uint,
 )
-from tests.wire.control import exchange, named, waiting
+from tests.wire.control import Control, exchange, in_transaction, named, waiting
 
 ONCE = mapping(symbol("delivery-mode"), symbol("exactly-once"))
 LEAST = mapping(symbol("delivery-mode"), symbol("at-least-once"))
@@ -246,3 +246,26 @@ def test_a_name_that_is_attached_to_another_source_resumes_nothing(
         assert len(waiting(broker.port, f"{address}1")) == 1
         peer.socket.close()
     broker.check()
+
+
+@pytest.mark.spec("broker-2.3.8.1")
+def test_a_tag_that_is_posted_again_is_accepted_when_the_transaction_is_over(
+    broker: Broker, address: str
+) -> None:
+    link = Link(broker)
+    link.attach(address, ONCE, STATE).send(b"one").leave("lost")
+    link.attach(address, ONCE, STATE)
+    control = Control(link.peer)
+    txn = control.declare()
+    number, state = uint(1), in_transaction(txn)
+    exchange(link.peer, transfer_frame(data_section(b"one"), 0, number, binary(TAG), state=state))
+    next(control.ids)
+    exchange(link.peer, control.discharge(txn))
+    link.leave("lost")
+    link.attach(address, ONCE, STATE, mapping(binary(TAG), NULL))
+    assert link.answer is not None
+    unsettled = link.answer.field(7)
+    assert isinstance(unsettled, dict)
+    known = unsettled[TAG]
+    assert isinstance(known, Composite) and known.name == "accepted"
+    link.holds(address, b"one")

@@ -13,7 +13,7 @@ from tests.wire.control import Control, exchange, in_transaction, named, outcome
 
 def posting(control: Control, txn: bytes, body: bytes, tag: bytes = b"same") -> bytes:
     """Encode a message on link 0 that stays unsettled until its transaction is discharged."""
-    number = next(control._ids)
+    number = next(control.ids)
     state = in_transaction(txn)
     return transfer_frame(data_section(body), 0, uint(number), binary(tag), state=state)
 

@@ -91,14 +91,13 @@ def unpack(payload: bytes) -> list[Message]:
     return messages
 
 
-def publish_batch(node: Node, payload: bytes, origin: i64, promised: bool) -> Refusal | None:
+def publish_batch(
+    node: Node, messages: list[Message], origin: i64, promised: bool
+) -> Refusal | None:
     """Publish the messages of a batch, all of them or none; None if that was done.
 
-    `promised` is whether the node has promised room for one. Raises `DecodeError` as `unpack`.
+    `promised` is whether the node has promised room for one.
     """
-    if not unpacks(node):
-        return not_unpacked(node.address)
-    messages = unpack(payload)
     room = node.room()
     if room != BOUNDLESS:
         room -= node.pledged()

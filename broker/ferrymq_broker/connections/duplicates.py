@@ -71,7 +71,7 @@ class SeenTags(Tags):
             return True
         return False
 
-    def add(self, delivery: IncomingDelivery, outcome: Outcome) -> None:
+    def add(self, delivery: IncomingDelivery, outcome: Outcome, kept: bool) -> None:
         """The delivery gets this outcome: what was accepted is remembered."""
         if isinstance(outcome, Accepted):
             self._remember(delivery.tag)

@@ -8,7 +8,13 @@ from mypy_extensions import i64
 
 from ferrymq.engine.delivery import IncomingDelivery
 from ferrymq.engine.receiver import ReceiverLink
-from ferrymq_broker.connections.batches import BATCH_FORMAT, not_unpacked, publish_batch
+from ferrymq_broker.connections.batches import (
+    BATCH_FORMAT,
+    not_unpacked,
+    publish_batch,
+    unpack,
+    unpacks,
+)
 from ferrymq_broker.connections.duplicates import WINDOW
 from ferrymq_broker.connections.limits import count_walk
 from ferrymq_broker.connections.outcomes import (
@@ -200,15 +206,21 @@ class IncomingEndpoint(Producer):
             # The messages could be meant for different nodes.
             self._refuse(delivery, not_unpacked("the anonymous terminus"))
             return
+        if not unpacks(node):
+            self._refuse(delivery, not_unpacked(node.address))
+            return
         try:
-            refusal = publish_batch(node, delivery.payload, self.handler.id, self._metered)
+            messages = unpack(delivery.payload)
         except DecodeError as error:
             self.reject(delivery, "amqp:decode-error", str(error), None)
             return
+        refusal = publish_batch(node, messages, self.handler.id, self._metered)
         if refusal is not None:
             self._refuse(delivery, refusal)
         elif not delivery.remote_settled:
-            self._tell(delivery, ACCEPTED)
+            # If it came again, those that are kept would be there twice.
+            kept = self.memory is not None and any(node.keeps(message) for message in messages)
+            self._tell(delivery, ACCEPTED, kept)
 
     def _keep_promise(self, node: Node) -> None:
         """What was promised has come. If it took no room after all, others may have that."""
@@ -221,12 +233,13 @@ class IncomingEndpoint(Producer):
         if refusal is not None:
             self._refuse(delivery, refusal)
         elif not delivery.remote_settled:
-            self._tell(delivery, ACCEPTED)
+            self._tell(delivery, ACCEPTED, self.memory is not None and node.keeps(message))
 
-    def _tell(self, delivery: IncomingDelivery, outcome: Outcome) -> None:
-        """Give a delivery that is not settled its outcome, and remember that."""
+    def _tell(self, delivery: IncomingDelivery, outcome: Outcome, kept: bool = True) -> None:
+        """Give a delivery that is not settled its outcome, and remember that: for good, if what has
+        become of its message is `kept` through a crash."""
         if self._tags is not None:
-            self._tags.add(delivery, outcome)
+            self._tags.add(delivery, outcome, kept)
         delivery.settle(outcome)
         if not delivery.settled:
             # It waits for the client, who may take its time.
@@ -286,14 +299,14 @@ class IncomingEndpoint(Producer):
         if self._tags is not None and not delivery.remote_settled:
             self._tags.add_posting(delivery.tag, posting)
 
-    def on_discharged(self, delivery: IncomingDelivery, committed: bool) -> None:
-        """Take note that the transaction of a posted message is over."""
+    def on_discharged(self, delivery: IncomingDelivery, committed: bool, kept: bool) -> None:
+        """Take note that the transaction of a posted message is over; `kept` is as for `_tell`."""
         tags = self._tags
         if tags is None or delivery.remote_settled:
             return
         tags.end_posting(delivery.tag)
         if committed:
-            tags.add(delivery, ACCEPTED)
+            tags.add(delivery, ACCEPTED, kept)
 
     def room_for_guest(self, node: Node) -> Refusal | None:
         """Why a node that has promised this link nothing has no room for a message of it."""

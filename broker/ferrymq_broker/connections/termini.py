@@ -307,7 +307,7 @@ def attach_incoming(handler: ConnectionHandler, link: ReceiverLink) -> IncomingE
         _expect_pair(node, terms.paired, terms.granted_properties)
         add_missing(terms.granted_capabilities, fitting)
         known = handler.broker.termini.find(key_of(handler, link))
-        memory = remember_target(handler, link, asked, address, mode)
+        memory = remember_target(handler, link, asked, node, address, mode)
         if NEW_TERMINUS in properties:
             terms.granted_properties[NEW_TERMINUS] = memory is not None and memory is not known
         if memory is None and mode != EXACTLY_ONCE:

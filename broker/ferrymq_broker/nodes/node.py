@@ -254,6 +254,10 @@ class Node(Stored):
         """Take in a message; None if that was done."""
         return Refusal("amqp:not-allowed", f"{self.address!r} takes no messages")
 
+    def keeps(self, message: Message) -> bool:
+        """Whether the message, once it is taken in, is there after a crash."""
+        return self.store_id != 0 and message.durable
+
     def reserve(self, message: Message, holders: list[Node]) -> Refusal | None:
         """Whether `publish` would take the message in, which is to come later; None if so.
 

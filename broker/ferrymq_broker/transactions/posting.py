@@ -92,6 +92,8 @@ class Posting(Work):
         message = self.message
         node = self.node
         if message is None or node is None:
+            # It was accepted before under its tag, and that is remembered.
+            self.endpoint.on_discharged(self.delivery, False, False)
             return
         self._unreserve(message)
         promised = self.promised
@@ -105,12 +107,13 @@ class Posting(Work):
             # What was asked a moment ago is true still, unless a node has changed its mind.
             self.endpoint.handler.broker.counters.messages_dropped += 1
             log.error("committed message refused", node=node.address, reason=refusal.description)
+        kept = self.endpoint.memory is not None and node.keeps(message)
         self._drop(message, node)
-        self.endpoint.on_discharged(self.delivery, True)
+        self.endpoint.on_discharged(self.delivery, True, kept)
 
     def roll_back(self, lost: bool) -> None:
         """Drop it."""
-        self.endpoint.on_discharged(self.delivery, False)
+        self.endpoint.on_discharged(self.delivery, False, False)
         message = self.message
         node = self.node
         if message is not None and node is not None:

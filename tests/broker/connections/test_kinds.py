@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pytest
 
 from ferrymq_broker.nodes.policy import ExchangePolicy, QueuePolicy, StreamPolicy, TopicPolicy
-from ferrymq_codec.scalars import Byte, Int, Symbol, UByte
+from ferrymq_codec.scalars import Byte, Decimal32, Decimal64, Float32, Int, Symbol, UByte
 from ferrymq_types.messaging import Source, Target
 from tests.broker.harness import Endpoint, Network
 from tests.broker.test_termini import refused
@@ -79,8 +81,12 @@ def test_links_are_offered_what_they_desire_and_can_have(net: Network) -> None:
 
 
 @pytest.mark.parametrize("name", ["priority", "rabbitmq:priority", "x-priority"])
-@pytest.mark.parametrize("value", [5, Int(5), UByte(5), Byte(5)], ids=repr)
-def test_a_consumer_with_priority_goes_first(net: Network, name: str, value: int) -> None:
+@pytest.mark.parametrize(
+    "value", [5, Int(5), UByte(5), Byte(5), 5.0, Float32(5), Decimal("5.0"), Decimal32(5)], ids=repr
+)
+def test_a_consumer_with_priority_goes_first(
+    net: Network, name: str, value: float | Decimal
+) -> None:
     client = net.connect()
     low = client.receiver("q", credit=9)
     high = client.receiver("q", credit=2, properties={name: value})
@@ -90,10 +96,29 @@ def test_a_consumer_with_priority_goes_first(net: Network, name: str, value: int
     assert low.bodies() == [b"3"]
 
 
-@pytest.mark.parametrize("value", ["5", 5.0, True, None, 2**31], ids=repr)
-def test_a_priority_that_is_none_is_refused(net: Network, value: object) -> None:
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("5", "not a number"),
+        (True, "not a number"),
+        (None, "not a number"),
+        (5.5, "not a whole number"),
+        (float("nan"), "not a whole number"),
+        (float("-inf"), "not a whole number"),
+        (Decimal("0.1"), "not a whole number"),
+        (Decimal64("sNaN"), "not a whole number"),
+        (2**31, "beyond 32 bits"),
+        (1e300, "beyond 32 bits"),
+        (Decimal("1e6000"), "beyond 32 bits"),
+    ],
+    ids=repr,
+)
+def test_a_priority_that_is_none_is_refused(net: Network, value: object, why: str) -> None:
     receiver = net.connect().receiver("q", properties={"priority": value})
     assert refused(receiver, "amqp:invalid-field")
+    assert receiver.error is not None
+    description = str(receiver.error.description)
+    assert "'priority'" in description and why in description
 
 
 @pytest.mark.parametrize("how", ["property", "exclusive", "exclusive-consumer"])

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
-
-import pytest
-
-from ferrymq_codec.scalars import Byte, Decimal32, Decimal64, Float32
 from ferrymq_types.messaging import Accepted, Released
 from tests.broker.harness import Network
 from tests.broker.queues.links import consume, numbered, publish
@@ -39,41 +34,6 @@ def test_equals_take_turns(net: Network) -> None:
     equals = [consume(client, "q", 100, priority=5) for _ in range(3)]
     client.sender("q").send(*numbered(0, 30))
     assert [len(receiver.deliveries) for receiver in equals] == [10, 10, 10]
-
-
-@pytest.mark.parametrize(
-    "priority", [5.0, Float32(5), Decimal64(5), Decimal("5.0"), Decimal32("0.5e1"), Byte(5)]
-)
-def test_any_type_of_number_will_do(net: Network, priority: float | Decimal) -> None:
-    client = net.connect()
-    usual = consume(client, "q", 100)
-    high = client.receiver("q", credit=1, properties={"priority": priority})
-    client.sender("q").send(*numbered(0, 2))
-    assert (high.bodies(), usual.bodies()) == ([b"0"], [b"1"])
-
-
-@pytest.mark.parametrize(
-    ("priority", "why"),
-    [
-        (5.5, "not a whole number"),
-        (float("nan"), "not a whole number"),
-        (float("-inf"), "not a whole number"),
-        (Decimal("0.1"), "not a whole number"),
-        (Decimal64("NaN"), "not a whole number"),
-        (Decimal64("sNaN"), "not a whole number"),
-        (Decimal("1e6000"), "beyond 32 bits"),
-        (1e300, "beyond 32 bits"),
-        (2**31, "beyond 32 bits"),
-        ("5", "not a number"),
-        (True, "not a number"),
-    ],
-)
-def test_what_is_no_priority_is_refused(net: Network, priority: object, why: str) -> None:
-    receiver = net.connect().receiver("q", properties={"priority": priority})
-    assert receiver.error is not None
-    assert receiver.error.condition == "amqp:invalid-field"
-    description = str(receiver.error.description)
-    assert "'priority'" in description and why in description
 
 
 def test_the_answer_says_what_was_granted(net: Network) -> None:

@@ -75,13 +75,18 @@ def find_source(handler: ConnectionHandler, link: Link) -> Source | None:
 
 
 def remember_target(
-    handler: ConnectionHandler, link: ReceiverLink, asked: Target, address: str, mode: str
+    handler: ConnectionHandler,
+    link: ReceiverLink,
+    asked: Target,
+    node: Node | None,
+    address: str,
+    mode: str,
 ) -> TargetTerminus | None:
     """The terminus of a link that brings messages; None if it ends with the link.
 
-    To be called before the attach is answered, which says what this one has been granted. `address`
-    is that of the target with aliases followed, `mode` the delivery mode in force. Raises
-    `BrokerError` if there are too many.
+    To be called before the attach is answered, which says what this one has been granted. `node` is
+    None for the anonymous terminus; `address` is that of the target with aliases followed, `mode`
+    the delivery mode in force. Raises `BrokerError` if there are too many.
     """
     termini = handler.broker.termini
     key = key_of(handler, link)
@@ -92,7 +97,7 @@ def remember_target(
             known.end()
         return None
     durable: i64 = asked.durable.value
-    if not handler.changes.enabled:
+    if not handler.changes.enabled or (node is not None and node.store_id == 0):
         durable = 0
     identity = Identity(key, address, durable, mode)
     once = mode == EXACTLY_ONCE

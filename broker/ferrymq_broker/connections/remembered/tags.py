@@ -20,8 +20,9 @@ class Tags:
         """Whether a delivery that is new was accepted on an earlier attachment; told once."""
         return False
 
-    def add(self, delivery: IncomingDelivery, outcome: Outcome) -> None:
-        """The delivery, which its sender has not settled, gets this outcome."""
+    def add(self, delivery: IncomingDelivery, outcome: Outcome, kept: bool) -> None:
+        """The delivery, which its sender has not settled, gets this outcome, which is true after a
+        crash if it is `kept`."""
 
     def posting(self, tag: bytes) -> Posting | None:
         """Return the message of a transaction that is not discharged yet, posted under this tag."""

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @final
 class Received:
-    """A delivery, the `number` of its record and the `outcome` its sender is told."""
+    """A delivery: the `number` of its record, 0 without one; the `outcome` its sender is told."""
 
     __slots__ = ("number", "outcome")
 
@@ -69,19 +69,21 @@ class TargetTerminus(Terminus):
 
     # -- while a link is attached ----------------------------------------------------------------
 
-    def add(self, delivery: IncomingDelivery, outcome: Outcome) -> None:
-        """The delivery gets this outcome."""
+    def add(self, delivery: IncomingDelivery, outcome: Outcome, kept: bool) -> None:
+        """The delivery gets this outcome; it is on record if it is `kept`."""
         if self.gone:
             # A message of a transaction that is discharged behind the end of its link.
             return
         tag = delivery.tag
         if tag in self.known:
             self.forget(tag)
-        self._number += 1
-        self.known[tag] = Received(self._number, outcome)
-        if self.store_id != 0 and self.durable > 1:
+        number: i64 = 0
+        if kept and self.store_id != 0 and self.durable > 1:
+            self._number += 1
+            number = self._number
             value = encode_received(tag, outcome)
-            self.changes().put(DELIVERY, self.store_id, self._number, value)
+            self.changes().put(DELIVERY, self.store_id, number, value)
+        self.known[tag] = Received(number, outcome)
         if not delivery.second:
             settled = self._settled
             settled[tag] = None
@@ -95,7 +97,7 @@ class TargetTerminus(Terminus):
             return
         self._settled.pop(tag, None)
         self._earlier.pop(tag, None)
-        if self.store_id != 0 and self.durable > 1:
+        if received.number != 0:
             self.changes().drop(DELIVERY, self.store_id, received.number)
 
     def is_resent(self, tag: bytes) -> bool:
@@ -190,9 +192,9 @@ class RememberedTags(Tags):
         """Whether it was accepted on an earlier attachment."""
         return self.terminus.is_resent(tag)
 
-    def add(self, delivery: IncomingDelivery, outcome: Outcome) -> None:
-        """The delivery gets this outcome."""
-        self.terminus.add(delivery, outcome)
+    def add(self, delivery: IncomingDelivery, outcome: Outcome, kept: bool) -> None:
+        """See `Tags.add`."""
+        self.terminus.add(delivery, outcome, kept)
 
     def posting(self, tag: bytes) -> Posting | None:
         """Return the message of a transaction that is not discharged yet, posted under this tag."""

@@ -35,6 +35,10 @@ class Entrance(Node):
         """Hand the message on with this key."""
         return self.exchange.route(message, self.key)
 
+    def keeps(self, message: Message) -> bool:
+        """See `Exchange.keeps_with`."""
+        return self.exchange.keeps_with(message, self.key)
+
     def reserve(self, message: Message, holders: list[Node]) -> Refusal | None:
         """Keep room for a message with this key."""
         return self.exchange.reserve_for(message, self.key, holders)

@@ -278,6 +278,18 @@ class Exchange(Node):
             return self._unroutable(key)
         return self._hand_out(message, nodes)
 
+    def keeps(self, message: Message) -> bool:
+        """See `keeps_with`."""
+        return self.keeps_with(message, key_of(message))
+
+    def keeps_with(self, message: Message, key: str) -> bool:
+        """Whether one of those keeps the message through a crash that it is handed to. If it came
+        again for the sake of the others, that one would have it twice."""
+        found: list[Destination] = []
+        self._number += 1
+        self._table.match(key, message, self._number, found)
+        return any(node.keeps(message) for node in self._follow(message, key, found, 0))
+
     def reserve(self, message: Message, holders: list[Node]) -> Refusal | None:
         """Keep room for the message in all nodes it would be handed to."""
         if self._table.keyed or self._chained:

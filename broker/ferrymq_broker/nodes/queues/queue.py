@@ -280,7 +280,7 @@ class Queue(Node):
         return entry
 
     def keeps(self, message: Message) -> bool:
-        """Whether the message is to be on disk."""
+        """See `Node.keeps`."""
         return self.store_id != 0 and (message.durable or self.policy.persist)
 
     def seal(self) -> None:

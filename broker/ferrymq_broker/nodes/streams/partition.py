@@ -141,6 +141,10 @@ class Partition(Node):
             self.rouse()
         return None
 
+    def keeps(self, message: Message) -> bool:
+        """Whether records are stored: all are, whatever they say themselves."""
+        return self.store_id != 0
+
     def reserve(self, message: Message, holders: list[Node]) -> Refusal | None:
         """It will be appended."""
         if self.deleted:

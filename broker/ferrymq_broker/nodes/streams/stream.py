@@ -206,6 +206,10 @@ class Stream(Node):
             self._next = number + 1 if number + 1 < len(partitions) else 0
         return partitions[number].publish(message)
 
+    def keeps(self, message: Message) -> bool:
+        """Whether records are stored: all are, whatever they say themselves."""
+        return self.store_id != 0
+
     def reserve(self, message: Message, holders: list[Node]) -> Refusal | None:
         """It will be appended, unless it names a partition that there is not."""
         if self.deleted:

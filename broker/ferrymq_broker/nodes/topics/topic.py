@@ -102,6 +102,10 @@ class Topic(Node):
         self.refused += self._registry.fanout.publish(message)
         return None
 
+    def keeps(self, message: Message) -> bool:
+        """Whether subscriptions that are stored keep it."""
+        return self.store_id != 0 and (message.durable or self.policy.subscription.persist)
+
     def reserve(self, message: Message, holders: list[Node]) -> Refusal | None:
         """It will be taken in, for nothing is ever refused."""
         if self.deleted:
