@@ -202,7 +202,11 @@ def _unsettled(terminus: Terminus) -> object:
         # See below.
         return (int(terminus.node.store_id), [] if values is not None else sorted(held))
     assert isinstance(terminus, TargetTerminus)
-    return sorted((tag, int(one.number), one.outcome) for tag, one in terminus.known.items())
+    return sorted(
+        (tag, int(one.number), one.outcome)
+        for tag, one in terminus.known.items()
+        if one.number != 0
+    )
 
 
 def _queue(queue: Queue, timed: bool) -> object:
