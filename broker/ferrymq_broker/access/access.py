@@ -72,6 +72,23 @@ class Access:
         """Whether one right, or any of several, is given at an address."""
         return self.open or (self._ask(address) & right) != 0
 
+    def permits_part(self, right: i64, address: str, named: str) -> bool:
+        """Whether one right is given at a part of a node that has another name for its client."""
+        if self.open:
+            return True
+        if len(address) > _LONGEST or len(named) > _LONGEST:
+            return False
+        verdict = self._rules.judge(address, named)
+        rights: i64 = 0 if self._lapsed else verdict.given
+        if len(self.grants) > 0:
+            rights |= self.grants.given(address) & ~verdict.refused
+        return (rights & right) != 0
+
+    def asks_for_parts(self) -> bool:
+        """Whether it takes more to know than what may be done at a node to know what may be done at
+        its parts."""
+        return not self.open and self._rules.names_parts()
+
     def require(self, right: i64, address: str, named: str = "") -> None:
         """Raise `BrokerError` (`amqp:unauthorized-access`) if the right is not given there.
 

@@ -110,8 +110,13 @@ class BoundRules:
         """Whether there is anything at all that is given."""
         return any(rule.may != 0 for rule in self.rules)
 
-    def judge(self, address: str) -> Verdict:
-        """Every right on its own: the first rule that names it at this address decides.
+    def names_parts(self) -> bool:
+        """Whether one of them is for parts of a node."""
+        return any(pattern.parted for rule in self.rules for pattern in rule.where)
+
+    def judge(self, address: str, named: str = "") -> Verdict:
+        """Every right on its own: the first rule that names it at this address decides, or at what
+        the client calls the address, if that is `named`.
 
         A rule for a node is one for all its parts; of a rule for parts the node hears nothing.
         """
@@ -119,7 +124,7 @@ class BoundRules:
         refused: i64 = 0
         node = node_of(address)
         for rule in self.rules:
-            if not rule.matches(address, node):
+            if not rule.matches(address, node) and not (named and rule.matches(named, node)):
                 continue
             given |= rule.may & ~refused
             refused |= rule.may_not & ~given

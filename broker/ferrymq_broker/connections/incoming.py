@@ -26,10 +26,11 @@ from ferrymq_broker.connections.outcomes import (
     is_terminal,
     symbol,
 )
-from ferrymq_broker.connections.permissions import meant_by, put_on_record
+from ferrymq_broker.connections.permissions import meant_by, put_on_record, require_key
 from ferrymq_broker.connections.remembered.tags import Tags
 from ferrymq_broker.connections.remembered.target import RememberedTags, TargetTerminus
 from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.nodes.message import Message, admit
 from ferrymq_broker.nodes.node import BOUNDLESS, Node, Producer, Refusal
 from ferrymq_broker.transactions.posting import Posting
@@ -91,6 +92,9 @@ class IncomingEndpoint(Producer):
         self._direct = node
         if link.rcv_settle_mode is ReceiverSettleMode.SECOND:
             # What is in the queue is not to be kept twice, should the client never settle.
+            self._direct = None
+        if isinstance(node, Exchange) and handler.access.asks_for_parts():
+            # There may be rules for the keys that messages bring.
             self._direct = None
         # Requests have their sections in any order: they go no further, and Proton encodes them so.
         self._ordered = node is None or node.kind != "service"
@@ -185,7 +189,7 @@ class IncomingEndpoint(Producer):
         else:
             try:
                 message = admit(delivery.payload, delivery.message_format, self._ordered)
-                target = self.route(message) if node is None else node
+                target = self.route(message)
             except DecodeError as error:
                 self.reject(delivery, "amqp:decode-error", str(error), None)
             except BrokerError as error:
@@ -211,8 +215,13 @@ class IncomingEndpoint(Producer):
             return
         try:
             messages = unpack(delivery.payload)
+            for message in messages:
+                self.route(message)
         except DecodeError as error:
             self.reject(delivery, "amqp:decode-error", str(error), None)
+            return
+        except BrokerError as error:
+            self.reject(delivery, error.condition, error.description, error.info)
             return
         refusal = publish_batch(node, messages, self.handler.id, self._metered)
         if refusal is not None:
@@ -313,20 +322,27 @@ class IncomingEndpoint(Producer):
         return None if _has_room(node) else _full(node)
 
     def route(self, message: Message) -> Node:
-        """Where a message of the anonymous terminus goes. Raises `BrokerError`, `DecodeError`."""
-        to = message.to()
+        """The node that a message of this link is for, which it says itself if the link does not.
+        Raises `BrokerError`, `DecodeError`."""
+        handler = self.handler
+        access = handler.access
+        node = self.node
+        if node is not None and access.open:
+            return node
+        to = "" if node is not None else message.to()
         if to is None:
             raise BrokerError(
                 "amqp:not-found", "the message has no properties.to, and the link no address"
             )
-        handler = self.handler
-        access = handler.access
         if access.open:
             return handler.space.target(to)
         try:
-            address = meant_by(handler, to)
-            access.require_send(address, to)
-            return handler.space.target(address, access)
+            if node is None:
+                address = meant_by(handler, to)
+                access.require_send(address, to)
+                node = handler.space.target(address, access)
+            require_key(handler, node, message)
+            return node
         except BrokerError as error:
             put_on_record(handler, error, "message")
             raise

@@ -18,6 +18,8 @@ from ferrymq_broker.access.patterns import PART
 from ferrymq_broker.access.rights import BROWSE, CREATE, DEAD_LETTER, MANAGE, RECEIVE, SEND
 from ferrymq_broker.connections.names import is_nameless
 from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.nodes.exchanges.exchange import Exchange
+from ferrymq_broker.nodes.exchanges.keys import key_of
 from ferrymq_broker.nodes.policy import QueuePolicy, TopicPolicy
 from ferrymq_broker.nodes.topics.identity import Identity, is_open_to
 from ferrymq_types.messaging import Source
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from ferrymq_broker.addresses.space import AddressSpace
     from ferrymq_broker.connections.handler import ConnectionHandler
     from ferrymq_broker.connections.remembered.terminus import Terminus
+    from ferrymq_broker.nodes.message import Message
     from ferrymq_broker.nodes.node import Node
     from ferrymq_broker.nodes.terms import SourceTerms
     from ferrymq_types.messaging import Target
@@ -82,6 +85,16 @@ def require_target(handler: ConnectionHandler, address: str, named: str) -> None
         access.require_send(address, named)
 
 
+def require_key(handler: ConnectionHandler, node: Node, message: Message) -> None:
+    """Raise `BrokerError` if the routing key that a message brings to an exchange itself is one
+    that may not be sent there. Raises `DecodeError`."""
+    access = handler.access
+    if isinstance(node, Exchange) and access.asks_for_parts():
+        key = key_of(message)
+        if key:
+            access.require_send(f"{node.address}{PART}{key}")
+
+
 def require_subscription(handler: ConnectionHandler, node: Node, terms: SourceTerms) -> None:
     """Raise `BrokerError` if a link may not have the subscription that its own name stands for.
 
@@ -98,7 +111,8 @@ def require_subscription(handler: ConnectionHandler, node: Node, terms: SourceTe
     name = identity.name(terms)
     address = f"{node.address}{PART}{name}"
     right = reading_right(space, address, False)
-    if not access.permits(right, address):
+    named = f"{node.address}{PART}{identity.label}"
+    if not access.permits_part(right, address, named):
         raise refusal(right, name)
     other = space.durables.get(identity.key) if identity.kept else None
     if other is not None and other is not node and not access.permits(_READING, other.address):

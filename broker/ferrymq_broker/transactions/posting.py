@@ -209,9 +209,8 @@ def post(
             if delivery.message_format == BATCH_FORMAT:
                 raise BrokerError("amqp:not-implemented", "a batch cannot be part of a transaction")
             message = admit(delivery.payload, delivery.message_format)
-            node = endpoint.node
-            if node is None:
-                node = endpoint.route(message)
+            node = endpoint.route(message)
+            if posting.node is None:
                 posting.node = node
                 refusal = endpoint.room_for_guest(node)
                 if refusal is None and node.room() != BOUNDLESS:

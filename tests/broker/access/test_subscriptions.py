@@ -149,3 +149,51 @@ def test_what_comes_back_without_saying_so_is_asked_about(net: Network) -> None:
 )
 def test_whose_a_subscription_of_a_name_would_be(name: str, to: str | None, open: bool) -> None:
     assert is_open_to(name, to) == open
+
+
+NAMED = """
+[[topic]]
+name = "news"
+
+[[rule]]
+who = "user:ann"
+may = "receive"
+where = "news::ann@desk/*"
+
+[[rule]]
+who = ["user:ann", "user:bob"]
+may-not = "receive"
+where = "news::secret"
+
+[[rule]]
+who = "*"
+may = "receive"
+where = "news"
+"""
+
+
+@pytest.mark.parametrize("capabilities", [[], ["shared"], ["shared", "global"]], ids=str)
+@pytest.mark.parametrize(
+    ("name", "container", "link", "allowed"),
+    [
+        ("bob", "desk", "secret", False),
+        ("bob", "desk", "other", True),
+        ("cy", "desk", "secret", True),
+        # The first rule decides that is about either of the names it has.
+        ("ann", "desk", "secret", True),
+        ("ann", "box", "secret", False),
+    ],
+)
+def test_a_rule_is_about_the_name_that_the_link_has(
+    name: str, container: str, link: str, allowed: bool, capabilities: list[str]
+) -> None:
+    net = guarded(NAMED)
+    client = user(net, name, container_id=container)
+    source = durable("news", capabilities=capabilities)
+    receiver = client.receiver("news", name=link, source=source)
+    if name == "ann" and capabilities == ["shared", "global"]:
+        # It is nobody's own.
+        allowed = False
+    assert is_open(receiver) == allowed
+    if not allowed:
+        assert condition(receiver) == "amqp:unauthorized-access"
