@@ -153,6 +153,33 @@ def test_ctrl_c_ends_receiving_and_loses_nothing(url: str, address: str) -> None
     assert run("receive", "--url", url, address, "-n", "1").stdout == "second\n"
 
 
+@pytest.mark.parametrize("seen", [1, 5])
+def test_what_the_reader_of_a_pipe_does_not_take_stays_in_the_queue(
+    url: str, address: str, seen: int
+) -> None:
+    bodies = [str(number) for number in range(150)]
+    run("send", "--url", url, address, stdin="\n".join(bodies))
+    receiving = subprocess.Popen(
+        [*COMMAND, "receive", "--url", url, address, "--timeout", "20"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        bufsize=0,
+    )
+    try:
+        assert receiving.stdout is not None
+        read = b""
+        while read.count(b"\n") < seen:
+            read += receiving.stdout.read(100)
+        receiving.stdout.close()
+        receiving.wait(20)
+    finally:
+        receiving.kill()
+        receiving.communicate()
+    taken = read.decode().split()
+    rest = run("receive", "--url", url, address, "-n", str(150 - seen)).stdout.split()
+    assert taken + rest == bodies and len(taken) == seen
+
+
 @pytest.mark.parametrize("command", ["send", "receive"])
 @pytest.mark.parametrize(
     ("where", "address", "message"),

@@ -14,6 +14,7 @@ from ferrymq.options import ConnectionArguments, ReceiverArguments, Start
 from ferrymq_broker.cli.connecting import Connecting
 from ferrymq_broker.cli.credentials import Credentials, PasswordFile, TokenFile, User
 from ferrymq_broker.cli.options import DEFAULT_URL, Json, Url
+from ferrymq_broker.cli.pipe import Pipe
 from ferrymq_broker.cli.progress import RunProgress
 from ferrymq_broker.cli.rendering import as_json as render_json
 from ferrymq_broker.cli.rendering import as_text as render_text
@@ -120,6 +121,7 @@ async def _receive(
         connection.receiver(address, **options) as receiver,
     ):
         asked = 0
+        pipe = Pipe.of(sys.stdout)
         while count is None or progress.count < count:
             # Never more than will be taken: others may be waiting for the rest.
             wanted = progress.count + _PREFETCH
@@ -132,10 +134,20 @@ async def _receive(
                 deliveries = await receiver.receive_many(_PREFETCH, timeout=timeout)
             except TimeoutError:
                 return
-            for delivery in deliveries:
-                sys.stdout.write(render(delivery.message) + "\n")
-            # Printed first, accepted then: what nobody saw goes back to the queue.
-            sys.stdout.flush()
-            for delivery in deliveries:
-                await delivery.accept()
-            progress.advance(len(deliveries))
+            # Printed first, accepted then: what nobody saw goes back to the queue. A reader that
+            # ends takes no more than it was given, so it is given them one by one.
+            step = len(deliveries) if pipe is None else 1
+            for at in range(0, len(deliveries), step):
+                chosen = deliveries[at : at + step]
+                for delivery in chosen:
+                    sys.stdout.write(render(delivery.message) + "\n")
+                sys.stdout.flush()
+                try:
+                    if pipe is not None:
+                        await pipe.drain()
+                finally:
+                    # Also with Ctrl-C, if it has been read.
+                    if pipe is None or pipe.is_empty():
+                        for delivery in chosen:
+                            await delivery.accept()
+                        progress.advance(len(chosen))

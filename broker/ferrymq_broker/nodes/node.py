@@ -46,10 +46,10 @@ class Refusal:
 
     `released` says that the message is good but went nowhere, and is the sender's again
     (AMQP 1.0 §3.4.4); otherwise it is rejected with the condition and the description. `info` goes
-    into the error.
+    into the error. `partly` says that others took it which it was handed on to.
     """
 
-    __slots__ = ("condition", "description", "released", "info")
+    __slots__ = ("condition", "description", "released", "info", "partly")
 
     def __init__(
         self,
@@ -57,11 +57,13 @@ class Refusal:
         description: str,
         released: bool = False,
         info: dict[str, object] | None = None,
+        partly: bool = False,
     ) -> None:
         self.condition = condition
         self.description = description
         self.released = released
         self.info = info
+        self.partly = partly
 
 
 # Nodes that have their turns in one pass; the others have theirs in slices.

@@ -6,8 +6,9 @@ import logging
 
 import pytest
 
+from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.nodes.message import admit
-from ferrymq_broker.nodes.policy import QueuePolicy
+from ferrymq_broker.nodes.policy import ExchangePolicy, QueuePolicy
 from ferrymq_codec.scalars import Symbol, Timestamp
 from ferrymq_types.messaging import (
     Accepted,
@@ -228,6 +229,22 @@ def test_what_nobody_takes_is_dropped_counted_and_said_once(
     assert figure(net, "q", "dropped") == 3
     assert figure(net, "q", "dead-lettered") == 0
     assert len([r for r in caplog.records if "dead letters" in r.getMessage()]) == 1
+
+
+def test_what_one_queue_of_an_exchange_takes_is_not_dropped() -> None:
+    net = Network(auto_create=False)
+    net.declare("q", QueuePolicy(dead_letter="fan"))
+    net.declare("full", QueuePolicy(max_bytes=1))
+    net.declare("dlq")
+    exchange = net.space.create("fan", ExchangePolicy(type="fanout"))
+    assert isinstance(exchange, Exchange)
+    exchange.bind("full")
+    exchange.bind("dlq")
+    client = net.connect()
+    client.sender("q").send(b"a")
+    client.receiver("q", credit=1).settle(Rejected())
+    assert net.queue("dlq").available == 1
+    assert (figure(net, "q", "dead-lettered"), figure(net, "q", "dropped")) == (1, 0)
 
 
 def test_the_queue_for_dead_letters_is_made_where_queues_are(net: Network) -> None:

@@ -102,6 +102,20 @@ def test_what_is_moved_goes_on_counting_its_deliveries(net: Network) -> None:
     assert headers == [Header(first_acquirer=False, delivery_count=4), fresh]
 
 
+@pytest.mark.parametrize("ttl", [None, 60_000, 1_000])
+def test_what_is_moved_has_the_time_that_it_has_left(net: Network, ttl: int | None) -> None:
+    queue = net.declare("q", QueuePolicy(message_ttl=5_000))
+    other = net.declare("other", QueuePolicy(dead_letter="late"))
+    net.connect().sender("q").send_sections(Header(ttl=ttl), Data(value=b"x"))
+    left = 1 if ttl == 1_000 else 5
+    net.advance(0.5)
+    assert finish(move(queue, other, 10)) == (1, None)
+    net.advance(left - 0.6)
+    assert other.available == 1
+    net.advance(0.2)
+    assert other.available == 0 and net.queue("late").available == 1
+
+
 def test_a_move_ends_where_the_target_wants_no_more(net: Network) -> None:
     queue = net.declare("q")
     small = net.declare("small", QueuePolicy(max_length=2))

@@ -362,14 +362,17 @@ class Exchange(Node):
     def _hand_out(self, message: Message, nodes: list[Node]) -> Refusal | None:
         """Publish to all; if any refuses, the answer is no."""
         refused: Refusal | None = None
+        refusals = 0
         where = ""
         if message.durable and len(nodes) > 1:
             message.shared = True
         for node in nodes:
             refusal = node.publish(message)
-            if refusal is not None and refused is None:
-                refused = refusal
-                where = node.address
+            if refusal is not None:
+                refusals += 1
+                if refused is None:
+                    refused = refusal
+                    where = node.address
         if refused is None:
             return None
         self.refused += 1
@@ -379,9 +382,10 @@ class Exchange(Node):
         info.setdefault("queue", where)
         return Refusal(
             refused.condition,
-            f"{where!r} did not take it, others of {len(nodes)} nodes did: {refused.description}",
+            f"{refusals} of {len(nodes)} nodes did not take it, {where!r}: {refused.description}",
             False,
             info,
+            refusals < len(nodes),
         )
 
     # -- room --------------------------------------------------------------------------------

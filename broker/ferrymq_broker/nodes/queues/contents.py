@@ -154,13 +154,17 @@ def _with_time_left(entry: Entry, agenda: Agenda) -> Message:
     message = entry.message
     if entry.attempts > 0:
         message = delivered_before(message, i64(entry.failures))
-    if not message.special or message.opaque:
+    if message.opaque:
         return message
     left: i64 = message.ttl
-    if entry.expires != 0 and left >= 0:
-        rest = agenda.left(entry.expires)
-        if rest < left:
-            left = rest
+    # A moment, which a ttl or that of the queue has set; a date the message says itself.
+    for moment in (entry.expires, entry.expires_too):
+        if moment > 0:
+            rest = agenda.left(moment)
+            if left < 0 or rest < left:
+                left = rest
+    if left == message.ttl and not message.special:
+        return message
     annotations = facts_of(message).message_annotations
     delayed = DELIVERY_DELAY in annotations
     if left == message.ttl and not delayed:
@@ -183,4 +187,5 @@ def _with_time_left(entry: Entry, agenda: Agenda) -> Message:
     w.write(payload[pos:])
     moved = derive(message, w.getvalue(), header_end)
     moved.ttl = left
+    moved.special = True
     return moved

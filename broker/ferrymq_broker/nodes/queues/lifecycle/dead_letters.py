@@ -311,7 +311,7 @@ class DeadLetters(Node):
             self._drop_circle()
             return
         refusal = self._hand_over(letter, message, node, path)
-        if refusal is None:
+        if refusal is None or refusal.partly:
             self.sent += 1
         else:
             self._drop(letter, refusal.description)
