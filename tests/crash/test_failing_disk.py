@@ -37,8 +37,9 @@ async def test_a_write_that_fails_ends_the_broker_and_nothing_else(
 async def test_a_slow_disk_costs_no_connection(
     starter: Starter, folder: Path, strace: None
 ) -> None:
-    """Half a second for each sync, clients that want to hear something every second."""
-    stage = Stage(starter, 1, folder, idle_time_out=1)
+    """Half a second for each sync, one after the other, and clients that want to hear something
+    every two seconds: a broker that waited for its syncs would be silent for longer."""
+    stage = Stage(starter, 1, folder, idle_time_out=2)
     stage.on_lost = stage.wrong
     life = await stage.start()
     await prepare(stage)
