@@ -11,6 +11,7 @@ What has to be true in the end, whatever happened:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections import Counter
 from typing import Any
@@ -411,12 +412,20 @@ class World:
         while not done.is_set():
             try:
                 delivery = await receiver.receive(timeout=1.0)
+            except (AmqpError, TimeoutError):
+                await asyncio.sleep(0.02)
+                continue
+            try:
                 async with connection.transaction() as transaction:
                     message = Message(delivery.message.body, durable=True)
                     await left.send(message, transaction=transaction)
                     await delivery.accept(transaction=transaction)
                     await right.send(message, transaction=transaction)
             except (AmqpError, TimeoutError):
+                # What a transaction gives back is the receiver's, as long as its link is there: a
+                # machine that sleeps outlives transactions, and not always connections.
+                with contextlib.suppress(AmqpError):
+                    await delivery.release()
                 await asyncio.sleep(0.02)
         await connection.close()
 
