@@ -168,8 +168,8 @@ def waiting(port: int, address: str) -> list[bytes]:
         return [answer.payload for answer in named(answers, "transfer")]
 
 
-def delete(port: int, address: str) -> None:
-    """Delete a queue by management, over a pair of links."""
+def manage(port: int, operation: str, address: str, body: bytes = NULL) -> bytes:
+    """Have management do something with a queue, over a pair of links; its response."""
     node, paired = string("$management"), mapping(symbol("paired"), TRUE)
     with Client(port) as client:
         client.begin().send(
@@ -180,9 +180,16 @@ def delete(port: int, address: str) -> None:
         client.expect("attach", "flow")
         client.expect("attach", "flow")
         asked = mapping(
-            *(string(text) for text in ("operation", "DELETE", "type", "queue", "name", address))
+            *(string(text) for text in ("operation", operation, "type", "queue", "name", address))
         )
         about = composite(0x73, [NULL, NULL, NULL, NULL, string("$me")])
-        client.send(transfer_frame(about + described(0x74, asked), 0, uint(0), binary(b"t")))
+        request = about + described(0x74, asked) + amqp_value(body)
+        client.send(transfer_frame(request, 0, uint(0), binary(b"t")))
         (response,) = client.arrivals(1)
-        assert b"204" in response.payload or b"\xcc" in response.payload, response
+        return response.payload
+
+
+def delete(port: int, address: str) -> None:
+    """Delete a queue by management."""
+    response = manage(port, "DELETE", address)
+    assert b"204" in response or b"\xcc" in response, response

@@ -360,6 +360,12 @@ class Node(Stored):
     def give_back(self, consumer: Consumer, entry: Entry, failed: bool, elsewhere: bool) -> None:
         """The message returns to its place (AMQP 1.0 §3.4.4–5)."""
 
+    def hand_over(self, entry: Entry, before: Consumer, after: Consumer) -> None:
+        """Let the message be held by another consumer: by one that stands in for a link that
+        leaves, or by a link that has come back."""
+        before.unhold(entry)
+        after.hold(entry)
+
     def amend(self, entry: Entry, message: Message) -> None:
         """A consumer has added to the message it holds (AMQP 1.0 §3.4.5)."""
         entry.message = message

@@ -98,8 +98,7 @@ class Holding(Work):
         if entry is not None:
             stand_in = Consumer(self.endpoint.id, False)
             stand_in.known_as = self.endpoint.known_as
-            self.holder.unhold(entry)
-            stand_in.hold(entry)
+            self.node.hand_over(entry, self.holder, stand_in)
             self.holder = stand_in
 
     def is_sending(self) -> bool:

@@ -192,8 +192,7 @@ class SourceTerminus(Terminus):
             return
         self.holder = holder
         for sent in self.sent.values():
-            before.unhold(sent.entry)
-            holder.hold(sent.entry)
+            self.node.hand_over(sent.entry, before, holder)
 
     def stand_in(self, id: i64) -> None:
         """The endpoint of the link, which had this id, cannot hold them any longer."""

@@ -303,9 +303,9 @@ def _is_free(
     if owner is not None and excluded is not None and owner.is_among(excluded):
         _disown(queue, group)
         return False
-    if owner is consumer:
+    if owner is consumer and group.left is None:
         return True
-    if owner is not None:
+    if owner is not None and owner is not consumer:
         filter = owner.filter
         if filter is not None and not passes(queue, filter, entry):
             return True

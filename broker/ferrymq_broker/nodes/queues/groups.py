@@ -6,6 +6,9 @@ his turn wait for their consumer in a heap of its own, so that other groups go o
 
 A message that its consumer must not have any more (undeliverable-here, too large) takes the group
 away from it. If nobody can take the message now, the group waits behind it.
+
+A consumer may leave while a transaction, or a source that outlives its link, goes on holding
+messages of its group. These may come back, so the group waits until they have, or are gone.
 """
 
 from __future__ import annotations
@@ -30,10 +33,11 @@ class Group:
     """One group: `count` of its messages are in the queue, `consumer` gets them.
 
     `waiting` are those that were passed over, for the consumer or because of `blockers`: a heap of
-    those that nobody could take.
+    those that nobody could take. `left` are those that are still held for a consumer that has left,
+    None if there are none.
     """
 
-    __slots__ = ("id", "count", "consumer", "waiting", "blockers")
+    __slots__ = ("id", "count", "consumer", "waiting", "blockers", "left")
 
     def __init__(self, id: str) -> None:
         self.id = id
@@ -41,9 +45,12 @@ class Group:
         self.consumer: Consumer | None = None
         self.waiting: list[Entry] = []
         self.blockers: list[tuple[int, Entry]] = []
+        self.left: set[Entry] | None = None
 
     def blocks(self, entry: Entry) -> bool:
-        """Whether an older message of the group has to be taken before."""
+        """Whether an older message of the group has to be taken before, or decided on."""
+        if self.left is not None:
+            return True
         blockers = self.blockers
         while blockers and blockers[0][1].state != AVAILABLE:
             heappop(blockers)
@@ -52,6 +59,25 @@ class Group:
     def block(self, entry: Entry) -> None:
         """Nobody could take this message."""
         heappush(self.blockers, (entry.rank, entry))
+
+    def leave_behind(self, entry: Entry) -> None:
+        """The consumer of the group leaves, and the message is held all the same."""
+        left = self.left
+        if left is None:
+            self.left = {entry}
+        else:
+            left.add(entry)
+
+    def settle(self, entry: Entry) -> bool:
+        """The message is held for a consumer that has left no longer; whether it was the last."""
+        left = self.left
+        if left is None or entry not in left:
+            return False
+        left.remove(entry)
+        if left:
+            return False
+        self.left = None
+        return True
 
     def wait(self, entry: Entry) -> None:
         """The message has been passed over."""

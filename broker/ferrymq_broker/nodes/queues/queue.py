@@ -354,7 +354,28 @@ class Queue(Node):
         if self._aged:
             self.lane_of(entry.level).is_back(entry)
         self.offer_again(entry)
+        self._settle_group(entry)
         self.touch()
+
+    def hand_over(self, entry: Entry, before: Consumer, after: Consumer) -> None:
+        """See `Node.hand_over`. The group of the message waits for it if its consumer leaves."""
+        super().hand_over(entry, before, after)
+        group = entry.group
+        if group is None or self.groups is None:
+            return
+        if group.consumer is before:
+            group.leave_behind(entry)
+        elif group.left is not None and entry in group.left:
+            # The link has come back.
+            if group.consumer is None:
+                self.groups.give(group, after)
+            self._settle_group(entry)
+
+    def _settle_group(self, entry: Entry) -> None:
+        """Let the group of a message go on if it has waited for this one."""
+        group = entry.group
+        if group is not None and group.settle(entry):
+            offer_waiting(self, group)
 
     def message_of(self, entry: Entry) -> Message | None:
         """The message of an entry that a consumer holds; None if it cannot be read from disk."""
@@ -446,8 +467,9 @@ class Queue(Node):
         group = entry.group
         if group is not None and self.groups is not None:
             waiting = group.waiting and group.consumer is None
+            settled = group.settle(entry)
             self.groups.leave(group)
-            if waiting:
+            if waiting or settled:
                 offer_waiting(self, group)
         if self.guarded or entry.expires != 0:
             self.lifecycle.on_unlinked(entry)

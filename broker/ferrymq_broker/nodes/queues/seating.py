@@ -78,6 +78,7 @@ def leave(queue: Queue, consumer: Consumer) -> None:
                 queue.loners -= 1
     queue.browsers.pop(consumer, None)
     _unseat(queue, consumer)
+    _let_groups_go(queue, consumer)
     consumer.ready = False
     if queue.active is consumer:
         queue.active = None
@@ -95,6 +96,9 @@ def reseat(queue: Queue) -> None:
             if not consumer.copies:
                 _stand_by(queue, consumer)
         _activate_next(queue)
+        for consumer in queue.consumers:
+            if consumer is not queue.active:
+                _let_groups_go(queue, consumer)
         return
     for consumer in queue.consumers:
         if not consumer.copies:
@@ -205,11 +209,25 @@ def _unseat(queue: Queue, consumer: Consumer) -> None:
         del view.crews[_place_of(view.crews, crew)]
     if not view.crews:
         _abandon(queue, view)
+
+
+def _let_groups_go(queue: Queue, consumer: Consumer) -> None:
+    """The groups of the consumer may go to others, when what it goes on holding of them is decided
+    on."""
     groups = queue.groups
-    if groups is not None:
-        for group in groups.owned_by(consumer):
-            groups.release(group)
-            offer_waiting(queue, group)
+    if groups is None:
+        return
+    owned = groups.owned_by(consumer)
+    if owned:
+        entry = consumer.first_held()
+        while entry is not None:
+            group = entry.group
+            if group is not None and group.consumer is consumer:
+                group.leave_behind(entry)
+            entry = entry.held_next
+    for group in owned:
+        groups.release(group)
+        offer_waiting(queue, group)
 
 
 def _abandon(queue: Queue, view: View) -> None:

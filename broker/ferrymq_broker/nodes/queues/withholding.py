@@ -53,6 +53,8 @@ def _withhold(
                 entry.state = ACQUIRED
                 queue.available -= 1
                 queue.acquired += 1
+                if entry.group is not None:
+                    entry.group.leave_behind(entry)
                 held[int(entry.sequence)] = entry
                 behind = entry
                 count = len(passed)
