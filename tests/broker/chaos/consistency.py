@@ -229,6 +229,8 @@ def _check_groups(queue: Queue, entries: list[Entry]) -> None:
     assert set(counts) == set(known), "groups that are not those of the messages"
     for key, group in known.items():
         assert group.count == counts[key]
+        left = group.left
+        assert left is None or (left and all(entry.state == ACQUIRED for entry in left))
         consumer = group.consumer
         if consumer is not None:
             assert consumer in queue.consumers, "a group of a consumer who has left"
