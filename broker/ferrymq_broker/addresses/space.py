@@ -273,7 +273,7 @@ class AddressSpace(Space):
     def _expect_room(self, address: str) -> None:
         if address in self.nodes or address in self.aliases or address in self.redirects:
             raise BrokerError("amqp:not-allowed", f"{address[:200]!r} exists already")
-        if len(self.nodes) >= self.max_nodes:
+        if len(self.nodes) - self.services >= self.max_nodes:
             raise BrokerError(
                 "amqp:resource-limit-exceeded",
                 f"no room for {address[:200]!r}: there are {self.max_nodes} nodes, the most",
@@ -284,6 +284,11 @@ class AddressSpace(Space):
         self.nodes[node.address] = node
         for told in self.on_change:
             told(node, True)
+
+    def insert_service(self, service: Node) -> None:
+        """Let a node of the broker's own be found. It takes no room from the nodes of users."""
+        self.services += 1
+        self.insert(service)
 
     def changed(self, node: Node) -> None:
         """The node has another policy or another origin: store it as it is now."""

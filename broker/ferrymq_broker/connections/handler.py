@@ -446,6 +446,7 @@ class ConnectionHandler:
             self.touch()
 
     def _recheck_windows(self) -> None:
+        self.allowance.review()
         waiting = self.windowed
         self.windowed = {}
         for consumer in waiting:

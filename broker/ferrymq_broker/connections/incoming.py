@@ -416,7 +416,7 @@ class IncomingEndpoint(Producer):
         if credit.withheld and (node is None or node.kind != "service"):
             credit.wait(self)
             return
-        if len(self.link.session.incoming.unsettled) >= handler.allowance.share:
+        if len(self.link.session.incoming.unsettled) >= handler.allowance.sent_share:
             # It does not settle what it was told, or has far too much in its transactions.
             handler.crowded[self] = None
             return

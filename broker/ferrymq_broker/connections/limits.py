@@ -17,13 +17,14 @@ from ferrymq_broker.connections.weighing import weigh_attach, weigh_filters
 from ferrymq_broker.errors import BrokerError
 
 if TYPE_CHECKING:
+    from ferrymq.engine.connection import Connection
     from ferrymq.engine.link import Link
     from ferrymq.engine.session import Session
     from ferrymq_broker.connections.handler import ConnectionHandler
     from ferrymq_broker.nodes.node import Node
 
 EXCEEDED: Final = "amqp:resource-limit-exceeded"
-# However many sessions share what a connection may hold, each can hold this many messages.
+# However many sessions share what a connection may have sent unsettled, each may this much.
 LEAST_SHARE: Final = 16
 # Deliveries that are walked over in the time of one unit of `Slices`.
 _WALK: Final = 64
@@ -70,14 +71,20 @@ class ClientLimits:
 class Allowance:
     """What one connection has of what its limits allow.
 
-    `share` is how many messages a session may hold unsettled, of those that the connection may.
+    `share` is how many messages a session may hold unsettled, of those that the connection may, and
+    `spare` how many the connection may get before somebody counts again; `sent_share` is how many
+    messages a session may have sent that are unsettled.
     """
 
-    __slots__ = ("limits", "share", "_sizes", "_size", "_made")
+    __slots__ = ("limits", "share", "sent_share", "spare", "_spent", "_sizes", "_size", "_made")
 
     def __init__(self, limits: ClientLimits) -> None:
         self.limits = limits
         self.share: i64 = limits.unsettled_total
+        self.sent_share: i64 = limits.unsettled_total
+        self.spare: i64 = 0
+        # Whether nothing is left, as far as is known.
+        self._spent = False
         # Of the attaches of its links.
         self._sizes: dict[Link, int] = {}
         self._size: i64 = 0
@@ -87,7 +94,29 @@ class Allowance:
     def divide(self, sessions: i64) -> None:
         """There are so many sessions now."""
         share = self.limits.unsettled_total // (sessions if sessions > 0 else 1)
-        self.share = share if share > LEAST_SHARE else LEAST_SHARE
+        self.share = share if share > 1 else 1
+        self.sent_share = share if share > LEAST_SHARE else LEAST_SHARE
+        self.review()
+
+    def review(self) -> None:
+        """The client may have settled something."""
+        self._spent = False
+
+    def is_spent(self, connection: Connection) -> bool:
+        """Whether its sessions hold as many messages as they may together.
+
+        What they hold is counted when what was left at the last count is used up, so that each
+        message costs next to nothing however many sessions there are.
+        """
+        if self.spare > 0:
+            return False
+        if not self._spent:
+            held: i64 = 0
+            for session in connection.channels.by_remote.values():
+                held += len(session.outgoing.unsettled)
+            self.spare = self.limits.unsettled_total - held
+            self._spent = self.spare <= 0
+        return self._spent
 
     def enter(self, link: Link) -> None:
         """The client attaches the link. Raises `BrokerError` if it has too many already, or has

@@ -180,11 +180,13 @@ class OutgoingEndpoint(Consumer):
             handler.stalled[self] = None
             return False
         outgoing = link.session.outgoing
+        allowance = handler.allowance
         if (
             outgoing.remote_window <= 0
             or link.parked > 0
             or self.held >= self._most
-            or len(outgoing.unsettled) >= handler.allowance.share
+            or len(outgoing.unsettled) >= allowance.share
+            or allowance.is_spent(handler.connection)
         ):
             # A message is not taken before it can begin to go: others may have it, its time may
             # pass, and the client may take the credit back.
@@ -193,6 +195,7 @@ class OutgoingEndpoint(Consumer):
                 outgoing.ask_for_window()
                 handler.touch()
             return False
+        allowance.spare -= 1
         return True
 
     def takes_more(self) -> bool:
@@ -268,9 +271,11 @@ class OutgoingEndpoint(Consumer):
 
     def is_full(self) -> bool:
         """Whether the client has to settle something before it gets more."""
+        handler = self.handler
         return (
             self.held >= self._most
-            or len(self.link.session.outgoing.unsettled) >= self.handler.allowance.share
+            or len(self.link.session.outgoing.unsettled) >= handler.allowance.share
+            or handler.allowance.is_spent(handler.connection)
         )
 
     def is_held_up(self) -> bool:

@@ -55,7 +55,5 @@ def install(space: AddressSpace, broker: Broker, keeper: StoreKeeper | None = No
     manager = Manager(types, space.name)
     service = Service(ADDRESS, space, manager.answer, failed)
     manager.take_time(broker, service)
-    # It takes no room from the nodes of users, who may have more than there is.
-    space.max_nodes += 1
-    space.insert(service)
+    space.insert_service(service)
     return service

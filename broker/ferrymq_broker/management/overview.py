@@ -104,7 +104,6 @@ class VirtualHosts(EntityType):
             "nodes": dict(sorted(kinds.items())),
             "aliases": len(space.aliases),
             "connections": sum(1 for h in self._broker.handlers if h.space is space),
-            # Services are no nodes of users, and not counted against the limit.
-            "max-nodes": int(space.max_nodes) - kinds.get("service", 0),
+            "max-nodes": int(space.max_nodes),
             "auto-create": space.auto_create is not None,
         }

@@ -87,12 +87,12 @@ class Space:
 
     `durables` has the topics with durable subscriptions, by what identifies these: a client has one
     subscription of a name, whichever topic it is to. There are no more of these than `max_nodes`,
-    and no more nodes. `awaiting` has the nodes that want to be told
-    of the end of a session or connection, by its number. `letter_boxes` is where the dead letters
-    of its queues go. `publishers` has what each connection may do, by its number, as long as it is
-    there, and `strangers` is what one may do that is gone, None where there are rules: a message is
-    returned only where its publisher may send. `leaving` has who is to be told when a deleted node
-    has come to its end.
+    and no more nodes, beside `services` of the broker's own. `awaiting` has the nodes that want to
+    be told of the end of a session or connection, by its number. `letter_boxes` is where the dead
+    letters of its queues go. `publishers` has what each connection may do, by its number, as long
+    as it is there, and `strangers` is what one may do that is gone, None where there are rules: a
+    message is returned only where its publisher may send. `leaving` has who is to be told when a
+    deleted node has come to its end.
     """
 
     __slots__ = (
@@ -100,6 +100,7 @@ class Space:
         "agenda",
         "timers",
         "max_nodes",
+        "services",
         "durables",
         "awaiting",
         "fences",
@@ -114,6 +115,7 @@ class Space:
     ) -> None:
         self.name = name
         self.max_nodes = max_nodes
+        self.services = 0
         self.agenda = agenda
         self.timers = timers
         self.durables: dict[str, Node] = {}

@@ -257,9 +257,7 @@ def install_tokens(
             if key.virtual_host == space.name and (rule := key.rule()) is not None
         }
         service = Cbs(broker, space, verifier, own, security.tokens.limit).service
-        # It takes no room from the nodes of users, who may have more than there is.
-        space.max_nodes += 1
-        space.insert(service)
+        space.insert_service(service)
         services.append(service)
     return services
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ferrymq_broker.connections.limits import LEAST_SHARE, ClientLimits
+from ferrymq_broker.connections.limits import ClientLimits
 from ferrymq_types.messaging import Accepted, Released, Target, TerminusExpiryPolicy
 from ferrymq_types.transport import ReceiverSettleMode
 from tests.broker.harness import Network
@@ -54,8 +54,10 @@ def test_a_connection_with_several_links_and_sessions() -> None:
     session = client.engine.begin()
     net.run()
     third = client.receiver("q", credit=MANY, session=session)
-    assert len(third.deliveries) == 40
+    # The first one still has it all.
+    assert not third.deliveries
     first.settle(Released())
+    assert len(third.deliveries) == 40
     assert len(first.deliveries) + len(second.deliveries) == 40
     session.end()
     net.run()
@@ -64,10 +66,18 @@ def test_a_connection_with_several_links_and_sessions() -> None:
     assert len(first.deliveries) + len(second.deliveries) == 80
 
 
-def test_every_session_has_a_little() -> None:
+def test_one_session_after_the_other_has_a_little() -> None:
     net = _with(unsettled_total=1)
-    _fill(net, 2 * LEAST_SHARE)
-    assert len(net.connect().receiver("q", credit=MANY).deliveries) == LEAST_SHARE
+    _fill(net, 4)
+    client = net.connect()
+    first = client.receiver("q", credit=MANY)
+    session = client.engine.begin()
+    net.run()
+    second = client.receiver("q", credit=MANY, session=session)
+    for holder, other in ((first, second), (second, first)):
+        assert (len(holder.deliveries), len(other.deliveries)) == (1, 0)
+        holder.link.set_credit(0)
+        holder.settle(Accepted())
 
 
 def test_a_drain_uses_up_the_credit_of_who_holds_too_much() -> None:
