@@ -25,6 +25,7 @@ PATIENCE: Final = 30.0
 MIB: Final = 1024 * 1024
 
 _LISTENING: Final = re.compile(r"^listening \w+://127\.0\.0\.1:(\d+)$", re.MULTILINE)
+_MONITORING: Final = re.compile(r"^monitoring (http://127\.0\.0\.1:\d+)", re.MULTILINE)
 # What the log has of mistakes of the broker's own.
 MISTAKES: Final = ("Traceback", "internal error", "[error", '"level": "error"', "never retrieved")
 
@@ -49,6 +50,8 @@ class Broker:
         if "[[listener]]" not in config:
             config += '\n[[listener]]\nurl = "amqp://127.0.0.1:0"\n'
         self.ports: list[int] = []
+        # Where it answers those who watch it, if it does.
+        self.monitoring = ""
         self._directory = tempfile.TemporaryDirectory(prefix="ferrymq-hostile-")
         self._config = Path(self._directory.name, "ferrymq.toml")
         self._config.write_text(config, "utf-8")
@@ -113,6 +116,7 @@ class Broker:
             )
         said = self._read_until_ready()
         self.ports = [int(port) for port in _LISTENING.findall(said)]
+        self.monitoring = next(iter(_MONITORING.findall(said)), "")
         assert self.ports, f"the broker did not say where it listens: {said!r}"
         compiled = "__mypyc" in Path(f"/proc/{self.pid}/maps").read_text()
         assert compiled == (running_variant() == "compiled"), "the broker is of the other build"
