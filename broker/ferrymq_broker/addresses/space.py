@@ -20,7 +20,8 @@ from ferrymq_broker.addresses.declared import CONFIGURATION, Declarations
 from ferrymq_broker.addresses.factory import build
 from ferrymq_broker.addresses.storing import drop_alias, keep_node, put_alias, put_node
 from ferrymq_broker.errors import BrokerError
-from ferrymq_broker.nodes.node import DELETE_ON_CLOSE, PART, Agenda, Node, Space
+from ferrymq_broker.nodes.narrowing import narrow
+from ferrymq_broker.nodes.node import BOUNDLESS, DELETE_ON_CLOSE, PART, Agenda, Node, Space
 from ferrymq_broker.nodes.policy import NodePolicy, QueuePolicy, TopicPolicy
 from ferrymq_codec.scalars import UInt
 from ferrymq_types.transport import Error
@@ -284,6 +285,9 @@ class AddressSpace(Space):
         self.nodes[node.address] = node
         for told in self.on_change:
             told(node, True)
+        if self.alternates and node.room() != BOUNDLESS:
+            # Exchanges may have waited for it to send there what they have no binding for.
+            narrow(node)
 
     def insert_service(self, service: Node) -> None:
         """Let a node of the broker's own be found. It takes no room from the nodes of users."""

@@ -141,6 +141,16 @@ class IncomingEndpoint(Producer):
             if self._metered:
                 self._keep_promise(node)
         if self.link.credit <= self.low:
+            self._ask_for_credit()
+
+    def _ask_for_credit(self) -> None:
+        """Be supplied: at the end of the pass where room is counted, for what else has come in this
+        pass has used credit, and its room is taken only when it is published."""
+        node = self.node
+        if self._metered and node is not None and not self.closed:
+            node.starve(self)
+            node.touch()
+        else:
             self.supply()
 
     def _on_unusual(self, delivery: IncomingDelivery) -> None:
@@ -170,7 +180,11 @@ class IncomingEndpoint(Producer):
             posting = self.handler.transactions.post(self, delivery, state)
             if posting is not None and self._metered:
                 # What the node has promised the link, it has promised the transaction now.
-                self._promised -= 1
+                if self._promised > 0:
+                    self._promised -= 1
+                elif node is not None:
+                    # It was on its way when its credit was taken back.
+                    node.promised += 1
                 posting.promised = True
                 return
         elif self.is_resent(delivery):
@@ -233,8 +247,10 @@ class IncomingEndpoint(Producer):
 
     def _keep_promise(self, node: Node) -> None:
         """What was promised has come. If it took no room after all, others may have that."""
-        self._promised -= 1
-        node.promised -= 1
+        if self._promised > 0:
+            # Otherwise it was on its way when its credit was taken back.
+            self._promised -= 1
+            node.promised -= 1
         node.regain_room()
 
     def _publish(self, node: Node, message: Message, delivery: IncomingDelivery) -> None:
@@ -292,7 +308,7 @@ class IncomingEndpoint(Producer):
             self._tags.forget(delivery.tag)
         # It has used up credit as others do.
         if self.link.credit <= self.low:
-            self.supply()
+            self._ask_for_credit()
 
     def is_resent(self, delivery: IncomingDelivery) -> bool:
         """Whether the delivery was accepted on an earlier attachment of the link."""
@@ -449,6 +465,40 @@ class IncomingEndpoint(Producer):
         if self.link.credit > 0 and self.link.usable:
             self.link.set_credit(0)
             self.handler.touch()
+
+    def meter(self) -> None:
+        """Count the credit of the link with what its node has promised."""
+        node = self.node
+        if self.closed or node is None:
+            return
+        self._metered = True
+        more = i64(self.link.credit) - self._promised
+        # It may be less than was promised, as long as there is an alarm.
+        if more > 0:
+            node.promised += more
+            self._promised += more
+
+    def narrow(self) -> None:
+        """Keep a share of the room that there is, and take back the credit above that.
+
+        What is on its way is taken in all the same (AMQP 1.0 §2.6.7).
+        """
+        node = self.node
+        if self.closed or node is None or not self._metered or not self.link.usable:
+            return
+        room = node.room()
+        if room == BOUNDLESS:
+            return
+        if node.pledged() <= room:
+            return
+        credit: i64 = self.link.credit
+        share = room // (len(node.producers) + 1) if room > 0 else 0
+        if share < credit:
+            node.promised -= credit - share
+            self._promised -= credit - share
+            self._grant(share)
+            node.starve(self)
+            node.regain_room()
 
     def _grant(self, credit: i64) -> None:
         self.low = credit >> 1

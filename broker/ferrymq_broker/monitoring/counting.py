@@ -46,6 +46,8 @@ GAUGES: Final = {
     "acquired": "Messages that consumers hold",
     "scheduled": "Messages whose time has not come",
     "paged-out": "Messages that are on disk only",
+    "excess": "Messages above max-length",
+    "excess-bytes": "Bytes of messages above max-bytes",
     "bytes": "Bytes of messages in the node",
     "records": "Records in a stream",
     "bytes-for-holds": "Bytes in a stream that are there for holds alone",

@@ -78,6 +78,12 @@ class Producer:
     def supply(self) -> None:
         """There is room again: give the sender credit."""
 
+    def meter(self) -> None:
+        """The node has a bound: count the credit that there is with what it has promised."""
+
+    def narrow(self) -> None:
+        """The node has promised more than it has room for: take back what is above a share."""
+
     def evict(self, error: Error) -> None:
         """The node is going away: end the link with `error`."""
 
@@ -92,7 +98,8 @@ class Space:
     letters of its queues go. `publishers` has what each connection may do, by its number, as long
     as it is there, and `strangers` is what one may do that is gone, None where there are rules: a
     message is returned only where its publisher may send. `leaving` has who is to be told when a
-    deleted node has come to its end.
+    deleted node has come to its end. `alternates` has the addresses that exchanges send to what
+    they have no binding for.
     """
 
     __slots__ = (
@@ -108,6 +115,7 @@ class Space:
         "publishers",
         "strangers",
         "leaving",
+        "alternates",
     )
 
     def __init__(
@@ -125,6 +133,7 @@ class Space:
         self.publishers: dict[int, Access] = {}
         self.strangers: Access | None = None
         self.leaving: dict[Node, Leaving] = {}
+        self.alternates: dict[Node, str] = {}
 
     def party_gone(self, number: i64) -> None:
         """The session or the connection of this number has ended, after all its links."""
@@ -285,6 +294,15 @@ class Node(Stored):
             for front in fronts:
                 total += front.pledged()
         return total
+
+    def ways_in(self) -> list[Node]:
+        """The nodes that hand messages on to this one, whose producers have room as it has."""
+        found = [] if self.watchers is None else list(self.watchers)
+        space = self.space
+        for exchange, address in space.alternates.items():
+            if space.find(address) is self:
+                found.append(exchange)
+        return found
 
     def relieve(self) -> None:
         """There is room again: producers that starve share it, those that have waited longest

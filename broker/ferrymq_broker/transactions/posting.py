@@ -83,8 +83,12 @@ class Posting(Work):
         message = self.message
         if message is None:
             return ""
-        self._unreserve(message)
+        held = self.holders
+        self.holders = []
         refusal = self.reserve(message)
+        # Who has promised room has kept it up to now.
+        for node in held:
+            node.unreserve(message)
         return "" if refusal is None else _refused(refusal)
 
     def commit(self) -> None:
@@ -95,12 +99,14 @@ class Posting(Work):
             # It was accepted before under its tag, and that is remembered.
             self.endpoint.on_discharged(self.delivery, False, False)
             return
-        self._unreserve(message)
         promised = self.promised
         if promised:
             self.promised = False
             node.promised -= 1
-        refusal = node.publish(message)
+        try:
+            refusal = node.publish(message)
+        finally:
+            self._unreserve(message)
         if promised:
             node.regain_room()
         if refusal is not None:

@@ -14,9 +14,10 @@ from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.exchanges.binding import Binding, Destination, identity_of
 from ferrymq_broker.nodes.exchanges.entrance import Entrance
 from ferrymq_broker.nodes.exchanges.keys import MAX_KEY, key_of
-from ferrymq_broker.nodes.exchanges.tables import make_table
+from ferrymq_broker.nodes.exchanges.tables import FanoutTable, HeadersTable, make_table
 from ferrymq_broker.nodes.gate import Gates
-from ferrymq_broker.nodes.node import PERMANENT, Node, Refusal, Space
+from ferrymq_broker.nodes.narrowing import narrow
+from ferrymq_broker.nodes.node import BOUNDLESS, PERMANENT, Node, Refusal, Space
 from ferrymq_broker.nodes.policy import ExchangePolicy
 from ferrymq_broker.store.changes import LAST
 from ferrymq_broker.store.tables import BINDING
@@ -92,6 +93,8 @@ class Exchange(Node):
         self._chained: i64 = 0
         self._gates = Gates(self)
         self._idle = _Idle(self)
+        if policy.alternate:
+            space.alternates[self] = policy.alternate
         # Without any patience it goes with its last link or binding, not before.
         if space.agenda.now > 0 and policy.auto_delete > 0:
             self._consider_idle()
@@ -179,6 +182,9 @@ class Exchange(Node):
         self._bindings[binding.identity()] = binding
         self._table.add(binding)
         self.space.timers.cancel(self._idle)
+        if node.room() != BOUNDLESS:
+            # Who publishes here has had credit without a bound, perhaps.
+            narrow(self)
         return binding
 
     def unbind(
@@ -407,14 +413,36 @@ class Exchange(Node):
             else:
                 exchange._number += 1
                 exchange._table.match(key, None, exchange._number, found)
-            for target in found:
-                node = target.node
+            reached = [target.node for target in found]
+            alternate = exchange._possible_alternate(key, bool(found))
+            if alternate is not None:
+                reached.append(alternate)
+            for node in reached:
                 if not isinstance(node, Exchange):
                     nodes[node] = None
                 elif node not in visited:
                     visited[node] = None
                     waiting.append(node)
         return list(nodes)
+
+    def _possible_alternate(self, key: str | None, bound: bool) -> Node | None:
+        """The alternate, if a message with this key, or any, may go there; `bound` is whether there
+        are bindings that it could match."""
+        alternate = self.policy.alternate
+        if not alternate:
+            return None
+        if bound:
+            table = self._table
+            if isinstance(table, FanoutTable):
+                return None
+            # A key tells what matches, but for headers.
+            if key is not None and not isinstance(table, HeadersTable):
+                return None
+        return self.space.find(alternate)
+
+    def ways_in(self) -> list[Node]:
+        """Those of any node, and the entrances, which have their room here."""
+        return [*self.entrances, *super().ways_in()]
 
     def regain_room(self) -> None:
         """Those who send to the nodes behind by other ways starve there."""
@@ -444,10 +472,17 @@ class Exchange(Node):
 
     def change_policy(self, policy: ExchangePolicy) -> None:
         """It behaves like this from now on. The type stays: bindings are arranged by it."""
+        before = self.policy
         self.policy = policy
         self.space.timers.cancel(self._idle)
         if policy.auto_delete > 0:
             self._consider_idle()
+        if policy.alternate != before.alternate:
+            self.space.alternates.pop(self, None)
+            if policy.alternate:
+                self.space.alternates[self] = policy.alternate
+            narrow(self)
+            self._relieve_all()
 
     def link_opened(self) -> None:
         """It is in use."""
@@ -470,6 +505,7 @@ class Exchange(Node):
         if self.store_id != 0:
             self.agenda.changes.drop_range(BINDING, self.store_id, 0, LAST)
         self.space.timers.cancel(self._idle)
+        self.space.alternates.pop(self, None)
         self._gates.withdraw()
         for target in self._targets.values():
             watchers = target.node.watchers

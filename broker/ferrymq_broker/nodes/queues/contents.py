@@ -13,6 +13,8 @@ from ferrymq_broker.nodes.delivering import delivered_before
 from ferrymq_broker.nodes.entry import AVAILABLE, RUN, Entry
 from ferrymq_broker.nodes.facts import facts_of
 from ferrymq_broker.nodes.message import Message, derive
+from ferrymq_broker.nodes.narrowing import narrow
+from ferrymq_broker.nodes.node import Refusal
 from ferrymq_broker.nodes.paging.pager import page_in
 from ferrymq_broker.nodes.queues.lifecycle.schedule import DELIVERY_DELAY
 from ferrymq_broker.nodes.sections import section_end
@@ -24,7 +26,7 @@ from ferrymq_types.messaging import (
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.consumer import Consumer
-    from ferrymq_broker.nodes.node import Agenda, Node, Refusal
+    from ferrymq_broker.nodes.node import Agenda, Node
     from ferrymq_broker.nodes.queues.queue import Queue
 
 
@@ -54,6 +56,8 @@ def figures_of(queue: Queue) -> dict[str, int]:
         "consumers": len(queue.consumers),
         "producers": len(queue.producers),
         "scheduled": int(queue.lifecycle.scheduled()),
+        "excess": int(queue.lifecycle.excess()),
+        "excess-bytes": int(queue.lifecycle.excess_bytes()),
         "filter-evaluations": int(queue.evaluations()),
     }
     figures.update(totals_of(queue))
@@ -139,12 +143,19 @@ def move(
             continue
         if chosen.is_out() and not page_in(queue, chosen):
             continue
+        if target.room() <= 0:
+            # Nobody has promised room for what is moved.
+            return moved, Refusal(
+                "amqp:resource-limit-exceeded", f"{target.address[:200]!r} is full"
+            )
         refusal = target.publish(_with_time_left(chosen, queue.agenda))
         if refusal is not None:
             return moved, refusal
         if chosen.state == AVAILABLE:
             queue.drop(chosen)
         moved += 1
+        if target.room() < target.pledged():
+            narrow(target)
     return moved, None
 
 

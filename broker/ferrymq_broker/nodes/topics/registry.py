@@ -8,6 +8,7 @@ from mypy_extensions import i64
 
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.gate import Gates
+from ferrymq_broker.nodes.narrowing import narrow
 from ferrymq_broker.nodes.node import BOUNDLESS, PART, Node
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.nodes.topics.ended import Ended
@@ -115,6 +116,9 @@ class Registry:
                 topic.space.durables[key] = topic
         self.fanout.add(subscription)
         topic.subscription_added()
+        if queue.room() != BOUNDLESS:
+            # Who publishes to the topic may have credit that is beyond its bound.
+            narrow(queue)
         return subscription
 
     def refilter(self, subscription: Subscription, filter: Filter | None) -> None:

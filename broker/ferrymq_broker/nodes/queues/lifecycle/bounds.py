@@ -93,10 +93,14 @@ class Bounds:
         size: i64 = len(message.payload)
         if self._max_bytes > 0 and size > self._max_bytes:
             return self._full(MAX_BYTES, f"of {self._max_bytes} bytes for a message of {size}")
-        if overflow == _BLOCK:
+        if overflow == _BLOCK and message.origin != 0:
             # The sender had credit, which is a promise.
             return None
         count: i64 = 1
+        if overflow == _BLOCK:
+            # It comes from the broker itself, a dead letter: nobody has promised it anything.
+            lifecycle = self._lifecycle
+            return self._exceeded(1 + lifecycle.reserved, size + lifecycle.reserved_bytes)
         if overflow != _REJECT:
             if not scheduled:
                 # There will be room as soon as it is in the queue.
@@ -173,6 +177,16 @@ class Bounds:
         if self._max_bytes > 0 and self._size() + size > self._max_bytes:
             return MAX_BYTES
         return ""
+
+    def excess(self) -> i64:
+        """How many messages there are above `max_length`."""
+        excess = self._count() - self._max_length if self._max_length > 0 else 0
+        return excess if excess > 0 else 0
+
+    def excess_bytes(self) -> i64:
+        """How many bytes of messages there are above `max_bytes`."""
+        excess = self._size() - self._max_bytes if self._max_bytes > 0 else 0
+        return excess if excess > 0 else 0
 
     def _count(self) -> i64:
         queue = self._lifecycle.queue

@@ -27,6 +27,7 @@ from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.entry import AVAILABLE
 from ferrymq_broker.nodes.facts import facts_of
 from ferrymq_broker.nodes.letter_boxes import letters_of
+from ferrymq_broker.nodes.narrowing import narrow
 from ferrymq_broker.nodes.node import BOUNDLESS, Refusal
 from ferrymq_broker.nodes.paging.pager import page_in
 from ferrymq_broker.nodes.queues.lifecycle.bounds import Bounds, Trimming
@@ -42,6 +43,7 @@ from ferrymq_broker.nodes.queues.lifecycle.eras import Eras
 from ferrymq_broker.nodes.queues.lifecycle.expiry import Expiry, expiry_date, time_to_live
 from ferrymq_broker.nodes.queues.lifecycle.idleness import Idleness
 from ferrymq_broker.nodes.queues.lifecycle.last_value import LastValues
+from ferrymq_broker.nodes.queues.lifecycle.reservations import Reservations
 from ferrymq_broker.nodes.queues.lifecycle.schedule import Schedule, Scheduled, delivery_time
 from ferrymq_broker.slices import Slices
 
@@ -77,8 +79,7 @@ class Lifecycle:
         "overflowed",
         "duplicated",
         "replaced",
-        "reserved",
-        "reserved_bytes",
+        "reservations",
         "eras",
         "_bounds",
         "_expiry",
@@ -101,9 +102,8 @@ class Lifecycle:
         self.overflowed = 0
         self.duplicated = 0
         self.replaced = 0
-        # Messages that are to come, and for which there is room.
-        self.reserved: i64 = 0
-        self.reserved_bytes: i64 = 0
+        # The room that messages have which are to come; None as long as there were none.
+        self.reservations: Reservations | None = None
         # Earlier settings that hold for messages which are there; None if there are none.
         self.eras: Eras | None = None
         self._bounds: Bounds | None = None
@@ -142,6 +142,8 @@ class Lifecycle:
         if self._dead_letters is not None:
             self._dead_letters.forgive()
         self._trim()
+        if self.room() != BOUNDLESS:
+            narrow(self.queue)
 
     def keep_bounds(self) -> bool:
         """Push out what is above the bounds, as far as the slice allows; whether that is all."""
@@ -208,6 +210,9 @@ class Lifecycle:
         verdict = self._admit(message)
         if verdict == _APPEND:
             self._on_appended(queue.append(message))
+            if message.origin == 0 and self.room() < queue.pledged():
+                # It had no credit: that of others goes.
+                narrow(queue)
         elif verdict == _REFUSED:
             return self.refusal
         return None
@@ -241,7 +246,7 @@ class Lifecycle:
             if self._last_values is not None and due == 0:
                 replaced = self._last_values.waiting(message)
             refusal = bounds.find_room(message, due != 0, replaced)
-            if refusal is not None:
+            if refusal is not None and not self._has_reserved(message):
                 return self._refuse(refusal)
         if duplicates is not None and identity is not None:
             duplicates.remember(identity, self.queue.agenda, self.queue.keeps(message))
@@ -259,6 +264,23 @@ class Lifecycle:
         self.refusals += 1
         return _REFUSED
 
+    @property
+    def reserved(self) -> i64:
+        """How many messages have room that are to come, beside what they will replace."""
+        reservations = self.reservations
+        return 0 if reservations is None else reservations.count
+
+    @property
+    def reserved_bytes(self) -> i64:
+        """How large they are."""
+        reservations = self.reservations
+        return 0 if reservations is None else reservations.size
+
+    def _has_reserved(self, message: Message) -> bool:
+        """Whether the message was told before that there is room for it."""
+        reservations = self.reservations
+        return reservations is not None and reservations.knows(message)
+
     def reserve(self, message: Message, holders: list[Node]) -> Refusal | None:
         """Whether a message that is to come would get in; room is kept for it."""
         queue = self.queue
@@ -274,22 +296,31 @@ class Lifecycle:
         bounds = self._bounds
         if bounds is None:
             return None
+        reservations = self.reservations
+        if reservations is None:
+            reservations = Reservations()
+            self.reservations = reservations
+        if reservations.knows(message):
+            # It has been told that there is room, whatever has come between.
+            reservations.add(message, None)
+            holders.append(queue)
+            return None
         replaced = None
         if self._last_values is not None and due == 0:
             replaced = self._last_values.waiting(message)
         refusal = bounds.foresee_room(message, due != 0, replaced)
         if refusal is not None:
             self.refusals += 1
-        elif replaced is None:
-            self.reserved += 1
-            self.reserved_bytes += len(message.payload)
-            holders.append(self.queue)
+        else:
+            reservations.add(message, replaced)
+            holders.append(queue)
         return refusal
 
     def unreserve(self, message: Message) -> None:
         """The room is not needed any longer."""
-        self.reserved -= 1
-        self.reserved_bytes -= len(message.payload)
+        reservations = self.reservations
+        if reservations is not None:
+            reservations.drop(message)
 
     def enter(self, message: Message) -> None:
         """A message that was scheduled comes into the queue."""
@@ -312,6 +343,8 @@ class Lifecycle:
             before = last_values.add(entry)
             if before is not None:
                 self.replaced += 1
+                if self.reservations is not None:
+                    self.reservations.succeed(before, entry)
                 queue.drop(before)
         if self._bounds is not None:
             self._trim()
@@ -329,6 +362,16 @@ class Lifecycle:
         bounds = self._bounds
         return BOUNDLESS if bounds is None else bounds.room()
 
+    def excess(self) -> i64:
+        """How many messages there are above the bound."""
+        bounds = self._bounds
+        return 0 if bounds is None else bounds.excess()
+
+    def excess_bytes(self) -> i64:
+        """How many bytes of messages there are above the bound."""
+        bounds = self._bounds
+        return 0 if bounds is None else bounds.excess_bytes()
+
     # -- messages out ----------------------------------------------------------------------
 
     def on_unlinked(self, entry: Entry) -> None:
@@ -337,6 +380,8 @@ class Lifecycle:
             self._expiry.forget(entry)
         if self._last_values is not None:
             self._last_values.forget(entry)
+            if self.reservations is not None:
+                self.reservations.leave(entry)
         if self._idleness is not None:
             self._idleness.reconsider()
 

@@ -1,0 +1,109 @@
+"""Room in a queue that is promised to messages which are to come.
+
+A message of a transaction is told that it will be accepted before it is in the queue, and so is the
+response to a request. What is promised nobody else gets. A message that is to replace the last of
+its key takes the room of that one, which is promised with it: should the last one leave before,
+its room stays.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from mypy_extensions import i64
+
+if TYPE_CHECKING:
+    from ferrymq_broker.nodes.entry import Entry
+    from ferrymq_broker.nodes.message import Message
+
+
+@final
+class _Reservation:
+    """That of one message: so many messages and bytes, and perhaps the entry it will replace.
+    `times` is how often it was asked for."""
+
+    __slots__ = ("count", "size", "replaced", "times")
+
+    def __init__(self, count: i64, size: i64, replaced: Entry | None) -> None:
+        self.count = count
+        self.size = size
+        self.replaced = replaced
+        self.times: i64 = 1
+
+
+@final
+class Reservations:
+    """Those of one queue. `count` and `size` is the room that they take in messages and bytes,
+    beside the messages that are there."""
+
+    __slots__ = ("count", "size", "_by_message", "_replaced")
+
+    def __init__(self) -> None:
+        self.count: i64 = 0
+        self.size: i64 = 0
+        self._by_message: dict[Message, _Reservation] = {}
+        # Entries that are to be replaced, each with the messages that count on its room.
+        self._replaced: dict[Entry, dict[_Reservation, None]] = {}
+
+    def knows(self, message: Message) -> bool:
+        """Whether there is room for the message."""
+        return message in self._by_message
+
+    def add(self, message: Message, replaced: Entry | None) -> None:
+        """Keep room for a message, which perhaps has that of an entry it will replace."""
+        known = self._by_message.get(message)
+        if known is not None:
+            known.times += 1
+            return
+        count: i64 = 1
+        size: i64 = len(message.payload)
+        if replaced is not None:
+            count = 0
+            size -= i64(replaced.size)
+            if size < 0:
+                size = 0
+        made = _Reservation(count, size, replaced)
+        self._by_message[message] = made
+        self.count += count
+        self.size += size
+        if replaced is not None:
+            self._replaced.setdefault(replaced, {})[made] = None
+
+    def drop(self, message: Message) -> None:
+        """The message needs its room no longer, one time of those that it was asked for."""
+        known = self._by_message.get(message)
+        if known is None:
+            return
+        known.times -= 1
+        if known.times > 0:
+            return
+        del self._by_message[message]
+        self.count -= known.count
+        self.size -= known.size
+        replaced = known.replaced
+        if replaced is not None:
+            claims = self._replaced.get(replaced)
+            if claims is not None:
+                claims.pop(known, None)
+                if not claims:
+                    del self._replaced[replaced]
+
+    def succeed(self, entry: Entry, newer: Entry) -> None:
+        """An entry is replaced by a newer one, whose room is counted on from now on."""
+        claims = self._replaced.pop(entry, None)
+        if claims is not None:
+            for claim in claims:
+                claim.replaced = newer
+            self._replaced.setdefault(newer, {}).update(claims)
+
+    def leave(self, entry: Entry) -> None:
+        """An entry has left: its room is kept for those that were to replace it."""
+        claims = self._replaced.pop(entry, None)
+        if claims is not None:
+            size: i64 = entry.size
+            for claim in claims:
+                claim.replaced = None
+                claim.count = 1
+                claim.size += size
+                self.count += 1
+                self.size += size
