@@ -3,6 +3,7 @@
 python -m tests.crash run --kills 1000 --cuts 300      # many rounds, with seeds of their own
 python -m tests.crash round kills SEED --deaths 25     # one of them again
 python -m tests.crash check LEDGER                     # judge a ledger that was kept
+python -m tests.crash verify --stores 500              # what `ferrymq store verify` says of stores
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 import secrets
 import sys
 import tempfile
+from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
@@ -23,6 +25,7 @@ from tests.crash.checks import check
 from tests.crash.ledger import Ledger, summary
 from tests.crash.needs import why_not
 from tests.crash.processes import Starter
+from tests.crash.verifying import Verifying, verify_stores
 
 CONSOLE = Console(stderr=True, highlight=False)
 
@@ -42,7 +45,10 @@ def main() -> int:
     one.add_argument("kind", choices=ROUNDS)
     one.add_argument("seed", type=int)
     one.add_argument("--deaths", type=int, default=25)
-    for command in (run, one):
+    stores = commands.add_parser("verify", help="stores of many shapes, and what verify says")
+    stores.add_argument("--stores", type=int, default=500)
+    stores.add_argument("--seed", type=int, help="begin with this seed")
+    for command in (run, one, stores):
         command.add_argument("--folder", type=Path, help="where directories and ledgers go")
     judge = commands.add_parser("check", help="judge a ledger")
     judge.add_argument("ledger", type=Path)
@@ -53,7 +59,24 @@ def main() -> int:
     folder.mkdir(parents=True, exist_ok=True)
     if given.command == "round":
         return asyncio.run(_round(given.kind, given.seed, folder, given.deaths))
+    if given.command == "verify":
+        return asyncio.run(_verify(given.seed, given.stores, folder))
     return _run(given, folder)
+
+
+async def _verify(seed: int | None, count: int, folder: Path) -> int:
+    first = secrets.randbits(32) if seed is None else seed
+    CONSOLE.print(f"seed {first}, in {folder}")
+    with _progress() as progress:
+        task = progress.add_task("stores", total=count, said="")
+
+        def tell(so_far: Verifying) -> None:
+            said = f"{len(so_far.wrong)} wrong"
+            progress.update(task, completed=so_far.stores, said=said)
+
+        campaign = await verify_stores(first, count, folder, tell)
+    sys.stdout.write(json.dumps(asdict(campaign), indent=2) + "\n")
+    return 1 if campaign.wrong else 0
 
 
 def _run(given: argparse.Namespace, folder: Path) -> int:

@@ -80,7 +80,7 @@ def _check_removed(history: History) -> Iterator[Violation]:
                 break
         limit = history.limits.get(copy.node)
         rejected = any(given.outcome == "rejected" for given in copy.given)
-        if limit is None and not rejected:
+        if limit is None and not rejected and copy.node not in history.overflows:
             yield Violation("dead for no reason", f"{copy} was received from {dead.node}")
     yield from _check_limits(history)
 

@@ -95,6 +95,8 @@ class History:
         self.streams: set[str] = set()
         # Settings of the run that the checks need.
         self.limits: dict[str, int] = {}
+        # Queues that push out what is too much, as dead letters.
+        self.overflows: set[str] = set()
         self.sent: dict[str, list[Copy]] = {}
         self.copies: dict[tuple[str, str], Copy] = {}
         self.transactions: dict[str, Transaction] = defaultdict(Transaction)
@@ -158,6 +160,7 @@ class History:
                 self.dead = about["dead"]
                 self.streams = set(about["streams"])
                 self.limits = about.get("limits", {})
+                self.overflows = set(about.get("overflows", []))
             case "sent":
                 self._on_sent(place, entry)
             case "answered":

@@ -27,6 +27,7 @@ name = "orders"
 name = "work"
 delivery-limit = 2
 dead-letter = "work.dead"
+auto-delete = "1ms"
 
 [[queue]]
 name = "work.dead"
@@ -54,8 +55,35 @@ duplicate-window = "10m"
 [[queue]]
 name = "once"
 
+[[queue]]
+name = "tight"
+max-length = 30
+overflow = "block"
+
+[[queue]]
+name = "full"
+max-length = 30
+
+[[queue]]
+name = "spill"
+max-length = 10
+overflow = "dead-letter"
+dead-letter = "spill.dead"
+
+[[queue]]
+name = "spill.dead"
+
+[[queue]]
+pattern = "made.*"
+auto-delete = "1ms"
+
 [[topic]]
 name = "news"
+auto-delete = "1ms"
+
+[topic.subscription]
+max-length = 2000
+overflow = "block"
 
 [[stream]]
 name = "log"
@@ -89,17 +117,23 @@ QUEUES: Final = (
     "later",
     "again",
     "once",
+    "tight",
+    "full",
+    "spill",
+    "made.1",
     *SUBSCRIPTIONS,
     "work.dead",
     "inbox.dead",
+    "spill.dead",
 )
 # Where what is sent to a node comes to.
 FAN_OUT: Final = {"news": list(SUBSCRIPTIONS), "both": ["left", "right"]}
 
 LAYOUT: Final[dict[str, Any]] = {
-    "dead": {"work": "work.dead", "inbox": "inbox.dead"},
+    "dead": {"work": "work.dead", "inbox": "inbox.dead", "spill": "spill.dead"},
     "streams": [STREAM],
     "limits": {"work": 2},
+    "overflows": ["spill"],
 }
 
 

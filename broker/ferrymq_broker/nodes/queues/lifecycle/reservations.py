@@ -100,7 +100,7 @@ class Reservations:
         """An entry has left: its room is kept for those that were to replace it."""
         claims = self._replaced.pop(entry, None)
         if claims is not None:
-            size: i64 = entry.size
+            size = i64(entry.size)
             for claim in claims:
                 claim.replaced = None
                 claim.count = 1
