@@ -162,9 +162,11 @@ class _Store:
         else:
             await life.kill()
         for queue, number, to in self._said:
-            if to and clean:
-                self.must[to].add(number)
-            elif not clean:
+            if clean:
+                self.must[queue].discard(number)
+                if to:
+                    self.must[to].add(number)
+            else:
                 self.may[queue].add(number)
                 if to:
                     self.may[to].add(number)
