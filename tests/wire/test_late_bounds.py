@@ -1,4 +1,4 @@
-"""A bound that comes when senders have credit already: the credit is taken back (AMQP 1.0 §2.6.7)."""
+"""Credit is taken back when a bound comes that senders did not have (AMQP 1.0 §2.6.7)."""
 
 from __future__ import annotations
 
