@@ -7,7 +7,7 @@ from collections.abc import Callable
 from codegen.cycles import cycles
 from codegen.literals import Literal, parse
 from codegen.mistakes import Mistakes
-from codegen.model import Choice, Descriptor, Encoding, Field, Spec, Type
+from codegen.model import UNREAD, Choice, Descriptor, Encoding, Field, Spec, Type
 from codegen.primitives import CATEGORIES, PRIMITIVES
 
 _ALLOWED = {
@@ -57,6 +57,8 @@ def _primitive(type_: Type, mistakes: Mistakes) -> None:
     if type_.name not in PRIMITIVES:
         mistakes.add(type_.at, f"primitive type {type_.name} is not one the codec implements")
     for encoding in type_.encodings:
+        if encoding.code == UNREAD:
+            continue
         expected = CATEGORIES.get(encoding.code >> 4)
         if expected is None:
             what = f"encoding code {encoding.code:#04x} is not a constructor of a primitive"
@@ -88,6 +90,8 @@ def unique_codes(spec: Spec, mistakes: Mistakes) -> None:
     names: dict[str, Type] = {}
     for type_ in spec.types():
         for encoding in type_.encodings:
+            if encoding.code == UNREAD:
+                continue
             first = encodings.setdefault(encoding.code, (type_.name, encoding))
             if first[1] is not encoding:
                 what = f"encoding code {encoding.code:#04x} is already used by {first[0]}"
@@ -111,22 +115,22 @@ def unique_codes(spec: Spec, mistakes: Mistakes) -> None:
                     mistakes.add(descriptor.at, what)
 
 
-def sources_end(types: dict[str, Type], mistakes: Mistakes) -> bool:
-    """Whether every chain of sources ends at a known type; cycles are reported here."""
+def followed(types: dict[str, Type], mistakes: Mistakes) -> set[str]:
+    """Return the types whose chain of sources ends, and `*`; report those that go in a circle."""
     edges = {
         t.name: [t.source]
         for t in types.values()
         if t.cls == "restricted" and t.source is not None and t.source in types
     }
-    found = cycles(edges)
-    for cycle in found:
+    for cycle in cycles(edges):
         mistakes.add(types[cycle[0]].at, f"cycle of sources: {' → '.join(cycle)}")
-    known = all(
-        name is None or name == "*" or name in types
-        for t in types.values()
-        for name in (t.source, *(field.type for field in t.fields))
-    )
-    return known and not found
+    ends = {"*"}
+    ends.update(t.name for t in types.values() if t.cls != "restricted")
+    while True:
+        more = {t.name for t in types.values() if t.source in ends} - ends
+        if not more:
+            return ends
+        ends |= more
 
 
 def source_kind(

@@ -7,6 +7,7 @@ depend on.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,10 +43,10 @@ class SpecError(Exception):
 
 
 class Mistakes:
-    """Collects mistakes."""
+    """Collects mistakes, behind those that an earlier stage has found."""
 
-    def __init__(self) -> None:
-        self.found: list[Mistake] = []
+    def __init__(self, found: Iterable[Mistake] = ()) -> None:
+        self.found = list(found)
 
     def add(self, at: Location, text: str) -> None:
         """Note one mistake."""

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
-from codegen.mistakes import Location
+from codegen.mistakes import Location, Mistake
+
+UNREAD: Final = -1
+"""The code of an encoding whose attributes could not be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +133,13 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """Every part that was read, in the order of the folders and then of the file names."""
+    """Every part that was read, in the order of the folders and then of the file names.
+
+    `mistakes` are those of single values, found while reading.
+    """
 
     parts: tuple[Part, ...]
+    mistakes: tuple[Mistake, ...] = ()
 
     def types(self) -> Iterator[Type]:
         """Every type of every part."""

@@ -17,6 +17,7 @@ from codegen.docs import local, text_of
 from codegen.literals import number
 from codegen.mistakes import Location, Mistakes, shown
 from codegen.model import (
+    UNREAD,
     Choice,
     Definition,
     Descriptor,
@@ -35,18 +36,22 @@ NAMESPACE: Final = "http://www.amqp.org/schema/amqp.xsd"
 def read_spec(folders: list[Path], dtd: Path = DTD) -> Spec:
     """Read every `*.xml` file of the folders, in the order given and then by name.
 
-    Raises `SpecError` with every mistake of every file.
+    Raises `SpecError` with every mistake of every file if a file cannot be used at all. Mistakes in
+    single values are those of the spec that is returned.
     """
     mistakes = Mistakes()
     schema = _schema(dtd, mistakes)
-    parts: list[Part] = []
+    parts: list[Part | None] = []
     for folder in folders:
-        for path in _files(folder, mistakes):
-            part = _Reader(path, schema, mistakes).read() if schema is not None else None
-            if part is not None:
-                parts.append(part)
-    mistakes.stop_if_any()
-    return Spec(tuple(parts))
+        files = _files(folder, mistakes)
+        if schema is None or not files:
+            parts.append(None)
+        else:
+            parts.extend(_Reader(path, schema, mistakes).read() for path in files)
+    read = tuple(part for part in parts if part is not None)
+    if len(read) < len(parts):
+        mistakes.stop_if_any()
+    return Spec(read, tuple(mistakes.found))
 
 
 def _schema(path: Path, mistakes: Mistakes) -> etree.DTD | None:
@@ -186,7 +191,8 @@ class _Reader:
             self.mistakes.add(self._at(element), "encoding has no width")
         return Encoding(
             name=element.get("name"),
-            code=code or 0,
+            # What could not be read is not checked further.
+            code=UNREAD if code is None or width is None else code,
             category=element.get("category", ""),
             width=width or 0,
             label=element.get("label", ""),

@@ -118,7 +118,7 @@ def written_whole(type_: Type) -> bool:
 
 def resolve(spec: Spec) -> Resolved:
     """Check a spec and index it. Raises `SpecError` with every mistake."""
-    mistakes = Mistakes()
+    mistakes = Mistakes(spec.mistakes)
     types = _index(spec, mistakes)
     capabilities: dict[str, tuple[Type, ...]] = {}
     for type_ in types.values():
@@ -129,18 +129,21 @@ def resolve(spec: Spec) -> Resolved:
         checks.references(type_, types, mistakes)
         _requirements(type_, capabilities, mistakes)
     checks.unique_codes(spec, mistakes)
-    # Chains of sources can be followed only once they are known to end.
-    if checks.sources_end(types, mistakes):
-        resolved = Resolved(spec, types, capabilities)
-        for type_ in spec.types():
-            checks.values(type_, resolved.base, mistakes)
-            for field in type_.fields:
-                checks.default(field, types, resolved.base, mistakes)
-                checks.multiple(field, resolved.one_type(field), types, resolved.base, mistakes)
-            checks.source_kind(type_, types, resolved.base, mistakes)
-        checks.containment(resolved.types, resolved.providers, mistakes)
-    loading.check(spec, types, mistakes)
+    # Only chains of sources that end can be followed.
+    followed = checks.followed(types, mistakes)
     resolved = Resolved(spec, types, capabilities)
+    for type_ in spec.types():
+        if type_.name in followed:
+            checks.values(type_, resolved.base, mistakes)
+            checks.source_kind(type_, types, resolved.base, mistakes)
+        for field in type_.fields:
+            if field.type in followed:
+                checks.default(field, types, resolved.base, mistakes)
+            name = resolved.one_type(field)
+            if name in followed:
+                checks.multiple(field, name, types, resolved.base, mistakes)
+    checks.containment(types, resolved.providers, mistakes)
+    loading.check(spec, types, mistakes)
     collisions.check(spec, capabilities, resolved.combinations(), mistakes)
     mistakes.stop_if_any()
     return resolved

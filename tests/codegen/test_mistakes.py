@@ -441,6 +441,41 @@ def test_every_mistake_is_collected_over_files(workshop) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("hiding", "message"),
+    [
+        (
+            '<type name="a" class="composite" source="list"><descriptor code="0x1:0x1"/></type>',
+            "no name",
+        ),
+        ('<type name="a" class="composite" source="list"/>', "no descriptor"),
+        (f'{COMPOSITE}<field name="f"/></type>', "no type"),
+        (f'{COMPOSITE}<field name="f" type="quint"/></type>', "an unknown type"),
+        (f'{COMPOSITE}<field name="f" type="uint" mandatory="yes"/></type>', "true or false"),
+        ('<type name="a" class="restricted" source="a"/>', "cycle of sources"),
+        (
+            '<type name="a" class="primitive"><encoding name="x" code="0x50" category="fixed"/></type>',
+            "no width",
+        ),
+    ],
+)
+def test_no_mistake_hides_those_of_other_types(workshop, hiding: str, message: str) -> None:
+    others = """
+<type name="b" class="restricted" source="ubyte"><choice name="x" value="256"/></type>
+<type name="c" class="composite" source="list"><descriptor name="c" code="0x1:0x2"/>
+<field name="f" type="boolean" default="maybe"/></type>
+<type name="d" class="composite" source="list"><descriptor name="d" code="0x1:0x3"/>
+<field name="f" type="e" mandatory="true"/></type>
+<type name="e" class="composite" source="list"><descriptor name="e" code="0x1:0x4"/>
+<field name="f" type="d" mandatory="true"/></type>
+<type name="g" class="restricted" source="quint"/>"""
+    workshop.types(hiding + others)
+    result = workshop.generate("--no-verify")
+    assert message in result.err
+    for wanted in (":5: choice x", ":7: field f: default", ":8: type d contains", ":12: type g"):
+        assert wanted in result.err
+
+
 def test_two_parts_of_one_name(workshop) -> None:
     workshop.types("", "one.xml")
     two = workshop.types("", "two.xml")
