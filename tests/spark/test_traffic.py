@@ -12,7 +12,8 @@ from dataclasses import replace
 import pytest
 
 import ferrymq
-from ferrymq import blocking
+from ferrymq import Message, blocking
+from ferrymq.engine.pairing import LINK_PAIR
 from pyspark_ferrymq.errors import AmqpSourceError
 from pyspark_ferrymq.traffic import Ledger, Traffic
 from pyspark_ferrymq.traffic.bodies import FIELDS, LARGEST, POISON
@@ -168,6 +169,37 @@ def test_who_may_not_make_nodes_is_told_what_would() -> None:
     with BrokerProcess(config) as process, pytest.raises(AmqpSourceError) as caught:
         asyncio.run(run_producer({"url": process.url}, Traffic(count=1)))
     assert "ferrymq admin create stream demo.orders partitions=4" in str(caught.value)
+
+
+def test_nothing_is_made_where_nothing_is_to_be_made(broker: BrokerProcess, address: str) -> None:
+    traffic = Traffic(count=20, prefix=address)
+    names = [traffic.address(place) for place in traffic.places]
+    options = {"url": broker.url}
+
+    async def nodes() -> set[object]:
+        found: set[object] = set()
+        async with (
+            ferrymq.connect(broker.url, desired_capabilities=[LINK_PAIR]) as connection,
+            connection.pair("$management") as pair,
+        ):
+            for kind in ("queue", "stream"):
+                asked: dict[str, object] = {
+                    "operation": "QUERY", "entityType": f"org.ferrymq.{kind}"
+                }  # fmt: skip
+                answer = await pair.request(Message(application_properties=asked), timeout=20)
+                assert isinstance(answer.body, dict)
+                found |= {row[0] for row in answer.body["results"]}
+        return found
+
+    before = asyncio.run(nodes())
+    with pytest.raises(AmqpSourceError, match=f"there is no '{names[0]}'") as caught:
+        asyncio.run(run_producer(options, traffic, create=False))
+    assert f"ferrymq admin create stream {names[0]}" in str(caught.value)
+    assert asyncio.run(nodes()) == before
+    # What is there is taken as it is.
+    made = asyncio.run(run_producer(options, traffic))
+    assert set(names) <= asyncio.run(nodes())
+    assert asyncio.run(run_producer(options, traffic, create=False)).digest == made.digest
 
 
 def test_the_command_prints_the_ledger(broker: BrokerProcess, address: str) -> None:

@@ -1,4 +1,5 @@
-"""Makes the nodes that traffic goes to, over management (docs/broker/management.md)."""
+"""Makes the nodes that traffic goes to, or looks whether they are there, over management
+(docs/broker/management.md)."""
 
 from __future__ import annotations
 
@@ -18,6 +19,9 @@ DELIVERY_LIMIT: Final = 3
 """How often the delivery of a parcel may fail."""
 
 _CONFLICT: Final = 409
+_NOT_FOUND: Final = 404
+# What may have the name of a node, in the order in which it is looked for.
+_TYPES: Final = ("stream", "queue", "exchange", "topic", "alias")
 
 
 async def declare(connection: ferrymq.Connection, traffic: Traffic) -> None:
@@ -36,6 +40,39 @@ async def declare(connection: ferrymq.Connection, traffic: Traffic) -> None:
             await _create(pair, kind, name, settings, traffic)
     finally:
         await pair.close()
+
+
+async def expect(connection: ferrymq.Connection, traffic: Traffic) -> None:
+    """Make nothing: links to names that are not there would make queues of them.
+
+    Raises `AmqpSourceError` when one of the nodes is not there. A broker without management is not
+    asked; what its links make is its own affair.
+    """
+    if LINK_PAIR not in connection.remote_offered_capabilities:
+        return
+    async with connection.pair("$management") as pair:
+        for place in traffic.places:
+            if not await _is_there(pair, traffic.address(place)):
+                raise AmqpSourceError(
+                    f"there is no {traffic.address(place)!r}, and nothing is to be made;"
+                    f" what would make all: {_wanted(traffic)}"
+                )
+
+
+async def _is_there(pair: Pair, name: str) -> bool:
+    """Whether something has the name; true where the broker does not tell."""
+    for kind in _TYPES:
+        request = Message(
+            application_properties={
+                "operation": "READ",
+                "type": f"org.ferrymq.{kind}",
+                "name": name,
+            }
+        )
+        answer = (await pair.request(request, timeout=30.0)).application_properties
+        if answer.get("statusCode") != _NOT_FOUND:
+            return True
+    return False
 
 
 def _nodes(traffic: Traffic) -> list[tuple[str, str, dict[str, object]]]:

@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 import ferrymq
 from pyspark_ferrymq.options import ConnectionSettings, Values
 from pyspark_ferrymq.options.connection import client_arguments
-from pyspark_ferrymq.traffic.declaring import CAPABILITIES, declare
+from pyspark_ferrymq.traffic.declaring import CAPABILITIES, declare, expect
 from pyspark_ferrymq.traffic.ledger import Ledger
 from pyspark_ferrymq.traffic.producer import produce
 from pyspark_ferrymq.traffic.scenario import Traffic
@@ -23,12 +23,11 @@ async def run_producer(
 ) -> Ledger:
     """Send the traffic; what was sent. `options` are those of the data source's connections.
 
-    With `create`, nodes that are not there are made first. Raises what `connecting`, `declare` and
-    `produce` raise.
+    With `create`, nodes that are not there are made first; without, they have to be there. Raises
+    what `connecting`, `declare`, `expect` and `produce` raise.
     """
     async with connecting(options) as connection:
-        if create:
-            await declare(connection, traffic)
+        await (declare if create else expect)(connection, traffic)
         return await produce(connection, traffic, progress)
 
 
