@@ -156,7 +156,7 @@ def _text(value: object) -> str | None:
 
 def _json(value: object) -> str:
     if isinstance(value, Decimal) and value.is_finite():
-        return str(value)
+        return _decimal(value)
     plain = _plain(value)
     if isinstance(plain, list):
         return "[" + ",".join(_json(item) for item in plain) + "]"
@@ -169,6 +169,18 @@ def _json(value: object) -> str:
     return (
         "{" + ",".join(f"{json.dumps(_key(k), ensure_ascii=False)}:{_json(v)}" for k, v in members)
     ) + "}"
+
+
+def _decimal(value: Decimal) -> str:
+    """With an exponent where the digits are those of a double, which has none like it."""
+    text = str(value)
+    if value.as_tuple().exponent == 0 or "E+" in text or str(value.normalize()) != text:
+        # Other digits than a double is written with.
+        if not text.endswith(".0"):
+            return text
+    if Decimal(repr(float(value))) != value or (not value and text not in ("0.0", "-0.0")):
+        return text
+    return text.replace("E-", "E-00") if "E-" in text else text + "E+0"
 
 
 def _key(value: object) -> str:

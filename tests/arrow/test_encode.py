@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import string
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -241,6 +242,47 @@ def test_numbers_in_json_keep_their_digits(body: str, value: object) -> None:
         assert repr(_bare(Message.decode(message).body)) == repr(wanted)
         (again,) = RecordDecoder(["body"], "orders", 0).decode_messages([message])[0].to_pylist()
         assert json.loads(again, parse_float=Decimal) == json.loads(text, parse_float=Decimal)
+
+
+@pytest.mark.parametrize(
+    ("value", "body"),
+    [
+        ("1.1", "1.1E+0"),
+        ("-0.5", "-0.5E+0"),
+        ("1.0", "1.0E+0"),
+        ("1.1E-7", "1.1E-007"),
+        ("1E-10", "1E-0010"),
+        ("1.10", "1.10"),
+        ("0.0", "0.0E+0"),
+        ("1E+2", "1E+2"),
+        ("0.1000000000000000000001", "0.1000000000000000000001"),
+        ("1E-6176", "1E-6176"),
+        ("9.999999999999999999999999999999999E+6144", "9.999999999999999999999999999999999E+6144"),
+    ],
+)
+def test_decimals_stay_decimals(value: str, body: str) -> None:
+    number = Decimal(value)
+    decoder = RecordDecoder(["body", "bodyType"], "orders", 0)
+    read = decoder.decode_messages([Message([number, {"a": number}, float(number)]).encode()])
+    assert json.loads(read["body"][0].as_py(), parse_float=Decimal)[:2] == [number, {"a": number}]
+    assert read["body"][0].as_py().startswith(f"[{body},".encode())
+    (written,) = MessageEncoder(read.schema).encode(read)
+    one, two, double = Message.decode(written).body  # type: ignore[misc]
+    for found in (one, two["a"]):
+        assert isinstance(found, Decimal) and found.as_tuple() == number.as_tuple()
+    assert isinstance(double, float) or not math.isfinite(float(number))
+
+
+@given(st.decimals(allow_nan=False, allow_infinity=False).filter(lambda d: d.as_tuple().exponent))
+def test_no_decimal_becomes_a_double(number: Decimal) -> None:
+    try:
+        message = Message(number).encode()
+    except EncodeError:
+        return
+    read = RecordDecoder(["body", "bodyType"], "orders", 0).decode_messages([message])
+    (written,) = MessageEncoder(read.schema).encode(read)
+    found = Message.decode(written).body
+    assert isinstance(found, Decimal) and found.as_tuple() == number.as_tuple()
 
 
 def _bare(value: object) -> object:

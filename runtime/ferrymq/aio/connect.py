@@ -176,10 +176,10 @@ async def open_transport(connection: Connection) -> None:
         async with asyncio.timeout(options.timeout):
             try:
                 if url.over_web:
-                    await open_websocket(url, transport, context)
+                    await open_websocket(url, transport.wire, context)
                 else:
                     await asyncio.get_running_loop().create_connection(
-                        lambda: transport,
+                        lambda: transport.wire,
                         url.host,
                         url.port,
                         ssl=context if url.secure else None,

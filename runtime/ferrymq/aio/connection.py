@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Unpack
 
 from ferrymq.aio.chunks import ChunkReader, OpeningChunkReader
@@ -63,12 +66,20 @@ class Connection:
         self._clean = False
         # Done when the peer's open has come; its exception says why it never will.
         self._opened: asyncio.Future[None] | None = None
-        self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.loop = asyncio.get_running_loop()
+        self._pid = os.getpid()
+        self._ended: asyncio.Future[None] = self.loop.create_future()
         self._writable = Signal()
         # The peer has detached a link: its name is free.
         self.freed = Signal()
         self._session: Session | None = None
         self._session_turn = asyncio.Lock()
+
+    def __del__(self) -> None:
+        if self._transport is None or self._closing or self._failure is not None:
+            return
+        if self.left_behind(f"{self!r} was dropped and not closed", self._abandon):
+            self._closing = True
 
     def __repr__(self) -> str:
         return f"<connection to {self.url}{', closed' if self.closed else ''}>"
@@ -305,6 +316,28 @@ class Connection:
         """Raise what ended the connection, if it is over."""
         if self._failure is not None:
             raise fresh(self._failure)
+
+    def left_behind(self, what: str, end: Callable[[], None]) -> bool:
+        """Warn of something that its user has dropped, from whatever thread collects it, and have
+        the loop end it; whether it will."""
+        if os.getpid() != self._pid:
+            # It is the parent's to end.
+            return False
+        warnings.warn(what, ResourceWarning, stacklevel=3)
+        try:
+            self.loop.call_soon_threadsafe(end)
+        except RuntimeError:
+            # The loop is closed.
+            return False
+        return True
+
+    def _abandon(self) -> None:
+        """Close the connection for a user who has gone."""
+        transport = self._transport
+        if transport is not None:
+            transport.rescue()
+            self._clean = True
+            self._close_now(transport, None)
 
     def give_up(self, error: ConnectionClosed) -> None:
         """It could not be restored."""

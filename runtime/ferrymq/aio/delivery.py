@@ -48,6 +48,7 @@ class Delivery:
         "_confirmed",
         "_listed",
         "_told",
+        "__weakref__",
     )
 
     def __init__(self, receiver: Receiver, engine: IncomingDelivery) -> None:

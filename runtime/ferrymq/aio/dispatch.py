@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from weakref import ref
 
 from ferrymq.aio.delivery import Delivery
+from ferrymq.aio.link import owner_of
 from ferrymq.aio.receiver import Receiver
 from ferrymq.aio.sender import Sender
 from ferrymq.aio.session import Session
 from ferrymq.engine import events
+from ferrymq.engine.delivery import IncomingDelivery, OutgoingDelivery
 from ferrymq.errors import AmqpError, LinkDetached, SessionEnded
 from ferrymq_types.transport import Error
 
@@ -21,7 +24,7 @@ _NOT_ALLOWED = "a client takes no sessions and no links of the peer's making"
 def dispatch(connection: Connection, event: events.Event) -> None:
     """Handle one event of the connection's engine; the most frequent ones come first."""
     if isinstance(event, events.DeliveryReceived):
-        receiver = event.link.context
+        receiver = owner_of(event.link)
         if isinstance(receiver, Receiver):
             receiver.on_delivery(event.delivery)
     elif isinstance(event, (events.OutcomeReceived, events.TransactionalStateReceived)):
@@ -29,43 +32,55 @@ def dispatch(connection: Connection, event: events.Event) -> None:
         if isinstance(sender, Sender):
             sender.on_outcome(event.delivery)
     elif isinstance(event, events.SettlementReceived):
-        delivery = event.delivery.context
-        if isinstance(delivery, Delivery):
+        delivery = _delivery_of(event.delivery)
+        if delivery is not None:
             delivery.on_settlement()
     elif isinstance(event, events.CreditReceived):
         sender = event.link.context
         if isinstance(sender, Sender):
             sender.on_credit(event.link)
     elif isinstance(event, events.DrainCompleted):
-        receiver = event.link.context
+        receiver = owner_of(event.link)
         if isinstance(receiver, Receiver):
             receiver.on_drained()
     elif isinstance(event, events.DeliveryAborted):
-        delivery = event.delivery.context
-        if isinstance(delivery, Delivery):
+        delivery = _delivery_of(event.delivery)
+        if delivery is not None:
             delivery.on_aborted()
     else:
         _dispatch_link(connection, event)
 
 
+def _delivery_of(engine: IncomingDelivery | OutgoingDelivery) -> Delivery | None:
+    """The user's delivery; a new one if the user has dropped it and has its receiver."""
+    reference = engine.context
+    if not isinstance(engine, IncomingDelivery) or not isinstance(reference, ref):
+        return None
+    delivery = reference()
+    if isinstance(delivery, Delivery):
+        return delivery
+    receiver = owner_of(engine.link)
+    return Delivery(receiver, engine) if isinstance(receiver, Receiver) else None
+
+
 def _dispatch_link(connection: Connection, event: events.Event) -> None:
     if isinstance(event, events.AttachReceived):
         link = event.link
-        owner = link.context
+        owner = owner_of(link)
         if not link.initiated:
             link.refuse(Error(condition="amqp:not-allowed", description=_NOT_ALLOWED))
         elif isinstance(owner, (Sender, Receiver)):
             owner.on_attach()
     elif isinstance(event, events.DetachReceived):
         link = event.link
-        owner = link.context
+        owner = owner_of(link)
         if isinstance(owner, (Sender, Receiver)):
             owner.on_detach(event.closed, event.error)
-        else:
+        elif not link.local_detached:
             link.detach(closed=event.closed)
         connection.freed.wake()
     elif isinstance(event, events.LinkFailed):
-        owner = event.link.context
+        owner = owner_of(event.link)
         if isinstance(owner, (Sender, Receiver)):
             failed = LinkDetached(f"link {owner.name!r} was closed: {event.error}")
             failed.__cause__ = event.error

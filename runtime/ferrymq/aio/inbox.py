@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
+from weakref import ref
 
 from ferrymq.aio.delivery import Delivery
 from ferrymq.engine.delivery import IncomingDelivery
@@ -71,8 +72,9 @@ class Inbox:
             if isinstance(delivery.state, TransactionalState):
                 # Its transaction is gone.
                 delivery.state = None
-            if isinstance(delivery.context, Delivery):
-                delivery.context.on_listed()
+            given = delivery.context() if isinstance(delivery.context, ref) else None
+            if isinstance(given, Delivery):
+                given.on_listed()
             result[tag] = delivery
         self._order = tags
         return result
@@ -90,7 +92,7 @@ class Inbox:
             engine.state = one.state
             engine.complete = True
             delivery = Delivery(self.receiver, engine)
-            engine.context = delivery
+            engine.context = ref(delivery)
             result[one.tag] = engine
             if one.state is None:
                 self.receiver.on_given(delivery)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from weakref import ref
 
 from ferrymq.aio.termini import NEW_TERMINUS
 from ferrymq.aio.waiting import Signal, deadline, fresh, resolve
@@ -22,7 +23,12 @@ L = TypeVar("L", bound=EngineLink)
 
 
 class Link(ABC, Generic[L]):
-    """One link of a session. `name` is its name; `session` the session it belongs to."""
+    """One link of a session. `name` is its name; `session` the session it belongs to.
+
+    `held` says whether the session keeps the link, also when nobody else does.
+    """
+
+    held: ClassVar[bool] = True
 
     def __init__(self, session: Session, name: str, timeout: Timeout) -> None:
         self.session = session
@@ -34,6 +40,8 @@ class Link(ABC, Generic[L]):
         self._failure: PeerError | None = None
         self._attaching: asyncio.Future[None] | None = None
         self._detaching: asyncio.Future[None] | None = None
+        # Whether its user has dropped it: it is about to be closed.
+        self.dropped = False
         self._changed = Signal()
         # Whether the link was attached before; whether its attach was given up unanswered.
         self._known = False
@@ -169,7 +177,7 @@ class Link(ABC, Generic[L]):
         it does not answer; then and when cancelled, the link is detached again.
         """
         engine = self._create(self.session.engine)
-        engine.context = self
+        engine.context = self if self.held else ref(self)
         self._engine = engine
         self._attaching = asyncio.get_running_loop().create_future()
         self._connection.soon()
@@ -200,6 +208,7 @@ class Link(ABC, Generic[L]):
         ):
             # The answer may say whether there was a terminus before.
             self._forgone = True
+            engine.context = self
         else:
             self._take_back(engine, error.error if isinstance(error, LinkDetached) else None)
         if isinstance(error, LinkDetached):
@@ -255,7 +264,7 @@ class Link(ABC, Generic[L]):
         """The link is over for good."""
         if self._failure is None:
             self._failure = error
-            self.session.links.pop(self, None)
+            self.session.forget(self)
             self._suspend(error)
 
     def _suspend(self, error: PeerError) -> None:
@@ -295,3 +304,9 @@ class Link(ABC, Generic[L]):
         if self._attaching is not None and self._refused():
             verb = "refused"
         self._end(LinkDetached(f"the peer {verb} link {self.name!r}", error, closed))
+
+
+def owner_of(engine: EngineLink) -> object:
+    """What an engine's link was attached for; None if that is gone."""
+    context = engine.context
+    return context() if isinstance(context, ref) else context

@@ -50,7 +50,9 @@ class _Requests(Sender):
 
 
 class _Responses(Receiver):
-    """The half on which responses come in."""
+    """The half on which responses come in. A task of the pair reads them."""
+
+    held = True
 
     def __init__(
         self, session: Session, address: str, reply_address: str, options: ReceiverOptions

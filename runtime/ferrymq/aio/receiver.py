@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import TYPE_CHECKING
+from weakref import ref
 
 from ferrymq.aio.delivery import Delivery, lost
 from ferrymq.aio.inbox import Inbox
@@ -49,7 +50,12 @@ class Receiver(Link[ReceiverLink]):
 
     ``async for delivery in receiver`` ends when the receiver is closed by this side, and raises
     when the peer or the network ended it.
+
+    The session keeps no receiver: one that its user drops, with the deliveries that came over it,
+    is collected and then closed, or detached if its terminus outlives the link.
     """
+
+    held = False
 
     def __init__(self, session: Session, address: str | None, options: ReceiverOptions) -> None:
         super().__init__(session, str(options.name), options.timeout)
@@ -80,6 +86,11 @@ class Receiver(Link[ReceiverLink]):
         self._inbox: Inbox | None = None
         if self._source.durable is TerminusDurability.UNSETTLED_STATE:
             self._inbox = Inbox(self, options.unsettled)
+
+    def __del__(self) -> None:
+        if self._known and self._failure is None and not self._connection.closed:
+            what = f"the receiver {self.name!r} from {self._address!r} was dropped and not closed"
+            self.dropped = self._connection.left_behind(what, self._abandon)
 
     # ── For users ──────────────────────────────────────────────────────────────────────────────
 
@@ -237,6 +248,16 @@ class Receiver(Link[ReceiverLink]):
             raise
 
     # ── For the client ─────────────────────────────────────────────────────────────────────────
+
+    def _abandon(self) -> None:
+        """Leave the link for a user who has gone."""
+        engine = self._engine
+        if engine is None or self._failure is not None or self._connection.closed:
+            return
+        # References that were weak are no more.
+        engine.context = self
+        leaving = self._begin_leave(not self._lasts, None)
+        leaving.add_done_callback(lambda _: self.session.leaving.pop(self, None))
 
     def _create(self, session: EngineSession) -> ReceiverLink:
         options = self._options
@@ -433,7 +454,7 @@ class Receiver(Link[ReceiverLink]):
         if self._failure is not None:
             return
         delivery = Delivery(self, engine)
-        engine.context = delivery
+        engine.context = ref(delivery)
         self._queue.append(delivery)
         self._changed.wake()
 

@@ -106,7 +106,7 @@ class Recovery:
                 await session.begin()
             except SessionEnded:
                 continue
-            for link in list(session.links):
+            for link in session.links:
                 try:
                     await link._attach()
                 except (LinkDetached, TimeoutError):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any, Unpack
+from weakref import ref
 
 from ferrymq.aio.chunks import ChunkLink, ChunkReader, OpeningChunkReader
 from ferrymq.aio.control import Control
-from ferrymq.aio.link import Link
+from ferrymq.aio.link import Link, owner_of
 from ferrymq.aio.opening import Opening
 from ferrymq.aio.pair import Pair
 from ferrymq.aio.receiver import OpeningReceiver, Receiver
@@ -39,7 +40,8 @@ class Session:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self.links: dict[Link[Any], None] = {}
+        # By what refers to them; those that are kept, also when nobody else keeps them.
+        self._links: dict[ref[Link[Any]], Link[Any] | None] = {}
         # Links that are over on this side, and wait for the peer's detach.
         self.leaving: dict[Link[Any], None] = {}
         self._engine: EngineSession | None = None
@@ -153,6 +155,12 @@ class Session:
     # ── For the client ─────────────────────────────────────────────────────────────────────────
 
     @property
+    def links(self) -> list[Link[Any]]:
+        """The links that are attached, or are to be attached again, in their order."""
+        found = [held or reference() for reference, held in list(self._links.items())]
+        return [link for link in found if link is not None]
+
+    @property
     def engine(self) -> EngineSession:
         """The engine's session. Raises what ended it."""
         if self._failure is not None or self._engine is None:
@@ -181,12 +189,20 @@ class Session:
         """Attach a link of this session."""
         await self.connection.connected()
         await self._free(link)
-        self.links[link] = None
+        self._remember(link)
         try:
             await link._attach()
         except BaseException:
-            self.links.pop(link, None)
+            self.forget(link)
             raise
+
+    def forget(self, link: Link[Any]) -> None:
+        """The link is over, or never came to be."""
+        self._links.pop(ref(link), None)
+
+    def _remember(self, link: Link[Any]) -> None:
+        links = self._links
+        links[ref(link, lambda gone: links.pop(gone, None))] = link if link.held else None
 
     async def _free(self, link: Link[Any]) -> None:
         """Wait until the name of a link is free that was left, and whose detach the peer has not
@@ -195,10 +211,14 @@ class Session:
         async with asyncio.timeout(link._timeout):
             while True:
                 before = self.engine.connection.channels.links.get(key)
-                if before is None or not (
-                    before.local_detached
-                    or (isinstance(before.context, Link) and before.context.closed)
-                ):
+                if before is None:
+                    return
+                owner = owner_of(before)
+                # One without an owner was dropped as well.
+                left = owner is None or (
+                    isinstance(owner, Link) and (owner.closed or owner.dropped)
+                )
+                if not before.local_detached and not left:
                     return
                 await self.connection.freed.wait()
 
@@ -252,14 +272,14 @@ class Session:
             resolve(self._beginning, error)
             resolve(self._ending)
             self._forget_leaving()
-            for link in list(self.links):
+            for link in self.links:
                 link._end(error)
 
     def suspend(self, error: PeerError) -> None:
         """The connection is lost, perhaps to be restored."""
         resolve(self._beginning, error)
         self._forget_leaving()
-        for link in list(self.links):
+        for link in self.links:
             link._suspend(error)
 
     def _forget_leaving(self) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import weakref
 from collections.abc import Callable
 from typing import Final, cast
 
@@ -23,8 +24,67 @@ from ferrymq_types.transport import Error
 MAX_OUTPUT: Final = 262_144
 
 
-class EngineTransport(asyncio.Protocol):
-    """One transport and the engine that speaks over it.
+class Wire(asyncio.Protocol):
+    """What the loop calls, and what hands it on to an `EngineTransport`.
+
+    The loop keeps the wire and the wire keeps nothing, unless `keep` says so: a connection that its
+    user drops can be collected.
+    """
+
+    def __init__(self, target: EngineTransport) -> None:
+        self._target = weakref.ref(target)
+        self._kept: EngineTransport | None = None
+        self._transport: asyncio.Transport | None = None
+
+    def keep(self, target: EngineTransport) -> None:
+        """Keep the target until the transport is gone."""
+        self._target = weakref.ref(target)
+        self._kept = target
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Hand on the transport."""
+        # uvloop's transports are not asyncio's, but do the same.
+        self._transport = cast(asyncio.Transport, transport)
+        target = self._target()
+        if target is not None:
+            target.connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Hand on what was read. Where nobody is left, the transport is dropped."""
+        target = self._target()
+        if target is not None:
+            target.data_received(data)
+        elif self._transport is not None:
+            self._transport.abort()
+
+    def eof_received(self) -> None:
+        """Hand on that the peer sends nothing more."""
+        target = self._target()
+        if target is not None:
+            target.eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Hand on that the transport is gone."""
+        target = self._target()
+        self._kept = self._transport = None
+        if target is not None:
+            target.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Hand on that the transport's buffer is full."""
+        target = self._target()
+        if target is not None:
+            target.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Hand on that the transport's buffer has room again."""
+        target = self._target()
+        if target is not None:
+            target.resume_writing()
+
+
+class EngineTransport:
+    """One transport and the engine that speaks over it. The loop speaks with its `wire`.
 
     `on_event` gets every event of the engine in order. `on_pass` is called after each batch of
     them, and when writing becomes possible again. `ended` is done when the transport is gone;
@@ -41,6 +101,7 @@ class EngineTransport(asyncio.Protocol):
         tls: tuple[ssl.SSLContext, str] | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
+        self.wire = Wire(self)
         self._transport: asyncio.Transport | None = None
         self._on_event = on_event
         self._on_pass = on_pass
@@ -59,11 +120,10 @@ class EngineTransport(asyncio.Protocol):
         self.cause: BaseException | None = None
         self.ended: asyncio.Future[None] = self._loop.create_future()
 
-    # ── What the loop calls ────────────────────────────────────────────────────────────────────
+    # ── What the wire calls ────────────────────────────────────────────────────────────────────
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start with our header."""
-        # uvloop's transports are not asyncio's, but do the same.
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("socket")
         if peer is not None and peer.family in (socket.AF_INET, socket.AF_INET6):
@@ -160,9 +220,18 @@ class EngineTransport(asyncio.Protocol):
                 transport.write(data)
                 transport.close()
                 # A peer that reads nothing must not keep us.
+                self.wire.keep(self)
                 self._abort = self._loop.call_later(self._close_timeout or 0.0, transport.abort)
                 return
         self.abort()
+
+    def rescue(self) -> None:
+        """Go on without anybody who keeps it, until the transport is gone."""
+        self.wire.keep(self)
+        if self._timer is not None:
+            # It knows this object no longer.
+            self._timer.cancel()
+            self._timer = None
 
     def abort(self) -> None:
         """Drop the transport without another word."""
@@ -202,6 +271,7 @@ class EngineTransport(asyncio.Protocol):
             else:
                 transport.close()
             # A peer that reads nothing must not keep us.
+            self.wire.keep(self)
             self._abort = self._loop.call_later(self._close_timeout or 0.0, transport.abort)
 
     # ── Own ────────────────────────────────────────────────────────────────────────────────────
@@ -222,7 +292,9 @@ class EngineTransport(asyncio.Protocol):
             failure = ssl.SSLError("the server spoke before the TLS handshake")
         else:
             try:
-                secured = await self._loop.start_tls(plain, self, context, server_hostname=hostname)
+                secured = await self._loop.start_tls(
+                    plain, self.wire, context, server_hostname=hostname
+                )
             except OSError as error:
                 # Certificates that do not verify are among them: ssl.SSLError is an OSError.
                 failure = error
@@ -246,9 +318,16 @@ class EngineTransport(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         self._due = due
-        self._timer = self._loop.call_at(due, self._on_timer)
+        # The loop must not keep what nobody else does.
+        self._timer = self._loop.call_at(due, _on_timer, weakref.ref(self))
 
     def _on_timer(self) -> None:
         self._timer = None
         self.engine.handle_timeout(self._loop.time())
         self.process()
+
+
+def _on_timer(reference: weakref.ref[EngineTransport]) -> None:
+    transport = reference()
+    if transport is not None:
+        transport._on_timer()

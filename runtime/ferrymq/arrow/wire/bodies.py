@@ -7,7 +7,8 @@
 | a string, `true`, `false`, `null` | string, boolean, null |
 | an array, an object | list, map with strings as keys |
 
-No digit is lost: ``1.10`` is a decimal, ``1.1`` a double.
+No digit is lost: ``1.10`` is a decimal, ``1.1`` a double. A decimal with the digits of a double is
+spelled ``1.1E+0``, and below 0.000001 ``1.1E-007``, as no double is.
 """
 
 from __future__ import annotations
@@ -53,12 +54,27 @@ def _fraction(digits: str) -> object:
     return number if _is_double(digits, number, exact) else exact
 
 
+def json_of_decimal(value: Decimal) -> str:
+    """A finite decimal as a number in JSON that is read as a decimal, unless it is an integer."""
+    text = str(value)
+    number = float(value)
+    if text.lstrip("-").isdigit() or not (repr(number) == text or _is_double(text, number, value)):
+        return text
+    return text.replace("E-", "E-00") if "E" in text else f"{text}E+0"
+
+
 def _is_double(digits: str, number: float, exact: Decimal) -> bool:
     """Whether a text that is spelled in another way than Python's is one of a double.
 
     Java writes ``1.0E10``, people write ``1e10``; decimals are written ``1E+10``.
     """
-    if "E+" in digits or number == _INFINITY or number == -_INFINITY or exact.is_zero():
+    if (
+        "E+" in digits
+        or "E-00" in digits
+        or number == _INFINITY
+        or number == -_INFINITY
+        or exact.is_zero()
+    ):
         return False
     fraction = digits.lower().partition("e")[0].partition(".")[2]
     if fraction != "0" and fraction.endswith("0"):

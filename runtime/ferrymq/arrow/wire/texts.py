@@ -5,7 +5,7 @@
 | null, boolean | `null`, `true`, `false` |
 | ubyte … ulong, byte … long | a number |
 | float, double | a number, the shortest that reads as the same double; `"NaN"`, `"Infinity"` |
-| decimals | a number with all its digits; `"NaN"`, `"Infinity"` |
+| decimals | a number with all its digits, such as `1.10` or `1.1E+0`; `"NaN"`, `"Infinity"` |
 | string, symbol, char | a string |
 | binary | a string, base64 |
 | uuid | a string, such as `"f81d4fae-7dec-11d0-a765-00a0c91e6bf6"` |
@@ -29,6 +29,7 @@ from uuid import UUID
 
 from mypy_extensions import i64
 
+from ferrymq.arrow.wire.bodies import json_of_decimal
 from ferrymq_codec.containers import Array, PairMap
 from ferrymq_codec.errors import DecodeError
 from ferrymq_codec.limits import MAX_ELEMENTS
@@ -105,6 +106,9 @@ class _Renderer:
     def add(self, value: object) -> None:
         if value is None:
             self._put("null")
+            return
+        if isinstance(value, Decimal) and value.is_finite():
+            self._put(json_of_decimal(value))
             return
         number = _number(value)
         if number is not None:
