@@ -170,6 +170,18 @@ async def test_a_connection_is_closed_with_all_that_it_had(
             await asyncio.sleep(0.001)
 
 
+async def test_a_connection_of_the_blocking_client(broker: BrokerServer) -> None:
+    def work() -> None:
+        blocking.connect(broker.url).receiver("work")
+
+    with pytest.warns(ResourceWarning, match=CONNECTION):
+        await asyncio.wait_for(asyncio.to_thread(work), 30)
+        gc.collect()
+    async with asyncio.timeout(20):
+        while broker.broker.handlers:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+
 async def test_who_waits_for_an_outcome_is_told() -> None:
     async with Peer() as peer:
         peer.on[events.DeliveryReceived] = lambda *_: None
