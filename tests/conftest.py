@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.pages import PAGES
+
 if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import LoadScopeScheduling
@@ -79,15 +81,56 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="EPOCH",
         help="start no test after this time (seconds since the epoch); take them in random order",
     )
+    parser.addoption(
+        "--page",
+        action="append",
+        default=[],
+        metavar="PAGE",
+        help="run the tests of a page's promises, such as broker/queues: see tests/pages.py",
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    _deselect_other_pages(config, items)
     if config.getoption("--until") is not None:
         # Every process of a run has to find the same order.
         random.Random(str(config.getoption("--hypothesis-seed", None))).shuffle(items)
 
 
+def _deselect_other_pages(config: pytest.Config, items: list[pytest.Item]) -> None:
+    wanted = {page.removeprefix("docs/").removesuffix(".md") for page in config.getoption("--page")}
+    unknown = wanted - set(PAGES)
+    if unknown:
+        raise pytest.UsageError(f"no page, or none with tests: {', '.join(sorted(unknown))}")
+    if not wanted:
+        return
+    others: list[pytest.Item] = []
+    chosen: list[pytest.Item] = []
+    for item in items:
+        pages = {page for marker in item.iter_markers("page") for page in marker.args}
+        (others if wanted.isdisjoint(pages) else chosen).append(item)
+    items[:] = chosen
+    config.hook.pytest_deselected(items=others)
+
+
+@functools.cache
+def _pages_of(path: Path) -> list[str]:
+    """The pages whose promises a module holds, by the table."""
+    try:
+        name = path.relative_to(Path(__file__).parent).as_posix()
+    except ValueError:
+        return []
+    return [
+        page
+        for page, places in PAGES.items()
+        if any(name.startswith(place) if place.endswith("/") else name == place for place in places)
+    ]
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
+    pages = _pages_of(item.path)
+    if pages:
+        item.add_marker(pytest.mark.page(*pages))
     if any(item.path.is_relative_to(folder) for folder in _ONCE):
         item.add_marker(pytest.mark.once)
 

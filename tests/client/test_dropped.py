@@ -172,7 +172,7 @@ async def test_a_connection_is_closed_with_all_that_it_had(
 
 async def test_a_connection_of_the_blocking_client(broker: BrokerServer) -> None:
     def work() -> None:
-        blocking.connect(broker.url).receiver("work")
+        blocking.connect(broker.url)
 
     with pytest.warns(ResourceWarning, match=CONNECTION):
         await asyncio.wait_for(asyncio.to_thread(work), 30)

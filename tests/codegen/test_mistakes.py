@@ -454,7 +454,8 @@ def test_every_mistake_is_collected_over_files(workshop) -> None:
         (f'{COMPOSITE}<field name="f" type="uint" mandatory="yes"/></type>', "true or false"),
         ('<type name="a" class="restricted" source="a"/>', "cycle of sources"),
         (
-            '<type name="a" class="primitive"><encoding name="x" code="0x50" category="fixed"/></type>',
+            '<type name="a" class="primitive">'
+            '<encoding name="x" code="0x50" category="fixed"/></type>',
             "no width",
         ),
     ],
