@@ -132,6 +132,12 @@ class Outbox:
         entry = self.entries.get(delivery.tag)
         return entry is not None and entry.delivery is delivery
 
+    def was_forgotten(self, tag: bytes) -> bool:
+        """Whether a delivery of an earlier process has come to its end without an outcome."""
+        return tag not in self.entries and any(
+            one.tag == tag and one.future.done() and one.state is None for one in self.given
+        )
+
     def undecided(self) -> set[OutgoingDelivery]:
         """The deliveries whose outcome is not known."""
         return {

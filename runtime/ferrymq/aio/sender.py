@@ -135,9 +135,12 @@ class Sender(Link[SenderLink]):
         """The outcome of a delivery sent with `hold`, or given as `unsettled`, has been written
         down: the peer may forget it too, and the tag is free (AMQP 1.0 §2.6.12).
 
-        Raises `LocalProtocolError` if there is none, or if it has no outcome yet.
+        Does nothing for one given as `unsettled` that the peer has forgotten. Raises
+        `LocalProtocolError` if there is none, or if it has no outcome yet.
         """
         outbox = self._outbox
+        if outbox is not None and outbox.was_forgotten(delivery_tag):
+            return
         sent = None if outbox is None else outbox.entries.get(delivery_tag)
         if outbox is None or sent is None or not sent.future.done():
             raise LocalProtocolError(
