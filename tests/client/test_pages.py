@@ -1,4 +1,7 @@
-"""The Python on the pages of the client runs as it is written, against a running broker."""
+"""The Python on the pages, as far as it is a client's, runs as it is written.
+
+The broker of each block is a running one; its address is all that is changed.
+"""
 
 from __future__ import annotations
 
@@ -12,43 +15,56 @@ import types
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 import ferrymq
 from ferrymq import Message, blocking
 from ferrymq_broker.config import Config
-from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.server import BrokerServer
 
-pytestmark = [
-    pytest.mark.page(
-        "client/arrow", "client/asyncio", "client/blocking", "client/chunks", "client/connections",
-        "client/exactly-once", "client/messages", "client/transactions",
+DOCS = Path(__file__).parents[2] / "docs"
+CERTIFICATE = Path(__file__).parent / "tls" / "localhost.pem"
+# All pages of the client, and those of the broker whose code is a client's.
+PAGES = [f"client/{page.stem}" for page in sorted((DOCS / "client").glob("*.md"))] + [
+    f"broker/{page}"
+    for page in (
+        "browsing", "consumers", "dead-letters", "duplicates", "dynamic-nodes", "exactly-once",
+        "exchanges", "expiry", "last-value", "limits", "outcomes", "priorities", "scheduling",
+        "streams", "termini", "topics", "transactions",
     )
 ]  # fmt: skip
-
-PAGES = Path(__file__).parents[2] / "docs" / "client"
-CERTIFICATE = Path(__file__).parent / "tls" / "localhost.pem"
-# On these, `orders` is a stream.
-OF_STREAMS = {"arrow", "chunks"}
+# On these, `orders` is no queue.
+ORDERS = {"client/arrow": "stream", "client/chunks": "stream", "broker/streams": "stream"}
+ORDERS["broker/exchanges"] = "exchange"
 # These go on until somebody ends them.
-ENDLESS = {"main"}
+ENDLESS = {"main", "watch", "replay"}
 BLOCKS = [
-    pytest.param(page.stem, code, id=f"{page.stem}-{number}")
-    for page in sorted(PAGES.glob("*.md"))
-    for number, code in enumerate(re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.S))
+    pytest.param(page, code, id=f"{page}-{number}", marks=pytest.mark.page(page))
+    for page in PAGES
+    for number, code in enumerate(
+        re.findall(r"```python\n(.*?)```", (DOCS / f"{page}.md").read_text("utf-8"), re.S)
+    )
 ]
 
 
 @pytest.fixture
 async def broker(request: pytest.FixtureRequest) -> AsyncIterator[BrokerServer]:
-    names = ["clicks"]
-    if request.node.callspec.params["page"] in OF_STREAMS:
-        names.append("orders")
-    streams = [{"name": name, "partitions": 3} for name in names]
-    listener = {"url": "amqp://127.0.0.1:0"}
-    config = {"listener": [listener], "topic": [{"name": "news"}], "stream": streams}
+    config: dict[str, Any] = {
+        "listener": [{"url": "amqp://127.0.0.1:0"}],
+        "topic": [{"name": "news"}],
+        "stream": [{"name": "clicks", "partitions": 3}],
+    }
+    kind = ORDERS.get(request.node.callspec.params["page"], "queue")
+    settings: dict[str, Any] = {"name": "orders"}
+    if kind == "stream":
+        settings["partitions"] = 3
+    config.setdefault(kind, []).append(settings)
+    if kind == "exchange":
+        settings["routing"] = "topic"
+        settings["binding"] = [{"to": "european", "key": "eu.*.new"}]
+        config["queue"] = [{"name": "european"}]
     async with BrokerServer(Config.model_validate(config)) as server:
         yield server
 
@@ -60,7 +76,8 @@ def redirected(monkeypatch: pytest.MonkeyPatch, broker: BrokerServer) -> list[An
 
     def to_broker(connect: Callable[..., Any]) -> Callable[..., Any]:
         def connected(url: str = "amqp://localhost", **options: Any) -> Any:
-            return connect(url.replace("amqp://localhost", broker.url), **options)
+            here = re.sub(r"^amqp://(localhost|127\.0\.0\.1)(?!:)", broker.url, url)
+            return connect(here, **options)
 
         return connected
 
@@ -84,22 +101,37 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 async def fill(connection: ferrymq.Connection) -> None:
     """Have something in every node that a page takes messages from."""
-    for name in ("orders", "clicks", "receipts"):
+    for name in ("orders", "orders.dead", "clicks", "receipts"):
         async with connection.sender(name) as sender:
             for number in range(9):
                 annotations: dict[str, object] = {"x-opt-partition": number % 3}
-                await sender.send(Message(b"%d" % number, message_annotations=annotations))
+                subject = "eu.fr.new"
+                message = Message(number, subject=subject, message_annotations=annotations)
+                await sender.send(message)
     async with ferrymq.connect(container_id="billing") as billing:
         news = await billing.receiver("news", name="invoices", durable=True)
         await news.detach()
-        await (await billing.sender("news")).send(Message("an invoice"))
 
 
-async def until_taken(broker: BrokerServer, task: asyncio.Task[None]) -> None:
-    """Let a program go on until it has taken all orders, and end it."""
-    queue = broker.broker.default.nodes["orders"]
-    assert isinstance(queue, Queue)
-    while queue.message_count() and not task.done():  # noqa: ASYNC110
+async def publish_news(connection: ferrymq.Connection) -> None:
+    """Give all subscribers something, whenever they come."""
+    sender = await connection.sender("news")
+    while True:
+        await sender.send(Message("news", application_properties={"region": "eu"}))
+        await asyncio.sleep(0.01)
+
+
+async def answer_questions(connection: ferrymq.Connection) -> None:
+    """Answer whatever is asked."""
+    relay = await connection.sender(None)
+    async for delivery in connection.receiver("questions"):
+        await relay.send(Message("answer", to=delivery.message.reply_to))
+        await delivery.accept()
+
+
+async def until_printed(printed: list[object], task: asyncio.Task[None]) -> None:
+    """Let a program go on until it has printed something, and end it."""
+    while not printed and not task.done():  # noqa: ASYNC110
         await asyncio.sleep(0.001)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -114,32 +146,51 @@ async def test_it_runs(
 ) -> None:
     async with asyncio.timeout(30), ferrymq.connect(container_id="me") as connection:
         await fill(connection)
+        busy = [asyncio.create_task(work(connection)) for work in (publish_news, answer_questions)]
         module = types.ModuleType("page")
+        printed: list[object] = []
+        vars(module)["print"] = lambda *values: printed.append(values)
         program = compile(code, f"{page}.md", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, True)
         await asyncio.to_thread(eval, program, vars(module))
-        sender = await connection.sender("orders")
-        given = {
-            "connection": connection,
-            "sender": sender,
-            "url": broker.url,
-            "messages": [Message("one"), Message("two")],
-            "count": 1,
-            "first": 0,
-            "until": 3,
-            "end": 3,
-            "notes": {b"tag-1": Message("42.00").encode()},
-            "done": [],
-            "batch": 1,
-            "rows": [b"one", b"two"],
-        }
         for name, function in list(vars(module).items()):
             if not inspect.iscoroutinefunction(function) or function.__module__ != "page":
                 continue
+            given = {
+                "connection": connection,
+                "sender": await connection.sender("orders"),
+                "delivery": await (await connection.receiver("receipts", credit=1)).receive(),
+                "url": broker.url,
+                "message": Message("one"),
+                "messages": [Message("one"), Message("two")],
+                "count": 1,
+                "first": 0,
+                "until": 3,
+                "end": 3,
+                "notes": {b"tag-1": Message("42.00").encode()},
+                "done": [],
+                "batch": 1,
+                "rows": [b"one", b"two"],
+                "amount": 42,
+                "order": uuid4(),
+                "question": "why?",
+                "country": "fr",
+                "text": "text",
+                "price": 17.3,
+                "symbol": "X",
+                "seconds": 60.0,
+                "offset": 0,
+                "to": "orders",
+                "body": "body",
+            }
             parameters = inspect.signature(function).parameters
             work = function(**{parameter: given[parameter] for parameter in parameters})
             if name in ENDLESS:
-                await until_taken(broker, asyncio.create_task(work))
+                await until_printed(printed, asyncio.create_task(work))
             else:
                 await work
         for coroutine in redirected:
             coroutine.close()
+        for task in busy:
+            assert not task.done()
+            task.cancel()
+        await asyncio.gather(*busy, return_exceptions=True)

@@ -34,7 +34,8 @@ def marked() -> set[str]:
             continue
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.mark.page":
-                found |= {ast.literal_eval(argument) for argument in node.args}
+                constants = [one for one in node.args if isinstance(one, ast.Constant)]
+                found |= {str(constant.value) for constant in constants}
     return found
 
 
