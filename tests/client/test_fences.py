@@ -268,16 +268,26 @@ async def test_a_peer_that_refuses_the_links_is_asked_again_and_not_for_ever() -
         assert "committed" in repr(txn)
 
 
-async def test_a_peer_that_may_not_tell_leaves_it_in_doubt(
-    broker: BrokerServer, connection: ferrymq.Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def forbidden(*_: object) -> None:
-        raise TransactionError("the peer does not say how far the fence is: 403 no")
-
-    monkeypatch.setattr("ferrymq.aio.fencing.read_fence", forbidden)
-    txn = await connection.transaction(fence=Fence("g", "m", 7))
-    lose_the_answer(connection)
-    async with asyncio.timeout(20):
+async def test_a_user_who_may_not_ask_is_in_doubt() -> None:
+    """Who may not send at a target may not read its fences either."""
+    config = Config.model_validate(
+        {
+            "listener": [{"url": "amqp://127.0.0.1:0"}],
+            "rule": [{"who": "*", "may": ["send", "create"], "where": "q"}],
+        }
+    )
+    policy = ferrymq.ReconnectPolicy(sleep=Pauses())
+    async with (
+        BrokerServer(config) as broker,
+        ferrymq.connect(broker.url, reconnect=policy) as connection,
+        asyncio.timeout(20),
+    ):
+        sender = await connection.sender("q")
+        txn = await connection.transaction(fence=Fence("g", "m", 7, target="elsewhere"))
+        await sender.send(Message("a"), transaction=txn)
+        lose_the_answer(connection)
         for call in (txn.commit, txn.rollback):
-            with pytest.raises(TransactionInDoubt, match="403 no"):
+            with pytest.raises(TransactionInDoubt, match="403"):
                 await call()
+        with pytest.raises(TransactionError, match="403"):
+            await connection.fence("g", "m", target="elsewhere")
