@@ -12,7 +12,15 @@ from ferrymq.engine.events import (
 )
 from ferrymq.errors import EncodeError, LocalProtocolError
 from ferrymq_types.messaging import Accepted, Modified, Received, Rejected, Released
-from ferrymq_types.transport import Detach, Disposition, End, Error, Role, Transfer
+from ferrymq_types.transport import (
+    Detach,
+    Disposition,
+    End,
+    Error,
+    Role,
+    SenderSettleMode,
+    Transfer,
+)
 from tests.support.scenes import (
     MAX32,
     begin_script,
@@ -405,19 +413,19 @@ def test_a_terminus_that_expires_forgets_its_deliveries(play, session, sent):
 
 @pytest.mark.spec("2.6.5")
 def test_disposition_for_a_delivery_of_a_failed_link(play, session):
-    receiver_script(play, session, credit=1)
+    receiver_script(play, session, snd=SenderSettleMode.UNSETTLED)
     receive(play, session, 1)
-    play >> transfer(0, 1)
-    play << like(Detach, error=condition("amqp:link:transfer-limit-exceeded"))
+    play >> transfer(0, 1, settled=True)
+    play << like(Detach, error=condition("amqp:not-allowed"))
     play >> Disposition(role=Role.SENDER, first=0, settled=True)
     play << like(End, error=condition("amqp:session:errant-link"))
 
 
 @pytest.mark.spec("2.6.5")
 def test_delivery_ids_of_a_failed_link_mean_nothing_once_it_is_gone(play, session):
-    receiver_script(play, session, credit=1)
+    receiver_script(play, session, snd=SenderSettleMode.UNSETTLED)
     receive(play, session, 1)
-    play >> transfer(0, 1)
+    play >> transfer(0, 1, settled=True)
     play << Detach
     play >> Detach(handle=0, closed=True)
     play >> Disposition(role=Role.SENDER, first=0, settled=True)

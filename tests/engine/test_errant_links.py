@@ -4,8 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from ferrymq.engine.events import AttachReceived, DetachReceived, LinkFailed
-from ferrymq_types.transport import Attach, Detach, Disposition, End, Flow, Role
+from ferrymq.engine.events import (
+    AttachReceived,
+    DeliveryReceived,
+    DetachReceived,
+    LinkFailed,
+)
+from ferrymq_types.transport import (
+    Attach,
+    Detach,
+    Disposition,
+    End,
+    Flow,
+    Role,
+    SenderSettleMode,
+)
 from tests.support.scenes import (
     begin_script,
     open_script,
@@ -31,13 +44,11 @@ def session(play):
 
 @pytest.fixture
 def failed(play, session):
-    """A link on which the peer sent more than it had credit for."""
-    link = receiver_script(play, session, credit=1)
+    """A link on which the peer sent a settled delivery, and had said that it never would."""
+    link = receiver_script(play, session, credit=2, snd=SenderSettleMode.UNSETTLED)
     play >> transfer(0, 0)
-    play >> transfer(0, 1)
-    play << like(
-        Detach, handle=0, closed=True, error=condition("amqp:link:transfer-limit-exceeded")
-    )
+    play >> transfer(0, 1, settled=True)
+    play << like(Detach, handle=0, closed=True, error=condition("amqp:not-allowed"))
     assert play.find(LinkFailed).link is link
     return link
 
@@ -99,3 +110,32 @@ def test_flow_of_the_session_itself_is_no_input_of_the_link(play, session, faile
     play >> peer_flow(next_outgoing_id=2)
     play >> on(0, Detach(handle=0, closed=True))
     assert session.mapped
+
+
+@pytest.fixture
+def overrun(play, session):
+    """A link that the peer attached, and on which it sent more than it had credit for."""
+    link = receiver_script(play, session, credit=1)
+    play >> transfer(0, 0) >> transfer(0, 1)
+    play << like(Detach, closed=True, error=condition("amqp:link:transfer-limit-exceeded"))
+    assert [type(event) for event in play.events()] == [DeliveryReceived, LinkFailed]
+    return link
+
+
+@pytest.mark.spec("2.6.5", "pairing-2.2.2")
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [transfer(0, 2), transfer(0, 3)],
+        [transfer(0, 2, more=True), transfer(0, None, None)],
+        [peer_flow(handle=0, delivery_count=2, echo=True)],
+        [Disposition(role=Role.SENDER, first=0, settled=True)],
+    ],
+    ids=["transfers", "frames", "flow", "disposition"],
+)
+def test_who_may_not_have_seen_its_credit_pays_with_the_link_alone(play, session, overrun, frames):
+    for frame in frames:
+        play >> frame
+    play >> on(0, Detach(handle=0, closed=True))
+    assert session.mapped and not session.links
+    assert [type(event) for event in play.events()] == [DetachReceived]

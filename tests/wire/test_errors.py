@@ -32,7 +32,17 @@ from tests.raw.frames import (
 )
 from tests.raw.process import Broker
 from tests.raw.server import Server
-from tests.raw.values import TRUE, array, binary, composite, data_section, string, ubyte, uint
+from tests.raw.values import (
+    TRUE,
+    array,
+    binary,
+    composite,
+    data_section,
+    string,
+    symbol,
+    ubyte,
+    uint,
+)
 from tests.raw.wire import PATIENCE
 from tests.wire.control import delete, exchange, named, waiting
 from tests.wire.test_drains import publish
@@ -123,6 +133,32 @@ def test_what_comes_for_a_sender_that_failed_ends_the_session(
 def test_an_attach_for_a_sender_that_failed_ends_the_session(broker: Broker, address: str) -> None:
     again = attach_frame("r", 1, receiver=True, source=source(string(address)), target=target())
     assert contradict(broker, address, again)[:2] == ("session", "amqp:session:errant-link")
+
+
+@pytest.mark.spec("2.6.5", "2.8.17")
+@pytest.mark.parametrize("what", ["transfer", "disposition", "flow", "attach"])
+def test_what_comes_for_a_receiver_that_failed_ends_the_session(
+    peer: Client, address: str, what: str
+) -> None:
+    where = target(string(address), expiry=symbol("never"))
+    attach = attach_frame(
+        "s", 0, source=source(), target=where, snd_settle_mode=ubyte(0), rcv_settle_mode=ubyte(1)
+    )
+    # The first delivery waits for this end to settle it.
+    peer.sender(address, attach=attach).send(
+        transfer_frame(data_section(), 0, uint(0), binary(b"0"))
+    )
+    assert peer.expect("disposition", "flow").field(3) is False
+    later = {
+        "transfer": transfer_frame(data_section(), 0, uint(2), binary(b"2")),
+        "disposition": disposition_frame(0, receiver=False, settled=TRUE),
+        "flow": flow_frame(uint(0), delivery_count=uint(2)),
+        "attach": attach_frame("s", 1, source=source(), target=where),
+    }
+    wrong = transfer_frame(data_section(), 0, uint(1), binary(b"1"), settled=TRUE)
+    peer.send(wrong, later[what])
+    assert peer.verdict()[:2] == ("link", "amqp:not-allowed")
+    assert peer.verdict()[:2] == ("session", "amqp:session:errant-link")
 
 
 @pytest.mark.spec("2.6.5", "2.8.17")

@@ -24,6 +24,7 @@ from tests.raw.frames import (
     AMQP_HEADER,
     attach_frame,
     begin_frame,
+    detach_frame,
     flow_frame,
     open_frame,
     source,
@@ -67,7 +68,7 @@ max-length = 1
 overflow = "block"
 
 [[queue]]
-name = "small"
+pattern = "small*"
 max-length = 3
 overflow = "block"
 
@@ -129,6 +130,29 @@ def test_only_the_link_pays_for_transfers_beyond_the_credit_that_the_attach_gran
     assert len(waiting(broker.port, "small")) == credit
     exchange(peer, transfer_frame(data_section(), 1, uint(9), binary(b"t")))
     assert len(waiting(broker.port, address)) == 1
+
+
+@pytest.mark.spec("2.6.5", "pairing-2.2.2")
+def test_what_a_flight_brings_behind_the_detach_costs_nothing_more(
+    peer: Client, address: str
+) -> None:
+    peer.send(attach(address, 1), attach(f"small-{address}"), messages(9))
+    detach = peer.expect("detach", "attach", "flow", "disposition")
+    error = detach.error()
+    assert error is not None and error[0] == "amqp:link:transfer-limit-exceeded"
+    # The network has cut the flight: the rest of it comes now.
+    answers = exchange(
+        peer,
+        transfer_frame(data_section(), 0, uint(9), binary(b"9"), more=TRUE),
+        transfer_frame(data_section(), 0),
+        transfer_frame(data_section(), 0, uint(10), binary(b"10")),
+        flow_frame(uint(0), delivery_count=uint(11)),
+        transfer_frame(data_section(), 1, uint(11), binary(b"t")),
+        detach_frame(0),
+    )
+    assert outcomes_by_id(answers)[11].name == "accepted" and not named(answers, "detach")
+    # Handle and name are free.
+    peer.sender(f"small-{address}", "s0").publish([])
 
 
 @pytest.mark.spec("2.6.3")

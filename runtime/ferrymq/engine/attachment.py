@@ -206,13 +206,20 @@ def steal(link: Link) -> None:
 
 
 def fail_link(link: Link, error: RemoteProtocolError) -> None:
-    """Detach a link on which the peer broke a rule; only its detach may follow (§2.6.5)."""
-    if isinstance(link, ReceiverLink):
-        link.session.incoming.disown(link)
-    elif isinstance(link, SenderLink):
-        link.session.outgoing.disown(link)
+    """Detach a link on which the peer broke a rule; only its detach may follow (§2.6.5).
+
+    A peer that sends in the flight of its attach does not see how much credit there is. It pays
+    with the link alone (Link Pairing 1.0 §2.2.2): what it sends before its detach is ignored, as
+    behind a detach of our own. Nothing tells such transfers from those of a peer that knew.
+    """
+    failed = link.initiated or error.condition != "amqp:link:transfer-limit-exceeded"
+    if failed:
+        if isinstance(link, ReceiverLink):
+            link.session.incoming.disown(link)
+        elif isinstance(link, SenderLink):
+            link.session.outgoing.disown(link)
     link.detach(closed=True, error=answer_to(error))
-    link.failed = True
+    link.failed = failed
     link.session.connection._emit(LinkFailed(link, error))
 
 
