@@ -38,6 +38,7 @@ from tests.wire.control import (
     Control,
     amqp_value,
     declare_body,
+    delete,
     discharge_body,
     exchange,
     in_transaction,
@@ -59,6 +60,9 @@ pattern = "full-*"
 max-length = 1
 overflow = "reject"
 
+[[exchange]]
+name = "unbound"
+
 [limits]
 transaction-work = 4
 transaction-bytes = "64KiB"
@@ -72,9 +76,9 @@ def control(peer: Client) -> Control:
     return Control(peer)
 
 
-def attach(peer: Client, address: str, handle: int = 0, outcomes: bytes = NULL) -> None:
-    """Attach a sender on this handle."""
-    where = target(string(address))
+def attach(peer: Client, address: str | bytes, handle: int = 0, outcomes: bytes = NULL) -> None:
+    """Attach a sender on this handle; an address that is encoded may be null."""
+    where = target(string(address) if isinstance(address, str) else address)
     peer.send(attach_frame(f"s{handle}", handle, source=source(outcomes=outcomes), target=where))
     peer.expect("attach", "flow")
     peer.expect("flow")
@@ -229,6 +233,22 @@ def test_no_commit_without_a_message_that_was_begun_when_its_link_ended(
 
 
 @pytest.mark.spec("4.4.1")
+@pytest.mark.parametrize("ended", [False, True], ids=["half", "whole"])
+def test_no_commit_without_a_message_that_was_begun_when_its_queue_was_deleted(
+    broker: Broker, peer: Client, control: Control, address: str, ended: bool
+) -> None:
+    attach(peer, address)
+    txn = control.declare()
+    state = in_transaction(txn)
+    exchange(peer, control.frames([(DATA, state)], 0, whole=False))
+    delete(broker.port, address)
+    rest = [transfer_frame(DATA, 0, state=state)] if ended else []
+    answers = exchange(peer, *rest, control.discharge(txn))
+    assert rejection(answers, 2) == ROLLBACK
+    assert waiting(broker.port, address) == []
+
+
+@pytest.mark.spec("4.4.1")
 def test_no_commit_without_a_message_that_was_begun_when_its_session_ended(
     broker: Broker, peer: Client, control: Control, address: str
 ) -> None:
@@ -318,18 +338,30 @@ def test_frames_of_one_delivery_that_name_different_states_are_refused(
 
 
 @pytest.mark.spec("4.4.1")
+@pytest.mark.parametrize(
+    ("where", "condition"),
+    [
+        ("full", "amqp:resource-limit-exceeded"),
+        ("unbound", "amqp:not-found"),
+        ("anonymous", "amqp:not-found"),
+    ],
+)
 def test_a_refused_posting_without_an_agreed_outcome_ends_its_link(
-    broker: Broker, peer: Client, control: Control, address: str
+    broker: Broker, peer: Client, control: Control, address: str, where: str, condition: str
 ) -> None:
     full = f"full-{address}"
     fill(broker, full)
-    attach(peer, full, outcomes=symbol("amqp:accepted:list"))
+    node = {"full": string(full), "unbound": string("unbound"), "anonymous": NULL}[where]
+    attach(peer, node, outcomes=symbol("amqp:accepted:list"))
     txn = control.declare()
-    answers = exchange(peer, control.post(txn), control.discharge(txn))
+    # On the link without an address, it is for an address that does not exist.
+    about = composite(0x73, [NULL, NULL, string("unbound::nobody")])
+    posting = control.frame(about + DATA, 0, in_transaction(txn))
+    answers = exchange(peer, posting, control.discharge(txn))
     (detach,) = named(answers, "detach")
     error = detach.field(2)
     assert isinstance(error, Composite)
-    assert error.field(0) == "amqp:resource-limit-exceeded"
+    assert error.field(0) == condition
     info = error.field(2)
     assert isinstance(info, dict) and info["delivery-tag"] == b"1"
     assert rejection(answers, 2) == ROLLBACK
@@ -417,6 +449,29 @@ def test_a_lasting_link_that_comes_back_is_told_of_what_is_posted_and_not_commit
     else:
         assert state_of(answers, 2).name == "accepted"
         assert len(waiting(broker.port, address)) == 1
+
+
+@pytest.mark.spec("2.6.13", "broker-2.3.8.1")
+@pytest.mark.parametrize("fail", [False, True], ids=["commit", "rollback"])
+@pytest.mark.parametrize("durable", [NULL, uint(2)], ids=["plain", "durable"])
+def test_what_is_posted_again_on_an_exactly_once_link_that_comes_back_is_stored_once(
+    broker: Broker, peer: Client, control: Control, address: str, durable: bytes, fail: bool
+) -> None:
+    once = mapping(symbol("delivery-mode"), symbol("exactly-once"))
+    expiry = NULL if durable == NULL else symbol("never")
+    where = target(string(address), durable=durable, expiry=expiry)
+    link = attach_frame("once", 0, source=source(), target=where, properties=once)
+    txn = control.declare()
+    # The second attachment asks for nothing: it sends again what it has no outcome of.
+    for number in (1, 2):
+        peer.sender(address, attach=link)
+        posting = transfer_frame(DATA, 0, uint(number), binary(b"tag"), state=in_transaction(txn))
+        assert state_of(exchange(peer, posting), number).name == "transactional-state"
+        if number == 1:
+            exchange(peer, detach_frame(0, closed=False))
+    discharge = transfer_frame(discharge_body(txn, fail), HANDLE, uint(3), binary(b"d"))
+    assert state_of(exchange(peer, discharge), 3).name == "accepted"
+    assert len(waiting(broker.port, address)) == (0 if fail else 1)
 
 
 @pytest.mark.spec("2.7.6")
