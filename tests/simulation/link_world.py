@@ -23,6 +23,7 @@ import ferrymq
 from ferrymq import Message, ReconnectPolicy
 from ferrymq.errors import AmqpError, TransactionInDoubt, TransactionRolledBack
 from ferrymq_broker.nodes.policy import NodePolicy, QueuePolicy
+from ferrymq_codec import Symbol
 from tests.simulation.world import PATIENCE, World, Wrong
 
 # Takes this many messages, and refuses others until somebody has taken these.
@@ -53,6 +54,8 @@ class LinkWorld(World):
         # How often each of these happened.
         self.happened: Counter[str] = Counter()
         self.drained = 0
+        # What a client was told is in each of `TURNS`, and did not ask about.
+        self.trusted: tuple[set[str], set[str]] = (set(), set())
 
     async def _live(self) -> None:
         self.start()
@@ -63,6 +66,7 @@ class LinkWorld(World):
             async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
                 group.create_task(self._transact())
                 group.create_task(self._take_turns())
+                group.create_task(self._take_turns_unasked())
                 group.create_task(self._fill())
                 group.create_task(self._break())
             self.network.calm = True
@@ -91,11 +95,12 @@ class LinkWorld(World):
             committed <= set(self.received["left"])
             and committed <= set(self.received[NARROW])
             and self.accepted <= set(self.received[SHUT])
-            and all(len(self.received[name]) >= self._wanted(name) for name in TURNS)
+            and all(self._wanted(name) <= set(self.received[name]) for name in TURNS)
         )
 
-    def _wanted(self, turn: str) -> int:
-        return sum(n % 2 == TURNS.index(turn) for n in range(self.messages))
+    def _wanted(self, turn: str) -> set[str]:
+        at = TURNS.index(turn)
+        return {f"turn-{n}" for n in range(self.messages) if n % 2 == at} | self.trusted[at]
 
     # -- clients ---------------------------------------------------------------------------
 
@@ -179,6 +184,25 @@ class LinkWorld(World):
                         break
         await connection.close()
 
+    async def _take_turns_unasked(self) -> None:
+        """Do so without asking what the broker has of the link: tags begin anew each time."""
+        connection = await self._connected("trusting")
+        asked = {"delivery-mode": Symbol("exactly-once")}
+        for n in range(self.messages):
+            body = f"trusting-{n}"
+            while body not in self.trusted[n % 2]:
+                try:
+                    sender = await connection.sender(TURNS[n % 2], name="out", properties=asked)
+                    try:
+                        await sender.send(Message(body, durable=True))
+                    finally:
+                        await sender.detach()
+                    self.trusted[n % 2].add(body)
+                except (AmqpError, TimeoutError):
+                    # The broker may have it, and takes it again: nobody has asked.
+                    await asyncio.sleep(0.05)
+        await connection.close()
+
     async def _fill(self) -> None:
         connection = await self._connected("filler")
         sender = await self._link(lambda: connection.sender(SHUT, name="out"))
@@ -226,7 +250,7 @@ class LinkWorld(World):
             elif found[0] != found[1]:
                 faults.append(f"half of {body}: in (left, narrow): {found}")
         for turn in TURNS:
-            wanted = {f"turn-{n}" for n in range(self.messages) if TURNS[n % 2] == turn}
+            wanted = self._wanted(turn)
             # Consumers here are told again what they could not confirm.
             if set(self.received[turn]) != wanted:
                 faults.append(
