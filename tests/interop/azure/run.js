@@ -1,4 +1,5 @@
-// One message sent and received with @azure/service-bus; parameters and the result are JSON.
+// Messages that @azure/service-bus sends, receives, completes and gives up; parameters and the result
+// are JSON.
 "use strict";
 
 const { ServiceBusClient } = require("@azure/service-bus");
@@ -16,6 +17,10 @@ async function main() {
   const receiver = client.createReceiver(queue);
   const [message] = await receiver.receiveMessages(1, { maxWaitTimeInMs: milliseconds });
   await receiver.completeMessage(message);
+  // The reason goes out in a map of strings, where AMQP asks for symbols.
+  await sender.sendMessages({ body: "poison", messageId: "two" });
+  const [poison] = await receiver.receiveMessages(1, { maxWaitTimeInMs: milliseconds });
+  await receiver.deadLetterMessage(poison, { deadLetterReason: "why", own: "x" });
   const left = await receiver.receiveMessages(1, { maxWaitTimeInMs: 1000 });
   await client.close();
   process.stdout.write(JSON.stringify({ body: message.body, left: left.length }));
