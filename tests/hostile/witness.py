@@ -171,7 +171,13 @@ class Rounds:
         client.open(open_frame(string("witness")))
         client.send(begin_frame())
         client.expect("begin")
-        client.receiver("witness", credit=0x7FFFFFFF)
+        # Settled: the broker is to keep nothing of what has come back, its memory is measured.
+        client.send(
+            attach_frame("r", 1, receiver=True, source=source(string("witness")), target=target(),
+                         snd_settle_mode=ubyte(1)),
+            flow_frame(uint(1), uint(0x7FFFFFFF), uint(0)),
+        )  # fmt: skip
+        client.expect("attach", "flow")
         client.send(
             attach_frame("s", 0, target=target(string("witness")), source=source(),
                          snd_settle_mode=ubyte(1))
@@ -223,6 +229,7 @@ class Rounds:
                 now = time.monotonic()
                 number = self._next_back
                 assert answer.payload.endswith(struct.pack(">Q", number)), "a message is missing"
+                assert answer.field(4) is True, "the broker waits for it to be settled"
                 self._next_back += 1
                 self.latencies.append(
                     max(0.0, now - self.sent[number] - (self.waiting() - self._marks[number]))
