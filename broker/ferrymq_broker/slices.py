@@ -28,8 +28,19 @@ MESSAGE: Final = 1
 CONNECTION: Final = 40
 # To lose a link with its connection, before the work of `LINK`.
 LOST_LINK: Final = 5
+# Memory that is given back costs one unit for so many payloads, and one for so many bytes (16 KiB),
+# for the C library returns large blocks to the system page by page.
+FREED_TOGETHER: Final = 16
+FREED_SHIFT: Final = 14
+# From so many bytes on a payload is not freed together with others.
+LARGE: Final = 262_144
 # A dead letter costs once when it leaves its queue, and once when it is published.
 LETTER: Final = 30
+
+
+def freed(size: i64) -> i64:
+    """Return what it costs to drop a message whose payload has so many bytes."""
+    return MESSAGE + (size >> FREED_SHIFT)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -43,6 +54,34 @@ class Chore:
 
     def go_on(self, slices: Slices) -> bool:
         """Work until `slices` has nothing left; whether the work is done."""
+        return True
+
+
+@final
+class Disposal(Chore):
+    """Lets go of payloads a few at a time: freeing a million of them, or a gigabyte, takes long.
+
+    Nobody else has `payloads`, the list, which is empty in the end.
+    """
+
+    __slots__ = ("_payloads",)
+
+    def __init__(self, payloads: list[bytes]) -> None:
+        super().__init__()
+        self._payloads = payloads
+
+    def go_on(self, slices: Slices) -> bool:
+        """Free as many as the slice allows."""
+        payloads = self._payloads
+        while payloads:
+            if slices.is_spent():
+                return False
+            count: i64 = 0
+            size: i64 = 0
+            while payloads and count < FREED_TOGETHER and size < LARGE:
+                size += len(payloads.pop())
+                count += 1
+            slices.spend(freed(size))
         return True
 
 

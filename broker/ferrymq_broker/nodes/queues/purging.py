@@ -9,7 +9,7 @@ from mypy_extensions import i64
 from ferrymq_broker.nodes.entry import AVAILABLE, DAMAGED, RUN, Entry
 from ferrymq_broker.nodes.node import BOUNDLESS
 from ferrymq_broker.nodes.queues.lanes import Cursor
-from ferrymq_broker.slices import MESSAGE, Chore, Slices
+from ferrymq_broker.slices import MESSAGE, Chore, Slices, freed
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.queues.queue import Queue
@@ -61,14 +61,16 @@ class Purge(Chore):
                     entry = self._drop_run(cursor, entry, slices)
                     continue
                 cursor.next = entry.next
+                cost: i64 = MESSAGE
                 if entry.state == DAMAGED:
                     entry.state = AVAILABLE
                     queue.available += 1
                     queue.acquired -= 1
                 if entry.state == AVAILABLE:
+                    cost = freed(i64(entry.size))
                     queue.drop(entry)
                     self.count += 1
-                slices.spend(MESSAGE)
+                slices.spend(cost)
                 entry = cursor.next
             cursor.lane.drop_cursor(cursor)
             cursors.pop()
@@ -102,7 +104,7 @@ class Purge(Chore):
 
 
 @final
-class Disposal(Chore):
+class _Outdated(Chore):
     """Lets go of records a few at a time: to free a hundred thousand objects takes its time."""
 
     __slots__ = ("_records",)
@@ -130,4 +132,4 @@ def _tidy(view: View, slices: Slices) -> None:
             outdated = heap[:]
             # Still in the order of a heap: it is sorted.
             heap[:] = sorted(record for record in outdated if record[1].state == AVAILABLE)
-            slices.do(Disposal(outdated))
+            slices.do(_Outdated(outdated))

@@ -15,6 +15,7 @@ from mypy_extensions import i64
 
 from ferrymq_broker.nodes.streams.measure import Measure
 from ferrymq_broker.nodes.streams.segments import Division, Extent, Row, Segment
+from ferrymq_broker.slices import Disposal, Slices
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.message import Message
@@ -80,8 +81,8 @@ class Log:
         """Bytes of records from about an offset on that limits let go: see `Row.overdue`."""
         return 0
 
-    def trim(self) -> i64:
-        """Drop what `oldest` has; how many bytes of memory that frees."""
+    def trim(self, slices: Slices) -> i64:
+        """Drop what `oldest` has, and free it in slices; how many bytes of memory that is."""
         return 0
 
     def trimmed(self) -> None:
@@ -170,13 +171,13 @@ class MemoryLog(Log):
         """Bytes of segments from that with an offset on that limits let go."""
         return self._row.overdue(self.bytes, self.next, offset, max_bytes, max_records, before)
 
-    def trim(self) -> i64:
+    def trim(self, slices: Slices) -> i64:
         """Drop the segment at the front."""
         segment = self._row.front()
         size = segment.bytes
         self.first = segment.first + segment.count
         self.bytes -= size
-        segment.drop()
+        slices.do(Disposal(segment.drop()))
         if segment is self._tail:
             self._tail = Segment(self.next)
             self._row.restart(self._tail)

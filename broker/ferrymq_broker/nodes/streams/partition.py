@@ -356,7 +356,7 @@ class Partition(Node):
 
     def _drop(self) -> None:
         # Not in one statement: what is read for it must not be older than what trimming takes off.
-        freed = self.log.trim()
+        freed = self.log.trim(self.agenda.slices)
         self.agenda.held -= freed
 
     def clear(self) -> i64:

@@ -84,13 +84,15 @@ class Segment(Extent):
                 high = middle
         return low
 
-    def drop(self) -> None:
-        """Let the records go."""
+    def drop(self) -> list[bytes]:
+        """Let the records go. Their payloads are returned: to free many of them takes its time."""
+        payloads = self.payloads
         self.dropped = True
         self.payloads = []
         self.times = vec[i64]()
         self.origins = vec[i64]()
         self.formats = None
+        return payloads
 
 
 @final

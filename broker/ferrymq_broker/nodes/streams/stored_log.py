@@ -27,6 +27,7 @@ from ferrymq_broker.nodes.streams.stored import (
     encode_partition,
     time_of,
 )
+from ferrymq_broker.slices import Disposal, Slices
 from ferrymq_broker.store.tables import PARTITION, RECORD
 from ferrymq_broker.timers import Timed
 
@@ -313,7 +314,7 @@ class StoredLog(Log):
                 stretch.segment = None
                 self.memory -= segment.bytes
                 self.agenda.held -= segment.bytes
-                segment.drop()
+                self.agenda.slices.do(Disposal(segment.drop()))
             self._resident = stretch.first + stretch.count
             i += 1
 
@@ -329,7 +330,7 @@ class StoredLog(Log):
         """Bytes of stretches from that with an offset on that limits let go."""
         return self._row.overdue(self.bytes, self.next, offset, max_bytes, max_records, before)
 
-    def trim(self) -> i64:
+    def trim(self, slices: Slices) -> i64:
         """Drop the stretch at the front."""
         stretch = self._row.front()
         end = stretch.first + stretch.count
@@ -340,7 +341,7 @@ class StoredLog(Log):
         if segment is not None:
             freed = segment.bytes
             self.memory -= freed
-            segment.drop()
+            slices.do(Disposal(segment.drop()))
         self.pages.drop_before(end)
         if stretch is self._tail:
             self._row.restart(self._new_tail())
@@ -385,7 +386,7 @@ class StoredLog(Log):
         for stretch in self._row.extents:
             segment = stretch.segment
             if segment is not None:
-                segment.drop()
+                self.agenda.slices.do(Disposal(segment.drop()))
         self.pages.drop_before(self.end)
         self._row.restart(self._new_tail())
         self.memory = 0

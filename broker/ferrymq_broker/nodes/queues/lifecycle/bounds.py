@@ -11,7 +11,7 @@ from mypy_extensions import i64
 
 from ferrymq_broker.nodes.node import BOUNDLESS, Refusal
 from ferrymq_broker.nodes.queues.lifecycle.dead_letters import MAX_BYTES, MAX_LENGTH
-from ferrymq_broker.slices import MESSAGE, Chore, Slices
+from ferrymq_broker.slices import Chore, Slices, freed
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.entry import Entry
@@ -146,29 +146,32 @@ class Bounds:
         if self._overflow == _REJECT or self._overflow == _BLOCK:
             return True
         slices = self._lifecycle.queue.agenda.slices
-        if self._push_one_out(0, 0):
+        if self._push_one_out(0, 0) >= 0:
             while not slices.is_spent():
-                if not self._push_one_out(0, 0):
+                size = self._push_one_out(0, 0)
+                if size < 0:
                     return True
-                slices.spend(MESSAGE)
+                slices.spend(freed(size))
             return self._broken(0, 0) == ""
         return True
 
     def _push_out(self, count: i64, size: i64) -> None:
         """Make room for so many messages of so many bytes, as far as that is possible."""
-        while self._push_one_out(count, size):
+        while self._push_one_out(count, size) >= 0:
             pass
 
-    def _push_one_out(self, count: i64, size: i64) -> bool:
-        """Drop the oldest message if there is no room for so much more; return whether one went."""
+    def _push_one_out(self, count: i64, size: i64) -> i64:
+        """Drop the oldest message if there is no room for so much more. Return how many bytes it
+        had, -1 if none went."""
         reason = self._broken(count, size)
         if not reason:
-            return False
+            return -1
         entry = self._lifecycle.queue.first_available()
         if entry is None:
-            return False
+            return -1
+        bytes = i64(entry.size)
         self._lifecycle.push_out(entry, reason, self._overflow == _DEAD_LETTER)
-        return True
+        return bytes
 
     def _broken(self, count: i64, size: i64) -> str:
         """Return the bound that so many more messages of so many bytes would break, or empty."""

@@ -14,6 +14,7 @@ from mypy_extensions import i64
 from ferrymq_broker.due_heap import DueHeap
 from ferrymq_broker.nodes.entry import AVAILABLE, REMOVED, RUN
 from ferrymq_broker.nodes.facts import facts_of
+from ferrymq_broker.slices import freed
 from ferrymq_broker.timers import Timed
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.queues.lifecycle.lifecycle import Lifecycle
     from ferrymq_broker.timers import Timers
 
-# How many expire in one pass; the others do in the next.
+# How many expire in one pass, large ones counted by what they cost; the others do in the next.
 _BATCH: Final = 1_000
 # So many records of entries that left otherwise may always lie in the heap.
 _SLACK: Final = 64
@@ -130,7 +131,7 @@ class _Line(Timed):
                 else:
                     heap.discount()
             elif entry.state == AVAILABLE:
-                left -= 1
+                left -= freed(i64(entry.size))
                 lifecycle.expired(entry)
                 # It has left the queue, and has been counted as outdated.
                 heap.discount()

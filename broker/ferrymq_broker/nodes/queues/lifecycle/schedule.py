@@ -20,7 +20,7 @@ from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.facts import facts_of
 from ferrymq_broker.nodes.paging.pager import forget_message, page_in_scheduled
 from ferrymq_broker.nodes.queues.storing import drop_body, drop_scheduled, put_scheduled
-from ferrymq_broker.slices import MESSAGE, Slices
+from ferrymq_broker.slices import Slices, freed
 from ferrymq_broker.timers import Timed
 
 if TYPE_CHECKING:
@@ -263,8 +263,10 @@ class Schedule:
         while known:
             if slices.is_spent():
                 return False
-            self._take(next(reversed(known)))
-            slices.spend(MESSAGE)
+            last = next(reversed(known))
+            cost = freed(known[last].size)
+            self._take(last)
+            slices.spend(cost)
         self._delays.close()
         self._dates.close()
         return True
