@@ -84,6 +84,21 @@ def test_many_frames(play, session):
     assert link.credit == 99
 
 
+@pytest.mark.spec("2.6.14")
+@pytest.mark.parametrize(("frames", "size"), [(17, 60_000), (18, 60_000), (40, 60_000), (600, 3)])
+def test_frames_are_put_together_however_many_and_large(play, session, frames, size):
+    receiver_script(play, session)
+    parts = [bytes([number % 251]) * (size + number) for number in range(frames)]
+    for number, part in enumerate(parts):
+        first = number == 0
+        play >> on(
+            0,
+            transfer(0, 0 if first else None, b"t" if first else None, more=number < frames - 1),
+            part,
+        )
+    assert play.event(DeliveryReceived).delivery.payload == b"".join(parts)
+
+
 @pytest.mark.spec("2.7.5")
 @pytest.mark.parametrize("which", [0, 1, 2])
 def test_settled_on_any_frame_settles_the_delivery(play, session, which):

@@ -8,7 +8,7 @@ belongs to the user of the engine, who may hang anything on it.
 from __future__ import annotations
 
 from io import BytesIO
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from ferrymq.engine.receiver import ReceiverLink
     from ferrymq.engine.sender import SenderLink
     from ferrymq_types.unions import DeliveryState
+
+# Frames of a message that are joined when the last one is there, and their bytes; the rest grows.
+_JOINED_FRAMES: Final = 256
+_JOINED_BYTES: Final = 1_048_576
 
 
 @final
@@ -88,6 +92,7 @@ class IncomingDelivery:
         "ignored",
         "resumed",
         "_begun",
+        "_grown",
         "_received",
     )
 
@@ -110,32 +115,49 @@ class IncomingDelivery:
         self.ignored = False
         # Whether the sender has resumed it on the link as it is now.
         self.resumed = False
-        # What has come of a message in several frames. It grows in place, and its bytes are had
-        # without a copy: a large message costs no more with its last frame than with any other.
-        self._begun: BytesIO | None = None
+        # What has come of a message in several frames, None if nothing has. It is joined when all
+        # is there; what becomes large is in `_grown` instead.
+        self._begun: list[bytes] | None = None
+        # This grows in place, and its bytes are had without a copy: a large message costs no more
+        # with its last frame than with any other. What is not large would be copied as it grows.
+        self._grown: BytesIO | None = None
         self._received: i64 = 0
 
     def data(self) -> bytes:
         """The bytes of the message that have arrived so far."""
         begun = self._begun
-        return self.payload if begun is None else begun.getvalue()
+        if begun is None:
+            return self.payload
+        grown = self._grown
+        return b"".join(begun) if grown is None else grown.getvalue()
 
     def _add(self, payload: bytes) -> None:
         """Take in the payload of a frame that is not the last."""
         begun = self._begun
         if begun is None:
-            begun = BytesIO()
-            self._begun = begun
-        begun.write(payload)
+            self._begun = [payload]
+            return
+        grown = self._grown
+        if grown is not None:
+            grown.write(payload)
+            return
+        begun.append(payload)
+        if len(begun) >= _JOINED_FRAMES or self._received > _JOINED_BYTES:
+            grown = BytesIO()
+            for part in begun:
+                grown.write(part)
+            self._grown = grown
+            begun.clear()
 
     def _join(self) -> None:
         """Let all that has come be the payload."""
         self.payload = self.data()
-        self._begun = None
+        self._drop()
 
     def _drop(self) -> None:
         """Forget what has come."""
         self._begun = None
+        self._grown = None
 
     def settle(self, state: DeliveryState | None) -> None:
         """Give the delivery its outcome and settle it.

@@ -144,6 +144,37 @@ def test_letters_of_a_queue_that_is_deleted_are_not_deleted_with_it(
     assert found == sorted(body for body in [*before, b"new"] if body != kept)
 
 
+@pytest.mark.parametrize("cause", ["bound", "expiry"])
+def test_no_more_letters_wait_than_two_slices_have(cause: str) -> None:
+    """They are published in one piece when their queue is deleted."""
+    net = Network(slice_size=SIZE)
+    net.declare("q", QueuePolicy(dead_letter="dead"))
+    net.declare("dead")
+    sender = net.connect().sender("q")
+    count = 40 * LETTERS
+    for number in range(count):
+        sender.send_sections(Header(ttl=1000), Data(value=b"%d" % number))
+    net.run()
+    if cause == "bound":
+        net.broker.begin_pass(net.now)
+        narrow = QueuePolicy(dead_letter="dead", overflow="dead-letter", max_length=1)
+        net.queue("q").change_policy(narrow)
+        net.broker.finish_pass()
+    else:
+        net.now += 2
+        net.broker.handle_timeout(net.now)
+    most = 0
+    while net.queue("dead").published < count // 2:
+        most = max(most, int(net.broker.agenda.letters))
+        turn(net)
+        net.broker.handle_timeout(net.now)
+    # A slice of letters that leave, and before these are published another one.
+    assert 0 < most <= 2 * SIZE // LETTER + 2
+    net.space.remove(net.queue("q"))
+    net.run()
+    assert net.broker.agenda.letters == 0
+
+
 def test_a_rejection_does_not_wait_for_letters_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """The client is told that it is on disk with the batch of its pass."""
     net = Network(store=ManualStore(), slice_size=SIZE)
