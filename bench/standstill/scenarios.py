@@ -192,6 +192,13 @@ def purged(ground: Ground) -> None:
     _manage(ground, "PURGE", "queue", "full")
 
 
+def large_purged(ground: Ground) -> None:
+    """A queue of 1 000 messages of 1 MiB is purged: their memory goes back to the system."""
+    fill(ground.port, "full", Message(bytes(large.MIB)).encode(), ground.size(1_000))
+    ground.begin()
+    _manage(ground, "PURGE", "queue", "full")
+
+
 def deleted(ground: Ground) -> None:
     """A queue of 400 000 messages is deleted."""
     fill(ground.port, "full", SMALL, ground.size(400_000))
@@ -448,6 +455,7 @@ SCENARIOS: Final = [
     Scenario("2 000 connections vanish", connections_lost),
     Scenario("100 000 unsettled deliveries vanish", unsettled_lost),
     Scenario("400 000 messages are purged", purged),
+    Scenario("1 000 messages of 1 MiB are purged", large_purged, large.CONFIGURATION),
     Scenario("a queue of 400 000 messages is deleted", deleted),
     Scenario("400 000 messages expire", expired),
     Scenario("400 000 messages are above a new bound", narrowed),
