@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import structlog
 
-from ferrymq_broker.floods import Floods, host_of
-from ferrymq_broker.journal import SHARED_PROCESSORS
+from ferrymq_broker.event_log import SHARED_PROCESSORS
+from ferrymq_broker.log_rate_limit import LogRateLimiter, host_of
 
 LOGGER: Final = "ferrymq.audit"
 
@@ -37,8 +37,8 @@ class _Refusals:
     """Refusals of each connection, and of all that come from one address."""
 
     def __init__(self) -> None:
-        self.peers = Floods(burst=50, rate=1.0)
-        self.hosts = Floods(burst=5000, rate=50.0)
+        self.peers = LogRateLimiter(burst=50, rate=1.0)
+        self.hosts = LogRateLimiter(burst=5000, rate=50.0)
 
     def left_out(self, peer: str) -> int | None:
         """How many were left out before this one, or None if this one is to be."""

@@ -14,24 +14,24 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 from ferrymq.engine.unfinished import Budget
-from ferrymq_broker.addresses.space import AddressSpace
+from ferrymq_broker.addresses.address_space import AddressSpace
+from ferrymq_broker.connections.client_limits import ClientLimits, ConnectionsPerUser
 from ferrymq_broker.connections.credit import Credit, Withdrawal
-from ferrymq_broker.connections.duplicates import SeenTagsOfLinks
-from ferrymq_broker.connections.limits import ClientLimits, Users
-from ferrymq_broker.connections.names import LinkNames
+from ferrymq_broker.connections.durable_links.registry import TerminusRegistry
+from ferrymq_broker.connections.link_names import LinkNames
 from ferrymq_broker.connections.output_turns import OutputTurns
-from ferrymq_broker.connections.remembered.registry import Termini
+from ferrymq_broker.connections.seen_tags import SeenTagsOfLinks
 from ferrymq_broker.counters import Counters
 from ferrymq_broker.nodes.node import BOUNDLESS, Agenda
 from ferrymq_broker.nodes.paging.pager import Pager
 from ferrymq_broker.nodes.paging.sweep import Sweep
-from ferrymq_broker.timers import Timers
+from ferrymq_broker.timers import TimerHeap
 from ferrymq_broker.transactions.transaction import TransactionLimits
 
 if TYPE_CHECKING:
     from ferrymq_broker.connections.handler import ConnectionHandler
     from ferrymq_broker.nodes.node import Node
-    from ferrymq_broker.store.pages import Pages
+    from ferrymq_broker.store.page_store import PageStore
     from ferrymq_broker.store.store import Store
 
 DEFAULT_SPACE: Final = "default"
@@ -114,7 +114,7 @@ class Broker:
         self._base = epoch
         self._suspended = 0.0
         self.agenda = Agenda()
-        self.timers = Timers()
+        self.timers = TimerHeap()
         self.default = AddressSpace(DEFAULT_SPACE, self.agenda, self.timers, max_nodes)
         # The virtual hosts by name.
         self.spaces: dict[str, AddressSpace] = {DEFAULT_SPACE: self.default}
@@ -136,11 +136,11 @@ class Broker:
         self.link_names = LinkNames()
         self.counters = Counters()
         self.seen_tags = SeenTagsOfLinks()
-        self.termini = Termini(self)
+        self.termini = TerminusRegistry(self)
         self.credit = Credit(self.agenda.slices)
         self.transaction_limits = TransactionLimits()
         self.client_limits = ClientLimits()
-        self.users = Users()
+        self.users = ConnectionsPerUser()
         # What all connections hold of messages that are not complete.
         self.unfinished = Budget()
         self.alarms = self.credit.alarms
@@ -234,7 +234,9 @@ class Broker:
         if self.credit.withheld and not withheld:
             self.agenda.slices.do(Withdrawal(self))
 
-    def page_out(self, pages: Pages, limit: i64, unmap: Callable[[], object] | None = None) -> None:
+    def page_out(
+        self, pages: PageStore, limit: i64, unmap: Callable[[], object] | None = None
+    ) -> None:
         """Leave messages on disk while there are more bytes of them than `limit`: those that are
         not in the store (`keep`) go to `pages`. `unmap` is as in `Pager`."""
         if self.store is None:
@@ -272,7 +274,7 @@ class Broker:
 
     def _gather_more(self) -> None:
         self._gathering = False
-        self.agenda.gathering.go_on()
+        self.agenda.chunk_budget.go_on()
         self.finish_pass()
 
     def _page_more(self) -> None:
@@ -324,8 +326,8 @@ class Broker:
                     break
                 self._flush()
         finally:
-            agenda.gathering.taken = 0
-            if agenda.gathering.waiting and not self._gathering:
+            agenda.chunk_budget.taken = 0
+            if agenda.chunk_budget.waiting and not self._gathering:
                 self._gathering = True
                 self._schedule(self._gather_more)
             if self.timers.moved or agenda.dates.moved:
@@ -353,7 +355,7 @@ class Broker:
             held = self.held
             self.held = []
             for handler in held:
-                handler.outbox.held = False
+                handler.held_output.held = False
                 handler.touch()
         finally:
             self.finish_pass()

@@ -44,7 +44,7 @@ def freed(size: i64) -> i64:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Chore:
+class SlicedTask:
     """Work that is done in slices. `waits` is whether it is among those that go on."""
 
     __slots__ = ("waits",)
@@ -58,7 +58,7 @@ class Chore:
 
 
 @final
-class Disposal(Chore):
+class Disposal(SlicedTask):
     """Lets go of payloads a few at a time: freeing a million of them, or a gigabyte, takes long.
 
     Nobody else has `payloads`, the list, which is empty in the end.
@@ -98,7 +98,7 @@ class Slices:
     def __init__(self) -> None:
         self.size: i64 = SLICE
         self.left: i64 = SLICE
-        self._chores: deque[Chore] = deque()
+        self._chores: deque[SlicedTask] = deque()
         # Whether a slice is on its way.
         self._asked = False
         self._schedule: Callable[[Callable[[], None]], object] | None = None
@@ -127,14 +127,14 @@ class Slices:
         """Whether so much work may be done at once: it fits into the slice, or nobody waits."""
         return self.left >= units or self._schedule is None
 
-    def do(self, chore: Chore) -> None:
+    def do(self, chore: SlicedTask) -> None:
         """Do the work: now, as far as the slice allows, and the rest in further slices."""
         if chore.waits:
             return
         if self.is_spent() or not chore.go_on(self):
             self.add(chore)
 
-    def add(self, chore: Chore) -> None:
+    def add(self, chore: SlicedTask) -> None:
         """Let the chore go on in further slices."""
         if not chore.waits:
             chore.waits = True

@@ -1,7 +1,7 @@
 """Timers of the whole broker, in a heap.
 
-A node owns `Timed` objects and sets them here. The server calls `Broker.handle_timeout` when the
-first is due. There are two `Timers`, with a clock each: `Space.timers` for durations counts in
+A node owns `Timer` objects and sets them here. The server calls `Broker.handle_timeout` when the
+first is due. There are two `TimerHeap`, with a clock each: `Space.timers` for durations counts in
 `Agenda.now`, `Agenda.dates` for dates in `Agenda.wall`. Both are in milliseconds.
 """
 
@@ -11,7 +11,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from ferrymq_broker.due_heap import DueHeap
+from ferrymq_broker.deadline_heap import DeadlineHeap
 
 # So many records of timers that were set anew may always lie in the heap.
 _SLACK: Final = 1024
@@ -19,7 +19,7 @@ _SLACK: Final = 1024
 _STEP: Final = 4
 
 
-class Timed:
+class Timer:
     """Something with a time. `due` is 0 while it has none."""
 
     __slots__ = ("due", "alarm")
@@ -40,26 +40,26 @@ class Alarm:
 
     __slots__ = ("timed",)
 
-    def __init__(self, timed: Timed) -> None:
-        self.timed: Timed | None = timed
+    def __init__(self, timed: Timer) -> None:
+        self.timed: Timer | None = timed
 
 
 @final
-class Timers:
+class TimerHeap:
     """The timers that are set. `moved` is true when the first of them may have changed."""
 
     __slots__ = ("moved", "_heap", "_order", "_live")
 
     def __init__(self) -> None:
         self.moved = False
-        self._heap: DueHeap[Alarm] = DueHeap(_SLACK)
+        self._heap: DeadlineHeap[Alarm] = DeadlineHeap(_SLACK)
         self._order: i64 = 0
         self._live: i64 = 0
 
     def __len__(self) -> int:
         return self._live
 
-    def set(self, timed: Timed, due: i64) -> None:
+    def set(self, timed: Timer, due: i64) -> None:
         """Let it happen at `due`, and not when it was to happen before."""
         if timed.due == due:
             return
@@ -80,7 +80,7 @@ class Timers:
         heap.push(due, self._order, alarm)
         self._sweep()
 
-    def cancel(self, timed: Timed) -> None:
+    def cancel(self, timed: Timer) -> None:
         """Let it not happen."""
         alarm = timed.alarm
         if alarm is not None:

@@ -11,7 +11,7 @@ import ferrymq
 from ferrymq import AmqpError, LinkDetached, Message
 from ferrymq.engine import External
 from ferrymq_broker.config import load_config
-from ferrymq_broker.security.issuing import Authority
+from ferrymq_broker.security.dev_ca import Authority
 from ferrymq_broker.server import BrokerServer
 
 CONFIG = """

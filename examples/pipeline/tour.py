@@ -17,9 +17,9 @@ from pyspark.sql import SparkSession
 
 from pyspark_ferrymq.pipelines import archive, metrics, replay, triage
 from pyspark_ferrymq.pipelines.metrics_report import write_report
-from pyspark_ferrymq.pipelines.reading import Choice
+from pyspark_ferrymq.pipelines.stream_input import Choice
 from pyspark_ferrymq.traffic import Traffic
-from pyspark_ferrymq.traffic.running import run_producer, run_workers
+from pyspark_ferrymq.traffic.run import run_producer, run_workers
 
 
 def main(url: str, directory: Path) -> None:

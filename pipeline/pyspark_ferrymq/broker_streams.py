@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark_ferrymq.errors import AmqpSourceError
 from pyspark_ferrymq.management import FORBIDDEN, NOT_FOUND, AmqpRefusedError, Management
-from pyspark_ferrymq.metadata import PartitionRange, StreamRanges
 from pyspark_ferrymq.options.connection import connect
+from pyspark_ferrymq.stream_metadata import PartitionRange, StreamRanges
 
 if TYPE_CHECKING:
     from ferrymq.blocking import Connection
-    from pyspark_ferrymq.options import ConnectionSettings, Selection
+    from pyspark_ferrymq.options import BrokerOptions, Selection
 
 _STREAM: Final = "stream"
 
@@ -20,7 +20,7 @@ _STREAM: Final = "stream"
 class BrokerStreams:
     """`metadata.Service` of a ferrymq broker, over one connection, made when it is first needed."""
 
-    def __init__(self, settings: ConnectionSettings) -> None:
+    def __init__(self, settings: BrokerOptions) -> None:
         self._settings = settings
         self._open: tuple[Connection, Management] | None = None
         # Whether the broker was there before: then it is worth waiting for.

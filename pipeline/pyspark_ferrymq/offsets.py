@@ -29,7 +29,7 @@ class OffsetError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class PartitionOffset:
     """Where a query is in one stream: its incarnation, and the next offset of each partition."""
 
     incarnation: str
@@ -40,7 +40,7 @@ class Position:
 class Offset:
     """Where a query is. `pin` marks a beginning that is not written down."""
 
-    streams: Mapping[str, Position] = field(default_factory=dict)
+    streams: Mapping[str, PartitionOffset] = field(default_factory=dict)
     pin: bool = False
 
     def to_json(self) -> dict[str, object]:
@@ -96,7 +96,7 @@ class Offset:
                 yield name, number, offset
 
 
-def _position(name: str, found: object) -> Position:
+def _position(name: str, found: object) -> PartitionOffset:
     if not isinstance(found, dict) or found.keys() != {"id", "p"}:
         raise OffsetError(f"the offset of stream {name!r} has not id and p, but {found!r}"[:300])
     incarnation, partitions = found["id"], found["p"]
@@ -109,4 +109,4 @@ def _position(name: str, found: object) -> Position:
         if type(offset) is not int or not 0 <= offset < 1 << 63:
             raise OffsetError(f"{offset!r} is no offset, in partition {number} of stream {name!r}")
         offsets[int(number)] = offset
-    return Position(incarnation, offsets)
+    return PartitionOffset(incarnation, offsets)

@@ -70,7 +70,7 @@ class DefaultSource(DataSource):
     @plain
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """What writes a batch."""
-        from pyspark_ferrymq.writing.batch import batch_writer
+        from pyspark_ferrymq.writing.batch_writer import batch_writer
 
         return batch_writer(dict(self.options), schema, overwrite)
 
@@ -79,7 +79,7 @@ class DefaultSource(DataSource):
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
         """What writes batch after batch."""
-        from pyspark_ferrymq.writing.streaming import stream_writer
+        from pyspark_ferrymq.writing.stream_writer import stream_writer
 
         return stream_writer(dict(self.options), schema, overwrite)
 

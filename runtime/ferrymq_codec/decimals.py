@@ -16,7 +16,7 @@ from ferrymq_codec.reader import Reader
 
 
 @final
-class Format:
+class DecimalFormat:
     """The parameters of one decimal interchange format, all in bits, digits or powers of ten."""
 
     __slots__ = (
@@ -49,9 +49,9 @@ class Format:
         self.max_exponent = values - 1 - self.bias
 
 
-_32: Final = Format("decimal32", 0x74, 32, 8, 7)
-_64: Final = Format("decimal64", 0x84, 64, 10, 16)
-_128: Final = Format("decimal128", 0x94, 128, 14, 34)
+_32: Final = DecimalFormat("decimal32", 0x74, 32, 8, 7)
+_64: Final = DecimalFormat("decimal64", 0x84, 64, 10, 16)
+_128: Final = DecimalFormat("decimal128", 0x94, 128, 14, 34)
 
 
 def read_decimal32(r: Reader, field: str) -> Decimal:
@@ -99,7 +99,7 @@ def pack_decimal(value: Decimal, size: int, field: str) -> bytes:
     return _pack(value, _32 if size == 4 else _64 if size == 8 else _128, field)
 
 
-def _read(r: Reader, form: Format, field: str) -> Decimal:
+def _read(r: Reader, form: DecimalFormat, field: str) -> Decimal:
     size = form.bits // 8
     pos = r.pos
     if pos + 1 + size > r.end or r.data[pos] != form.code:
@@ -108,7 +108,7 @@ def _read(r: Reader, form: Format, field: str) -> Decimal:
     return _unpack(int.from_bytes(r.data[pos + 1 : pos + 1 + size], "big"), form)
 
 
-def _unpack(number: int, form: Format) -> Decimal:
+def _unpack(number: int, form: DecimalFormat) -> Decimal:
     sign = "-" if number >> (form.bits - 1) else ""
     top = (number >> (form.bits - 6)) & 0b11111
     if top == 0b11110:
@@ -132,7 +132,7 @@ def _unpack(number: int, form: Format) -> Decimal:
     return Decimal(f"{sign}{coefficient}E{exponent - form.bias}")
 
 
-def _pack(value: Decimal, form: Format, field: str) -> bytes:
+def _pack(value: Decimal, form: DecimalFormat, field: str) -> bytes:
     sign, digits, special = value.as_tuple()
     number = sign << (form.bits - 1)
     if isinstance(special, str):

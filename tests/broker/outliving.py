@@ -36,8 +36,8 @@ def picture(broker: Broker) -> Picture:
 
 def _queue(queue: Queue) -> object:
     entries = []
-    for lane in queue.lanes:
-        entry = lane.first
+    for priority_level in queue.priority_levels:
+        entry = priority_level.first
         while entry is not None:
             if entry.stored:
                 message = entry.message

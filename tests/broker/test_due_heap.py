@@ -7,13 +7,13 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrymq_broker.due_heap import DueHeap
-from ferrymq_broker.timers import Timed, Timers
+from ferrymq_broker.deadline_heap import DeadlineHeap
+from ferrymq_broker.timers import Timer, TimerHeap
 
 SLACK = 4
 
 
-def sweep(heap: DueHeap[None], wanted: set[int]) -> None:
+def sweep(heap: DeadlineHeap[None], wanted: set[int]) -> None:
     """Sweep as the owner of a heap does: keep what is wanted."""
     for _ in range(2):
         record = heap.sweep()
@@ -23,7 +23,7 @@ def sweep(heap: DueHeap[None], wanted: set[int]) -> None:
 
 @given(st.lists(st.tuples(st.sampled_from(["push", "drop", "pop"]), st.integers(0, 50))))
 def test_wanted_records_come_out_in_order_whatever_is_swept(steps: list[tuple[str, int]]) -> None:
-    heap: DueHeap[None] = DueHeap(SLACK)
+    heap: DeadlineHeap[None] = DeadlineHeap(SLACK)
     wanted: dict[int, int] = {}
     for number, (step, value) in enumerate(steps):
         if step == "push":
@@ -54,8 +54,8 @@ def test_wanted_records_come_out_in_order_whatever_is_swept(steps: list[tuple[st
 
 
 def test_records_of_timers_that_are_set_anew_or_cancelled_do_not_pile_up() -> None:
-    timers = Timers()
-    timed = [Timed() for _ in range(3_000)]
+    timers = TimerHeap()
+    timed = [Timer() for _ in range(3_000)]
     random.seed(1)
     for _ in range(20):
         for one in timed:
@@ -69,8 +69,8 @@ def test_records_of_timers_that_are_set_anew_or_cancelled_do_not_pile_up() -> No
 
 
 def test_no_call_drops_more_than_a_few_records() -> None:
-    timers = Timers()
-    timed = [Timed() for _ in range(20_000)]
+    timers = TimerHeap()
+    timed = [Timer() for _ in range(20_000)]
     for one in timed:
         timers.set(one, 1_000)
     most, before = 0, len(timers._heap)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ferrymq_broker.errors import BrokerError
-from ferrymq_broker.management.install import install
+from ferrymq_broker.management.setup import install
 from ferrymq_broker.nodes.exchanges.exchange import MAX_BINDINGS, Exchange
 from ferrymq_broker.nodes.message import MAX_ANNOTATIONS
 from ferrymq_broker.nodes.policy import ExchangePolicy, QueuePolicy, TopicPolicy
@@ -51,7 +51,7 @@ def test_links_that_are_gone_are_no_longer_kept_from_a_message(net: Network) -> 
         assert comes.bodies() == [b"a"]
         comes.settle(elsewhere)
         comes.close()
-    entry = net.queue("q").lane.first
+    entry = net.queue("q").priority_level.first
     assert entry is not None and entry.excluded is not None
     assert len(entry.excluded) < 100
     stays.credit(5)
@@ -67,7 +67,7 @@ def test_links_that_are_gone_and_take_only_small_messages_are_forgotten(net: Net
         comes = client.receiver("q", credit=1, max_message_size=500)
         assert comes.take() == []
         comes.close()
-    entry = net.queue("q").lane.first
+    entry = net.queue("q").priority_level.first
     assert entry is not None and entry.excluded is not None
     assert len(entry.excluded) < 100
     assert stays.take() == []
@@ -187,7 +187,7 @@ def test_single_messages_through_other_nodes_leave_nothing_at_a_bounded_queue(
     for _ in range(100):
         sent = relay.send_sections(Properties(to=to), Data(value=b"a"))
         assert isinstance(sent.remote_state, Accepted)
-    assert len(queue.fronts or []) <= 1 and len(queue.starved or ()) <= 1
+    assert len(queue.fronts or []) <= 1 and len(queue.waiting_for_room or ()) <= 1
     # Full is full, for them as well.
     sent = relay.send_sections(Properties(to=to), Data(value=b"a"))
     assert isinstance(sent.remote_state, Rejected)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ferrymq_broker.connections.outgoing import OutgoingEndpoint
+from ferrymq_broker.connections.consumer_link import ConsumerLink
 from ferrymq_types.messaging import (
     Accepted,
     Data,
@@ -245,7 +245,7 @@ def test_every_settle_mode_delivers_and_settles(
             assert all(isinstance(d.remote_state, Accepted) for d in deliveries)
     assert (net.queue("q").available, net.queue("q").acquired) == (0, 0)
     (consumer,) = net.queue("q").consumers
-    assert isinstance(consumer, OutgoingEndpoint)
+    assert isinstance(consumer, ConsumerLink)
     broker_session = consumer.link.session
     assert not broker_session.incoming.unsettled
     assert not broker_session.outgoing.unsettled

@@ -10,7 +10,7 @@ import pytest
 from ferrymq.engine.events import AttachReceived, DetachReceived
 from ferrymq.engine.pairing import LINK_PAIR, is_paired, paired_properties
 from ferrymq_broker.nodes.request import Request, Response
-from ferrymq_broker.nodes.service import Service
+from ferrymq_broker.nodes.service import ServiceNode
 from ferrymq_types.messaging import AmqpValue, Properties, Source, Target
 from tests.broker.harness import Network, Receiver, Sender, decode
 
@@ -78,7 +78,7 @@ def test_a_node_that_answers_makes_a_pair(net: Network) -> None:
         asked.append(request)
         return Response({"status": 200}, "pong")
 
-    net.space.add(Service("pinger", net.space, answer))
+    net.space.add(ServiceNode("pinger", net.space, answer))
     client = net.connect()
     properties = paired_properties()
     responses = client.receiver(
@@ -98,7 +98,7 @@ def test_a_node_that_answers_makes_a_pair(net: Network) -> None:
 
 @pytest.mark.spec("pairing-2.2.1")
 def test_a_node_that_answers_takes_ordinary_links_as_well(net: Network) -> None:
-    net.space.add(Service("pinger", net.space, lambda request: Response({}, "pong")))
+    net.space.add(ServiceNode("pinger", net.space, lambda request: Response({}, "pong")))
     receiver = net.connect().receiver("pinger")
     attach = receiver.link.remote_attach
     assert attach is not None and not is_paired(attach.properties) and receiver.link.usable

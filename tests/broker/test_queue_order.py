@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from ferrymq_broker.nodes.message import Message
+from ferrymq_broker.nodes.message import BrokerMessage
 from ferrymq_types.messaging import Accepted, Modified, Released
 from tests.broker.harness import Network, text
 
@@ -105,7 +105,7 @@ def test_order_survives_any_mix_of_outcomes(net: Network) -> None:
 def test_a_million_entries_go_without_recursion(net: Network) -> None:
     """Entries point at each other; dropping the first must not drop the rest by recursion."""
     queue = net.declare("long")
-    message = Message(b"x", 0, 0)
+    message = BrokerMessage(b"x", 0, 0)
     for _ in range(1_000_000):
         queue.publish(message)
     purge = queue.purge()

@@ -17,16 +17,16 @@ import pytest
 import ferrymq
 from ferrymq import Connection, Message
 from ferrymq_broker.config import Config, Listener, Queue, Stream, Topic
+from ferrymq_broker.connections.consumer_link import ConsumerLink
 from ferrymq_broker.connections.handler import ConnectionHandler
-from ferrymq_broker.connections.incoming import IncomingEndpoint
-from ferrymq_broker.connections.links import SessionLinks
-from ferrymq_broker.connections.outgoing import OutgoingEndpoint
+from ferrymq_broker.connections.link_lifecycle import SessionLinks
+from ferrymq_broker.connections.producer_link import ProducerLink
 from ferrymq_broker.filters.filter_set import FilterSet
 from ferrymq_broker.server import BrokerServer
 from ferrymq_broker.server.protocol import AmqpProtocol
-from ferrymq_broker.server.securing import TlsStream
+from ferrymq_broker.server.tls_stream import TlsStream
 from ferrymq_broker.transactions.coordinator import Coordinator
-from ferrymq_broker.transactions.transaction import Transaction
+from ferrymq_broker.transactions.transaction import BrokerTransaction
 from tests.broker.tls.pki import Pki
 
 OF_THE_BROKER = (
@@ -34,11 +34,11 @@ OF_THE_BROKER = (
     ConnectionHandler,
     Coordinator,
     FilterSet,
-    IncomingEndpoint,
-    OutgoingEndpoint,
+    ProducerLink,
+    ConsumerLink,
     SessionLinks,
     TlsStream,
-    Transaction,
+    BrokerTransaction,
 )
 
 

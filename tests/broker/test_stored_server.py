@@ -21,7 +21,7 @@ from ferrymq_broker.recovery.recover import recover
 from ferrymq_broker.server import BrokerServer
 from ferrymq_broker.store.disk import RealFile
 from ferrymq_broker.store.errors import StoreDamaged, StoreError, StoreLocked, StoreVersionError
-from ferrymq_broker.store.paged_out import PAGED_OUT_NAME
+from ferrymq_broker.store.paged_out_file import PAGED_OUT_NAME
 from ferrymq_broker.store.store import Store as AnyStore
 
 SEGMENT = 64 * 1024

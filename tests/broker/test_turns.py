@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ferrymq_broker.server.turns import LEAST, MORE_TO_COME, MOST, ROUND, SHORT, TURN, Round, Turns
+from ferrymq_broker.server.read_fairness import (
+    LEAST,
+    MORE_TO_COME,
+    MOST,
+    ROUND,
+    SHORT,
+    TURN,
+    ReadTurns,
+    Round,
+)
 
 
 class Transport:
@@ -20,7 +29,7 @@ class Transport:
         self.reading = True
         self.due: list[Callable[[], object]] = [] if other is None else other.due
         self.round = Round(self.soon) if other is None else other.round
-        self.turns = Turns(
+        self.turns = ReadTurns(
             self.take, self.stop, self.start, self.round, self.soon, lambda: self.now
         )
 

@@ -15,7 +15,7 @@ from ferrymq.engine import events
 from ferrymq.options import ChunkReaderArguments
 from ferrymq_broker.config import Config
 from ferrymq_broker.nodes.policy import QueuePolicy, StreamPolicy
-from ferrymq_broker.nodes.streams.chunk_reader import ChunkReader
+from ferrymq_broker.nodes.streams.chunk_reader import ChunkStreamReader
 from ferrymq_broker.nodes.streams.stream import Stream
 from ferrymq_broker.server import BrokerServer
 from ferrymq_types.transport import SenderSettleMode
@@ -120,7 +120,7 @@ async def test_whoever_takes_nothing_stops_the_broker(
     await publish(client, 1000)
     async with client.chunk_reader("orders::0", chunk_records=10, credit=4) as reader:
         [there] = stream.readers
-        assert isinstance(there, ChunkReader)
+        assert isinstance(there, ChunkStreamReader)
         await round_trips(client)
         assert (there.next, reader.queued) == (40, 4)
         await round_trips(client)

@@ -20,14 +20,14 @@ async def waiting_tasks(peer: Peer, connection: ferrymq.Connection) -> list[asyn
     sender = await connection.sender("orders")
     receiver = await connection.receiver("orders")
     peer.credit = 0
-    starved = await connection.sender("starved")
+    waiting_for_room = await connection.sender("starved")
     await sender.ready()
     peer.on[events.CreditReceived] = lambda _, event: None
     tasks: list[asyncio.Task[object]] = [
         asyncio.create_task(sender.send(Message(b""))),
         asyncio.create_task(sender.send_many([Message(b"")] * 3)),
-        asyncio.create_task(starved.send(Message(b""))),
-        asyncio.create_task(starved.ready()),
+        asyncio.create_task(waiting_for_room.send(Message(b""))),
+        asyncio.create_task(waiting_for_room.ready()),
         asyncio.create_task(receiver.receive()),
         asyncio.create_task(receiver.drain()),
         asyncio.create_task(receiver.__anext__()),

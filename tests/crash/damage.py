@@ -10,7 +10,7 @@ from random import Random
 from typing import Final
 
 from ferrymq import AmqpError
-from ferrymq_broker.store.frames import BLOCK, HEADER_BYTES, MAGIC
+from ferrymq_broker.store.journal_frames import BLOCK, HEADER_BYTES, MAGIC
 from ferrymq_broker.store.segments import parse_journal
 from tests.crash.checks import check
 from tests.crash.draining import drain

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import ferrymq
-from ferrymq_broker.store.in_use import IN_USE_NAME
+from ferrymq_broker.store.in_use_file import IN_USE_NAME
 from ferrymq_types.transport import ReceiverSettleMode
 from tests.crash.actors.actor import Actor
 from tests.crash.actors.transactions import commit, post

@@ -18,7 +18,7 @@ from typing import Final
 import ferrymq
 from ferrymq import AmqpError, Message
 from ferrymq_broker.management.client import ManagementClient
-from ferrymq_broker.store.in_use import IN_USE_NAME
+from ferrymq_broker.store.in_use_file import IN_USE_NAME
 from ferrymq_broker.store.lmdb_records import DATA_NAME
 from ferrymq_types.messaging import TerminusExpiryPolicy
 from tests.crash.processes import Life, NotReady, Starter

@@ -15,7 +15,7 @@ from ferrymq_broker.connections.handler import ConnectionHandler
 from ferrymq_broker.nodes.policy import NodePolicy
 from ferrymq_broker.recovery.recover import recover
 from ferrymq_broker.server.protocol import AmqpProtocol
-from ferrymq_broker.server.turns import Round
+from ferrymq_broker.server.read_fairness import Round
 from ferrymq_broker.store.durable_store import DurableStore, StoreOptions
 from tests.simulation.disk import SimulatedDisk, SimulatedFolder
 from tests.simulation.executor import SimulatedExecutor

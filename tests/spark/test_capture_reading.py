@@ -20,14 +20,14 @@ from ferrymq.capture import CaptureName, LocalPlace, claim, coverage, stream_fol
 from ferrymq.capture.files import CaptureFile, capture_columns
 from ferrymq.capture.place import names_in
 from pyspark_ferrymq import AmqpDataLossError, AmqpOptionError
-from pyspark_ferrymq.capture import read_capture, reading
-from pyspark_ferrymq.capture.bounds import Bounds
-from pyspark_ferrymq.capture.live import ranges_of, settings_of
-from pyspark_ferrymq.capture.reading import _within
-from pyspark_ferrymq.capture.stitching import Cut, cut_files
-from pyspark_ferrymq.metadata import PartitionRange, StreamRanges
-from pyspark_ferrymq.options import ConnectionSettings
+from pyspark_ferrymq.capture import read_capture
+from pyspark_ferrymq.capture.capture_range import CaptureRange
+from pyspark_ferrymq.capture.file_selection import Cut, cut_files
+from pyspark_ferrymq.capture.live_part import ranges_of, settings_of
+from pyspark_ferrymq.capture.read_capture import _within
+from pyspark_ferrymq.options import BrokerOptions
 from pyspark_ferrymq.schema import default_schema
+from pyspark_ferrymq.stream_metadata import PartitionRange, StreamRanges
 from tests.interop.broker_process import BrokerProcess
 from tests.spark.kit import Streams
 
@@ -220,7 +220,7 @@ def test_many_partitions(spark: SparkSession) -> None:
     """As many conditions as there are partitions are not too deep for Spark."""
     cuts = [Cut(n, 1, 3, 3, [CaptureName(HOUR, n, 0, 3)]) for n in range(1024)]
     rows = spark.range(4096).selectExpr("cast(id / 4 as int) partition", "id % 4 offset")
-    assert _within(rows, cuts, Bounds()).count() == 2048
+    assert _within(rows, cuts, CaptureRange()).count() == 2048
 
 
 def test_what_is_captured_meanwhile(
@@ -235,7 +235,7 @@ def test_what_is_captured_meanwhile(
     place = claimed(tmp_path, broker, address)
     write(place, 0, 10)
 
-    def asked(settings: ConnectionSettings, stream: str) -> StreamRanges:
+    def asked(settings: BrokerOptions, stream: str) -> StreamRanges:
         write(place, 10, 10)
         with Streams(broker) as streams:
             streams.trim(address)
@@ -243,7 +243,7 @@ def test_what_is_captured_meanwhile(
         write(place, 20, 10)
         return ranges_of(settings, stream)
 
-    monkeypatch.setattr(reading, "ranges_of", asked)
+    monkeypatch.setattr(read_capture, "ranges_of", asked)
     frame = read_capture(spark, str(tmp_path), address, url=broker.url)
     assert bodies(frame) == list(range(35))
 
@@ -256,13 +256,15 @@ def test_times_that_may_be_missing(after: int, before: int) -> None:
     """What was published between two files is of some hour between theirs."""
     covered = coverage([CaptureName(HOUR + 1, 0, 0, 9), CaptureName(HOUR + 5, 0, 50, 59)])
     with pytest.raises(AmqpDataLossError, match="from 10 to before 50 are missing"):
-        cut_files("orders", covered, Bounds.of(instant(after), instant(before)), None, True)
+        cut_files("orders", covered, CaptureRange.of(instant(after), instant(before)), None, True)
 
 
 @pytest.mark.parametrize(("after", "before"), [(-3, 0), (6, 8)])
 def test_times_before_and_behind_all_files(after: int, before: int) -> None:
     covered = coverage([CaptureName(HOUR + 1, 0, 0, 9), CaptureName(HOUR + 5, 0, 50, 59)])
-    (cut,) = cut_files("orders", covered, Bounds.of(instant(after), instant(before)), None, True)
+    (cut,) = cut_files(
+        "orders", covered, CaptureRange.of(instant(after), instant(before)), None, True
+    )
     assert cut.files == []
 
 
@@ -270,7 +272,7 @@ def test_offsets_where_no_file_is() -> None:
     covered = coverage([CaptureName(HOUR, 0, 10, 19), CaptureName(HOUR, 0, 30, 39)])
     for first, next in ((0, 5), (22, 27)):
         with pytest.raises(AmqpDataLossError, match=f"from {first} to before {next} are missing"):
-            cut_files("orders", covered, Bounds.of({0: first}, {0: next}), None, True)
+            cut_files("orders", covered, CaptureRange.of({0: first}, {0: next}), None, True)
 
 
 @given(
@@ -294,7 +296,9 @@ def test_what_is_read_is_what_was_asked_for(
     if live is not None:
         there = PartitionRange(0, live[0], live[0] + live[1])
         ranges = StreamRanges("orders", "one", {0: there})
-    bounds = Bounds.of(None if first is None else {0: first}, None if next is None else {0: next})
+    bounds = CaptureRange.of(
+        None if first is None else {0: first}, None if next is None else {0: next}
+    )
     filed = {offset for name in names for offset in range(name.first, name.next)}
     held = set() if live is None else set(range(live[0], live[0] + live[1]))
     try:

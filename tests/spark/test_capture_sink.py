@@ -21,9 +21,9 @@ from ferrymq.capture import (
 )
 from ferrymq.capture.place import leftovers_in, names_in
 from pyspark_ferrymq import AmqpOptionError, AmqpWriteError, register
-from pyspark_ferrymq.capture.options import CaptureOptions
-from pyspark_ferrymq.capture.settling import discard, settle
-from pyspark_ferrymq.capture.task import Written, write_runs
+from pyspark_ferrymq.capture.commit import discard, settle
+from pyspark_ferrymq.capture.options import CaptureSinkOptions
+from pyspark_ferrymq.capture.write_task import WrittenFiles, write_runs
 from tests.interop.broker_process import BrokerProcess
 
 if TYPE_CHECKING:
@@ -200,12 +200,12 @@ def rows(first: int, count: int, time: int = T0, partition: int = 0) -> pa.Recor
     )
 
 
-def task(path: Path, *batches: pa.RecordBatch, **options: Any) -> Written:
-    return write_runs(CaptureOptions(path=str(path), **options), COLUMNS, iter(batches))
+def task(path: Path, *batches: pa.RecordBatch, **options: Any) -> WrittenFiles:
+    return write_runs(CaptureSinkOptions(path=str(path), **options), COLUMNS, iter(batches))
 
 
-def commit(path: Path, *written: Written, **options: Any) -> None:
-    settle(CaptureOptions(path=str(path), **options), written)
+def commit(path: Path, *written: WrittenFiles, **options: Any) -> None:
+    settle(CaptureSinkOptions(path=str(path), **options), written)
 
 
 def test_files_end_with_hours_and_with_their_number_of_records(tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_one_batch_with_several_runs(tmp_path: Path) -> None:
 def test_two_attempts_of_a_task_are_one(tmp_path: Path) -> None:
     first, second = task(tmp_path, rows(0, 5)), task(tmp_path, rows(0, 5))
     commit(tmp_path, second)
-    discard(CaptureOptions(path=str(tmp_path)), [first])
+    discard(CaptureSinkOptions(path=str(tmp_path)), [first])
     assert bodies(tmp_path, "orders") == list(range(5))
     assert leftovers_in(LocalPlace(tmp_path / "orders")) == []
 
@@ -285,5 +285,5 @@ def test_rows_that_are_no_run_are_refused(tmp_path: Path) -> None:
 
 def test_options() -> None:
     with pytest.raises(AmqpOptionError, match="'path' is missing"):
-        CaptureOptions.parse({})
-    assert CaptureOptions.parse({"path": "x", "allowgaps": "true"}).allow_gaps
+        CaptureSinkOptions.parse({})
+    assert CaptureSinkOptions.parse({"path": "x", "allowgaps": "true"}).allow_gaps

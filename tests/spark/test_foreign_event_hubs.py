@@ -12,9 +12,9 @@ import pytest
 
 from ferrymq import Message, blocking
 from pyspark_ferrymq import AmqpDataLossError, AmqpOptionError, AmqpSourceError
-from pyspark_ferrymq.options import ConnectionSettings, SourceOptions, Values, connect
-from pyspark_ferrymq.planning import Range
-from pyspark_ferrymq.reading.task import read_range
+from pyspark_ferrymq.options import BrokerOptions, SourceOptions, Values, connect
+from pyspark_ferrymq.reading.read_task import read_range
+from pyspark_ferrymq.task_planning import OffsetRange
 from tests.interop.broker_process import BrokerProcess
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def read(spark: SparkSession, broker: BrokerProcess, hub: str, **more: str) -> D
 def client(broker: BrokerProcess, hub: str) -> Iterator[blocking.Connection]:
     """A connection with a token for a hub."""
     given = Values(options(broker, address=hub))
-    connection = connect(ConnectionSettings.parse(given), "test")
+    connection = connect(BrokerOptions.parse(given), "test")
     try:
         yield connection
     finally:
@@ -191,13 +191,13 @@ def test_what_retention_has_taken(spark: SparkSession, broker: BrokerProcess) ->
 
     # Gone between planning and reading: a task sees it as well.
     ours = SourceOptions.parse(options(broker, subscribe="short"))
-    gone = Range("short", "", 0, 3, 500)
+    gone = OffsetRange("short", "", 0, 3, 500)
     with pytest.raises(AmqpDataLossError, match="expected offsets from 3 to before 500"):
         list(read_range(ours, ["body"], gone))
     lax = SourceOptions.parse(options(broker, subscribe="short", failOnDataLoss="false"))
     assert sum(batch.num_rows for batch in read_range(lax, ["body"], gone)) == 500 - first
     # All of the range is gone.
-    gone = Range("short", "", 0, 3, 5)
+    gone = OffsetRange("short", "", 0, 3, 5)
     assert list(read_range(lax, ["body"], gone)) == []
 
 
@@ -282,13 +282,13 @@ def test_who_may_not(
 )
 def test_connection_strings_that_are_none(text: str, told: str) -> None:
     with pytest.raises(AmqpOptionError, match=f"'connectionString': .*{told}") as caught:
-        ConnectionSettings.parse(Values({"connectionString": text}))
+        BrokerOptions.parse(Values({"connectionString": text}))
     assert "SECRET;" not in str(caught.value).replace("SharedAccessKey=SECRET", "")
 
 
 def test_a_connection_string() -> None:
     text = "Endpoint=sb://ns.example/;SharedAccessKeyName=n;SharedAccessKey=a/b=;EntityPath=hub"
-    settings = ConnectionSettings.parse(
+    settings = BrokerOptions.parse(
         Values({"connectionString": text, "service": "eventhubs", "subscribe": "other"})
     )
     assert settings.place == "amqps://ns.example:5671"
@@ -307,13 +307,13 @@ def test_one_way_to_say_who_one_is() -> None:
     text = "Endpoint=sb://h/;SharedAccessKeyName=n;SharedAccessKey=k"
     for name in ("url", "username", "password", "sasl.mechanism"):
         with pytest.raises(AmqpOptionError, match=f"'connectionString' and '{name}' exclude"):
-            ConnectionSettings.parse(Values({"connectionString": text, name: "x"}))
+            BrokerOptions.parse(Values({"connectionString": text, name: "x"}))
     with pytest.raises(AmqpOptionError, match="'consumerGroup'"):
-        ConnectionSettings.parse(Values({"connectionString": text, "consumerGroup": "g"}))
+        BrokerOptions.parse(Values({"connectionString": text, "consumerGroup": "g"}))
 
 
 def test_no_event_hubs_at_all(broker: BrokerProcess) -> None:
     with BrokerProcess() as other:
         given = Values({"connectionString": connection_string(other), "service": "eventhubs"})
         with pytest.raises(AmqpSourceError, match="no node '\\$cbs' that takes its tokens"):
-            connect(ConnectionSettings.parse(given), "test")
+            connect(BrokerOptions.parse(given), "test")

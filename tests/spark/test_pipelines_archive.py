@@ -12,19 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrymq import blocking
-from pyspark_ferrymq.cli.failures import reason_of
+from pyspark_ferrymq.cli.error_messages import reason_of
 from pyspark_ferrymq.errors import AmqpOptionError
 from pyspark_ferrymq.pipelines.archive import ArchiveOptions
 from pyspark_ferrymq.pipelines.archive import run as archive
 from pyspark_ferrymq.pipelines.archive_report import write_report
-from pyspark_ferrymq.pipelines.plan import Plan
-from pyspark_ferrymq.pipelines.reading import Choice
 from pyspark_ferrymq.pipelines.replay import ReplayOptions
 from pyspark_ferrymq.pipelines.replay import run as replay
+from pyspark_ferrymq.pipelines.replay_plan import Plan
 from pyspark_ferrymq.pipelines.replay_report import write_report as replay_report
 from pyspark_ferrymq.pipelines.sections import Sections
+from pyspark_ferrymq.pipelines.stream_input import Choice
 from pyspark_ferrymq.traffic import Traffic
-from pyspark_ferrymq.traffic.running import run_producer
+from pyspark_ferrymq.traffic.run import run_producer
 from tests.interop.broker_process import BrokerProcess
 from tests.spark.kit import Streams
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from pyspark_ferrymq.cli import app
 from pyspark_ferrymq.cli.durations import duration
-from pyspark_ferrymq.cli.failures import reason_of
+from pyspark_ferrymq.cli.error_messages import reason_of
 from pyspark_ferrymq.errors import AmqpOptionError
 from pyspark_ferrymq.management import AmqpRefusedError
 from pyspark_ferrymq.options import AmqpUnreachableError

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ferrymq import Message, blocking
-from pyspark_ferrymq.cli.failures import reason_of
+from pyspark_ferrymq.cli.error_messages import reason_of
 from pyspark_ferrymq.errors import AmqpOptionError
 from pyspark_ferrymq.pipelines.metrics import MetricsOptions, measured, run, windowed
 from pyspark_ferrymq.pipelines.metrics_report import write_report
-from pyspark_ferrymq.pipelines.reading import Choice
+from pyspark_ferrymq.pipelines.stream_input import Choice
 from pyspark_ferrymq.traffic import Traffic
-from pyspark_ferrymq.traffic.running import run_producer
+from pyspark_ferrymq.traffic.run import run_producer
 from tests.interop.broker_process import BrokerProcess
 from tests.spark.kit import Streams
 

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from ferrymq import Message, blocking
 from pyspark_ferrymq.errors import AmqpOptionError, AmqpSourceError, AmqpWriteError
-from pyspark_ferrymq.pipelines.moving import fingerprint, revived
+from pyspark_ferrymq.pipelines.move_messages import fingerprint, revived
 from pyspark_ferrymq.pipelines.sections import Sections, annotated
 from pyspark_ferrymq.pipelines.triage import TriageOptions, run
 from pyspark_ferrymq.pipelines.triage_report import write_report
 from pyspark_ferrymq.traffic import Traffic
-from pyspark_ferrymq.traffic.running import run_producer, run_workers
+from pyspark_ferrymq.traffic.run import run_producer, run_workers
 from tests.interop.broker_process import BrokerProcess
 from tests.spark.kit import Streams
 
@@ -157,7 +157,7 @@ KILLED = """
 import asyncio, os, sys
 from collections import Counter
 import ferrymq
-from pyspark_ferrymq.pipelines.moving import fingerprint, move
+from pyspark_ferrymq.pipelines.move_messages import fingerprint, move
 
 async def main(url, queue):
     async with ferrymq.connect(url) as connection:

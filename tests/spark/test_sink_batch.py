@@ -111,7 +111,7 @@ def test_a_task_that_fails_after_its_commit_writes_nothing_twice(
 ) -> None:
     """A retried task finds its fence; the other attempt of it has said nothing to Spark."""
     from pyspark_ferrymq.source import DefaultSource
-    from pyspark_ferrymq.writing.batch import BatchWriter
+    from pyspark_ferrymq.writing.batch_writer import BatchWriter
 
     mark = str(tmp_path / "mark")
 

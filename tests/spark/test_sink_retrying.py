@@ -12,8 +12,8 @@ from ferrymq import ConnectionClosed, LinkDetached, TransactionRolledBack
 from ferrymq.errors import TransactionInDoubt
 from ferrymq_types.transport import Error
 from pyspark_ferrymq.errors import AmqpWriteError
-from pyspark_ferrymq.writing.keeping import KeptBatches
-from pyspark_ferrymq.writing.retrying import Outage, was_lost
+from pyspark_ferrymq.writing.kept_batches import KeptBatches
+from pyspark_ferrymq.writing.retry import Outage, was_lost
 
 
 class Clock:
@@ -99,7 +99,7 @@ def test_a_broker_that_ends_while_it_lets_somebody_in_is_away() -> None:
     """Its port is open, and the connection is closed before there is an outcome of SASL."""
     from contextlib import closing
 
-    from pyspark_ferrymq.options import ConnectionSettings, Values, connect
+    from pyspark_ferrymq.options import BrokerOptions, Values, connect
     from pyspark_ferrymq.options.connection import AmqpUnreachableError
 
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
@@ -112,7 +112,7 @@ def test_a_broker_that_ends_while_it_lets_somebody_in_is_away() -> None:
 
         thread = threading.Thread(target=hang_up)
         thread.start()
-        settings = ConnectionSettings.parse(
+        settings = BrokerOptions.parse(
             Values({"url": f"amqp://127.0.0.1:{server.getsockname()[1]}"})
         )
         with pytest.raises(AmqpUnreachableError, match="ended the transport during SASL") as error:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_ferrymq.options import ConnectionSettings, Values, connect
+from pyspark_ferrymq.options import BrokerOptions, Values, connect
 from tests.interop.broker_process import BrokerProcess
 
 USERS = '[security.users]\nreader = "open sesame"\n'
 
 
 def join(broker: BrokerProcess, **options: str) -> None:
-    connect(ConnectionSettings.parse(Values({"url": broker.url, **options})), "test").close()
+    connect(BrokerOptions.parse(Values({"url": broker.url, **options})), "test").close()
 
 
 @pytest.mark.parametrize("mechanism", ["auto", "PLAIN"])

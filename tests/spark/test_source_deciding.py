@@ -11,11 +11,11 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from pyspark_ferrymq.errors import AmqpDataLossError, AmqpSourceError
-from pyspark_ferrymq.metadata import PartitionRange, StreamRanges
 from pyspark_ferrymq.options import Selection, SourceOptions
-from pyspark_ferrymq.planning import RangePartition
 from pyspark_ferrymq.reading import stream as reading
-from pyspark_ferrymq.reading.stream import StreamReader
+from pyspark_ferrymq.reading.stream_reader import StreamReader
+from pyspark_ferrymq.stream_metadata import PartitionRange, StreamRanges
+from pyspark_ferrymq.task_planning import RangePartition
 
 
 class There:

@@ -12,14 +12,14 @@ from uuid import UUID
 import pytest
 
 from pyspark_ferrymq.lag import Lag, LagListener, lag_of
-from pyspark_ferrymq.offsets import Offset, Position
+from pyspark_ferrymq.offsets import Offset, PartitionOffset
 
 QUERY = UUID("12345678-1234-5678-1234-567812345678")
 
 
 def offset(incarnation: str = "x", **partitions: dict[int, int]) -> str:
     return json.dumps(
-        Offset({name: Position(incarnation, p) for name, p in partitions.items()}).to_json()
+        Offset({name: PartitionOffset(incarnation, p) for name, p in partitions.items()}).to_json()
     )
 
 

@@ -253,12 +253,12 @@ def test_a_task_waits_again_for_a_broker_that_cannot_be_reached(
     """As often as `fetchOffset.numRetries` says, as it does when a connection is lost."""
     from pyspark_ferrymq.options import SourceOptions
     from pyspark_ferrymq.options.connection import AmqpUnreachableError
-    from pyspark_ferrymq.planning import Range
-    from pyspark_ferrymq.reading import task
+    from pyspark_ferrymq.reading import read_task
+    from pyspark_ferrymq.task_planning import OffsetRange
 
     streams.create(address, 1)
     streams.fill(address, 20)
-    connect, away = task.connect, [3]
+    connect, away = read_task.connect, [3]
 
     def sometimes(*arguments: object, **options: object) -> object:
         if away[0]:
@@ -266,10 +266,10 @@ def test_a_task_waits_again_for_a_broker_that_cannot_be_reached(
             raise AmqpUnreachableError("the broker is away")
         return connect(*arguments, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(task, "connect", sometimes)
+    monkeypatch.setattr(read_task, "connect", sometimes)
     options = SourceOptions.parse({"url": broker.url, "subscribe": address})
-    whole = Range(address, "", 0, 0, 20)
-    assert sum(len(batch) for batch in task.read_range(options, ["body"], whole)) == 20
+    whole = OffsetRange(address, "", 0, 0, 20)
+    assert sum(len(batch) for batch in read_task.read_range(options, ["body"], whole)) == 20
     away[0] = 4
     with pytest.raises(AmqpUnreachableError, match="away"):
-        list(task.read_range(options, ["body"], whole))
+        list(read_task.read_range(options, ["body"], whole))

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from pyspark_ferrymq import AmqpOptionError
-from pyspark_ferrymq.offsets import Offset, Position
+from pyspark_ferrymq.offsets import Offset, PartitionOffset
 from pyspark_ferrymq.options import SourceOptions
-from pyspark_ferrymq.options.bounds import AtCheckpoint, AtOffsets, AtTime, End
 from pyspark_ferrymq.options.names import CONNECTION, SINK, SOURCE, check_names
+from pyspark_ferrymq.options.start_and_end import AtCheckpoint, AtOffsets, AtTime, End
 
 URL = "amqp://localhost"
 CHECKPOINT = '{"v":1,"streams":{"orders":{"id":"x","p":{"0":3}}}}'
@@ -172,7 +172,7 @@ def test_bounds() -> None:
         "startingOffsets", {"orders": {0: 23, 1: -1}}
     )
     assert parse(startingOffsets=CHECKPOINT).starting == AtCheckpoint(
-        "startingOffsets", Offset({"orders": Position("x", {0: 3})})
+        "startingOffsets", Offset({"orders": PartitionOffset("x", {0: 3})})
     )
     assert parse(startingTimestamp="7").starting == AtTime(7, "error")
     assert parse(

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 import pytest
 
 from pyspark_ferrymq.broker_streams import BrokerStreams
-from pyspark_ferrymq.options import ConnectionSettings, Selection, Values
+from pyspark_ferrymq.options import BrokerOptions, Selection, Values
 from tests.interop.broker_process import BrokerProcess
 from tests.spark.kit import Streams
 
 
 @pytest.fixture
 def service(broker: BrokerProcess) -> Iterator[BrokerStreams]:
-    found = BrokerStreams(ConnectionSettings.parse(Values({"url": broker.url})))
+    found = BrokerStreams(BrokerOptions.parse(Values({"url": broker.url})))
     yield found
     found.close()
 

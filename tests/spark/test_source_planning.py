@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
-from pyspark_ferrymq.metadata import PartitionRange, StreamRanges
-from pyspark_ferrymq.offsets import Offset, OffsetError, Position
-from pyspark_ferrymq.options.selection import Selection
-from pyspark_ferrymq.planning import Range, apportion, plan
-from pyspark_ferrymq.reading.limits import backlog, end_of
+from pyspark_ferrymq.offsets import Offset, OffsetError, PartitionOffset
+from pyspark_ferrymq.options.subscription import Selection
+from pyspark_ferrymq.reading.admission_control import backlog, end_of
+from pyspark_ferrymq.stream_metadata import PartitionRange, StreamRanges
+from pyspark_ferrymq.task_planning import OffsetRange, apportion, plan
 
 names = st.text(min_size=1, max_size=5)
 offsets = st.builds(
@@ -22,7 +22,7 @@ offsets = st.builds(
     st.dictionaries(
         names,
         st.builds(
-            Position,
+            PartitionOffset,
             names,
             st.dictionaries(st.integers(0, 200), st.integers(0, 1 << 62), max_size=5),
         ),
@@ -39,7 +39,7 @@ def test_an_offset_is_the_same_text_whatever_the_order(offset: Offset, random: o
     assert again == offset
     shuffled = Offset(
         {
-            name: Position(position.incarnation, dict(reversed(position.partitions.items())))
+            name: PartitionOffset(position.incarnation, dict(reversed(position.partitions.items())))
             for name, position in reversed(offset.streams.items())
         },
         offset.pin,
@@ -48,7 +48,7 @@ def test_an_offset_is_the_same_text_whatever_the_order(offset: Offset, random: o
 
 
 def test_the_text_of_an_offset() -> None:
-    offset = Offset({"orders": Position("5f", {10: 7, 2: 99})})
+    offset = Offset({"orders": PartitionOffset("5f", {10: 7, 2: 99})})
     assert json.dumps(offset.to_json(), separators=(",", ":")) == (
         '{"v":1,"streams":{"orders":{"id":"5f","p":{"2":99,"10":7}}}}'
     )
@@ -79,7 +79,7 @@ def test_what_is_no_offset(found: object) -> None:
 
 ranges = st.lists(
     st.builds(
-        lambda number, first, size: Range("s", "id", number, first, first + size),
+        lambda number, first, size: OffsetRange("s", "id", number, first, first + size),
         st.integers(0, 50),
         st.integers(0, 1000),
         st.integers(-5, 300),
@@ -91,7 +91,7 @@ ranges = st.lists(
 
 @given(ranges, st.none() | st.integers(1, 40), st.none() | st.integers(1, 100))
 def test_a_plan_covers_everything_once(
-    given_ranges: list[Range], least: int | None, most: int | None
+    given_ranges: list[OffsetRange], least: int | None, most: int | None
 ) -> None:
     planned = plan(given_ranges, least, most)
     covered = [(each.partition, at) for each in planned for at in range(each.first, each.until)]
@@ -112,7 +112,7 @@ def test_a_plan_covers_everything_once(
 
 
 def test_large_ranges_are_cut_first() -> None:
-    whole = [Range("s", "id", 0, 0, 100), Range("s", "id", 1, 0, 10)]
+    whole = [OffsetRange("s", "id", 0, 0, 100), OffsetRange("s", "id", 1, 0, 10)]
     assert [(each.partition, len(each)) for each in plan(whole, 4)] == [
         (0, 33),
         (0, 33),
@@ -189,7 +189,7 @@ def streams(**partitions: list[tuple[int, int]]) -> dict[str, StreamRanges]:
 def at(**partitions: list[int]) -> Offset:
     return Offset(
         {
-            name: Position(f"id-{name}", dict(enumerate(offsets)))
+            name: PartitionOffset(f"id-{name}", dict(enumerate(offsets)))
             for name, offsets in partitions.items()
         }
     )
@@ -231,5 +231,5 @@ def test_a_new_partition_begins_with_its_first_record() -> None:
 
 def test_a_stream_made_anew_begins_with_its_first_record() -> None:
     there = streams(a=[(0, 10)])
-    before = Offset({"a": Position("another", {0: 500})})
+    before = Offset({"a": PartitionOffset("another", {0: 500})})
     assert end_of(backlog(before, there), there, ReadMaxRows(4), Sizes(10)) == at(a=[4])

@@ -16,19 +16,19 @@ from ferrymq import Message, blocking
 from ferrymq.engine.pairing import LINK_PAIR
 from pyspark_ferrymq.errors import AmqpSourceError
 from pyspark_ferrymq.traffic import Ledger, Traffic
+from pyspark_ferrymq.traffic.arrival_times import DAY, intensity
 from pyspark_ferrymq.traffic.bodies import FIELDS, LARGEST, POISON
-from pyspark_ferrymq.traffic.judging import judge
+from pyspark_ferrymq.traffic.message_faults import judge
 from pyspark_ferrymq.traffic.producer import message_of
-from pyspark_ferrymq.traffic.rhythm import DAY, intensity
-from pyspark_ferrymq.traffic.running import run_producer, run_workers
-from pyspark_ferrymq.traffic.scenario import LATE_AFTER, Event
+from pyspark_ferrymq.traffic.run import run_producer, run_workers
+from pyspark_ferrymq.traffic.scenario import LATE_AFTER, TrafficEvent
 from tests.interop.broker_process import BrokerProcess
 
 MANY = Traffic(seed=5, count=6000)
 
 
 @pytest.fixture(scope="module")
-def events() -> list[Event]:
+def events() -> list[TrafficEvent]:
     return list(MANY.events())
 
 
@@ -48,20 +48,20 @@ def test_the_same_settings_give_the_same_messages_and_others_do_not() -> None:
     assert ledger_of(replace(small, seed=6)).digest != digest
 
 
-def test_keys_are_skewed(events: list[Event]) -> None:
+def test_keys_are_skewed(events: list[TrafficEvent]) -> None:
     orders = Counter(event.key for event in events if event.place.kind == "order")
     first, *rest = [count for _, count in orders.most_common()]
     assert first > 10 * rest[len(rest) // 2]
     assert len(orders) > 300
 
 
-def test_sizes_are_around_a_kilobyte_and_not_all_alike(events: list[Event]) -> None:
+def test_sizes_are_around_a_kilobyte_and_not_all_alike(events: list[TrafficEvent]) -> None:
     sizes = sorted(len(event.body) for event in events if event.poison is None)
     assert 700 < sizes[len(sizes) // 2] < 1100
     assert sizes[len(sizes) * 95 // 100] > 1.7 * sizes[len(sizes) // 2]
 
 
-def test_the_day_has_a_rhythm_and_bursts(events: list[Event]) -> None:
+def test_the_day_has_a_rhythm_and_bursts(events: list[TrafficEvent]) -> None:
     assert sum(intensity(60.0 * minute) for minute in range(1440)) / 1440 == pytest.approx(1, 0.05)
     hours = Counter(int(event.at // 3600) for event in events if event.at < DAY)
     night = sum(hours[hour] for hour in (1, 2, 3, 4))
@@ -72,12 +72,12 @@ def test_the_day_has_a_rhythm_and_bursts(events: list[Event]) -> None:
     assert max(minutes.values()) > 2.5 * usual
 
 
-def test_what_is_late_is_known_by_its_delay(events: list[Event]) -> None:
+def test_what_is_late_is_known_by_its_delay(events: list[TrafficEvent]) -> None:
     assert {event.late for event in events} == {False, True}
     assert all(event.late == (event.delay > LATE_AFTER) for event in events)
 
 
-def test_what_comes_twice_is_the_same_message(events: list[Event]) -> None:
+def test_what_comes_twice_is_the_same_message(events: list[TrafficEvent]) -> None:
     seen: dict[str, bytes] = {}
     twice = 0
     for event in events:
@@ -89,7 +89,7 @@ def test_what_comes_twice_is_the_same_message(events: list[Event]) -> None:
     assert twice > 20
 
 
-def test_workers_find_every_poison_and_nothing_else(events: list[Event]) -> None:
+def test_workers_find_every_poison_and_nothing_else(events: list[TrafficEvent]) -> None:
     assert {event.poison for event in events} == {None, *POISON}
     for event in events:
         fault = judge(message_of(event, 10**12))

@@ -6,7 +6,7 @@ import hmac
 from typing import final
 
 from ferrymq.engine.scram import SCRAM_MECHANISMS, ScramKeys
-from ferrymq_broker.access.identity import Identity
+from ferrymq_broker.access.identity import UserIdentity
 from ferrymq_broker.connections.authentication import Authenticator, ClientTransport, Login
 
 
@@ -53,9 +53,9 @@ class KnownUsers(Authenticator):
     def authenticate(self, login: Login) -> None:
         """Decide at once."""
         if login.mechanism == "ANONYMOUS" and self.anonymous:
-            login.decide(Identity(None, mechanism=login.mechanism))
+            login.decide(UserIdentity(None, mechanism=login.mechanism))
         elif self._is_good(login):
-            login.decide(Identity(login.username, mechanism=login.mechanism))
+            login.decide(UserIdentity(login.username, mechanism=login.mechanism))
         else:
             login.decide(None, "unknown user or wrong password")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 from ferrymq_broker.access.grants import Grants
-from ferrymq_broker.access.identity import Identity
+from ferrymq_broker.access.identity import UserIdentity
 from ferrymq_broker.access.rights import ALL, SEND, WIDTH, name_of
 from ferrymq_broker.access.rules import BoundRules, Rule, bind_rules
 from ferrymq_broker.errors import BrokerError
@@ -33,7 +33,7 @@ _LONGEST: Final = 2048
 
 
 @final
-class Access:
+class ConnectionAccess:
     """What `identity` may do in one virtual host, by its rules and by tokens.
 
     `rules` are None where there are none in the whole broker and no tokens either: then whoever
@@ -46,7 +46,7 @@ class Access:
 
     __slots__ = ("identity", "open", "grants", "on_grant", "_rules", "_lapsed", "_known")
 
-    def __init__(self, identity: Identity, rules: list[Rule] | None) -> None:
+    def __init__(self, identity: UserIdentity, rules: list[Rule] | None) -> None:
         self.identity = identity
         self.open = rules is None
         self.grants = Grants()

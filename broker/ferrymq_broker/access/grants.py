@@ -6,7 +6,7 @@ from typing import final
 
 from mypy_extensions import i64
 
-from ferrymq_broker.access.identity import Identity
+from ferrymq_broker.access.identity import UserIdentity
 from ferrymq_broker.access.patterns import PART
 from ferrymq_broker.access.rules import BoundRules
 
@@ -36,7 +36,7 @@ class Grant:
     __slots__ = ("scope", "meaning", "identity", "rules")
 
     def __init__(
-        self, scope: str, identity: Identity, rules: BoundRules, meaning: str | None = None
+        self, scope: str, identity: UserIdentity, rules: BoundRules, meaning: str | None = None
     ) -> None:
         self.scope = scope
         self.meaning = meaning

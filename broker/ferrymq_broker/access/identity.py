@@ -8,7 +8,7 @@ _NOBODY: Final[frozenset[str]] = frozenset()
 
 
 @final
-class Identity:
+class UserIdentity:
     """`user` is None for who has said nothing of himself. `claims` are those of a token, each with
     its values as text. `key` is the shared access key that signed the token, if one did.
     `mechanism` is how it was proved: a SASL mechanism, or ``token``. `expires` is the end of it in

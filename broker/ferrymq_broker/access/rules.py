@@ -6,7 +6,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from ferrymq_broker.access.identity import Identity
+from ferrymq_broker.access.identity import UserIdentity
 from ferrymq_broker.access.patterns import AddressPattern, node_of
 from ferrymq_broker.access.rights import ALL
 
@@ -32,7 +32,7 @@ class Subject:
         self.name = name
         self.value = value
 
-    def is_meant(self, identity: Identity) -> bool:
+    def is_meant(self, identity: UserIdentity) -> bool:
         """Whether somebody is, or is one of, whom it names."""
         kind = self.kind
         if kind == ANYBODY:
@@ -66,11 +66,11 @@ class Rule:
         self.may_not: i64 = may_not
         self.where = where
 
-    def is_about(self, identity: Identity) -> bool:
+    def is_about(self, identity: UserIdentity) -> bool:
         """Whether somebody is meant."""
         return any(subject.is_meant(identity) for subject in self.who)
 
-    def bind(self, identity: Identity) -> Rule | None:
+    def bind(self, identity: UserIdentity) -> Rule | None:
         """The rule with the user's name in its patterns; None if it is not about him."""
         if not self.is_about(identity):
             return None
@@ -87,7 +87,7 @@ class Rule:
 
 
 @final
-class Verdict:
+class RuleVerdict:
     """What rules say of one address: what they give, and what they refuse in so many words."""
 
     __slots__ = ("given", "refused")
@@ -114,7 +114,7 @@ class BoundRules:
         """Whether one of them is for parts of a node."""
         return any(pattern.parted for rule in self.rules for pattern in rule.where)
 
-    def judge(self, address: str, named: str = "") -> Verdict:
+    def judge(self, address: str, named: str = "") -> RuleVerdict:
         """Every right on its own: the first rule that names it at this address decides, or at what
         the client calls the address, if that is `named`.
 
@@ -130,10 +130,10 @@ class BoundRules:
             refused |= rule.may_not & ~given
             if (given | refused) == ALL:
                 break
-        return Verdict(given, refused)
+        return RuleVerdict(given, refused)
 
 
-def bind_rules(rules: list[Rule], identity: Identity) -> BoundRules:
+def bind_rules(rules: list[Rule], identity: UserIdentity) -> BoundRules:
     """Those of the rules that are about this identity."""
     bound: list[Rule] = []
     for rule in rules:

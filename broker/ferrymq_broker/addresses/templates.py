@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, final
 
-from ferrymq_broker.addresses.space import Template
+from ferrymq_broker.addresses.address_space import Template
 from ferrymq_broker.nodes.policy import NodePolicy
 
 ANY: Final = "*"

@@ -64,7 +64,7 @@ def split_chunk(body: bytes) -> tuple[int, int, int, bytes]:
     return id, partition, epoch, body[_PLACE.size :]
 
 
-class Frames:
+class CaptureFrames:
     """Frames out of what has been read."""
 
     def __init__(self) -> None:

@@ -34,7 +34,7 @@ class WriterProcess:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "ferrymq_broker.capture.child",
+            "ferrymq_broker.capture.writer_main",
             options.to_json(),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from ferrymq_broker.capture.feed import Feed
 from ferrymq_broker.capture.options import HOLDER
+from ferrymq_broker.capture.partition_feed import PartitionFeed
 from ferrymq_broker.nodes.streams.stream import Stream
 
 # Seconds until what has failed is tried again: at first, and at most.
@@ -37,7 +37,7 @@ class Delay:
 class CapturedPart:
     """One partition: what is read of it next, and the offset before which all is in files."""
 
-    def __init__(self, feed: Feed) -> None:
+    def __init__(self, feed: PartitionFeed) -> None:
         self.feed = feed
         self.closed = int(feed.position)
         self.epoch = 0

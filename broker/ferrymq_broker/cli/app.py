@@ -11,8 +11,8 @@ import typer
 from ferrymq_broker.cli.admin.app import admin
 from ferrymq_broker.cli.cert import cert
 from ferrymq_broker.cli.check_config import check_config
-from ferrymq_broker.cli.failures import reason_of
-from ferrymq_broker.cli.installed import add_installed
+from ferrymq_broker.cli.error_messages import reason_of
+from ferrymq_broker.cli.plugins import add_installed
 from ferrymq_broker.cli.receive import receive
 from ferrymq_broker.cli.send import send
 from ferrymq_broker.cli.serve import serve

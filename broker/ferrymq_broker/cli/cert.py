@@ -15,7 +15,7 @@ from ferrymq_broker.cli.options import Json
 from ferrymq_broker.errors import ConfigError
 
 if TYPE_CHECKING:
-    from ferrymq_broker.security.issuing import Authority
+    from ferrymq_broker.security.dev_ca import Authority
 
 _HOSTS: Final = ("localhost", "127.0.0.1", "::1")
 # How long an authority lasts, in days, if what it certifies does not last longer.
@@ -53,7 +53,7 @@ def cert(
     An authority that is in DIR already makes the new ones. Nothing is replaced without --force,
     and the authority never is.
     """
-    from ferrymq_broker.security.issuing import Authority
+    from ferrymq_broker.security.dev_ca import Authority
 
     for name in client or []:
         if not _CLIENT.fullmatch(name):

@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ferrymq_broker.cli.foreseeing import foresee
 from ferrymq_broker.cli.options import Json
+from ferrymq_broker.cli.start_check import foresee
 from ferrymq_broker.config.declarations import Exchange
 from ferrymq_broker.config.explain import (
     Explanation,
@@ -29,10 +29,10 @@ from ferrymq_broker.config.explain_access import (
 from ferrymq_broker.config.load import BadFile, load_with_places
 from ferrymq_broker.config.model import DEFAULT_HOST, Config, Log
 from ferrymq_broker.config.nodes import kind_of, policy_attributes
-from ferrymq_broker.config.places import Places
-from ferrymq_broker.config.resolution import resolve_policy
+from ferrymq_broker.config.policy_resolution import resolve_policy
+from ferrymq_broker.config.source_locations import SourceLocations
 from ferrymq_broker.config.units import format_size
-from ferrymq_broker.security.reloading import check_files
+from ferrymq_broker.security.tls_reload import check_files
 from ferrymq_broker.server.logs import configure_logging
 
 _FOUND = {
@@ -126,7 +126,7 @@ def _print_json(value: object) -> None:
 # -- the whole file ---------------------------------------------------------------------------
 
 
-def summary(config: Config, places: Places) -> dict[str, object]:
+def summary(config: Config, places: SourceLocations) -> dict[str, object]:
     """What a configuration declares, without its secrets; milliseconds and bytes."""
     return {
         "container-id": config.container_id,
@@ -159,7 +159,7 @@ def _host_names(config: Config) -> list[str]:
     return [host.name for host in config.virtual_host]
 
 
-def _host(config: Config, places: Places, name: str) -> dict[str, object]:
+def _host(config: Config, places: SourceLocations, name: str) -> dict[str, object]:
     tables, place = tables_of(config, name)
     nodes: list[dict[str, object]] = []
     for kind, at, entry in tables.declared():
@@ -187,7 +187,7 @@ def _host(config: Config, places: Places, name: str) -> dict[str, object]:
     }
 
 
-def _print_summary(file: Path, config: Config, places: Places) -> None:
+def _print_summary(file: Path, config: Config, places: SourceLocations) -> None:
     console = Console(soft_wrap=not sys.stdout.isatty(), highlight=False)
     line = ", ".join(listener.address.url for listener in config.listener)
     console.print(f"{escape(str(file))}: good")
@@ -215,7 +215,7 @@ def _about_store(config: Config, path: Path) -> str:
     return text
 
 
-def _print_host(console: Console, config: Config, places: Places, name: str) -> None:
+def _print_host(console: Console, config: Config, places: SourceLocations, name: str) -> None:
     tables, place = tables_of(config, name)
     made = tables.nodes.auto_create
     text = {True: "queues, and topics for links that ask for one", False: "nothing"}
@@ -269,7 +269,7 @@ def _about(size: int) -> str:
 
 
 def _explained(
-    found: Explanation, access: AccessExplanation | None, places: Places
+    found: Explanation, access: AccessExplanation | None, places: SourceLocations
 ) -> dict[str, object]:
     policy = found.policy
     explained: dict[str, object] = {
@@ -298,7 +298,7 @@ def _explained(
     return explained
 
 
-def access_lines(who: str, access: AccessExplanation, places: Places) -> list[str]:
+def access_lines(who: str, access: AccessExplanation, places: SourceLocations) -> list[str]:
     """What somebody may do, for people."""
     if access.open:
         return ["there are no rules: whoever gets in may do everything"]
@@ -313,7 +313,7 @@ def access_lines(who: str, access: AccessExplanation, places: Places) -> list[st
     return lines
 
 
-def _print_explanation(found: Explanation, places: Places) -> None:
+def _print_explanation(found: Explanation, places: SourceLocations) -> None:
     lines = []
     for name, location in found.followed:
         lines.append(f"{name!r} is an alias, declared on line {places.line(location)}")

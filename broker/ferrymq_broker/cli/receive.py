@@ -11,14 +11,14 @@ import typer
 
 import ferrymq
 from ferrymq.options import ConnectionArguments, ReceiverArguments, Start
-from ferrymq_broker.cli.connecting import Connecting
+from ferrymq_broker.cli.connect_options import ConnectOptions
 from ferrymq_broker.cli.credentials import Credentials, PasswordFile, TokenFile, User
 from ferrymq_broker.cli.options import DEFAULT_URL, Json, Url
 from ferrymq_broker.cli.pipe import Pipe
 from ferrymq_broker.cli.progress import RunProgress
 from ferrymq_broker.cli.rendering import as_json as render_json
 from ferrymq_broker.cli.rendering import as_text as render_text
-from ferrymq_broker.cli.securing import Ca, Cert, Key, NoVerify, Securing
+from ferrymq_broker.cli.tls_options import Ca, Cert, Key, NoVerify, TlsOptions
 
 # Messages asked for ahead.
 _PREFETCH: Final = 100
@@ -67,7 +67,7 @@ def receive(
     --count have come.
     """
     credentials = Credentials(user, password_file, token_file)
-    connecting = Connecting(credentials, Securing(ca, cert, key, no_verify))
+    connecting = ConnectOptions(credentials, TlsOptions(ca, cert, key, no_verify))
     url, arguments = connecting.arguments(url)
     options: ReceiverArguments = {"credit": 0, "selector": selector}
     if browse:

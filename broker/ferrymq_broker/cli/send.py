@@ -14,11 +14,11 @@ import typer
 import ferrymq
 from ferrymq import DeliveryError, Message
 from ferrymq.options import ConnectionArguments
-from ferrymq_broker.cli.connecting import Connecting
+from ferrymq_broker.cli.connect_options import ConnectOptions
 from ferrymq_broker.cli.credentials import Credentials, PasswordFile, TokenFile, User
 from ferrymq_broker.cli.options import DEFAULT_URL, Json, Url
 from ferrymq_broker.cli.progress import RunProgress
-from ferrymq_broker.cli.securing import Ca, Cert, Key, NoVerify, Securing
+from ferrymq_broker.cli.tls_options import Ca, Cert, Key, NoVerify, TlsOptions
 from ferrymq_codec.scalars import UInt
 
 # Messages on their way before the first of them must have its outcome.
@@ -85,7 +85,7 @@ def send(
     Exits with status 1 if a message was not.
     """
     credentials = Credentials(user, password_file, token_file)
-    connecting = Connecting(credentials, Securing(ca, cert, key, no_verify))
+    connecting = ConnectOptions(credentials, TlsOptions(ca, cert, key, no_verify))
     url, arguments = connecting.arguments(url)
     application_properties = _pairs(properties, "--property")
     message_annotations: dict[str | int, object] = {}

@@ -15,7 +15,7 @@ from ferrymq_broker.config.url import parse_listen_url
 from ferrymq_broker.errors import ConfigError
 from ferrymq_broker.server.logs import configure_logging
 from ferrymq_broker.server.process import run_broker
-from ferrymq_broker.server.starting import LoggedProgress
+from ferrymq_broker.server.startup_progress import LoggedProgress
 
 
 def serve(

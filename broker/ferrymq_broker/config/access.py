@@ -12,8 +12,8 @@ from ferrymq_broker.access.patterns import USER, AddressPattern
 from ferrymq_broker.access.rights import ALL, RIGHTS
 from ferrymq_broker.access.rules import ANONYMOUS, ANYBODY, CLAIM, GROUP, KEY, Rule, Subject
 from ferrymq_broker.access.rules import USER as USER_NAMED
-from ferrymq_broker.addresses.space import MAX_ADDRESS_LENGTH
-from ferrymq_broker.config.mistakes import Location, Mistake
+from ferrymq_broker.addresses.address_space import MAX_ADDRESS_LENGTH
+from ferrymq_broker.config.errors import ConfigMistake, Location
 from ferrymq_broker.config.section import StrictSection
 
 if TYPE_CHECKING:
@@ -155,13 +155,15 @@ class AccessRule(StrictSection):
         )
 
 
-def check_named(security: Security, rules: list[AccessRule], place: Location) -> list[Mistake]:
+def check_named(
+    security: Security, rules: list[AccessRule], place: Location
+) -> list[ConfigMistake]:
     """What is wrong with the rules of one virtual host, whose table is at `place`: they tell users
     apart, but every name is believed."""
     if security.names_somebody:
         return []
     return [
-        Mistake(
+        ConfigMistake(
             (*place, "rule", at),
             "it tells users apart, but [security] names nobody, so that clients on this machine "
             "may give any name; say there who may connect: users, users-file, certificate-rule "

@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import replace
 
-from ferrymq_broker.addresses.declared import CONFIGURATION
-from ferrymq_broker.addresses.space import DYNAMIC, AddressSpace, Redirect
-from ferrymq_broker.addresses.storing import policy_of
+from ferrymq_broker.addresses.address_records import policy_of
+from ferrymq_broker.addresses.address_space import DYNAMIC, AddressRedirect, AddressSpace
+from ferrymq_broker.addresses.declared_nodes import CONFIGURATION
 from ferrymq_broker.addresses.templates import PatternTemplate
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.config.declarations import Exchange, Nodes, Tables
 from ferrymq_broker.config.model import Config
-from ferrymq_broker.config.resolution import resolve_policy
-from ferrymq_broker.config.stored import contradictions, difference
-from ferrymq_broker.connections.limits import ClientLimits
+from ferrymq_broker.config.policy_resolution import resolve_policy
+from ferrymq_broker.config.store_conflicts import contradictions, difference
+from ferrymq_broker.connections.client_limits import ClientLimits
 from ferrymq_broker.errors import ConfigError
-from ferrymq_broker.journal import log
+from ferrymq_broker.event_log import log
+from ferrymq_broker.nodes.dead_letter_index import dead_letter_addresses_of
 from ferrymq_broker.nodes.exchanges.exchange import Exchange as ExchangeNode
-from ferrymq_broker.nodes.letter_boxes import letters_of
 from ferrymq_broker.nodes.node import Node
 from ferrymq_broker.nodes.policy import (
     ExchangePolicy,
@@ -104,7 +104,7 @@ def fill_space(config: Config, tables: Tables, nodes: Nodes, space: AddressSpace
     for kind, _, entry in tables.declared():
         policy = resolve_policy(kind, entry, config.policies)
         # Also while no such node is there.
-        space.letter_boxes.add(letters_of(policy))
+        space.dead_letter_index.add(dead_letter_addresses_of(policy))
         if entry.name is None:
             template.add(entry.address, policy)
             continue
@@ -118,7 +118,7 @@ def fill_space(config: Config, tables: Tables, nodes: Nodes, space: AddressSpace
         _follow_patterns(space, template)
     for redirect in tables.redirect:
         _hide_alias(space, redirect.name)
-        space.redirects[redirect.name] = Redirect(
+        space.redirects[redirect.name] = AddressRedirect(
             redirect.hostname or redirect.host,
             redirect.host,
             redirect.port,

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from ferrymq_broker.addresses.space import DYNAMIC
+from ferrymq_broker.addresses.address_space import DYNAMIC
 from ferrymq_broker.addresses.templates import PatternTemplate, overlap, specificity
 from ferrymq_broker.config.declarations import (
     Declared,
@@ -23,12 +23,12 @@ from ferrymq_broker.config.declarations import (
     Tables,
     Topic,
 )
-from ferrymq_broker.config.mistakes import Location, Mistake
+from ferrymq_broker.config.errors import ConfigMistake, Location
 from ferrymq_broker.config.nodes import contradictions
-from ferrymq_broker.config.resolution import foreign_settings, resolve_policy
+from ferrymq_broker.config.policy_resolution import foreign_settings, resolve_policy
 from ferrymq_broker.config.section import kebab
 from ferrymq_broker.errors import BrokerError
-from ferrymq_broker.nodes.exchanges.tables import make_table
+from ferrymq_broker.nodes.exchanges.binding_tables import make_table
 from ferrymq_broker.nodes.node import PART
 from ferrymq_broker.nodes.policy import (
     ExchangePolicy,
@@ -47,12 +47,12 @@ _MOST_HINTS = 20
 
 def check_tables(
     tables: Tables, nodes: Nodes, policies: Mapping[str, Policy], place: Location
-) -> list[Mistake]:
+) -> list[ConfigMistake]:
     """What is wrong with the tables of a virtual host that are at this place in the file."""
     return list(_Check(tables, nodes, policies, place).run())
 
 
-def check_capture(config: Config) -> list[Mistake]:
+def check_capture(config: Config) -> list[ConfigMistake]:
     """What is wrong with streams that are to be captured, in a configuration that is good for the
     rest."""
     if config.capture.directory is not None:
@@ -61,12 +61,12 @@ def check_capture(config: Config) -> list[Mistake]:
                 "capture goes on where it was; it takes a store: say [store] path, or serve with"
                 " --data"
             )
-            return [Mistake(("capture", "directory"), reason)]
+            return [ConfigMistake(("capture", "directory"), reason)]
         return []
     places: list[tuple[Tables, Location]] = [(config, ())]
     places += [(host, ("virtual-host", at)) for at, host in enumerate(config.virtual_host)]
     return [
-        Mistake(
+        ConfigMistake(
             _origin(entry, "capture", (*place, kind, at)),
             f"{entry.address!r} is to be captured, and nothing says where to:"
             " say [capture] directory",
@@ -97,7 +97,7 @@ class _Check:
         self.aliases = {alias.name: alias.to for alias in tables.alias}
         self.redirects = {redirect.name for redirect in tables.redirect}
         self.patterns = PatternTemplate()
-        self.clashes: list[Mistake] = []
+        self.clashes: list[ConfigMistake] = []
         self.hints: dict[str, str] = {}
         for kind, at, entry in tables.declared():
             if entry.name is not None:
@@ -113,10 +113,10 @@ class _Check:
     def _take(self, name: str, location: Location) -> None:
         if name in self.names:
             reason = f"{name!r} is declared twice"
-            self.clashes.append(Mistake(location, reason, self.names[name]))
+            self.clashes.append(ConfigMistake(location, reason, self.names[name]))
         self.names.setdefault(name, location)
 
-    def run(self) -> Iterator[Mistake]:
+    def run(self) -> Iterator[ConfigMistake]:
         """Everything that is wrong."""
         yield from self.clashes
         yield from self._check_patterns()
@@ -124,21 +124,21 @@ class _Check:
         for at, redirect in enumerate(self.tables.redirect):
             if redirect.name.startswith(("$", DYNAMIC)):
                 location = (*self.place, "redirect", at, "name")
-                yield Mistake(
+                yield ConfigMistake(
                     location, f"names that begin with $ or {DYNAMIC} are the broker's own"
                 )
         yield from self._check_rules()
         for kind, at, entry in self.tables.declared():
             yield from self._check_node(kind, entry, (*self.place, kind, at))
         if len(self.kinds) > self.nodes.limit:
-            yield Mistake(
+            yield ConfigMistake(
                 (*self.place, "nodes", "limit"),
                 f"{len(self.kinds)} nodes are declared; [nodes] limit allows {self.nodes.limit}",
             )
 
     # -- patterns --------------------------------------------------------------------------
 
-    def _check_patterns(self) -> Iterator[Mistake]:
+    def _check_patterns(self) -> Iterator[ConfigMistake]:
         """No name may have two masters: equally exact patterns exclude each other."""
         alike: dict[tuple[str, int], list[tuple[str, Location]]] = {}
         for kind, at, entry in self.tables.declared():
@@ -150,18 +150,18 @@ class _Check:
         for group in alike.values():
             for (first, there), (second, here) in combinations(group, 2):
                 if first == second:
-                    yield Mistake(here, f"the pattern {second!r} is declared twice", there)
+                    yield ConfigMistake(here, f"the pattern {second!r} is declared twice", there)
                 elif overlap(first, second):
                     reason = f"{second!r} and {first!r} match the same names, equally well"
-                    yield Mistake(here, reason, there)
+                    yield ConfigMistake(here, reason, there)
 
     # -- aliases ---------------------------------------------------------------------------
 
-    def _check_aliases(self) -> Iterator[Mistake]:
+    def _check_aliases(self) -> Iterator[ConfigMistake]:
         for at, alias in enumerate(self.tables.alias):
             place = (*self.place, "alias", at)
             if alias.name.startswith(("$", DYNAMIC)):
-                yield Mistake(
+                yield ConfigMistake(
                     (*place, "name"), f"names that begin with $ or {DYNAMIC} are the broker's own"
                 )
             seen = {alias.name}
@@ -170,19 +170,19 @@ class _Check:
                 seen.add(target)
                 target = self.aliases[target]
             if target in self.aliases:
-                yield Mistake((*place, "to"), f"the alias {alias.name!r} leads in a circle")
+                yield ConfigMistake((*place, "to"), f"the alias {alias.name!r} leads in a circle")
             else:
                 yield from self._expect(alias.to, (*place, "to"), elsewhere=True)
 
     # -- rules -----------------------------------------------------------------------------
 
-    def _check_rules(self) -> Iterator[Mistake]:
+    def _check_rules(self) -> Iterator[ConfigMistake]:
         """A rule for an alias would never be asked: aliases are followed before."""
         for at, rule in enumerate(self.tables.rule):
             for number, pattern in enumerate(rule.where):
                 name, part, key = pattern.partition(PART)
                 if name in self.aliases:
-                    yield Mistake(
+                    yield ConfigMistake(
                         (*self.place, "rule", at, "where", number),
                         f"{name!r} is an alias, and rules are about nodes; "
                         f"write {self._follow(name) + part + key!r}",
@@ -190,7 +190,7 @@ class _Check:
 
     # -- nodes -----------------------------------------------------------------------------
 
-    def _check_node(self, kind: str, entry: Declared, place: Location) -> Iterator[Mistake]:
+    def _check_node(self, kind: str, entry: Declared, place: Location) -> Iterator[ConfigMistake]:
         known = list(self._check_policy(kind, entry, place))
         if isinstance(entry, Topic):
             known += self._check_policy("queue", entry.subscription, (*place, "subscription"))
@@ -199,23 +199,23 @@ class _Check:
             return
         policy = resolve_policy(kind, entry, self.policies)
         for key, reason in contradictions(policy):
-            yield Mistake((*place, *key.split(".")), reason)
+            yield ConfigMistake((*place, *key.split(".")), reason)
         yield from self._check_addresses(policy, entry, place)
         if isinstance(entry, Exchange) and isinstance(policy, ExchangePolicy):
             yield from self._check_bindings(entry, policy, place)
 
     def _check_policy(
         self, kind: str, entry: Declared | Subscription, place: Location
-    ) -> Iterator[Mistake]:
+    ) -> Iterator[ConfigMistake]:
         if not entry.policy:
             return
         shared = self.policies.get(entry.policy)
         if shared is None:
             hint = _suggestion(entry.policy, self.policies)
-            yield Mistake((*place, "policy"), f"there is no policy {entry.policy!r}{hint}")
+            yield ConfigMistake((*place, "policy"), f"there is no policy {entry.policy!r}{hint}")
             return
         for name in foreign_settings(kind, shared):
-            yield Mistake(
+            yield ConfigMistake(
                 (*place, "policy"),
                 f"the policy {entry.policy!r} has {kebab(name)!r}, which no {kind} has",
                 ("policies", entry.policy, kebab(name)),
@@ -223,7 +223,7 @@ class _Check:
 
     def _check_addresses(
         self, policy: NodePolicy, entry: Declared, place: Location
-    ) -> Iterator[Mistake]:
+    ) -> Iterator[ConfigMistake]:
         if isinstance(policy, QueuePolicy):
             yield from self._check_letters(policy, entry, entry, place)
         elif isinstance(policy, TopicPolicy) and isinstance(entry, Topic):
@@ -232,49 +232,51 @@ class _Check:
         elif isinstance(policy, ExchangePolicy) and policy.alternate:
             location = _origin(entry, "alternate", place)
             if policy.alternate == entry.name:
-                yield Mistake(location, "an exchange is not its own alternate")
+                yield ConfigMistake(location, "an exchange is not its own alternate")
             else:
                 yield from self._expect(policy.alternate, location, whole=True)
 
     def _check_letters(
         self, policy: QueuePolicy, node: Declared, said: Declared | Subscription, place: Location
-    ) -> Iterator[Mistake]:
+    ) -> Iterator[ConfigMistake]:
         for key, address in (("dead-letter", policy.dead_letter), ("expired", policy.expired)):
             location = _origin(said, key, place)
             if address and address == node.name:
-                yield Mistake(location, f"what leaves {address!r} cannot go there again")
+                yield ConfigMistake(location, f"what leaves {address!r} cannot go there again")
             elif address:
                 yield from self._expect(address, location)
 
     def _check_bindings(
         self, exchange: Exchange, policy: ExchangePolicy, place: Location
-    ) -> Iterator[Mistake]:
+    ) -> Iterator[ConfigMistake]:
         table = make_table(policy.type)
         if exchange.pattern is not None and exchange.binding:
-            yield Mistake((*place, "binding", 0), "bindings belong to an exchange with a name")
+            yield ConfigMistake(
+                (*place, "binding", 0), "bindings belong to an exchange with a name"
+            )
         seen: dict[str, Location] = {}
         for at, binding in enumerate(exchange.binding):
             here = (*place, "binding", at)
             yield from self._expect(binding.to, (*here, "to"), whole=True)
             if binding.to == exchange.name:
-                yield Mistake((*here, "to"), "an exchange is not bound to itself")
+                yield ConfigMistake((*here, "to"), "an exchange is not bound to itself")
             if binding.arguments and policy.type != "headers":
                 reason = 'arguments are for an exchange with routing = "headers"'
-                yield Mistake((*here, "arguments"), reason)
+                yield ConfigMistake((*here, "arguments"), reason)
             try:
                 table.check(binding.key, dict(binding.arguments))
             except BrokerError as error:
-                yield Mistake(here, error.description)
+                yield ConfigMistake(here, error.description)
             same = repr((binding.key, binding.to, sorted(binding.arguments.items())))
             if same in seen:
-                yield Mistake(here, "the same binding is declared twice", seen[same])
+                yield ConfigMistake(here, "the same binding is declared twice", seen[same])
             seen.setdefault(same, here)
 
     # -- what an address leads to ------------------------------------------------------------
 
     def _expect(
         self, address: str, location: Location, elsewhere: bool = False, whole: bool = False
-    ) -> Iterator[Mistake]:
+    ) -> Iterator[ConfigMistake]:
         """That the address names a node, or a part of one unless it is to be a `whole` one.
 
         A redirect only counts if `elsewhere` is good enough.
@@ -286,21 +288,21 @@ class _Check:
             target = self._follow(name)
         if parted and (whole or self.kinds.get(target) == "queue"):
             reason = "a node is needed here" if whole else "a queue has no parts"
-            yield Mistake(location, f"{address!r} is a part of {target!r}; {reason}")
+            yield ConfigMistake(location, f"{address!r} is a part of {target!r}; {reason}")
             return
         if target in self.kinds:
             return
         if target in self.redirects:
             if not elsewhere:
                 reason = "is in another container; no message gets there from here"
-                yield Mistake(location, f"{address!r} {reason}")
+                yield ConfigMistake(location, f"{address!r} {reason}")
             return
         reserved = target.startswith(("$", DYNAMIC))
         if not reserved and self.patterns.match(target) is not None:
             return
         if self.nodes.auto_create is not False and not reserved and not parted:
             return
-        yield Mistake(location, f"{address!r} names nothing{self._hint(target)}")
+        yield ConfigMistake(location, f"{address!r} names nothing{self._hint(target)}")
 
     def _hint(self, name: str) -> str:
         """What was probably meant; a long list of mistakes is told without."""

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ferrymq_broker.addresses.space import DYNAMIC, MAX_ADDRESS_LENGTH
+from ferrymq_broker.addresses.address_space import DYNAMIC, MAX_ADDRESS_LENGTH
 from ferrymq_broker.addresses.templates import ANY, ONE
 from ferrymq_broker.config.access import AccessRule
 from ferrymq_broker.config.nodes import (
@@ -18,7 +18,7 @@ from ferrymq_broker.config.nodes import (
 )
 from ferrymq_broker.config.section import Section, StrictSection
 from ferrymq_broker.config.units import Count
-from ferrymq_broker.nodes.exchanges.keys import MAX_KEY
+from ferrymq_broker.nodes.exchanges.routing_key import MAX_KEY
 
 Name = Annotated[str, Field(min_length=1, max_length=MAX_ADDRESS_LENGTH)]
 

@@ -6,25 +6,25 @@ from dataclasses import dataclass
 from typing import Final
 
 from ferrymq_broker.access.access import DYNAMIC, FENCE
-from ferrymq_broker.access.identity import Identity
+from ferrymq_broker.access.identity import UserIdentity
 from ferrymq_broker.access.patterns import node_of
 from ferrymq_broker.access.rights import RIGHTS
 from ferrymq_broker.access.rules import ANONYMOUS, ANYBODY, CLAIM, GROUP, KEY, USER, Rule
 from ferrymq_broker.config.access import read_subject
 from ferrymq_broker.config.declarations import Tables
+from ferrymq_broker.config.errors import Location
 from ferrymq_broker.config.explain import Explanation, explain, tables_of
-from ferrymq_broker.config.mistakes import Location
 from ferrymq_broker.config.model import DEFAULT_HOST, Config
-from ferrymq_broker.config.resolution import resolve_policy
+from ferrymq_broker.config.policy_resolution import resolve_policy
 from ferrymq_broker.errors import ConfigError
-from ferrymq_broker.nodes.letter_boxes import letters_of
+from ferrymq_broker.nodes.dead_letter_index import dead_letter_addresses_of
 from ferrymq_broker.nodes.node import PART
 
 _SERVICES: Final = ("$management", "$cbs")
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class AccessVerdict:
     """Whether one right is given. `location` is that of the rule that decides, empty for none."""
 
     right: str
@@ -43,11 +43,11 @@ class AccessExplanation:
     address: str
     open: bool
     groups: list[str]
-    verdicts: list[Verdict]
+    verdicts: list[AccessVerdict]
     notes: list[str]
 
 
-def read_identity(text: str, config: Config) -> Identity:
+def read_identity(text: str, config: Config) -> UserIdentity:
     """Who is meant by ``user:alice,group:shipping``, in the words of a rule: with the groups that
     the file has the user in. Raises `ConfigError`."""
     user: str | None = None
@@ -75,11 +75,11 @@ def read_identity(text: str, config: Config) -> Identity:
             raise ConfigError("'*' is everybody; say who is meant, or 'anonymous'")
         elif subject.kind == ANONYMOUS and "," in text:
             raise ConfigError("who is anonymous is nothing else")
-    return Identity(user, frozenset(groups), claims, key)
+    return UserIdentity(user, frozenset(groups), claims, key)
 
 
 def _given_by_key(
-    config: Config, identity: Identity, address: str, host: str, right: int
+    config: Config, identity: UserIdentity, address: str, host: str, right: int
 ) -> Location:
     """The key of somebody that gives a right by itself, where no rule speaks of it."""
     for at, key in enumerate(config.security.shared_access_key):
@@ -91,7 +91,7 @@ def _given_by_key(
 
 
 def explain_access(
-    config: Config, address: str, identity: Identity, host: str = DEFAULT_HOST
+    config: Config, address: str, identity: UserIdentity, host: str = DEFAULT_HOST
 ) -> AccessExplanation:
     """What somebody may do at an address. Raises `ConfigError` if there is no such host."""
     tables, place = tables_of(config, host)
@@ -100,7 +100,7 @@ def explain_access(
     open = not config.security.takes_tokens and not any(
         each.rule for each in (config, *config.virtual_host)
     )
-    verdicts: list[Verdict] = []
+    verdicts: list[AccessVerdict] = []
     for name, bit in RIGHTS.items():
         location: Location = ()
         given = open
@@ -114,12 +114,12 @@ def explain_access(
         if not open and not location:
             location = _given_by_key(config, identity, meant, host, bit)
             given = bool(location)
-        verdicts.append(Verdict(name, given, location))
+        verdicts.append(AccessVerdict(name, given, location))
     notes = [] if open else _notes(config, tables, found, meant)
     return AccessExplanation(meant, open, sorted(identity.groups), verdicts, notes)
 
 
-def _is_about(rule: Rule, identity: Identity, address: str) -> bool:
+def _is_about(rule: Rule, identity: UserIdentity, address: str) -> bool:
     bound = rule.bind(identity)
     return bound is not None and bound.matches(address, node_of(address))
 
@@ -148,7 +148,7 @@ def _letter_boxes(config: Config, tables: Tables) -> set[str]:
     aliases = {alias.name: alias.to for alias in tables.alias}
     boxes: set[str] = set()
     for kind, _, entry in tables.declared():
-        for name in letters_of(resolve_policy(kind, entry, config.policies)):
+        for name in dead_letter_addresses_of(resolve_policy(kind, entry, config.policies)):
             while name in aliases:
                 name = aliases[name]
             boxes.add(node_of(name))

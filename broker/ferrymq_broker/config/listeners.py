@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from ferrymq_broker.config.mistakes import Location, Mistake
+from ferrymq_broker.config.errors import ConfigMistake, Location
 from ferrymq_broker.config.section import Section, kebab
 from ferrymq_broker.config.tls import Tls
 from ferrymq_broker.config.url import ListenAddress, parse_listen_url
@@ -55,23 +55,23 @@ class Listener(Section):
         return self.address.is_secure or self.upgrade_tls != "off"
 
 
-def check_listener(listener: Listener, shared: Tls, place: Location) -> Iterator[Mistake]:
+def check_listener(listener: Listener, shared: Tls, place: Location) -> Iterator[ConfigMistake]:
     """What is wrong with the TLS of a listener at this place in the file."""
     if listener.upgrade_tls != "off" and listener.address.scheme != "amqp":
         reason = "only amqp:// begins in the clear and goes on with TLS"
-        yield Mistake((*place, "upgrade-tls"), reason)
+        yield ConfigMistake((*place, "upgrade-tls"), reason)
         return
     if listener.origins and not listener.address.is_websocket:
-        yield Mistake((*place, "origins"), "only ws:// and wss:// have pages for clients")
+        yield ConfigMistake((*place, "origins"), "only ws:// and wss:// have pages for clients")
     if not listener.has_tls:
         for name in sorted(listener.tls.model_fields_set):
             reason = f"{listener.url} has no TLS; amqps:// or upgrade-tls would"
-            yield Mistake((*place, "tls", kebab(name)), reason)
+            yield ConfigMistake((*place, "tls", kebab(name)), reason)
         return
     tls = shared.refined(listener.tls)
     if tls.certificate is None:
         reason = "there is no certificate: say [tls] certificate; `ferrymq cert` makes one"
-        yield Mistake((*place, "url"), f"{listener.url}: {reason}")
+        yield ConfigMistake((*place, "url"), f"{listener.url}: {reason}")
     elif listener.tls.model_fields_set:
         for key, reason in tls.contradictions():
-            yield Mistake((*place, "tls", kebab(key)), reason)
+            yield ConfigMistake((*place, "tls", kebab(key)), reason)

@@ -13,11 +13,11 @@ from typing import Annotated, NamedTuple, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from ferrymq_broker.config.mistakes import Location, Mistake, Mistakes
+from ferrymq_broker.config.errors import ConfigMistake, ConfigMistakes, Location
 from ferrymq_broker.config.model import Config
 from ferrymq_broker.config.paths import FOLDER
-from ferrymq_broker.config.places import Places
 from ferrymq_broker.config.section import kebab
+from ferrymq_broker.config.source_locations import SourceLocations
 from ferrymq_broker.errors import ConfigError
 
 # What is said of a bad key or a bad value is cut to this many characters.
@@ -47,7 +47,7 @@ class BadFile(ConfigError):
         self.problems = problems
 
     @classmethod
-    def of(cls, path: Path, places: Places, mistakes: list[Mistake]) -> BadFile:
+    def of(cls, path: Path, places: SourceLocations, mistakes: list[ConfigMistake]) -> BadFile:
         """A file that is good as a text, but not for what is elsewhere."""
         return cls(path, sorted(_collision(places, mistake) for mistake in mistakes))
 
@@ -58,7 +58,7 @@ def load_config(path: Path, data: Path | None = None) -> Config:
     return load_with_places(path, data)[0]
 
 
-def load_with_places(path: Path, data: Path | None = None) -> tuple[Config, Places]:
+def load_with_places(path: Path, data: Path | None = None) -> tuple[Config, SourceLocations]:
     """The same, and the lines of the keys in the file. Raises `BadFile`."""
     try:
         text = path.read_bytes().decode("utf-8").replace("\r\n", "\n")
@@ -77,7 +77,7 @@ def load_with_places(path: Path, data: Path | None = None) -> tuple[Config, Plac
         raise BadFile(path, [Problem(int(found[1]), message[: found.start()])]) from None
     except RecursionError:
         raise BadFile(path, [Problem(0, "tables and arrays are nested too deeply")]) from None
-    places = Places(text)
+    places = SourceLocations(text)
     problems = [
         Problem(places.line(location), _unknown(location))
         for location in _underscored(said, Config, ())
@@ -96,10 +96,10 @@ def load_with_places(path: Path, data: Path | None = None) -> tuple[Config, Plac
     return config, places
 
 
-def _explain(places: Places, details: ErrorDetails) -> list[Problem]:
+def _explain(places: SourceLocations, details: ErrorDetails) -> list[Problem]:
     location = details["loc"]
     cause = details.get("ctx", {}).get("error")
-    if isinstance(cause, Mistakes):
+    if isinstance(cause, ConfigMistakes):
         return [_collision(places, mistake) for mistake in cause.found]
     line = places.line(location)
     if details["type"] == "extra_forbidden":
@@ -109,7 +109,7 @@ def _explain(places: Places, details: ErrorDetails) -> list[Problem]:
     return [Problem(line, f"{name}: {reason}"[:_MOST] if name else reason[:_MOST])]
 
 
-def _collision(places: Places, mistake: Mistake) -> Problem:
+def _collision(places: SourceLocations, mistake: ConfigMistake) -> Problem:
     reason = mistake.reason
     name = _dotted(mistake.location)
     if mistake.other is not None:

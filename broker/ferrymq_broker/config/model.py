@@ -29,12 +29,12 @@ from ferrymq_broker.config.declarations import (
     Topic,
     VirtualHost,
 )
+from ferrymq_broker.config.errors import ConfigMistake, ConfigMistakes, Location
 from ferrymq_broker.config.http import Http
 from ferrymq_broker.config.limits import Limits
 from ferrymq_broker.config.listeners import Listener, check_listener
 from ferrymq_broker.config.log import Log
 from ferrymq_broker.config.memory import available_memory
-from ferrymq_broker.config.mistakes import Location, Mistake, Mistakes
 from ferrymq_broker.config.section import Section, kebab
 from ferrymq_broker.config.security import Security
 from ferrymq_broker.config.storage import Store
@@ -115,7 +115,7 @@ class Config(Tables):
         if not mistakes:
             mistakes = check_capture(self)
         if mistakes:
-            raise Mistakes(mistakes)
+            raise ConfigMistakes(mistakes)
         return self
 
     def nodes_of(self, host: VirtualHost) -> Nodes:
@@ -123,24 +123,24 @@ class Config(Tables):
         said = {name: getattr(host.nodes, name) for name in host.nodes.model_fields_set}
         return self.nodes.model_copy(update=said)
 
-    def _tls(self) -> list[Mistake]:
+    def _tls(self) -> list[ConfigMistake]:
         mistakes = [
-            Mistake(("tls", kebab(key)), reason) for key, reason in self.tls.contradictions()
+            ConfigMistake(("tls", kebab(key)), reason) for key, reason in self.tls.contradictions()
         ]
         if self.http.url is not None and self.http.url.startswith("https:"):
             if self.tls.certificate is None:
                 reason = f"{self.http.url}: there is no certificate: say [tls] certificate"
-                mistakes.append(Mistake(("http", "url"), reason))
+                mistakes.append(ConfigMistake(("http", "url"), reason))
         for at, listener in enumerate(self.listener):
             mistakes += check_listener(listener, self.tls, ("listener", at))
         return mistakes
 
-    def _access(self) -> list[Mistake]:
+    def _access(self) -> list[ConfigMistake]:
         security = self.security
         if security.names_somebody or security.anonymous:
             return []
         mistakes = [
-            Mistake(
+            ConfigMistake(
                 ("listener", at, "url"),
                 f"{listener.url} is open to other machines, but [security] names no users; "
                 "to let everybody in, say anonymous = true there",
@@ -151,7 +151,7 @@ class Config(Tables):
         url = self.http.url
         if url is not None and not http_address(url).is_loopback:
             mistakes.append(
-                Mistake(
+                ConfigMistake(
                     ("http", "url"),
                     f"{url} is open to other machines, but [security] names no users; "
                     "to show everybody the figures, say anonymous = true there",
@@ -159,9 +159,9 @@ class Config(Tables):
             )
         return mistakes
 
-    def _alarms(self) -> list[Mistake]:
+    def _alarms(self) -> list[ConfigMistake]:
         if 0 < self.alarms.memory_bytes() < self.alarms.low_water_bytes():
-            return [Mistake(("alarms", "low-water"), "an alarm ends below where it begins")]
+            return [ConfigMistake(("alarms", "low-water"), "an alarm ends below where it begins")]
         return []
 
     def page_out_bytes(self) -> int:
@@ -174,37 +174,37 @@ class Config(Tables):
             whole = available_memory()
         return share_of(self.store.page_out, whole)
 
-    def _store(self) -> list[Mistake]:
+    def _store(self) -> list[ConfigMistake]:
         store = self.store
-        mistakes: list[Mistake] = []
+        mistakes: list[ConfigMistake] = []
         if 0 < store.max_bytes < store.least_bytes():
             reason = (
                 f"the journal alone takes {format_size(store.least_bytes())}; "
                 "allow more, or make segment-bytes smaller"
             )
-            mistakes.append(Mistake(("store", "max-bytes"), reason))
+            mistakes.append(ConfigMistake(("store", "max-bytes"), reason))
         if 0 < self.alarms.memory_bytes() < self.page_out_bytes():
             reason = "the memory alarm would stop producers before anything is paged out"
-            mistakes.append(Mistake(("store", "page-out"), reason))
+            mistakes.append(ConfigMistake(("store", "page-out"), reason))
         return mistakes
 
-    def _hosts(self) -> list[Mistake]:
-        mistakes: list[Mistake] = []
+    def _hosts(self) -> list[ConfigMistake]:
+        mistakes: list[ConfigMistake] = []
         known: dict[str, Location] = {}
         for at, host in enumerate(self.virtual_host):
             if host.name == DEFAULT_HOST:
                 reason = "the default virtual host is declared at the top of the file"
-                mistakes.append(Mistake(("virtual-host", at, "name"), reason))
+                mistakes.append(ConfigMistake(("virtual-host", at, "name"), reason))
             for name in host.all_hostnames():
                 if name.startswith(VHOST):
                     reason = f"{VHOST} goes before the name of a virtual host in an open, not here"
-                    mistakes.append(Mistake(("virtual-host", at), reason))
+                    mistakes.append(ConfigMistake(("virtual-host", at), reason))
                 if name == DEFAULT_HOST and host.name != DEFAULT_HOST:
                     reason = f"{name!r} is the hostname of the default virtual host"
-                    mistakes.append(Mistake(("virtual-host", at), reason))
+                    mistakes.append(ConfigMistake(("virtual-host", at), reason))
                 if name in known:
                     reason = f"two virtual hosts answer to {name!r}"
-                    mistakes.append(Mistake(("virtual-host", at), reason, known[name]))
+                    mistakes.append(ConfigMistake(("virtual-host", at), reason, known[name]))
                 known.setdefault(name, ("virtual-host", at))
         return mistakes
 

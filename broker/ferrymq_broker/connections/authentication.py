@@ -15,7 +15,7 @@ from mypy_extensions import mypyc_attr
 from ferrymq.engine.events import AuthenticationRequested, ScramKeysRequested
 from ferrymq.errors import AmqpError, AuthenticationError
 from ferrymq_broker import audit
-from ferrymq_broker.access.identity import Identity
+from ferrymq_broker.access.identity import UserIdentity
 from ferrymq_types.security import SaslCode
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ferrymq_broker.connections.handler import ConnectionHandler
 
 # Told who somebody is, or None and why he is refused.
-Decided = Callable[[Identity | None, str], object]
+Decided = Callable[[UserIdentity | None, str], object]
 
 
 @final
@@ -107,7 +107,7 @@ class Login:
         return handler is not None and handler.connection.finished
 
     def decide(
-        self, identity: Identity | None, reason: str = "", code: SaslCode = SaslCode.AUTH
+        self, identity: UserIdentity | None, reason: str = "", code: SaslCode = SaslCode.AUTH
     ) -> None:
         """Let the client in as `identity`, or refuse it with None; the log says for what `reason`,
         the client only hears the `code`: whether it may try again. To be called in the event loop.
@@ -159,9 +159,9 @@ class Authenticator:
         """A client that `authenticate` was not asked about has failed: its proof was wrong, or
         what it said made no sense."""
 
-    def silent(self, transport: ClientTransport) -> Identity:
+    def silent(self, transport: ClientTransport) -> UserIdentity:
         """Who a client is that came in without SASL."""
-        return Identity(None)
+        return UserIdentity(None)
 
 
 def authenticate(handler: ConnectionHandler, event: AuthenticationRequested) -> None:
@@ -197,7 +197,9 @@ def provide_scram_keys(handler: ConnectionHandler, event: ScramKeysRequested) ->
         handler.connection.provide_scram_keys(keys)
 
 
-def settle(handler: ConnectionHandler, login: Login, identity: Identity | None, why: str) -> None:
+def settle(
+    handler: ConnectionHandler, login: Login, identity: UserIdentity | None, why: str
+) -> None:
     """Tell the client what was decided."""
     if identity is None:
         _refused(handler, login.mechanism, login.username, why)

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
-from ferrymq_broker.journal import log
-from ferrymq_broker.slices import LINK, Chore, Slices
+from ferrymq_broker.event_log import log
+from ferrymq_broker.slices import LINK, SlicedTask, Slices
 
 if TYPE_CHECKING:
     from ferrymq_broker.broker import Broker
     from ferrymq_broker.connections.handler import ConnectionHandler
-    from ferrymq_broker.connections.incoming import IncomingEndpoint
+    from ferrymq_broker.connections.producer_link import ProducerLink
 
 # Of the budget that is left, a link gets at most one part in so many: the last thousand links are
 # to have something as well.
@@ -57,8 +57,8 @@ class Credit:
         # Whether there is any alarm: a flag, for it is asked often.
         self.withheld = False
         # Producers that wait for the end of the alarms, and those the budget left with nothing.
-        self._waiting: OrderedDict[IncomingEndpoint, None] = OrderedDict()
-        self._poor: OrderedDict[IncomingEndpoint, None] = OrderedDict()
+        self._waiting: OrderedDict[ProducerLink, None] = OrderedDict()
+        self._poor: OrderedDict[ProducerLink, None] = OrderedDict()
 
     # -- alarms --------------------------------------------------------------------------
 
@@ -80,7 +80,7 @@ class Credit:
                 self._supply = supply
             self._slices.do(supply)
 
-    def wait(self, producer: IncomingEndpoint) -> None:
+    def wait(self, producer: ProducerLink) -> None:
         """The producer wants credit; it gets some when there is no alarm."""
         self._waiting[producer] = None
 
@@ -94,7 +94,7 @@ class Credit:
 
     # -- the budget ----------------------------------------------------------------------
 
-    def reserve(self, producer: IncomingEndpoint, wanted: i64) -> i64:
+    def reserve(self, producer: ProducerLink, wanted: i64) -> i64:
         """How many more messages the link may be promised: `wanted`, or what the budget has."""
         if self.budget == 0:
             self.reserved += wanted
@@ -110,7 +110,7 @@ class Credit:
         self.reserved += wanted
         return wanted
 
-    def leave(self, producer: IncomingEndpoint, reserved: i64) -> None:
+    def leave(self, producer: ProducerLink, reserved: i64) -> None:
         """The producer is gone, and with it what was reserved for it."""
         self.reserved -= reserved
         self._waiting.pop(producer, None)
@@ -133,7 +133,7 @@ class Credit:
 
 
 @final
-class _Supply(Chore):
+class _Supply(SlicedTask):
     """The end of the alarms: producers get their credit, those that have waited longest first."""
 
     __slots__ = ("_credit",)
@@ -152,7 +152,7 @@ class _Supply(Chore):
 
 
 @final
-class _Relief(Chore):
+class _Relief(SlicedTask):
     """A producer has left some of the budget: those without anything get their parts of it. That
     may be one message each for a thousand of them."""
 
@@ -172,7 +172,7 @@ class _Relief(Chore):
 
 
 @final
-class Withdrawal(Chore):
+class Withdrawal(SlicedTask):
     """An alarm: the producers of all connections are to send nothing more."""
 
     __slots__ = ("_broker", "_handlers")

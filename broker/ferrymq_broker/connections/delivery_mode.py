@@ -3,7 +3,7 @@
 ``delivery-mode`` is a condition: what cannot be kept is refused. ``opt-delivery-mode`` is a wish:
 what cannot be kept is left out of the answer. The values are ``at-most-once``, ``at-least-once``
 and ``exactly-once``. The answer names what is in force, and the settle modes follow from it. A
-client consumes exactly once where its source outlives a lost link (`remembered/source.py`).
+client consumes exactly once where its source outlives a lost link (`durable_links/source.py`).
 
 | mode | the client publishes | the client consumes |
 |---|---|---|

@@ -33,8 +33,8 @@ from ferrymq.engine.frames import EMPTY_FRAME
 from ferrymq.engine.link import Link
 from ferrymq.engine.session import Session
 from ferrymq.engine.settings import ConnectionSettings
-from ferrymq_broker.access.access import Access
-from ferrymq_broker.access.identity import Identity
+from ferrymq_broker.access.access import ConnectionAccess
+from ferrymq_broker.access.identity import UserIdentity
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.connections.authentication import (
     Authenticator,
@@ -42,20 +42,20 @@ from ferrymq_broker.connections.authentication import (
     Login,
     settle,
 )
-from ferrymq_broker.connections.incoming import IncomingEndpoint
-from ferrymq_broker.connections.lapses import Lapses
-from ferrymq_broker.connections.limits import Allowance
-from ferrymq_broker.connections.links import SessionLinks, close_link
-from ferrymq_broker.connections.outbox import Outbox
-from ferrymq_broker.connections.outgoing import OutgoingEndpoint
+from ferrymq_broker.connections.client_limits import Allowance
+from ferrymq_broker.connections.consumer_link import ConsumerLink
+from ferrymq_broker.connections.control_events import on_control, on_control_event
+from ferrymq_broker.connections.deferred_events import DeferredEvents
+from ferrymq_broker.connections.durable_links.source import SourceTerminus
+from ferrymq_broker.connections.held_output import HeldOutput
+from ferrymq_broker.connections.link_lifecycle import SessionLinks, close_link
 from ferrymq_broker.connections.output_turns import OUTPUT_LIMIT
-from ferrymq_broker.connections.rare_events import on_control, on_rare_event
-from ferrymq_broker.connections.remainder import Remainder
-from ferrymq_broker.connections.remembered.source import SourceTerminus
-from ferrymq_broker.journal import log
+from ferrymq_broker.connections.producer_link import ProducerLink
+from ferrymq_broker.connections.token_expiry import TokenExpiry
+from ferrymq_broker.event_log import log
 from ferrymq_broker.nodes.node import Node, Producer
 from ferrymq_broker.slices import CONNECTION, LOST_LINK
-from ferrymq_broker.transactions.table import Transactions
+from ferrymq_broker.transactions.transaction_table import Transactions
 from ferrymq_types.transport import Error
 
 _NO_EVENTS: Final[list[Event]] = []
@@ -86,7 +86,7 @@ class ConnectionHandler:
         "identity",
         "user",
         "access",
-        "lapses",
+        "token_expiry",
         "container_id",
         "max_message_size",
         "credit_window",
@@ -98,7 +98,7 @@ class ConnectionHandler:
         "dirty",
         "changes",
         "need",
-        "outbox",
+        "held_output",
         "_begun",
         "stalled",
         "windowed",
@@ -148,14 +148,14 @@ class ConnectionHandler:
         self.peer = transport.peer
         # What the client has said about itself, as long as nobody has decided on it.
         self.login: Login | None = None
-        self._decision: tuple[Login, Identity | None, str] | None = None
+        self._decision: tuple[Login, UserIdentity | None, str] | None = None
         # Who the client has proved to be, None before that; its name, None if it is anonymous.
-        self.identity: Identity | None = None
+        self.identity: UserIdentity | None = None
         self.user: str | None = None
         # What it may do in its virtual host: nothing before its open.
-        self.access = Access(Identity(None), [])
+        self.access = ConnectionAccess(UserIdentity(None), [])
         # When that ends; None for never.
-        self.lapses: Lapses | None = None
+        self.token_expiry: TokenExpiry | None = None
         self.container_id = ""
         self.max_message_size = max_message_size
         self.credit_window: i64 = credit_window
@@ -170,22 +170,22 @@ class ConnectionHandler:
         self.changes = broker.agenda.changes
         # What the client is told next says that this batch is on disk.
         self.need: i64 = 0
-        self.outbox = Outbox()
+        self.held_output = HeldOutput()
         # Whether the client has been sent our open.
         self._begun = False
         # Each of them once, however often the client sends a flow meanwhile.
-        self.stalled: dict[OutgoingEndpoint, None] = {}
-        self.windowed: dict[OutgoingEndpoint, None] = {}
+        self.stalled: dict[ConsumerLink, None] = {}
+        self.windowed: dict[ConsumerLink, None] = {}
         self.unsupplied: dict[Producer, None] = {}
         self.transactions = Transactions(broker)
         self.allowance = Allowance(broker.client_limits)
         # Producers that have too much unsettled themselves to be given credit.
-        self.crowded: dict[IncomingEndpoint, None] = {}
+        self.crowded: dict[ProducerLink, None] = {}
         # Those of the read that is being processed.
         self.events: list[Event] = _NO_EVENTS
         # The next of them; what goes on with them in another slice.
         self._at: i64 = 0
-        self._remainder = Remainder()
+        self._remainder = DeferredEvents()
         # Nodes that hand out nothing until all that the client held has returned.
         self._held_back: dict[Node, None] = {}
         self._puts_off = False
@@ -271,7 +271,7 @@ class ConnectionHandler:
         self.connection.handle_timeout(now)
         self._process()
         self.touch()
-        if self.outbox.held and self._begun and not self.paused:
+        if self.held_output.held and self._begun and not self.paused:
             # A slow disk is no reason to be taken for dead: this may overtake what waits.
             self._write(EMPTY_FRAME)
         self.broker.finish_pass()
@@ -316,11 +316,11 @@ class ConnectionHandler:
         self.touch()
         self.broker.finish_pass()
 
-    def settle_login(self, login: Login, identity: Identity | None, reason: str) -> None:
+    def settle_login(self, login: Login, identity: UserIdentity | None, reason: str) -> None:
         """It has been decided who the client is, in the pass in which it said so."""
         settle(self, login, identity, reason)
 
-    def settle_login_later(self, login: Login, identity: Identity | None, reason: str) -> None:
+    def settle_login_later(self, login: Login, identity: UserIdentity | None, reason: str) -> None:
         """It has been decided who the client is, when it has waited for that."""
         self._decision = (login, identity, reason)
         self.broker.soon(self._go_on)
@@ -339,7 +339,7 @@ class ConnectionHandler:
 
     # -- what the broker calls -----------------------------------------------------------
 
-    def lose_to_thief(self, link: Link) -> None:
+    def link_stolen(self, link: Link) -> None:
         """The same container has attached the link on another connection (AMQP 1.0 §2.6.1)."""
         log.info("link stolen", peer=self.peer, link=link.name)
         description = f"link {link.name!r} was attached on another connection"
@@ -360,15 +360,15 @@ class ConnectionHandler:
         """Write what has gathered and may be told by now."""
         self.dirty = False
         connection = self.connection
-        outbox = self.outbox
+        held_output = self.held_output
         data = b""
         # What waits for room goes on in its turn, and if what is before it can be written.
         unfinished = connection.holds_back
         proceeds = unfinished and not self.congested and not self.paused
-        if outbox.pieces or self.need > self.changes.stable:
-            if outbox.bytes > OUTPUT_LIMIT:
+        if held_output.pieces or self.need > self.changes.stable:
+            if held_output.bytes > OUTPUT_LIMIT:
                 proceeds = False
-            data = outbox.take(connection, self.need, self.changes.stable, proceeds)
+            data = held_output.take(connection, self.need, self.changes.stable, proceeds)
         elif connection.has_output:
             data = connection.data_to_send(proceeds)
         if unfinished:
@@ -380,7 +380,7 @@ class ConnectionHandler:
             self._begun = connection.opened
             self.broker.counters.bytes_sent += len(data)
             self._write(data)
-        if outbox.pieces:
+        if held_output.pieces:
             self._hold()
             return
         if self.congested and not self.paused:
@@ -391,17 +391,17 @@ class ConnectionHandler:
 
     def _hold(self) -> None:
         """Some output waits for the disk; too much of it is a reason to send no more."""
-        outbox = self.outbox
-        if not outbox.held:
-            outbox.held = True
+        held_output = self.held_output
+        if not held_output.held:
+            held_output.held = True
             self.broker.held.append(self)
-        if outbox.bytes > OUTPUT_LIMIT:
+        if held_output.bytes > OUTPUT_LIMIT:
             self.congested = True
             self.blocked = True
         elif self.congested and not self.paused:
             self.broker.output_turns.wait(self)
 
-    def congest(self) -> None:
+    def stop_sending(self) -> None:
         """The connection has had its share of the pass."""
         self.congested = True
         self.blocked = True
@@ -413,7 +413,7 @@ class ConnectionHandler:
         self.blocked = True
         self.broker.output_turns.wait(self)
 
-    def decongest(self) -> None:
+    def resume_sending(self) -> None:
         """It is the connection's turn: a new share."""
         self.congested = False
         if self.connection.holds_back:
@@ -506,7 +506,7 @@ class ConnectionHandler:
                         for endpoint in links.outgoing.values():
                             if endpoint.held > 0 and endpoint.node not in self._held_back:
                                 self._held_back[endpoint.node] = None
-                                endpoint.node.hold_back()
+                                endpoint.node.pause_dispatch()
         self._remainder.wait(self)
 
     def _let_go(self) -> None:
@@ -515,7 +515,7 @@ class ConnectionHandler:
         self._held_back = {}
         self._puts_off = False
         for node in held_back:
-            node.let_go()
+            node.resume_dispatch()
 
     def catch_up(self) -> bool:
         """Go on with what was put off; whether all of it is done."""
@@ -573,7 +573,7 @@ class ConnectionHandler:
             self._at = at + 1
             if isinstance(event, OutcomeReceived):
                 consumer = event.delivery.link.context
-                if isinstance(consumer, OutgoingEndpoint):
+                if isinstance(consumer, ConsumerLink):
                     before = changes.total
                     consumer.on_outcome(event.delivery)
                     if event.delivery.remote_settled:
@@ -582,15 +582,15 @@ class ConnectionHandler:
                     consumer.on_outcome(event.delivery)
             elif isinstance(event, DeliveryReceived):
                 producer = event.link.context
-                if isinstance(producer, IncomingEndpoint):
+                if isinstance(producer, ProducerLink):
                     producer.on_delivery(event.delivery)
                 else:
                     on_control(producer, event.delivery)
             elif isinstance(event, CreditReceived):
                 consumer = event.link.context
-                if isinstance(consumer, OutgoingEndpoint):
+                if isinstance(consumer, ConsumerLink):
                     consumer.on_credit(event.properties)
-            elif not on_rare_event(self, event):
+            elif not on_control_event(self, event):
                 self._at = at
                 self._put_off()
                 return quiet

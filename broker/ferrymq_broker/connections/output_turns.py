@@ -77,7 +77,7 @@ class OutputTurns:
             turns -= 1
             handler = waiting.popleft()
             handler.waits_turn = False
-            handler.decongest()
+            handler.resume_sending()
 
     def _arm(self) -> None:
         if not self._armed:

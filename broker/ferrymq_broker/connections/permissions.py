@@ -16,21 +16,21 @@ from ferrymq_broker import audit
 from ferrymq_broker.access.access import DYNAMIC, NEW_DYNAMIC, UNAUTHORIZED, refusal
 from ferrymq_broker.access.patterns import PART
 from ferrymq_broker.access.rights import BROWSE, CREATE, DEAD_LETTER, MANAGE, RECEIVE, SEND
-from ferrymq_broker.connections.names import is_nameless
+from ferrymq_broker.connections.link_names import is_nameless
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
-from ferrymq_broker.nodes.exchanges.keys import key_of
+from ferrymq_broker.nodes.exchanges.routing_key import key_of
 from ferrymq_broker.nodes.policy import QueuePolicy, TopicPolicy
-from ferrymq_broker.nodes.topics.identity import Identity, is_open_to
+from ferrymq_broker.nodes.topics.subscription_identity import SubscriptionIdentity, is_open_to
 from ferrymq_types.messaging import Source
 
 if TYPE_CHECKING:
-    from ferrymq_broker.addresses.space import AddressSpace
+    from ferrymq_broker.addresses.address_space import AddressSpace
+    from ferrymq_broker.connections.durable_links.terminus import Terminus
     from ferrymq_broker.connections.handler import ConnectionHandler
-    from ferrymq_broker.connections.remembered.terminus import Terminus
-    from ferrymq_broker.nodes.message import Message
+    from ferrymq_broker.nodes.link_terms import SourceTerms
+    from ferrymq_broker.nodes.message import BrokerMessage
     from ferrymq_broker.nodes.node import Node
-    from ferrymq_broker.nodes.terms import SourceTerms
     from ferrymq_types.messaging import Target
 
 # Services that ask for rights themselves, at every request: whoever got in may speak to them.
@@ -85,7 +85,7 @@ def require_target(handler: ConnectionHandler, address: str, named: str) -> None
         access.require_send(address, named)
 
 
-def require_key(handler: ConnectionHandler, node: Node, message: Message) -> None:
+def require_key(handler: ConnectionHandler, node: Node, message: BrokerMessage) -> None:
     """Raise `BrokerError` if the routing key that a message brings to an exchange itself is one
     that may not be sent there. Raises `DecodeError`."""
     access = handler.access
@@ -104,7 +104,7 @@ def require_subscription(handler: ConnectionHandler, node: Node, terms: SourceTe
     access = handler.access
     if access.open or node.kind != "topic" or terms.part:
         return
-    identity = Identity(terms)
+    identity = SubscriptionIdentity(terms)
     if not identity.kept and not identity.shared:
         return
     space = handler.space
@@ -164,7 +164,7 @@ def reading_right(
 ) -> i64:
     """What it takes to receive from an address, or to get copies of what is there: `RECEIVE`,
     `BROWSE`, or `DEAD_LETTER` where a queue's dead or expired messages go."""
-    if space.letter_boxes.has(address):
+    if space.dead_letter_index.has(address):
         return DEAD_LETTER
     return BROWSE if copy and _is_browsed(space, address, capabilities) else RECEIVE
 

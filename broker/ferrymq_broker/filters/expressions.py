@@ -16,7 +16,7 @@ from ferrymq_broker.filters.values import EQ, FALSE, GE, LE, TRUE, UNKNOWN, comp
 if TYPE_CHECKING:
     from ferrymq_broker.filters.identifiers import Identifier
     from ferrymq_broker.filters.like import LikePattern
-    from ferrymq_broker.nodes.facts import Facts
+    from ferrymq_broker.nodes.message_view import MessageView
 
 # What an expression can be before any message is seen.
 ANY: Final = 0
@@ -42,13 +42,13 @@ class Expression:
         self.depth: i64 = depth
         self.kind: i64 = kind
 
-    def value(self, facts: Facts) -> object:
+    def value(self, view: MessageView) -> object:
         """Its value, None for NULL."""
         return None
 
-    def test(self, facts: Facts) -> i64:
+    def test(self, view: MessageView) -> i64:
         """What it is as a condition; a value that is no boolean is unknown."""
-        value = self.value(facts)
+        value = self.value(view)
         if isinstance(value, bool):
             return TRUE if value else FALSE
         return UNKNOWN
@@ -73,7 +73,7 @@ class Literal(Expression):
         super().__init__(1, kind)
         self.constant = constant
 
-    def value(self, facts: Facts) -> object:
+    def value(self, view: MessageView) -> object:
         """The constant."""
         return self.constant
 
@@ -90,9 +90,9 @@ class Condition(Expression):
     def __init__(self, depth: i64) -> None:
         super().__init__(depth, BOOLEAN)
 
-    def value(self, facts: Facts) -> object:
+    def value(self, view: MessageView) -> object:
         """The same as a value."""
-        known = self.test(facts)
+        known = self.test(view)
         if known == UNKNOWN:
             return None
         return known == TRUE
@@ -110,9 +110,9 @@ class Comparison(Condition):
         self.left = left
         self.right = right
 
-    def test(self, facts: Facts) -> i64:
+    def test(self, view: MessageView) -> i64:
         """Compare the two values."""
-        return compare(self.op, self.left.value(facts), self.right.value(facts))
+        return compare(self.op, self.left.value(view), self.right.value(view))
 
     def render(self) -> str:
         """With parentheses."""
@@ -129,11 +129,11 @@ class And(Condition):
         super().__init__(1 + deepest(operands))
         self.operands = operands
 
-    def test(self, facts: Facts) -> i64:
+    def test(self, view: MessageView) -> i64:
         """Ask one after the other until one is false."""
         result: i64 = TRUE
         for operand in self.operands:
-            known = operand.test(facts)
+            known = operand.test(view)
             if known == FALSE:
                 return FALSE
             if known == UNKNOWN:
@@ -155,11 +155,11 @@ class Or(Condition):
         super().__init__(1 + deepest(operands))
         self.operands = operands
 
-    def test(self, facts: Facts) -> i64:
+    def test(self, view: MessageView) -> i64:
         """Ask one after the other until one is true."""
         result: i64 = FALSE
         for operand in self.operands:
-            known = operand.test(facts)
+            known = operand.test(view)
             if known == TRUE:
                 return TRUE
             if known == UNKNOWN:
@@ -181,9 +181,9 @@ class Not(Condition):
         super().__init__(1 + operand.depth)
         self.operand = operand
 
-    def test(self, facts: Facts) -> i64:
+    def test(self, view: MessageView) -> i64:
         """Turn true and false around."""
-        known = self.operand.test(facts)
+        known = self.operand.test(view)
         if known == UNKNOWN:
             return UNKNOWN
         return FALSE if known == TRUE else TRUE
@@ -205,13 +205,13 @@ class Between(Condition):
         self.low = low
         self.high = high
 
-    def test(self, facts: Facts) -> i64:
+    def test(self, view: MessageView) -> i64:
         """Compare with both."""
-        value = self.operand.value(facts)
-        above = compare(GE, value, self.low.value(facts))
+        value = self.operand.value(view)
+        above = compare(GE, value, self.low.value(view))
         if above == FALSE:
             return FALSE
-        below = compare(LE, value, self.high.value(facts))
+        below = compare(LE, value, self.high.value(view))
         if below == FALSE:
             return FALSE
         return TRUE if above == TRUE and below == TRUE else UNKNOWN
@@ -244,9 +244,9 @@ class In(Condition):
             strings = None
         self._strings = strings
 
-    def test(self, facts: Facts) -> i64:
+    def test(self, view: MessageView) -> i64:
         """Compare with each."""
-        value = self.operand.value(facts)
+        value = self.operand.value(view)
         if value is None:
             return UNKNOWN
         strings = self._strings
@@ -254,7 +254,7 @@ class In(Condition):
             return TRUE if value in strings else FALSE
         result: i64 = FALSE
         for item in self.items:
-            known = compare(EQ, value, item.value(facts))
+            known = compare(EQ, value, item.value(view))
             if known == TRUE:
                 return TRUE
             if known == UNKNOWN:
@@ -278,9 +278,9 @@ class Like(Condition):
         self.operand = operand
         self.pattern = pattern
 
-    def test(self, facts: Facts) -> i64:
+    def test(self, view: MessageView) -> i64:
         """Match; what is no string does not."""
-        value = self.operand.value(facts)
+        value = self.operand.value(view)
         if value is None:
             return UNKNOWN
         if isinstance(value, str):
@@ -303,9 +303,9 @@ class IsNull(Condition):
         super().__init__(1 + operand.depth)
         self.operand = operand
 
-    def test(self, facts: Facts) -> i64:
+    def test(self, view: MessageView) -> i64:
         """Look whether there is a value."""
-        return TRUE if self.operand.value(facts) is None else FALSE
+        return TRUE if self.operand.value(view) is None else FALSE
 
     def render(self) -> str:
         """With parentheses."""
@@ -322,9 +322,9 @@ class Exists(Condition):
         super().__init__(2)
         self.identifier = identifier
 
-    def test(self, facts: Facts) -> i64:
+    def test(self, view: MessageView) -> i64:
         """Look for the property."""
-        return TRUE if self.identifier.exists(facts) else FALSE
+        return TRUE if self.identifier.exists(view) else FALSE
 
     def render(self) -> str:
         """Like a call."""
@@ -346,11 +346,11 @@ class Arithmetic(Expression):
         self.ops = ops
         self.operands = operands
 
-    def value(self, facts: Facts) -> object:
+    def value(self, view: MessageView) -> object:
         """Compute."""
-        result = self.operands[0].value(facts)
+        result = self.operands[0].value(view)
         for at, op in enumerate(self.ops, 1):
-            result = calculate(op, result, self.operands[at].value(facts))
+            result = calculate(op, result, self.operands[at].value(view))
             if result is None:
                 return None
         return result
@@ -374,9 +374,9 @@ class Sign(Expression):
         self.negative = negative
         self.operand = operand
 
-    def value(self, facts: Facts) -> object:
+    def value(self, view: MessageView) -> object:
         """The number; NULL if it is none."""
-        value = self.operand.value(facts)
+        value = self.operand.value(view)
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             return None
         return -value if self.negative else value

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from ferrymq_broker.nodes.facts import facts_of
+from ferrymq_broker.nodes.message_view import view_of
 
 if TYPE_CHECKING:
-    from ferrymq_broker.nodes.message import Message
+    from ferrymq_broker.nodes.message import BrokerMessage
 
 
 # A filter whose key has so many characters takes as long as two that are simple.
@@ -30,13 +30,13 @@ class Filter:
         self.key = key
         self.cost: i64 = 1 + len(key) // _SIMPLE
 
-    def price(self, message: Message) -> i64:
+    def price(self, message: BrokerMessage) -> i64:
         """How many simple questions it is worth to ask about a message. Producers make properties
         and annotations as long as they like, and a filter may go through all of them."""
         if len(message.payload) <= _SHORT:
             return self.cost
-        return self.cost * (1 + facts_of(message).head_size // _SHORT)
+        return self.cost * (1 + view_of(message).head_size // _SHORT)
 
-    def matches(self, message: Message) -> bool:
+    def matches(self, message: BrokerMessage) -> bool:
         """Whether the message passes. Never raises: what cannot be read does not pass."""
         return True

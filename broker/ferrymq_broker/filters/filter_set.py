@@ -9,7 +9,7 @@ from mypy_extensions import i64
 if TYPE_CHECKING:
     from ferrymq_broker.filters.filter import Filter
 
-# Where a reader of a stream begins: what `Position.kind` can be.
+# Where a reader of a stream begins: what `StreamPosition.kind` can be.
 FIRST: Final = 0
 LAST: Final = 1
 NEXT: Final = 2
@@ -18,7 +18,7 @@ TIME: Final = 4
 
 
 @final
-class Position:
+class StreamPosition:
     """Where to begin in a stream.
 
     `kind` is one of the five above: at the first record there is, at the last one, behind it, at an
@@ -60,7 +60,7 @@ class FilterSet:
 
     def __init__(self) -> None:
         self.predicate: Filter | None = None
-        self.position: Position | None = None
+        self.position: StreamPosition | None = None
         self.position_name = ""
         self.position_filters = False
         self.instead: Filter | None = None

@@ -9,7 +9,7 @@ from mypy_extensions import i64
 
 from ferrymq_broker.filters.expressions import Expression
 from ferrymq_broker.filters.values import plain
-from ferrymq_broker.nodes.facts import Facts
+from ferrymq_broker.nodes.message_view import MessageView
 
 # Fields of sections. The numbers are those of `FIELDS` and the fields that JMS derives.
 _DURABLE: Final = 0
@@ -90,9 +90,9 @@ class Identifier(Expression):
         super().__init__(1)
         self.name = name
 
-    def exists(self, facts: Facts) -> bool:
+    def exists(self, view: MessageView) -> bool:
         """Whether the message says anything about it, be it null."""
-        return self.value(facts) is not None
+        return self.value(view) is not None
 
 
 @final
@@ -101,13 +101,13 @@ class ApplicationProperty(Identifier):
 
     __slots__ = ()
 
-    def value(self, facts: Facts) -> object:
+    def value(self, view: MessageView) -> object:
         """Its value."""
-        return plain(facts.application_properties.get(self.name))
+        return plain(view.application_properties.get(self.name))
 
-    def exists(self, facts: Facts) -> bool:
+    def exists(self, view: MessageView) -> bool:
         """Whether the message has it."""
-        return self.name in facts.application_properties
+        return self.name in view.application_properties
 
     def render(self) -> str:
         """Its name."""
@@ -120,13 +120,13 @@ class Annotation(Identifier):
 
     __slots__ = ()
 
-    def value(self, facts: Facts) -> object:
+    def value(self, view: MessageView) -> object:
         """Its value."""
-        return plain(facts.message_annotations.get(self.name))
+        return plain(view.message_annotations.get(self.name))
 
-    def exists(self, facts: Facts) -> bool:
+    def exists(self, view: MessageView) -> bool:
         """Whether the message has it."""
-        return self.name in facts.message_annotations
+        return self.name in view.message_annotations
 
     def render(self) -> str:
         """Its name."""
@@ -143,9 +143,9 @@ class Field(Identifier):
         super().__init__(name)
         self.field: i64 = field
 
-    def value(self, facts: Facts) -> object:
+    def value(self, view: MessageView) -> object:
         """Its value."""
-        return field_value(self.field, facts)
+        return field_value(self.field, view)
 
     def render(self) -> str:
         """Its number: several names can mean one field."""
@@ -157,13 +157,13 @@ def quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def field_value(field: i64, facts: Facts) -> object:
+def field_value(field: i64, view: MessageView) -> object:
     """The field with this number, None where the message does not say."""
     if field <= _DELIVERY_COUNT:
-        return _header_value(field, facts)
+        return _header_value(field, view)
     if field >= _JMS_DELIVERY_MODE:
-        return _jms_value(field, facts)
-    properties = facts.properties
+        return _jms_value(field, view)
+    properties = view.properties
     if properties is None:
         return None
     if field == _SUBJECT:
@@ -193,8 +193,8 @@ def field_value(field: i64, facts: Facts) -> object:
     return properties.reply_to_group_id
 
 
-def _header_value(field: i64, facts: Facts) -> object:
-    header = facts.header
+def _header_value(field: i64, view: MessageView) -> object:
+    header = view.header
     if field == _PRIORITY:
         return header.priority
     if field == _DURABLE:
@@ -206,15 +206,15 @@ def _header_value(field: i64, facts: Facts) -> object:
     return header.delivery_count
 
 
-def _jms_value(field: i64, facts: Facts) -> object:
+def _jms_value(field: i64, view: MessageView) -> object:
     if field == _JMS_DELIVERY_MODE:
-        return "PERSISTENT" if facts.header.durable else "NON_PERSISTENT"
+        return "PERSISTENT" if view.header.durable else "NON_PERSISTENT"
     if field == _JMS_REDELIVERED:
-        return facts.header.delivery_count > 0
+        return view.header.delivery_count > 0
     if field == _JMS_DELIVERY_COUNT:
         # JMS counts the delivery that is under way.
-        return facts.header.delivery_count + 1
-    properties = facts.properties
+        return view.header.delivery_count + 1
+    properties = view.properties
     if field == _JMS_EXPIRATION:
         if properties is None or properties.absolute_expiry_time is None:
             return 0

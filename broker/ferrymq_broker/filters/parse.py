@@ -8,7 +8,7 @@ from mypy_extensions import i64
 
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.filters.filter import Filter
-from ferrymq_broker.filters.filter_set import FilterSet, Position
+from ferrymq_broker.filters.filter_set import FilterSet, StreamPosition
 from ferrymq_broker.filters.positions import position_of, since
 from ferrymq_broker.filters.predicates import (
     ApplicationPropertiesFilter,
@@ -103,7 +103,7 @@ def parse_filters(asked: dict[str, object] | None, connection: i64) -> FilterSet
     return result
 
 
-def _set_position(result: FilterSet, name: str, position: Position) -> None:
+def _set_position(result: FilterSet, name: str, position: StreamPosition) -> None:
     if result.position is not None:
         raise BrokerError(
             "amqp:invalid-field",

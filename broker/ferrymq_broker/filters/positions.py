@@ -9,12 +9,12 @@ from mypy_extensions import i64
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.filters.expressions import Comparison, Literal
 from ferrymq_broker.filters.filter import Filter
-from ferrymq_broker.filters.filter_set import FIRST, LAST, NEXT, OFFSET, TIME, Position
+from ferrymq_broker.filters.filter_set import FIRST, LAST, NEXT, OFFSET, TIME, StreamPosition
 from ferrymq_broker.filters.identifiers import Annotation
 from ferrymq_broker.filters.selector import Selector
 from ferrymq_broker.filters.values import GE, GT
-from ferrymq_broker.nodes.facts import facts_of
-from ferrymq_broker.nodes.message import Message
+from ferrymq_broker.nodes.message import BrokerMessage
+from ferrymq_broker.nodes.message_view import view_of
 from ferrymq_codec.scalars import Timestamp
 
 _WORDS: Final[dict[str, int]] = {"first": FIRST, "last": LAST, "next": NEXT}
@@ -30,7 +30,7 @@ _END: Final = "@latest"
 _GREATEST: Final = 0x7FFF_FFFF_FFFF_FFFF
 
 
-def position_of(value: object) -> Position:
+def position_of(value: object) -> StreamPosition:
     """The position that ``first``, ``last``, ``next``, an offset or a timestamp means.
 
     Raises `BrokerError` (amqp:invalid-field) for anything else.
@@ -38,11 +38,11 @@ def position_of(value: object) -> Position:
     if isinstance(value, str):
         kind = _WORDS.get(value)
         if kind is not None:
-            return Position(kind)
+            return StreamPosition(kind)
     elif isinstance(value, Timestamp):
-        return Position(TIME, int(value))
+        return StreamPosition(TIME, int(value))
     elif isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _GREATEST:
-        return Position(OFFSET, int(value))
+        return StreamPosition(OFFSET, int(value))
     raise BrokerError(
         "amqp:invalid-field",
         f"a position is first, last, next, an offset or a timestamp, not {value!r:.60}",
@@ -59,7 +59,7 @@ class Since:
 
     __slots__ = ("position", "predicate")
 
-    def __init__(self, position: Position, predicate: Filter | None) -> None:
+    def __init__(self, position: StreamPosition, predicate: Filter | None) -> None:
         self.position = position
         self.predicate = predicate
 
@@ -79,13 +79,13 @@ def since(selector: Selector) -> Since | None:
     bound = right.constant
     inclusive = comparison.op == GE
     if kind == OFFSET and bound == _END:
-        return Since(Position(NEXT), None)
+        return Since(StreamPosition(NEXT), None)
     if kind == OFFSET and (bound == _START or bound == -1):
-        return Since(Position(FIRST), None)
+        return Since(StreamPosition(FIRST), None)
     number = _number(bound)
     if number is None:
         return None
-    return Since(Position(kind, number, inclusive), _After(left.name, number, inclusive))
+    return Since(StreamPosition(kind, number, inclusive), _After(left.name, number, inclusive))
 
 
 def _number(value: object) -> int | None:
@@ -111,9 +111,9 @@ class _After(Filter):
         self.bound: i64 = bound
         self.inclusive = inclusive
 
-    def matches(self, message: Message) -> bool:
+    def matches(self, message: BrokerMessage) -> bool:
         """Compare as numbers; without the annotation it does not pass."""
-        number = _number(facts_of(message).message_annotations.get(self.name))
+        number = _number(view_of(message).message_annotations.get(self.name))
         if number is None:
             return False
         return number > self.bound or (self.inclusive and number == self.bound)

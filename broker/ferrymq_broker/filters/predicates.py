@@ -12,10 +12,10 @@ from ferrymq_broker.filters.headers_pattern import HeadersPattern, sorted_items
 from ferrymq_broker.filters.identifiers import PROPERTIES_FIELDS, field_value
 from ferrymq_broker.filters.topic_pattern import TopicPattern
 from ferrymq_broker.filters.values import plain, same
-from ferrymq_broker.nodes.facts import facts_of
+from ferrymq_broker.nodes.message_view import view_of
 
 if TYPE_CHECKING:
-    from ferrymq_broker.nodes.message import Message
+    from ferrymq_broker.nodes.message import BrokerMessage
 
 # How a string of a property filter is compared.
 _EQUAL: Final = 0
@@ -36,9 +36,9 @@ class SubjectFilter(Filter):
         super().__init__("subject " + subject)
         self.subject = subject
 
-    def matches(self, message: Message) -> bool:
+    def matches(self, message: BrokerMessage) -> bool:
         """Compare the subject; none equals nothing."""
-        subject = facts_of(message).subject
+        subject = view_of(message).subject
         return subject is not None and subject == self.subject
 
 
@@ -52,11 +52,11 @@ class TopicFilter(Filter):
         super().__init__("topic " + pattern)
         self.pattern = TopicPattern(pattern)
 
-    def matches(self, message: Message) -> bool:
+    def matches(self, message: BrokerMessage) -> bool:
         """Match the subject; only # stands for none."""
         if self.pattern.everything:
             return True
-        subject = facts_of(message).subject
+        subject = view_of(message).subject
         return subject is not None and self.pattern.matches(subject)
 
 
@@ -71,9 +71,9 @@ class HeadersFilter(Filter):
         super().__init__("headers " + pattern.key)
         self.pattern = pattern
 
-    def matches(self, message: Message) -> bool:
+    def matches(self, message: BrokerMessage) -> bool:
         """Match the application properties."""
-        return self.pattern.matches(facts_of(message).application_properties)
+        return self.pattern.matches(view_of(message).application_properties)
 
 
 @final
@@ -86,7 +86,7 @@ class NoLocalFilter(Filter):
         super().__init__(f"no-local {connection}")
         self.connection: i64 = connection
 
-    def matches(self, message: Message) -> bool:
+    def matches(self, message: BrokerMessage) -> bool:
         """Whether another connection brought the message, or the broker made it."""
         return message.origin != self.connection
 
@@ -148,9 +148,9 @@ class ApplicationPropertiesFilter(Filter):
         for name, reference in entries.items():
             self._wanted[name] = _Wanted(name, reference)
 
-    def matches(self, message: Message) -> bool:
+    def matches(self, message: BrokerMessage) -> bool:
         """Look at one after the other."""
-        properties = facts_of(message).application_properties
+        properties = view_of(message).application_properties
         for name, wanted in self._wanted.items():
             if name not in properties or not wanted.fits(properties[name]):
                 return False
@@ -177,13 +177,13 @@ class PropertiesFilter(Filter):
             self._fields.append(field)
             self._wanted.append(_Wanted(name, reference))
 
-    def matches(self, message: Message) -> bool:
+    def matches(self, message: BrokerMessage) -> bool:
         """Look at one after the other; with null as its reference a field need not even be set."""
-        facts = facts_of(message)
+        view = view_of(message)
         for at, wanted in enumerate(self._wanted):
             if wanted.how == _PRESENT:
                 continue
-            if not wanted.fits(field_value(self._fields[at], facts)):
+            if not wanted.fits(field_value(self._fields[at], view)):
                 return False
         return True
 
@@ -198,7 +198,7 @@ class AllOf(Filter):
         super().__init__("all " + repr(sorted([filter.key for filter in filters])))
         self.filters = filters
 
-    def matches(self, message: Message) -> bool:
+    def matches(self, message: BrokerMessage) -> bool:
         """Ask one after the other."""
         for filter in self.filters:  # noqa: SIM110 — a generator costs more than most filters
             if not filter.matches(message):

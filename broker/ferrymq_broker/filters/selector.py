@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final, final
 from ferrymq_broker.filters.expressions import Expression
 from ferrymq_broker.filters.filter import Filter
 from ferrymq_broker.filters.values import TRUE
-from ferrymq_broker.nodes.facts import facts_of
+from ferrymq_broker.nodes.message_view import view_of
 
 if TYPE_CHECKING:
-    from ferrymq_broker.nodes.message import Message
+    from ferrymq_broker.nodes.message import BrokerMessage
 
 # Selectors by their dialect and text. Workers that share a queue all come with the same one.
 _known: Final[dict[tuple[bool, str], Selector]] = {}
@@ -29,9 +29,9 @@ class Selector(Filter):
         super().__init__("selector " + condition.render())
         self.condition = condition
 
-    def matches(self, message: Message) -> bool:
+    def matches(self, message: BrokerMessage) -> bool:
         """Whether the condition is true for the message."""
-        return self.condition.test(facts_of(message)) == TRUE
+        return self.condition.test(view_of(message)) == TRUE
 
 
 def selector(text: str, sql: bool = False) -> Selector:

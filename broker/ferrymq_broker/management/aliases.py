@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ferrymq_broker.access.rights import CREATE, DELETE, MANAGE
-from ferrymq_broker.addresses.space import DYNAMIC, MAX_ADDRESS_LENGTH
+from ferrymq_broker.addresses.address_space import DYNAMIC, MAX_ADDRESS_LENGTH
 from ferrymq_broker.management.authorisation import (
     ANY,
     canonical,
@@ -22,18 +22,18 @@ from ferrymq_broker.management.errors import (
     ManagementError,
 )
 from ferrymq_broker.management.operation import Call, Operation, Result
-from ferrymq_broker.management.slicing import Steps, finish, sift
+from ferrymq_broker.management.sliced_query import Steps, finish, sift
 
 if TYPE_CHECKING:
-    from ferrymq_broker.addresses.space import AddressSpace
-    from ferrymq_broker.nodes.terms import Party
+    from ferrymq_broker.addresses.address_space import AddressSpace
+    from ferrymq_broker.nodes.link_terms import Party
 
 # What it takes at the name of the alias. Other rights there mean nothing: rules are about nodes.
 _SEEN: Final = CREATE | MANAGE | DELETE
 _RIGHTS: Final = {"READ": _SEEN, "CREATE": CREATE, "UPDATE": MANAGE, "DELETE": DELETE}
 
 
-class Aliases(EntityType):
+class AliasEntities(EntityType):
     """Names that lead to an address, which need not have a node yet."""
 
     short = "alias"
@@ -71,7 +71,7 @@ class Aliases(EntityType):
             expect_send(call.party, self.space, address)
             if not access.may_lead(right, name, canonical(self.space, address)):
                 raise forbidden(operation, self.short, name)
-            if self.space.letter_boxes.names(name):
+            if self.space.dead_letter_index.names(name):
                 access.require(MANAGE, canonical(self.space, address), address)
 
     def visible(self, party: Party) -> list[str]:

@@ -24,9 +24,9 @@ from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.management.errors import FORBIDDEN, ManagementError
 
 if TYPE_CHECKING:
-    from ferrymq_broker.addresses.space import AddressSpace
+    from ferrymq_broker.addresses.address_space import AddressSpace
     from ferrymq_broker.management.operation import Call
-    from ferrymq_broker.nodes.terms import Party
+    from ferrymq_broker.nodes.link_terms import Party
 
 # What is asked for where any right will do: who may use it may see it.
 ANY: Final = ALL
@@ -97,7 +97,7 @@ def drains(settings: Mapping[str, object]) -> bool:
 
 def reading(space: AddressSpace, address: str) -> int:
     """The right to take messages out of what is at an address."""
-    return DEAD_LETTER if space.letter_boxes.has(address) else RECEIVE
+    return DEAD_LETTER if space.dead_letter_index.has(address) else RECEIVE
 
 
 def looking(space: AddressSpace, address: str) -> int:
@@ -105,7 +105,7 @@ def looking(space: AddressSpace, address: str) -> int:
 
     To receive from one is to look at what stays; what dead letters are in has a right of its own.
     """
-    return DEAD_LETTER if space.letter_boxes.has(address) else BROWSE | RECEIVE
+    return DEAD_LETTER if space.dead_letter_index.has(address) else BROWSE | RECEIVE
 
 
 def expect_of_node(call: Call, operation: str, space: AddressSpace, type: str) -> None:
@@ -120,7 +120,7 @@ def expect_of_node(call: Call, operation: str, space: AddressSpace, type: str) -
     right = _OF_NODES.get(operation, MANAGE)
     address = name if operation in ("CREATE", "DELETE") else canonical(space, name)
     if operation in _OF_MESSAGES:
-        if space.letter_boxes.has(address):
+        if space.dead_letter_index.has(address):
             right = DEAD_LETTER
         else:
             right = _OF_MESSAGES[operation]

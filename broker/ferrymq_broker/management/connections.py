@@ -17,8 +17,8 @@ from ferrymq_types.messaging import Source, Target
 from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
-    from ferrymq_broker.addresses.space import AddressSpace
-    from ferrymq_broker.nodes.terms import Party
+    from ferrymq_broker.addresses.address_space import AddressSpace
+    from ferrymq_broker.nodes.link_terms import Party
 
 T = TypeVar("T")
 
@@ -62,7 +62,7 @@ def _is_own(identity: str, party: Party) -> bool:
     return identity.partition("/")[0] == str(party.connection)
 
 
-class Connections(_OfConnections[ConnectionHandler]):
+class ConnectionEntities(_OfConnections[ConnectionHandler]):
     """Connections to the virtual host, by their numbers."""
 
     short = "connection"
@@ -152,7 +152,7 @@ class _Closing:
             handler.close(error, self._broker.now)
 
 
-class Sessions(_OfConnections[tuple[ConnectionHandler, Session]]):
+class SessionEntities(_OfConnections[tuple[ConnectionHandler, Session]]):
     """Sessions, as CONNECTION/CHANNEL; the channel is the broker's."""
 
     short = "session"
@@ -167,7 +167,7 @@ class Sessions(_OfConnections[tuple[ConnectionHandler, Session]]):
         "handle-max",
     )
 
-    def __init__(self, connections: Connections) -> None:
+    def __init__(self, connections: ConnectionEntities) -> None:
         self._connections = connections
 
     def entries_of(self, connection: str) -> dict[str, tuple[ConnectionHandler, Session]]:
@@ -193,7 +193,7 @@ class Sessions(_OfConnections[tuple[ConnectionHandler, Session]]):
         }
 
 
-class Links(_OfConnections[tuple[ConnectionHandler, Link]]):
+class LinkEntities(_OfConnections[tuple[ConnectionHandler, Link]]):
     """Links, as CONNECTION/CHANNEL/ROLE/NAME; the role is the client's, sender or receiver."""
 
     short = "link"
@@ -214,7 +214,7 @@ class Links(_OfConnections[tuple[ConnectionHandler, Link]]):
         "properties",
     )
 
-    def __init__(self, connections: Connections) -> None:
+    def __init__(self, connections: ConnectionEntities) -> None:
         self._connections = connections
 
     def entries_of(self, connection: str) -> dict[str, tuple[ConnectionHandler, Link]]:

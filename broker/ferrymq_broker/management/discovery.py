@@ -8,7 +8,7 @@ from typing import Final
 from ferrymq_broker.management.entity import EntityType
 from ferrymq_broker.management.errors import BAD_REQUEST, ManagementError
 from ferrymq_broker.management.operation import Call, Operation, Result
-from ferrymq_broker.management.slicing import ROWS, Steps
+from ferrymq_broker.management.sliced_query import ROWS, Steps
 from ferrymq_codec.scalars import Int
 
 # Entities in one answer to a QUERY. Who wants more asks again, from an offset.

@@ -10,8 +10,8 @@ from ferrymq_broker.management import ADDRESS
 from ferrymq_broker.management.authorisation import forbidden
 from ferrymq_broker.management.errors import NO_CONTENT, NOT_FOUND, ManagementError
 from ferrymq_broker.management.operation import Call, Operation, Result
-from ferrymq_broker.management.slicing import Steps
-from ferrymq_broker.nodes.terms import Party
+from ferrymq_broker.management.sliced_query import Steps
+from ferrymq_broker.nodes.link_terms import Party
 
 T = TypeVar("T")
 # Returns the attributes of an entity by its identity; None if there is none of that identity.

@@ -19,7 +19,7 @@ from ferrymq_codec.containers import Array
 from ferrymq_codec.scalars import Int, Symbol, Timestamp
 
 if TYPE_CHECKING:
-    from ferrymq_broker.addresses.space import AddressSpace
+    from ferrymq_broker.addresses.address_space import AddressSpace
 
 VENDOR: Final = "com.microsoft:"
 
@@ -70,7 +70,7 @@ class _OfStreams(EntityType):
         return node
 
 
-class EventHubs(_OfStreams):
+class EventHubEntities(_OfStreams):
     """Streams, as hubs."""
 
     short = VENDOR + "eventhub"
@@ -91,7 +91,7 @@ class EventHubs(_OfStreams):
         )
 
 
-class HubPartitions(_OfStreams):
+class HubPartitionEntities(_OfStreams):
     """Partitions of streams, as those of hubs; ``partition`` says which."""
 
     short = VENDOR + "partition"

@@ -18,15 +18,15 @@ from ferrymq_broker.management.errors import (
 )
 from ferrymq_broker.management.nodes import DeclaredNodes
 from ferrymq_broker.management.operation import Call, Operation, Result
-from ferrymq_broker.management.slicing import Steps, finish, sift
+from ferrymq_broker.management.sliced_query import Steps, finish, sift
 from ferrymq_broker.nodes.exchanges.binding import Binding, identity_of
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.nodes.node import Node
 from ferrymq_broker.nodes.policy import ExchangePolicy, NodePolicy
 
 if TYPE_CHECKING:
-    from ferrymq_broker.addresses.space import AddressSpace
-    from ferrymq_broker.nodes.terms import Party
+    from ferrymq_broker.addresses.address_space import AddressSpace
+    from ferrymq_broker.nodes.link_terms import Party
 
 # What stays as it is in the identity of a binding.
 _SAFE: Final = "*#:.-_~ $@"
@@ -36,7 +36,7 @@ _READ: Final = MANAGE | CREATE | DELETE
 _RIGHTS: Final = {"READ": _READ, "CREATE": MANAGE | CREATE, "DELETE": MANAGE | DELETE}
 
 
-class Exchanges(DeclaredNodes):
+class ExchangeEntities(DeclaredNodes):
     """Exchanges, by address."""
 
     short = "exchange"
@@ -52,7 +52,7 @@ class Exchanges(DeclaredNodes):
         node.change_policy(policy)
 
 
-class Bindings(IndexedType[tuple[Exchange, Binding]]):
+class BindingEntities(IndexedType[tuple[Exchange, Binding]]):
     """Bindings, as EXCHANGE/KEY/DESTINATION, with ``/ARGUMENTS`` where they have some.
 
     Parts are percent-encoded where they would not be told apart otherwise. A name is made by the

@@ -11,19 +11,19 @@ from ferrymq_broker.management import ADDRESS
 from ferrymq_broker.management.entity import EntityType, deleted
 from ferrymq_broker.management.errors import BAD_REQUEST, NOT_FOUND, ManagementError
 from ferrymq_broker.management.operation import Call, Operation, Result
-from ferrymq_broker.management.slicing import Steps, finish, sift
-from ferrymq_broker.nodes.fences import MAX_DIGEST, Fence, Passed
+from ferrymq_broker.management.sliced_query import Steps, finish, sift
+from ferrymq_broker.nodes.fences import MAX_DIGEST, FenceRecord, Passed
 
 if TYPE_CHECKING:
-    from ferrymq_broker.access.access import Access
-    from ferrymq_broker.addresses.space import AddressSpace
-    from ferrymq_broker.nodes.terms import Party
+    from ferrymq_broker.access.access import ConnectionAccess
+    from ferrymq_broker.addresses.address_space import AddressSpace
+    from ferrymq_broker.nodes.link_terms import Party
 
 # Between group, member and target in the identity.
 _BETWEEN: Final = "\n"
 
 
-class Fences(EntityType):
+class FenceEntities(EntityType):
     """The last sequence of each member of each group, for each target."""
 
     short = "fence"
@@ -114,7 +114,7 @@ class Fences(EntityType):
             raise ManagementError(
                 BAD_REQUEST, f"digest: a binary of at most {MAX_DIGEST} bytes is needed"
             )
-        fence = Fence(
+        fence = FenceRecord(
             group,
             member,
             call.number("sequence", 0),
@@ -151,7 +151,7 @@ class Fences(EntityType):
                 yield None
         return deleted()
 
-    def _permits(self, access: Access, group: str, target: str) -> bool:
+    def _permits(self, access: ConnectionAccess, group: str, target: str) -> bool:
         if access.permits(MANAGE, ADDRESS):
             return True
         if target:

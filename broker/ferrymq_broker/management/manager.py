@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from ferrymq_broker import audit
 from ferrymq_broker.errors import BrokerError
-from ferrymq_broker.journal import log
+from ferrymq_broker.event_log import log
 from ferrymq_broker.management.discovery import Discovery
 from ferrymq_broker.management.entity import EntityType
 from ferrymq_broker.management.errors import (
@@ -27,7 +27,14 @@ from ferrymq_broker.management.errors import (
 )
 from ferrymq_broker.management.event_hubs import VENDOR, named_for_them
 from ferrymq_broker.management.operation import Call, Operation, Result
-from ferrymq_broker.management.slicing import WAITING, Job, Line, Steps, finish, looks
+from ferrymq_broker.management.sliced_query import (
+    WAITING,
+    SlicedJob,
+    SliceQueue,
+    Steps,
+    finish,
+    looks,
+)
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.nodes.request import Request, Response
 from ferrymq_broker.nodes.service import PENDING_BYTES
@@ -35,7 +42,7 @@ from ferrymq_codec.scalars import Int, Symbol
 
 if TYPE_CHECKING:
     from ferrymq_broker.broker import Broker
-    from ferrymq_broker.nodes.service import Service
+    from ferrymq_broker.nodes.service import ServiceNode
 
 MANAGEMENT_TYPE: Final = "org.amqp.management"
 # Application-properties that are not arguments.
@@ -54,12 +61,12 @@ class Manager:
         listed = {name: type for name, type in self.types.items() if type.listed}
         self._short = {type.short: type for type in listed.values()}
         self._node = Discovery(listed, self.find).operations()
-        self._line: Line | None = None
-        self._service: Service | None = None
+        self._line: SliceQueue | None = None
+        self._service: ServiceNode | None = None
 
-    def take_time(self, broker: Broker, service: Service) -> None:
+    def take_time(self, broker: Broker, service: ServiceNode) -> None:
         """What looks at much may be answered later, by the `service`, in passes of its own."""
-        self._line = Line(broker, self._go_on)
+        self._line = SliceQueue(broker, self._go_on)
         self._service = service
 
     def answer(self, request: Request) -> Response | None:
@@ -74,13 +81,13 @@ class Manager:
                     raise ManagementError(TOO_MANY, "too many requests wait for an answer")
                 else:
                     # It is answered there, now or later.
-                    line.add(Job(request, result))
+                    line.add(SlicedJob(request, result))
                     return None
         except Exception as error:
             result = _failure(request, error)
         return self._response(request, result)
 
-    def _go_on(self, job: Job, until: float) -> bool:
+    def _go_on(self, job: SlicedJob, until: float) -> bool:
         """Work on a request until a time; whether it has been answered."""
         request = job.request
         way = request.way

@@ -16,16 +16,16 @@ from ferrymq_broker.management.errors import (
     status_of,
 )
 from ferrymq_broker.management.operation import GREATEST, Call, Operation, Result
-from ferrymq_broker.management.peeking import Sheet, count_of
-from ferrymq_broker.management.slicing import Steps, when_over
+from ferrymq_broker.management.peek import PeekResult, count_of
+from ferrymq_broker.management.sliced_query import Steps, when_over
 from ferrymq_broker.nodes.entry import ACQUIRED
 from ferrymq_broker.nodes.paging import pager
-from ferrymq_broker.nodes.queues.contents import move, peek
+from ferrymq_broker.nodes.queues.inspection import move, peek
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_codec.scalars import Timestamp
 
 if TYPE_CHECKING:
-    from ferrymq_broker.addresses.space import AddressSpace
+    from ferrymq_broker.addresses.address_space import AddressSpace
 
 # Messages one request moves.
 MAX_MOVED: Final = 10_000
@@ -85,7 +85,7 @@ class QueueMessages:
         call.expect_only("from-sequence", "count")
         queue = self._find(call)
         count = count_of(call)
-        sheet = Sheet(count)
+        sheet = PeekResult(count)
         for entry in peek(queue, count, call.number("from-sequence", 0)):
             message = pager.peek(queue, entry)
             if message is None:
@@ -109,7 +109,7 @@ class QueueMessages:
     def peek_scheduled(self, call: Call) -> Result:
         """PEEK-SCHEDULED: messages whose time has not come, the next to come first."""
         call.expect_only("from-sequence", "count")
-        sheet = Sheet(count_of(call))
+        sheet = PeekResult(count_of(call))
         first = call.number("from-sequence", 0)
         queue = self._find(call)
         for scheduled in queue.lifecycle.list_scheduled():

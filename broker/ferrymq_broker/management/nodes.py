@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ferrymq_broker.access.rights import MANAGE
-from ferrymq_broker.addresses.space import DYNAMIC, AddressSpace
+from ferrymq_broker.addresses.address_space import DYNAMIC, AddressSpace
 from ferrymq_broker.config.nodes import kind_of, node_policy, policy_attributes
 from ferrymq_broker.management.authorisation import ANY, expect_of_node
 from ferrymq_broker.management.entity import PREFIX, EntityType, deleted
@@ -17,11 +17,11 @@ from ferrymq_broker.management.errors import (
     ManagementError,
 )
 from ferrymq_broker.management.operation import Call, Operation, Result
-from ferrymq_broker.management.slicing import Steps, finish, sift, when_over
+from ferrymq_broker.management.sliced_query import Steps, finish, sift, when_over
+from ferrymq_broker.nodes.link_terms import Party
 from ferrymq_broker.nodes.node import Agenda, Node
 from ferrymq_broker.nodes.policy import NodePolicy
-from ferrymq_broker.nodes.terms import Party
-from ferrymq_broker.timers import Timers
+from ferrymq_broker.timers import TimerHeap
 
 # What a DELETE of a declared node is answered.
 _DECLARED: Final = (
@@ -44,7 +44,7 @@ class DeclaredNodes(EntityType):
         self._sorted: list[str] | None = None
         space.on_change.append(self._on_change)
         # What nodes describe is theirs to say: a new one, that nobody can find, is asked for it.
-        scratch = AddressSpace("", Agenda(), Timers(), 1)
+        scratch = AddressSpace("", Agenda(), TimerHeap(), 1)
         fresh = scratch.create("fresh", node_policy(self.short, {}))
         self.attributes = tuple(self.describe(fresh))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ferrymq_broker.management.errors import BAD_REQUEST, OK, ManagementError
-from ferrymq_broker.nodes.terms import Party
+from ferrymq_broker.nodes.link_terms import Party
 
 # There is nothing with a greater number.
 GREATEST: Final = 0x7FFF_FFFF_FFFF_FFFF

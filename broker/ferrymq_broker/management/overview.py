@@ -9,10 +9,10 @@ from ferrymq_broker.broker import Broker
 from ferrymq_broker.management.entity import EntityType
 
 if TYPE_CHECKING:
-    from ferrymq_broker.addresses.space import AddressSpace
+    from ferrymq_broker.addresses.address_space import AddressSpace
 
 
-class Brokers(EntityType):
+class BrokerEntities(EntityType):
     """The broker; there is one, called ``broker``.
 
     Its figures are those of all virtual hosts. What these are called is told in the default one,
@@ -77,7 +77,7 @@ class Brokers(EntityType):
         }
 
 
-class VirtualHosts(EntityType):
+class VirtualHostEntities(EntityType):
     """The virtual host that the connection is in; the others are not to be seen from here."""
 
     short = "virtual-host"

@@ -13,10 +13,10 @@ from ferrymq_broker.nodes.policy import NodePolicy, QueuePolicy
 from ferrymq_broker.nodes.queues.queue import Queue
 
 if TYPE_CHECKING:
-    from ferrymq_broker.addresses.space import AddressSpace
+    from ferrymq_broker.addresses.address_space import AddressSpace
 
 
-class Queues(DeclaredNodes):
+class QueueEntities(DeclaredNodes):
     """Queues, by address."""
 
     short = "queue"

@@ -6,18 +6,18 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, Final
 
 from ferrymq_broker.access.rights import MANAGE
-from ferrymq_broker.addresses.space import DYNAMIC
+from ferrymq_broker.addresses.address_space import DYNAMIC
 from ferrymq_broker.management.authorisation import canonical, looking
 from ferrymq_broker.management.errors import BAD_REQUEST, CONFLICT, ManagementError
 from ferrymq_broker.management.operation import GREATEST, Call, Result
-from ferrymq_broker.management.slicing import Steps
-from ferrymq_broker.nodes.streams.partition import Partition
+from ferrymq_broker.management.sliced_query import Steps
+from ferrymq_broker.nodes.streams.partition import StreamPartition
 from ferrymq_broker.nodes.streams.stream import Stream
 from ferrymq_codec.scalars import Timestamp
 
 if TYPE_CHECKING:
-    from ferrymq_broker.addresses.space import AddressSpace
-    from ferrymq_broker.nodes.terms import Party
+    from ferrymq_broker.addresses.address_space import AddressSpace
+    from ferrymq_broker.nodes.link_terms import Party
 
 # Partitions in one answer, or those of one stream, if it has more.
 _ANSWERED: Final = 2000
@@ -122,7 +122,7 @@ def _asked(call: Call) -> list[str] | None:
     return sorted({str(name) for name in names})
 
 
-def _range(partition: Partition) -> dict[str, object]:
+def _range(partition: StreamPartition) -> dict[str, object]:
     log = partition.log
     first, end = int(log.first), int(log.next)
     times = (Timestamp(log.began()), Timestamp(log.ended())) if end > first else (None, None)

@@ -18,7 +18,7 @@ class StoreKeeper(Protocol):
         """Begin to copy it to a directory of this machine. Raises `ManagementError`."""
 
 
-class Stores(EntityType):
+class StoreEntities(EntityType):
     """The store of the broker, called ``store``; to be found in the default virtual host."""
 
     short = "store"

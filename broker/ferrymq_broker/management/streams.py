@@ -7,16 +7,16 @@ from ferrymq_broker.management.authorisation import forbidden
 from ferrymq_broker.management.holds import hold, release
 from ferrymq_broker.management.nodes import DeclaredNodes
 from ferrymq_broker.management.operation import Call, Operation, Result
-from ferrymq_broker.management.peeking import Sheet, count_of
+from ferrymq_broker.management.peek import PeekResult, count_of
 from ferrymq_broker.management.ranges import locate, may_look, ranges
-from ferrymq_broker.management.slicing import Steps
+from ferrymq_broker.management.sliced_query import Steps
 from ferrymq_broker.nodes.node import Node
 from ferrymq_broker.nodes.policy import NodePolicy, StreamPolicy
 from ferrymq_broker.nodes.streams.stream import Stream
 from ferrymq_codec.scalars import Timestamp
 
 
-class Streams(DeclaredNodes):
+class StreamEntities(DeclaredNodes):
     """Streams, by address."""
 
     short = "stream"
@@ -65,7 +65,7 @@ class Streams(DeclaredNodes):
         if "from-time" in call.arguments:
             offset = max(offset, partition.offset_at(call.number("from-time", 0)))
         offset = max(int(offset), first)
-        sheet = Sheet(count_of(call))
+        sheet = PeekResult(count_of(call))
         while offset < end and not sheet.full:
             segment = partition.find(offset)
             index = offset - segment.first

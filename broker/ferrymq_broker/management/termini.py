@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from ferrymq_broker.access.rights import MANAGE
-from ferrymq_broker.connections.remembered.terminus import Terminus
+from ferrymq_broker.connections.durable_links.terminus import Terminus
 from ferrymq_broker.management import ADDRESS
 from ferrymq_broker.management.authorisation import forbidden
 from ferrymq_broker.management.entity import IndexedType, Show, deleted
 from ferrymq_broker.management.errors import CONFLICT, ManagementError
 from ferrymq_broker.management.operation import Call, Operation, Result
-from ferrymq_broker.nodes.topics.identity import escape
+from ferrymq_broker.nodes.topics.subscription_identity import escape
 
 if TYPE_CHECKING:
-    from ferrymq_broker.addresses.space import AddressSpace
+    from ferrymq_broker.addresses.address_space import AddressSpace
     from ferrymq_broker.broker import Broker
-    from ferrymq_broker.nodes.terms import Party
+    from ferrymq_broker.nodes.link_terms import Party
 
 
-class Termini(IndexedType[Terminus]):
+class TerminusEntities(IndexedType[Terminus]):
     """What links have left behind, or would. DELETE ends one that no link has: what a source holds
     goes back, what a target remembers is forgotten."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ferrymq_broker.access.rights import CREATE, MANAGE
-from ferrymq_broker.addresses.space import AddressSpace
+from ferrymq_broker.addresses.address_space import AddressSpace
 from ferrymq_broker.config.nodes import QueueSettings, TopicSettings, node_policy, policy_attributes
 from ferrymq_broker.filters.selector import selector
 from ferrymq_broker.management.authorisation import (
@@ -21,14 +21,14 @@ from ferrymq_broker.management.errors import BAD_REQUEST, CONFLICT, CREATED, Man
 from ferrymq_broker.management.messages import QueueMessages
 from ferrymq_broker.management.nodes import DeclaredNodes, when_gone
 from ferrymq_broker.management.operation import Call, Operation, Result
-from ferrymq_broker.management.slicing import Steps, finish, sift
+from ferrymq_broker.management.sliced_query import Steps, finish, sift
+from ferrymq_broker.nodes.link_terms import Party
 from ferrymq_broker.nodes.node import PART, Agenda, Node
 from ferrymq_broker.nodes.policy import NodePolicy, QueuePolicy, TopicPolicy
-from ferrymq_broker.nodes.terms import Party
-from ferrymq_broker.nodes.topics.identity import public_name
 from ferrymq_broker.nodes.topics.subscription import Subscription
+from ferrymq_broker.nodes.topics.subscription_identity import public_name
 from ferrymq_broker.nodes.topics.topic import Topic
-from ferrymq_broker.timers import Timers
+from ferrymq_broker.timers import TimerHeap
 from ferrymq_codec.scalars import Described, Symbol
 
 # What the filter of a subscription is called that is declared with a selector.
@@ -37,7 +37,7 @@ SELECTOR: Final = "apache.org:selector-filter:string"
 _QUEUE: Final = tuple(field.alias or name for name, field in QueueSettings.model_fields.items())
 
 
-class Topics(DeclaredNodes):
+class TopicEntities(DeclaredNodes):
     """Topics, by address."""
 
     short = "topic"
@@ -49,7 +49,7 @@ class Topics(DeclaredNodes):
         node.change_policy(policy)
 
 
-class Subscriptions(IndexedType[tuple[Topic, Subscription]]):
+class SubscriptionEntities(IndexedType[tuple[Topic, Subscription]]):
     """Subscriptions, as TOPIC::NAME: those somebody made here, and those that links made."""
 
     short = "subscription"
@@ -57,7 +57,7 @@ class Subscriptions(IndexedType[tuple[Topic, Subscription]]):
     def __init__(self, space: AddressSpace) -> None:
         self._space = space
         self._messages = QueueMessages(space, lambda call: self._found(call)[1].queue)
-        scratch = AddressSpace("", Agenda(), Timers(), 1)
+        scratch = AddressSpace("", Agenda(), TimerHeap(), 1)
         topic = Topic("fresh", scratch, TopicPolicy())
         self.attributes = tuple(_describe(topic, topic.declare_subscription("fresh")))
 

@@ -2,7 +2,7 @@
 
 It is apart from the AMQP listeners, has an address of its own, and says nothing about messages or
 users. It runs in the broker's event loop: that ``/livez`` is answered at all is what it says.
-Figures are for those whom the `Door` lets in.
+Figures are for those whom the `MetricsAuth` lets in.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from prometheus_client.exposition import choose_encoder
 
 from ferrymq_broker.broker import Broker
-from ferrymq_broker.capture.capture import Capture
-from ferrymq_broker.http_answers import leave_out_server, serve
-from ferrymq_broker.monitoring.bounds import Bounds
-from ferrymq_broker.monitoring.by_node import NodeFigures
+from ferrymq_broker.capture.service import CaptureService
+from ferrymq_broker.http_responses import leave_out_server, serve
 from ferrymq_broker.monitoring.capture_metrics import CaptureCollector
-from ferrymq_broker.monitoring.counting import Retired, Sums
-from ferrymq_broker.monitoring.door import Door
+from ferrymq_broker.monitoring.http_limits import HttpLimits
+from ferrymq_broker.monitoring.http_log_filter import LOGGER
 from ferrymq_broker.monitoring.metrics import BrokerCollector
-from ferrymq_broker.monitoring.nonsense import LOGGER
+from ferrymq_broker.monitoring.metrics_auth import MetricsAuth
+from ferrymq_broker.monitoring.node_metrics import NodeMetrics
+from ferrymq_broker.monitoring.node_totals import NodeTotals, RetiredNodes
 from ferrymq_broker.monitoring.readiness import Readiness
-from ferrymq_broker.monitoring.store_figures import StoreFigures
 from ferrymq_broker.monitoring.store_metrics import StoreCollector
+from ferrymq_broker.monitoring.store_stats import StoreStats
 
 # How long, in seconds, a request that is under way may take when the listener closes.
 _SHUTDOWN: Final = 1.0
@@ -44,8 +44,8 @@ class MonitoringServer:
     free one.
 
     `readiness` is asked for every ``/readyz``. There are no metrics before `watch`, and none for
-    those whom the `door` does not let in. There are `connections` at a time at most. Raises from
-    `start` `OSError` when the address cannot be had.
+    those whom the `metrics_auth` does not let in. There are `connections` at a time at most. Raises
+    from `start` `OSError` when the address cannot be had.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class MonitoringServer:
         url: str,
         readiness: Callable[[], Readiness],
         *,
-        door: Door | None = None,
+        metrics_auth: MetricsAuth | None = None,
         connections: int = 100,
         ssl_context: ssl.SSLContext | None = None,
     ) -> None:
@@ -66,13 +66,13 @@ class MonitoringServer:
         self._sums = CollectorRegistry()
         # What is by address, beside the nodes.
         self._by_node = CollectorRegistry()
-        self._counted = Sums()
-        self._retired = Retired()
+        self._counted = NodeTotals()
+        self._retired = RetiredNodes()
         self._at_work = asyncio.Semaphore(_AT_WORK)
         self._watching = False
-        self._door = door
+        self._door = metrics_auth
         self._ssl = ssl_context
-        self._bounds = Bounds(connections)
+        self._bounds = HttpLimits(connections)
         self._listener: asyncio.Server | None = None
         application = web.Application(middlewares=[self._within_bounds])
         application.on_response_prepare.append(_headers)
@@ -95,7 +95,7 @@ class MonitoringServer:
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"{'http' if self._ssl is None else 'https'}://{host}:{self._port}"
 
-    def watch(self, store: StoreFigures | None = None, capture: Capture | None = None) -> None:
+    def watch(self, store: StoreStats | None = None, capture: CaptureService | None = None) -> None:
         """The broker has all its virtual hosts: figures can be asked for from now on, also those of
         its `store` and of `capture`."""
         broker = self._broker
@@ -166,7 +166,7 @@ class MonitoringServer:
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
         response = web.StreamResponse(headers={"Content-Type": content_type})
         async with self._at_work:
-            figures = NodeFigures()
+            figures = NodeMetrics()
             await figures.read(self._broker)
             await response.prepare(request)
             async for piece in figures.lines(encode):

@@ -14,13 +14,13 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from ferrymq_broker.broker import Broker
-from ferrymq_broker.monitoring.counting import COUNTERS, GAUGES, Sums
+from ferrymq_broker.monitoring.node_totals import COUNTERS, GAUGES, NodeTotals
 
 
 class BrokerCollector(Collector):
     """Figures of `broker` and the `sums` of its nodes, which are counted before."""
 
-    def __init__(self, broker: Broker, sums: Sums) -> None:
+    def __init__(self, broker: Broker, sums: NodeTotals) -> None:
         self._broker = broker
         self._sums = sums
 

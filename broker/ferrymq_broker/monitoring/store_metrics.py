@@ -13,13 +13,13 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from ferrymq_broker.broker import Broker
-from ferrymq_broker.monitoring.store_figures import StoreFigures
+from ferrymq_broker.monitoring.store_stats import StoreStats
 
 
 class StoreCollector(Collector):
     """The figures of a broker's store when they are asked for."""
 
-    def __init__(self, broker: Broker, figures: StoreFigures) -> None:
+    def __init__(self, broker: Broker, figures: StoreStats) -> None:
         self._broker = broker
         self._figures = figures
 

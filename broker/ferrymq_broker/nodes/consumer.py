@@ -9,7 +9,7 @@ from mypy_extensions import i64
 if TYPE_CHECKING:
     from ferrymq_broker.filters.filter import Filter
     from ferrymq_broker.nodes.entry import Entry
-    from ferrymq_broker.nodes.queues.views import Crew
+    from ferrymq_broker.nodes.queues.filter_views import PriorityTier
     from ferrymq_types.transport import Error
 
 # What the link is known as that a subscription belongs to (`Consumer.known_as`).
@@ -30,7 +30,7 @@ class Consumer:
     all attachments of a link whose source outlives it, below zero if it outlives the broker, else
     its `id`.
 
-    `ready`, `crew` and `own` are the queue's: whether it may be offered messages, those it takes
+    `ready`, `tier` and `own` are the queue's: whether it may be offered messages, those it takes
     turns with, None while it stands by or if it is a browser, and the entries that wait for it or
     a few of its kind, by rank. `next_ready` and `prev_ready` are its crew's.
     """
@@ -43,7 +43,7 @@ class Consumer:
         "filter",
         "exclusive",
         "ready",
-        "crew",
+        "tier",
         "own",
         "next_ready",
         "prev_ready",
@@ -60,7 +60,7 @@ class Consumer:
         self.filter: Filter | None = None
         self.exclusive = False
         self.ready = False
-        self.crew: Crew | None = None
+        self.tier: PriorityTier | None = None
         self.own: list[tuple[int, Entry]] | None = None
         self.next_ready: Consumer | None = None
         self.prev_ready: Consumer | None = None

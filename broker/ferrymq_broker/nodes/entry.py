@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i32, i64, u8
 
 if TYPE_CHECKING:
-    from ferrymq_broker.nodes.message import Message
+    from ferrymq_broker.nodes.message import BrokerMessage
     from ferrymq_broker.nodes.queues.groups import Group
 
 # Plain numbers: members of an Enum are slow to reach for every message.
@@ -16,7 +16,7 @@ ACQUIRED: Final = 1
 REMOVED: Final = 2
 # Its message cannot be read from disk: it stays where it is, and nobody gets it.
 DAMAGED: Final = 3
-# No message, but the place of a run of messages that are on disk (`queues/runs.py`).
+# No message, but the place of a run of messages that are on disk (`queues/disk_runs.py`).
 RUN: Final = 4
 
 # Where the level of priority lies in a rank, and the highest there is.
@@ -59,7 +59,7 @@ class Entry:
         "held_next",
     )
 
-    def __init__(self, message: Message, sequence: i64, level: i64 = 4) -> None:
+    def __init__(self, message: BrokerMessage, sequence: i64, level: i64 = 4) -> None:
         self.message = message
         self.rank: i64 = ((TOP_LEVEL - level) << LEVEL_SHIFT) | sequence
         self.state: u8 = AVAILABLE

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from mypy_extensions import mypyc_attr
 
-from ferrymq_broker.slices import LINK, MESSAGE, Chore, Slices
+from ferrymq_broker.slices import LINK, MESSAGE, SlicedTask, Slices
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.consumer import Consumer
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Leaving:
+class LinkEnd:
     """Deleted `nodes` whose counters may still change: their links and messages go in slices."""
 
     __slots__ = ("nodes",)
@@ -42,7 +42,7 @@ class Leaving:
 
 
 @final
-class Eviction(Chore):
+class Eviction(SlicedTask):
     """Ends the links of a deleted node with an error, then its parts and its messages, in slices.
 
     `over` is whether all of that is done.

@@ -29,8 +29,8 @@ from mypy_extensions import i64
 
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.store.changes import Changes
+from ferrymq_broker.store.map_values import encode_map
 from ferrymq_broker.store.tables import FENCE
-from ferrymq_broker.store.values import encode_map
 
 PASSED: Final = "ferrymq:fence-passed"
 OTHER_CONTENT: Final = "ferrymq:fence-content"
@@ -43,7 +43,7 @@ MAX_DIGEST: Final = 64
 
 
 @final
-class Fence:
+class FenceRecord:
     """The fence that a transaction carries. `digest` is empty, and `rows` 0, where nothing is said
     of what was written; `target` is empty for a writer that names none."""
 
@@ -100,7 +100,7 @@ class Passed:
 
 
 @final
-class Fences:
+class FenceRegistry:
     """All fences of one virtual host, no more than `most`."""
 
     __slots__ = ("space", "changes", "most", "_groups", "_count")
@@ -144,7 +144,7 @@ class Fences:
             for member in members
         )
 
-    def check(self, fence: Fence) -> None:
+    def check(self, fence: FenceRecord) -> None:
         """Raise `BrokerError` if a transaction with this fence must not be committed."""
         check_names(fence)
         known = self.ruling(fence.group, fence.member, fence.target)[1]
@@ -172,7 +172,7 @@ class Fences:
                         {"group": fence.group, "width": int(other.width)},
                     )
 
-    def pass_(self, fence: Fence, now: i64) -> None:
+    def pass_(self, fence: FenceRecord, now: i64) -> None:
         """Remember that a transaction with this fence is being committed."""
         members = self._groups.setdefault(fence.group, {}).setdefault(fence.target, {})
         known = members.get(fence.member)
@@ -187,7 +187,7 @@ class Fences:
         known.digest = fence.digest
         self._store(fence.group, fence.member, fence.target, known)
 
-    def repeat(self, fence: Fence) -> Passed:
+    def repeat(self, fence: FenceRecord) -> Passed:
         """Count the rows of a writer that came again with work that has been committed, and does
         not write it again.
 
@@ -249,7 +249,7 @@ class Fences:
         self.changes.put(FENCE, passed.id, 0, encode_map(fields))
 
 
-def check_names(fence: Fence) -> None:
+def check_names(fence: FenceRecord) -> None:
     """Raise `BrokerError` for names that no fence may have."""
     if not fence.group or max(map(len, (fence.group, fence.member, fence.target))) > MAX_NAME:
         raise BrokerError("amqp:invalid-field", f"a fence has names of 1 to {MAX_NAME} characters")
@@ -257,14 +257,14 @@ def check_names(fence: Fence) -> None:
         raise BrokerError("amqp:invalid-field", "a name of a fence has a line break in it")
 
 
-def differs(fence: Fence, known: Passed) -> bool:
+def differs(fence: FenceRecord, known: Passed) -> bool:
     """Return whether a fence is of other content than what has been committed."""
     if not fence.digest or not known.digest:
         return False
     return fence.digest != known.digest or fence.rows != known.rows
 
 
-def refusal(fence: Fence, known: Passed) -> BrokerError:
+def refusal(fence: FenceRecord, known: Passed) -> BrokerError:
     """Return the error for a sequence that is not above the one committed."""
     info: dict[str, object] = {
         "group": fence.group,

@@ -4,7 +4,7 @@
 
 The bare message (properties, application-properties, body) is the sender's and is never
 touched. Of all sections the broker reads as little as it needs: the header when the message
-arrives, the length of the properties, whether annotations mention a schedule; `facts` reads the
+arrives, the length of the properties, whether annotations mention a schedule; `view` reads the
 rest for those who filter and route.
 """
 
@@ -38,7 +38,7 @@ from ferrymq_types.messaging import (
 )
 
 if TYPE_CHECKING:
-    from ferrymq_broker.nodes.facts import Facts
+    from ferrymq_broker.nodes.message_view import MessageView
 
 DEFAULT_PRIORITY: Final = 4
 
@@ -56,7 +56,7 @@ _SHORT: Final = 64
 
 
 @final
-class Message:
+class BrokerMessage:
     """An immutable message. `payload` is what a first delivery sends, byte for byte.
 
     `header_end` is the length of the header section in bytes, 0 without one. `format` is the
@@ -68,7 +68,7 @@ class Message:
     absolute-expiry-time or annotations of ours; false for most. `shared` is whether several queues
     may have it, so that it is stored apart from its entries. `origin` is the number of the
     connection that brought it, 0 for the broker's own. `holders` is how many entries it has.
-    `facts` are what `facts_of` has read out of it, while it is among those asked about last.
+    `view` are what `facts_of` has read out of it, while it is among those asked about last.
 
     The attributes are so wide, and in such an order, that a compiled message takes 96 bytes beside
     its payload.
@@ -85,7 +85,7 @@ class Message:
         "durable",
         "special",
         "shared",
-        "facts",
+        "view",
     )
 
     def __init__(self, payload: bytes, format: i64, header_end: i64) -> None:
@@ -99,7 +99,7 @@ class Message:
         self.durable = False
         self.special = False
         self.shared = False
-        self.facts: Facts | None = None
+        self.view: MessageView | None = None
 
     @property
     def opaque(self) -> bool:
@@ -156,7 +156,7 @@ class Message:
         encode_header(w, header)
         return w.getvalue()
 
-    def annotated(self, annotations: dict[str, object]) -> Message:
+    def annotated(self, annotations: dict[str, object]) -> BrokerMessage:
         """This message with `annotations` put over its message-annotations (AMQP 1.0 §3.4.5).
 
         Itself if it would have more than `MAX_ANNOTATIONS` bytes of them: a message must not grow
@@ -190,7 +190,7 @@ def replace_start(payload: bytes, start: i64, head: bytes) -> bytes:
     return b"".join((head, memoryview(payload)[start:]))
 
 
-def admit(payload: bytes, format: i64, ordered: bool = True) -> Message:
+def admit(payload: bytes, format: i64, ordered: bool = True) -> BrokerMessage:
     """Take in what a sender transferred.
 
     Its delivery-annotations were meant for us and end here (AMQP 1.0 §3.2.2). String keys of
@@ -199,7 +199,7 @@ def admit(payload: bytes, format: i64, ordered: bool = True) -> Message:
     AMQP's own are not looked at, nor is the order of sections if it need not be `ordered`.
     """
     if (format >> 8) != 0:
-        return Message(payload, format, 0)
+        return BrokerMessage(payload, format, 0)
     header_end: i64 = 0
     latest: i64 = 0
     code = section_at(payload, 0)
@@ -228,7 +228,7 @@ def admit(payload: bytes, format: i64, ordered: bool = True) -> Message:
         section = checked_annotations(payload, footer)
         if section is not None:
             payload = payload[:footer] + section + payload[section_end(payload, footer) :]
-    message = Message(payload, format, header_end)
+    message = BrokerMessage(payload, format, header_end)
     if header_end != 0:
         _read_header(message)
     if special or (code == PROPERTIES and _field_count(payload, pos) >= _UP_TO_EXPIRY):
@@ -236,12 +236,12 @@ def admit(payload: bytes, format: i64, ordered: bool = True) -> Message:
     return message
 
 
-def restore(payload: bytes, format: i64, special: bool, origin: i64) -> Message:
+def restore(payload: bytes, format: i64, special: bool, origin: i64) -> BrokerMessage:
     """A message that was taken in before, as it was kept. Raises `DecodeError`."""
     header_end: i64 = 0
     if (format >> 8) == 0 and section_at(payload, 0) == HEADER:
         header_end = section_end(payload, 0)
-    message = Message(payload, format, header_end)
+    message = BrokerMessage(payload, format, header_end)
     if header_end != 0:
         _read_header(message)
     message.special = special
@@ -249,9 +249,9 @@ def restore(payload: bytes, format: i64, special: bool, origin: i64) -> Message:
     return message
 
 
-def derive(message: Message, payload: bytes, header_end: i64) -> Message:
+def derive(message: BrokerMessage, payload: bytes, header_end: i64) -> BrokerMessage:
     """Another form of the same message, with other bytes before the bare message."""
-    other = Message(payload, message.format, header_end)
+    other = BrokerMessage(payload, message.format, header_end)
     other.durable = message.durable
     other.priority = message.priority
     other.ttl = message.ttl
@@ -260,7 +260,7 @@ def derive(message: Message, payload: bytes, header_end: i64) -> Message:
     return other
 
 
-def _read_header(message: Message) -> None:
+def _read_header(message: BrokerMessage) -> None:
     """Take durable, priority and ttl out of the header. Few headers differ from each other."""
     encoded = message.payload[: message.header_end]
     known = _headers.get(encoded)

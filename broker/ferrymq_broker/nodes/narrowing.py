@@ -11,15 +11,15 @@ from __future__ import annotations
 from typing import final
 
 from ferrymq_broker.nodes.node import BOUNDLESS, Node, Producer
-from ferrymq_broker.slices import LINK, Chore, Slices
+from ferrymq_broker.slices import LINK, SlicedTask, Slices
 
 
 def narrow(node: Node) -> None:
     """Take back credit for a node, and for all that lead to it, that there is no room for."""
     producers: list[Producer] = []
-    for door in _ways_to(node):
-        if door.producers and not door.deleted and door.room() != BOUNDLESS:
-            producers.extend(door.producers)
+    for metrics_auth in _ways_to(node):
+        if metrics_auth.producers and not metrics_auth.deleted and metrics_auth.room() != BOUNDLESS:
+            producers.extend(metrics_auth.producers)
     if producers:
         node.agenda.slices.do(_Narrowing(producers))
 
@@ -29,15 +29,15 @@ def _ways_to(node: Node) -> list[Node]:
     found: dict[Node, None] = {node: None}
     waiting = [node]
     while waiting:
-        for door in waiting.pop().ways_in():
-            if door not in found:
-                found[door] = None
-                waiting.append(door)
+        for metrics_auth in waiting.pop().ways_in():
+            if metrics_auth not in found:
+                found[metrics_auth] = None
+                waiting.append(metrics_auth)
     return list(found)
 
 
 @final
-class _Narrowing(Chore):
+class _Narrowing(SlicedTask):
     """The producers of nodes that have less room: first all are counted, then all are cut down."""
 
     __slots__ = ("_uncounted", "_counted")

@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 from ferrymq_broker.errors import BrokerError
-from ferrymq_broker.nodes.eviction import Eviction, Leaving
-from ferrymq_broker.nodes.fences import Fences
-from ferrymq_broker.nodes.gathering import Gathering
-from ferrymq_broker.nodes.letter_boxes import LetterBoxes
-from ferrymq_broker.slices import TURN, Chore, Slices
+from ferrymq_broker.nodes.chunk_budget import ChunkBudget
+from ferrymq_broker.nodes.dead_letter_index import DeadLetterIndex
+from ferrymq_broker.nodes.eviction import Eviction, LinkEnd
+from ferrymq_broker.nodes.fences import FenceRegistry
+from ferrymq_broker.slices import TURN, SlicedTask, Slices
 from ferrymq_broker.store.changes import Changes, Stored
 from ferrymq_broker.store.tables import NODE
-from ferrymq_broker.timers import Timers
+from ferrymq_broker.timers import TimerHeap
 
 if TYPE_CHECKING:
-    from ferrymq_broker.access.access import Access
+    from ferrymq_broker.access.access import ConnectionAccess
     from ferrymq_broker.nodes.consumer import Consumer
     from ferrymq_broker.nodes.entry import Entry
-    from ferrymq_broker.nodes.message import Message
+    from ferrymq_broker.nodes.link_terms import SourceTerms, TargetTerms
+    from ferrymq_broker.nodes.message import BrokerMessage
     from ferrymq_broker.nodes.paging.pager import Pager
-    from ferrymq_broker.nodes.terms import SourceTerms, TargetTerms
     from ferrymq_broker.store.store import Store
     from ferrymq_types.transport import Error
 
@@ -94,12 +94,12 @@ class Space:
     `durables` has the topics with durable subscriptions, by what identifies these: a client has one
     subscription of a name, whichever topic it is to. There are no more of these than `max_nodes`,
     and no more nodes, beside `services` of the broker's own. `awaiting` has the nodes that want to
-    be told of the end of a session or connection, by its number. `letter_boxes` is where the dead
-    letters of its queues go. `publishers` has what each connection may do, by its number, as long
-    as it is there, and `strangers` is what one may do that is gone, None where there are rules: a
-    message is returned only where its publisher may send. `leaving` has who is to be told when a
-    deleted node has come to its end. `alternates` has the addresses that exchanges send to what
-    they have no binding for.
+    be told of the end of a session or connection, by its number. `dead_letter_index` is where the
+    dead letters of its queues go. `publishers` has what each connection may do, by its number, as
+    long as it is there, and `strangers` is what one may do that is gone, None where there are
+    rules: a message is returned only where its publisher may send. `leaving` has who is to be told
+    when a deleted node has come to its end. `alternates` has the addresses that exchanges send to
+    what they have no binding for.
     """
 
     __slots__ = (
@@ -111,7 +111,7 @@ class Space:
         "durables",
         "awaiting",
         "fences",
-        "letter_boxes",
+        "dead_letter_index",
         "publishers",
         "strangers",
         "leaving",
@@ -119,7 +119,7 @@ class Space:
     )
 
     def __init__(
-        self, name: str, agenda: Agenda, timers: Timers, max_nodes: int = BOUNDLESS
+        self, name: str, agenda: Agenda, timers: TimerHeap, max_nodes: int = BOUNDLESS
     ) -> None:
         self.name = name
         self.max_nodes = max_nodes
@@ -128,11 +128,11 @@ class Space:
         self.timers = timers
         self.durables: dict[str, Node] = {}
         self.awaiting: dict[int, dict[Node, None]] = {}
-        self.fences = Fences(name, agenda.changes, max_nodes)
-        self.letter_boxes = LetterBoxes(self)
-        self.publishers: dict[int, Access] = {}
-        self.strangers: Access | None = None
-        self.leaving: dict[Node, Leaving] = {}
+        self.fences = FenceRegistry(name, agenda.changes, max_nodes)
+        self.dead_letter_index = DeadLetterIndex(self)
+        self.publishers: dict[int, ConnectionAccess] = {}
+        self.strangers: ConnectionAccess | None = None
+        self.leaving: dict[Node, LinkEnd] = {}
         self.alternates: dict[Node, str] = {}
 
     def party_gone(self, number: i64) -> None:
@@ -154,7 +154,7 @@ class Space:
         """Whether the alias `name` is on the way from an address to what that stands for."""
         return address == name
 
-    def target(self, address: str, access: Access | None = None) -> Node:
+    def target(self, address: str, access: ConnectionAccess | None = None) -> Node:
         """What takes messages sent to an address; `access` is asked whether it may be made.
         Raises `BrokerError` if nothing does."""
         raise BrokerError("amqp:not-found", f"there is no node {address[:200]!r}")
@@ -171,12 +171,13 @@ class Node(Stored):
     """Something an address names (AMQP 1.0 §2.1.2). `address` is unique in its `space`.
 
     `lifetime` is one of the five above. `producers` are the links that publish, `links` counts all
-    that are attached, whichever way they go. `starved` are producers without all the credit they
-    would have if there were room; `promised` is the credit that links have while there is a bound
-    to it (`room`). `creator` is whether the link that a dynamic node was made for is still there.
-    `origin` is who wanted it: ``configuration``, ``management``, or empty for those who use it.
-    `owner` is the number of the connection that a dynamic node was made for, 0 for any other node.
-    `declared` is whether the configuration declares it by name, so that it stays though unused.
+    that are attached, whichever way they go. `waiting_for_room` are producers without all the
+    credit they would have if there were room; `promised` is the credit that links have while there
+    is a bound to it (`room`). `creator` is whether the link that a dynamic node was made for is
+    still there. `origin` is who wanted it: ``configuration``, ``management``, or empty for those
+    who use it. `owner` is the number of the connection that a dynamic node was made for, 0 for any
+    other node. `declared` is whether the configuration declares it by name, so that it stays though
+    unused.
     """
 
     __slots__ = (
@@ -190,7 +191,7 @@ class Node(Stored):
         "dirty",
         "links",
         "producers",
-        "starved",
+        "waiting_for_room",
         "promised",
         "fronts",
         "creator",
@@ -217,7 +218,7 @@ class Node(Stored):
         self.links: i64 = 0
         self.producers: dict[Producer, None] = {}
         # Those that have waited longest first; None without any.
-        self.starved: OrderedDict[Producer, None] | None = None
+        self.waiting_for_room: OrderedDict[Producer, None] | None = None
         self.promised: i64 = 0
         # Nodes whose producers have their room here; None without any.
         self.fronts: dict[Node, None] | None = None
@@ -263,15 +264,15 @@ class Node(Stored):
 
     # -- messages in ---------------------------------------------------------------------
 
-    def publish(self, message: Message) -> Refusal | None:
+    def publish(self, message: BrokerMessage) -> Refusal | None:
         """Take in a message; None if that was done."""
         return Refusal("amqp:not-allowed", f"{self.address!r} takes no messages")
 
-    def keeps(self, message: Message) -> bool:
+    def keeps(self, message: BrokerMessage) -> bool:
         """Whether the message, once it is taken in, is there after a crash."""
         return self.store_id != 0 and message.durable
 
-    def reserve(self, message: Message, holders: list[Node]) -> Refusal | None:
+    def reserve(self, message: BrokerMessage, holders: list[Node]) -> Refusal | None:
         """Whether `publish` would take the message in, which is to come later; None if so.
 
         Keeps room for it where room is counted: each node that does so is added to `holders` and
@@ -279,7 +280,7 @@ class Node(Stored):
         """
         return Refusal("amqp:not-allowed", f"{self.address!r} takes no messages")
 
-    def unreserve(self, message: Message) -> None:
+    def unreserve(self, message: BrokerMessage) -> None:
         """The room that was kept for the message is not needed any longer."""
 
     def room(self) -> i64:
@@ -304,35 +305,35 @@ class Node(Stored):
                 found.append(exchange)
         return found
 
-    def relieve(self) -> None:
+    def grant_room(self) -> None:
         """There is room again: producers that starve share it, those that have waited longest
         first. A node with a bound calls it when messages have left."""
-        starved = self.starved
-        if starved is None:
+        waiting_for_room = self.waiting_for_room
+        if waiting_for_room is None:
             return
-        turns: i64 = len(starved)
-        while turns > 0 and starved and self.room() > self.pledged():
+        turns: i64 = len(waiting_for_room)
+        while turns > 0 and waiting_for_room and self.room() > self.pledged():
             turns -= 1
-            producer, _ = starved.popitem(last=False)
+            producer, _ = waiting_for_room.popitem(last=False)
             producer.supply()
 
-    def starve(self, producer: Producer) -> None:
+    def wait_for_room(self, producer: Producer) -> None:
         """The producer has not got all the credit it would have if there were room."""
-        if self.starved is None:
-            self.starved = OrderedDict()
+        if self.waiting_for_room is None:
+            self.waiting_for_room = OrderedDict()
         # Whoever waits already keeps its place.
-        self.starved[producer] = None
+        self.waiting_for_room[producer] = None
 
-    def feed(self, producer: Producer) -> None:
+    def stop_waiting_for_room(self, producer: Producer) -> None:
         """The producer does not wait for room any more."""
-        starved = self.starved
-        if starved is not None:
-            starved.pop(producer, None)
+        waiting_for_room = self.waiting_for_room
+        if waiting_for_room is not None:
+            waiting_for_room.pop(producer, None)
 
     def regain_room(self) -> None:
         """Some of what was promised is no more, and perhaps took no room: those who starve share
         it at the end of the pass. A node that has its room behind it tells the nodes there."""
-        if self.starved and not self.dirty:
+        if self.waiting_for_room and not self.dirty:
             self.touch()
 
     # -- consumers -----------------------------------------------------------------------
@@ -358,8 +359,8 @@ class Node(Stored):
 
     def dispatch(self) -> None:
         """Offer messages to consumers until one of the two runs out, and room to producers."""
-        if self.starved:
-            self.relieve()
+        if self.waiting_for_room:
+            self.grant_room()
 
     def bookmark(self, consumer: Consumer) -> list[int] | None:
         """Where a consumer that takes nothing out has got to, for `rewind`; None if that is not
@@ -386,19 +387,19 @@ class Node(Stored):
         before.unhold(entry)
         after.hold(entry)
 
-    def amend(self, entry: Entry, message: Message) -> None:
+    def amend(self, entry: Entry, message: BrokerMessage) -> None:
         """A consumer has added to the message it holds (AMQP 1.0 §3.4.5)."""
         entry.message = message
 
-    def message_of(self, entry: Entry) -> Message | None:
+    def message_of(self, entry: Entry) -> BrokerMessage | None:
         """The message of an entry that a consumer holds; None if it cannot be read from disk."""
         return entry.message
 
-    def hold_back(self) -> None:
-        """Hand out nothing until `let_go`: messages are about to return in several passes, and
-        newer ones must not overtake them. Calls are counted."""
+    def pause_dispatch(self) -> None:
+        """Hand out nothing until `resume_dispatch`: messages are about to return in several passes,
+        and newer ones must not overtake them. Calls are counted."""
 
-    def let_go(self) -> None:
+    def resume_dispatch(self) -> None:
         """What was to return has returned."""
 
     # -- what there is to know -------------------------------------------------------------
@@ -427,7 +428,7 @@ class Node(Stored):
         if self.store_id != 0:
             self.agenda.changes.drop(NODE, self.store_id, 0)
             self.store_id = 0
-        self.starved = None
+        self.waiting_for_room = None
         watchers = self.watchers
         if watchers is not None:
             self.watchers = None
@@ -502,15 +503,14 @@ class Agenda:
     the wall clock. The wall clock is `wall`, in milliseconds since the Unix epoch; `dates` are the
     timers that are due by it. When the broker starts the two are equal; a wall clock that is set
     changes `wall` alone. A *deadline* is a moment by `now` if it is above 0; below 0 it is a date
-    with its sign changed. So one number is enough for either.
-    `held` is how many bytes of messages all nodes hold, each message counted once. `changes` is
-    where nodes write what is to be on disk, `store` what reads it again; None without one. `bodies`
-    are the ids of the messages that are stored apart from their entries. `pager` takes messages out
-    of memory, None if nobody does; `emptied` of those that it took out belong to several entries.
-    `letters` counts dead letters that have left a queue and have not been published.
-    `remembered` has the numbers of consumers that come back (`Consumer.known_as`).
-    `gathering` bounds what is made into chunks, `slices` what is done in one pass of work that may
-    take long.
+    with its sign changed. So one number is enough for either. `held` is how many bytes of messages
+    all nodes hold, each message counted once. `changes` is where nodes write what is to be on disk,
+    `store` what reads it again; None without one. `bodies` are the ids of the messages that are
+    stored apart from their entries. `pager` takes messages out of memory, None if nobody does;
+    `emptied` of those that it took out belong to several entries. `letters` counts dead letters
+    that have left a queue and have not been published. `remembered` has the numbers of consumers
+    that come back (`Consumer.known_as`). `chunk_budget` bounds what is made into chunks, `slices`
+    what is done in one pass of work that may take long.
     """
 
     __slots__ = (
@@ -526,7 +526,7 @@ class Agenda:
         "emptied",
         "letters",
         "remembered",
-        "gathering",
+        "chunk_budget",
         "slices",
         "_waiting",
     )
@@ -535,17 +535,17 @@ class Agenda:
         self.nodes: list[Node] = []
         self.now: i64 = 0
         self.wall: i64 = 0
-        self.dates = Timers()
+        self.dates = TimerHeap()
         self.held: i64 = 0
         self.changes = Changes()
         self.store: Store | None = None
-        self.bodies: dict[Message, int] = {}
+        self.bodies: dict[BrokerMessage, int] = {}
         self.pager: Pager | None = None
         self.emptied: i64 = 0
         self.letters: i64 = 0
         # `OWNER` is always among them.
         self.remembered: set[int] = {0}
-        self.gathering = Gathering()
+        self.chunk_budget = ChunkBudget()
         self.slices = Slices()
         self._waiting: _Turns | None = None
 
@@ -600,7 +600,7 @@ class Agenda:
 
 
 @final
-class _Turns(Chore):
+class _Turns(SlicedTask):
     """Nodes whose turn was too much for a slice."""
 
     __slots__ = ("nodes",)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from ferrymq_broker.nodes.message import Message
+from ferrymq_broker.nodes.message import BrokerMessage
 from ferrymq_codec.limits import SECTION_ELEMENTS
 from ferrymq_codec.reader import Reader
 from ferrymq_types.messaging import (
@@ -23,9 +23,9 @@ from ferrymq_types.messaging import (
 from ferrymq_types.unions import decode_section
 
 if TYPE_CHECKING:
+    from ferrymq_broker.nodes.link_terms import Party
     from ferrymq_broker.nodes.node import Node
     from ferrymq_broker.nodes.response_room import ResponseRoom
-    from ferrymq_broker.nodes.terms import Party
     from ferrymq_types.unions import MessageId
 
 
@@ -86,7 +86,7 @@ class Response:
         self.subject = subject
 
 
-def read_request(message: Message, party: Party) -> Request:
+def read_request(message: BrokerMessage, party: Party) -> Request:
     """The sections of a request. Raises `DecodeError` if they are malformed."""
     request = Request(party)
     if message.opaque:
@@ -111,7 +111,7 @@ def read_request(message: Message, party: Party) -> Request:
     return request
 
 
-def encode_response(response: Response, to: str | None, asked: Properties) -> Message:
+def encode_response(response: Response, to: str | None, asked: Properties) -> BrokerMessage:
     """The response to what has been `asked`, as a message for `to`.
 
     A correlation-id keeps the AMQP type of what it is taken from: the request's own, else its
@@ -125,4 +125,4 @@ def encode_response(response: Response, to: str | None, asked: Properties) -> Me
     if response.application_properties:
         encode_application_properties(w, ApplicationProperties(response.application_properties))
     encode_amqp_value(w, AmqpValue(response.body))
-    return Message(w.getvalue(), 0, 0)
+    return BrokerMessage(w.getvalue(), 0, 0)

@@ -14,7 +14,7 @@ from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.node import BOUNDLESS
 
 if TYPE_CHECKING:
-    from ferrymq_broker.nodes.message import Message
+    from ferrymq_broker.nodes.message import BrokerMessage
     from ferrymq_broker.nodes.node import Node
 
 
@@ -27,7 +27,7 @@ class ResponseRoom:
     def __init__(self, node: Node) -> None:
         self.node = node
         # The message that room is kept for; None where messages are only counted.
-        self._least: Message | None = None
+        self._least: BrokerMessage | None = None
         self._holders: list[Node] = []
         self._promised = False
 
@@ -36,7 +36,7 @@ class ResponseRoom:
         self.node.promised += 1
         self._promised = True
 
-    def keep_for(self, least: Message) -> None:
+    def keep_for(self, least: BrokerMessage) -> None:
         """Keep room for this message from now on. Raises `BrokerError` if there is none."""
         node = self.node
         room: i64 = node.room()

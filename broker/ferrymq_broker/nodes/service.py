@@ -20,8 +20,8 @@ from ferrymq.engine.pairing import ME, PAIRED
 from ferrymq_broker import audit
 from ferrymq_broker.access.access import UNAUTHORIZED
 from ferrymq_broker.errors import BrokerError
-from ferrymq_broker.journal import log
-from ferrymq_broker.nodes.message import Message
+from ferrymq_broker.event_log import log
+from ferrymq_broker.nodes.message import BrokerMessage
 from ferrymq_broker.nodes.node import PART, Node, Refusal, Space
 from ferrymq_broker.nodes.policy import QueuePolicy
 from ferrymq_broker.nodes.queues.queue import Queue
@@ -30,7 +30,7 @@ from ferrymq_broker.nodes.response_room import ResponseRoom
 from ferrymq_codec.errors import DecodeError, EncodeError
 
 if TYPE_CHECKING:
-    from ferrymq_broker.nodes.terms import Party, SourceTerms, TargetTerms
+    from ferrymq_broker.nodes.link_terms import Party, SourceTerms, TargetTerms
     from ferrymq_types.transport import Error
 
 # Responses that may wait for one link, and at how many bytes no more requests are answered to it.
@@ -61,12 +61,12 @@ class ResponseLink:
 
 
 @final
-class Entrance(Node):
+class ServiceTarget(Node):
     """The service as one requesting link sees it: it knows whose link that is."""
 
     __slots__ = ("service", "party", "link_name", "source_address", "paired")
 
-    def __init__(self, service: Service, terms: TargetTerms) -> None:
+    def __init__(self, service: ServiceNode, terms: TargetTerms) -> None:
         super().__init__(service.address, service.space)
         self.service = service
         self.party = terms.party
@@ -79,11 +79,11 @@ class Entrance(Node):
         """``service``."""
         return "service"
 
-    def publish(self, message: Message) -> Refusal | None:
+    def publish(self, message: BrokerMessage) -> Refusal | None:
         """Answer the request."""
         return self.service.serve(self, message)
 
-    def reserve(self, message: Message, holders: list[Node]) -> Refusal | None:
+    def reserve(self, message: BrokerMessage, holders: list[Node]) -> Refusal | None:
         """Refuse: what a request does cannot be taken back."""
         return _TRANSACTIONAL
 
@@ -101,7 +101,7 @@ class Entrance(Node):
 
 
 @final
-class Service(Node):
+class ServiceNode(Node):
     """A node that gives `answer(request)` to every request.
 
     `answer` must not raise. Where it gives None it has taken the request on, and its answer comes
@@ -133,7 +133,7 @@ class Service(Node):
         self.served: i64 = 0
         self.refused: i64 = 0
         # Those with a link, in the order they came.
-        self.entrances: dict[Entrance, None] = {}
+        self.entrances: dict[ServiceTarget, None] = {}
         self._response_links: dict[SourceTerms, ResponseLink] = {}
         self._by_connection: dict[int, list[ResponseLink]] = {}
         # The receiving halves of pairs, by user, container and name.
@@ -189,7 +189,7 @@ class Service(Node):
             raise BrokerError("amqp:not-found", f"{self.address!r} has no parts")
         if terms.paired:
             terms.granted_properties[PAIRED] = True
-        return Entrance(self, terms)
+        return ServiceTarget(self, terms)
 
     def target(self, part: str) -> Node:
         """Nobody sends requests in another's name: not a dead-letter queue, not a binding."""
@@ -199,18 +199,18 @@ class Service(Node):
 
     # -- requests and responses ------------------------------------------------------------
 
-    def publish(self, message: Message) -> Refusal | None:
+    def publish(self, message: BrokerMessage) -> Refusal | None:
         """Refuse what does not come through an entrance: nobody knows who asks."""
         self.refused += 1
         return Refusal(
             "amqp:not-allowed", f"requests to {self.address!r} need a link to that address"
         )
 
-    def reserve(self, message: Message, holders: list[Node]) -> Refusal | None:
+    def reserve(self, message: BrokerMessage, holders: list[Node]) -> Refusal | None:
         """Refuse: what a request does cannot be taken back."""
         return _TRANSACTIONAL
 
-    def serve(self, entrance: Entrance, message: Message) -> Refusal | None:
+    def serve(self, entrance: ServiceTarget, message: BrokerMessage) -> Refusal | None:
         """Answer the request; None if it was acted upon, whatever the answer is."""
         try:
             request = read_request(message, entrance.party)
@@ -281,7 +281,7 @@ class Service(Node):
         )
 
     def _room_for(
-        self, entrance: Entrance, request: Request, link: ResponseLink | None
+        self, entrance: ServiceTarget, request: Request, link: ResponseLink | None
     ) -> ResponseRoom | None:
         """Keep room for the response; None if nobody asked for one. Raises `BrokerError`."""
         if link is not None:
@@ -307,7 +307,7 @@ class Service(Node):
         room.keep_for(encode_response(least, reply_to, request.properties))
         return room
 
-    def _link_for(self, entrance: Entrance, reply_to: str | None) -> ResponseLink | None:
+    def _link_for(self, entrance: ServiceTarget, reply_to: str | None) -> ResponseLink | None:
         """Return the link that the response goes to; None if no link is meant.
 
         For ``$me`` that is the other half of the pair (Link Pairing 1.0 §2.1). Every other response
@@ -343,7 +343,7 @@ class Service(Node):
                 return link
         return None
 
-    def _other_half(self, entrance: Entrance) -> ResponseLink | None:
+    def _other_half(self, entrance: ServiceTarget) -> ResponseLink | None:
         """Return the link that makes a pair with a requesting link (Link Pairing 1.0 §2.1).
 
         A pair belongs to a container. Its halves may have two sessions, or two connections where

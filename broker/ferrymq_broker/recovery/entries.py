@@ -8,9 +8,10 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from ferrymq_broker.broker import Broker
-from ferrymq_broker.journal import log
+from ferrymq_broker.event_log import log
+from ferrymq_broker.nodes.queues.persistence import HEAD, is_plain_head, read_head, read_identity
 from ferrymq_broker.nodes.queues.queue import Queue
-from ferrymq_broker.nodes.queues.restoring import (
+from ferrymq_broker.nodes.queues.restore import (
     can_rest,
     finish,
     restore_entry,
@@ -18,11 +19,10 @@ from ferrymq_broker.nodes.queues.restoring import (
     restore_scheduled,
     restore_unread,
 )
-from ferrymq_broker.nodes.queues.storing import HEAD, is_plain_head, read_head, read_identity
-from ferrymq_broker.recovery.found import Found
-from ferrymq_broker.recovery.messages import Messages, origin_of
+from ferrymq_broker.recovery.messages import MessageLoader, origin_of
 from ferrymq_broker.recovery.paged_out import PagedOut, find_paged_out
-from ferrymq_broker.recovery.reading import Reading
+from ferrymq_broker.recovery.read_ahead import ReadAhead
+from ferrymq_broker.recovery.recovered_state import RecoveredState
 from ferrymq_broker.store.changes import LAST
 from ferrymq_broker.store.errors import StoreDamaged
 from ferrymq_broker.store.records import Brief, Record
@@ -39,10 +39,10 @@ _PAGE: Final = 4096
 
 
 def recover_entries(
-    broker: Broker, store: Store, found: Found, reading: Reading, told: OnEntries
+    broker: Broker, store: Store, found: RecoveredState, reading: ReadAhead, told: OnEntries
 ) -> int:
     """All queues have what they had; how many entries that is. Raises `StoreDamaged`."""
-    messages = Messages(broker.agenda, store, reading)
+    messages = MessageLoader(broker.agenda, store, reading)
     states = _States(store)
     count: i64 = 0
     last: i64 = -1
@@ -116,7 +116,7 @@ class _Heads(Brief):
 
     __slots__ = ("_queues", "_paged_out", "_last", "_queue", "_runs")
 
-    def __init__(self, found: Found, paged_out: dict[int, PagedOut]) -> None:
+    def __init__(self, found: RecoveredState, paged_out: dict[int, PagedOut]) -> None:
         self._queues = found.queues
         self._paged_out = paged_out
         self._last = -1
@@ -171,7 +171,9 @@ class _States:
         self._next = record
 
 
-def _recover_scheduled(store: Store, found: Found, messages: Messages, gone: Gone) -> None:
+def _recover_scheduled(
+    store: Store, found: RecoveredState, messages: MessageLoader, gone: Gone
+) -> None:
     for record in store.scan(SCHEDULED):
         queue = found.queues.get(record.id)
         if queue is None:
@@ -188,7 +190,7 @@ def _recover_scheduled(store: Store, found: Found, messages: Messages, gone: Gon
 
 
 def _recover_identities(
-    broker: Broker, store: Store, found: Found, messages: Messages, gone: Gone
+    broker: Broker, store: Store, found: RecoveredState, messages: MessageLoader, gone: Gone
 ) -> None:
     changes = broker.agenda.changes
     for record in store.scan(DUPLICATE):
@@ -204,12 +206,12 @@ def _recover_identities(
 class Gone:
     """Records of queues that are not there."""
 
-    def __init__(self, broker: Broker, found: Found) -> None:
+    def __init__(self, broker: Broker, found: RecoveredState) -> None:
         self._changes = broker.agenda.changes
         self._aside = found.aside
         self._met: dict[tuple[int, int], int] = {}
 
-    def meet(self, table: i64, id: i64, value: bytes, messages: Messages) -> None:
+    def meet(self, table: i64, id: i64, value: bytes, messages: MessageLoader) -> None:
         """Another one. That of a queue which is kept aside keeps its body."""
         if id in self._aside:
             if value:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from ferrymq_broker.broker import Broker
-from ferrymq_broker.journal import log
+from ferrymq_broker.event_log import log
 from ferrymq_broker.nodes.fences import Passed
 from ferrymq_broker.store.errors import StoreDamaged
+from ferrymq_broker.store.map_values import decode_map
 from ferrymq_broker.store.store import Store
 from ferrymq_broker.store.tables import FENCE
-from ferrymq_broker.store.values import decode_map
 
 
 def recover_fences(broker: Broker, store: Store) -> int:

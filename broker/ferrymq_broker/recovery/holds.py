@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from ferrymq_broker.broker import Broker
-from ferrymq_broker.journal import log
-from ferrymq_broker.nodes.streams.holds import Hold
+from ferrymq_broker.event_log import log
+from ferrymq_broker.nodes.streams.holds import RetentionHold
 from ferrymq_broker.nodes.streams.stream import Stream
-from ferrymq_broker.recovery.found import Fields, Found
+from ferrymq_broker.recovery.recovered_state import Fields, RecoveredState
 from ferrymq_broker.store.changes import LAST
+from ferrymq_broker.store.map_values import decode_map
 from ferrymq_broker.store.store import Store
 from ferrymq_broker.store.tables import HELD, HOLD
-from ferrymq_broker.store.values import decode_map
 
 
-def recover_holds(broker: Broker, store: Store, found: Found) -> None:
+def recover_holds(broker: Broker, store: Store, found: RecoveredState) -> None:
     """Let streams, which have their partitions, have their holds. Raises `StoreDamaged`."""
     changes = broker.agenda.changes
-    holds: dict[int, tuple[Stream, Hold]] = {}
+    holds: dict[int, tuple[Stream, RetentionHold]] = {}
     for record in store.scan(HOLD):
         changes.has_id(record.id)
         fields = Fields(f"hold {record.id}", decode_map(record.value))
@@ -24,7 +24,7 @@ def recover_holds(broker: Broker, store: Store, found: Found) -> None:
         stream = found.nodes.get(number)
         if isinstance(stream, Stream):
             since = fields.number("since")
-            hold = Hold(fields.text("holder"), record.id, since, fields.flag("whole"))
+            hold = RetentionHold(fields.text("holder"), record.id, since, fields.flag("whole"))
             stream.holds.restore(hold)
             holds[record.id] = (stream, hold)
         elif number not in found.aside:

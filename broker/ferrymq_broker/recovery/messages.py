@@ -6,10 +6,10 @@ from array import array
 from bisect import bisect_left
 from typing import Final, final
 
-from ferrymq_broker.nodes.message import Message, restore
+from ferrymq_broker.nodes.message import BrokerMessage, restore
 from ferrymq_broker.nodes.node import Agenda
-from ferrymq_broker.nodes.queues.storing import HEAD, Head, body_id, read_head
-from ferrymq_broker.recovery.reading import Reading
+from ferrymq_broker.nodes.queues.persistence import HEAD, EntryHead, body_id, read_head
+from ferrymq_broker.recovery.read_ahead import ReadAhead
 from ferrymq_broker.store.errors import StoreDamaged
 from ferrymq_broker.store.store import Store
 from ferrymq_broker.store.tables import BODY
@@ -22,7 +22,7 @@ _KEPT: Final = -1
 
 
 @final
-class Messages:
+class MessageLoader:
     """Makes messages of the values of entries; one that several entries have is made once.
 
     The body of such a message is read when the first entry asks for it, and may leave memory before
@@ -31,7 +31,7 @@ class Messages:
 
     __slots__ = ("_agenda", "_store", "_ids", "_messages", "_sizes", "_reading")
 
-    def __init__(self, agenda: Agenda, store: Store, reading: Reading) -> None:
+    def __init__(self, agenda: Agenda, store: Store, reading: ReadAhead) -> None:
         self._agenda = agenda
         self._store = store
         self._reading = reading
@@ -42,12 +42,12 @@ class Messages:
             self._ids.append(record.id)
             reading.add(len(record.value))
         count = len(self._ids)
-        self._messages: list[Message | None] = [None] * count
+        self._messages: list[BrokerMessage | None] = [None] * count
         self._sizes: array[int] = array("q", bytes(8 * count))
         if count:
             agenda.changes.has_id(self._ids[-1])
 
-    def load(self, head: Head, value: bytes) -> tuple[Message, int]:
+    def load(self, head: EntryHead, value: bytes) -> tuple[BrokerMessage, int]:
         """Make or find the message of the value of an `ENTRY` or `SCHEDULED`, and the size of its
         payload. Raises `StoreDamaged`."""
         if not head.shared:
@@ -88,12 +88,12 @@ class Messages:
         return at
 
 
-def origin_of(head: Head) -> int:
+def origin_of(head: EntryHead) -> int:
     """The origin of a message that was restored."""
     return 0 if head.own else ELSEWHERE
 
 
-def _restore(payload: bytes, head: Head) -> Message:
+def _restore(payload: bytes, head: EntryHead) -> BrokerMessage:
     try:
         return restore(payload, head.format, head.special, origin_of(head))
     except DecodeError as error:

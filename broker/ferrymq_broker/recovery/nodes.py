@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from ferrymq_broker.addresses.factory import build
+from ferrymq_broker.addresses.node_factory import build
 from ferrymq_broker.broker import Broker
-from ferrymq_broker.journal import log
+from ferrymq_broker.event_log import log
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.nodes.queues.queue import Queue
-from ferrymq_broker.nodes.queues.restoring import restore_queue
+from ferrymq_broker.nodes.queues.restore import restore_queue
 from ferrymq_broker.nodes.stored_policy import read_policy
 from ferrymq_broker.nodes.streams.stream import Stream
-from ferrymq_broker.recovery.found import Fields, Found
+from ferrymq_broker.recovery.recovered_state import Fields, RecoveredState
 from ferrymq_broker.store.errors import StoreDamaged
+from ferrymq_broker.store.map_values import decode_map
 from ferrymq_broker.store.store import Store
 from ferrymq_broker.store.tables import ALIAS, BINDING, NODE
-from ferrymq_broker.store.values import decode_map
 
 
-def recover_nodes(broker: Broker, store: Store, found: Found) -> None:
+def recover_nodes(broker: Broker, store: Store, found: RecoveredState) -> None:
     """All nodes that somebody made. Raises `StoreDamaged`."""
     changes = broker.agenda.changes
     for record in store.scan(NODE):
@@ -52,7 +52,7 @@ def recover_nodes(broker: Broker, store: Store, found: Found) -> None:
         found.nodes[record.id] = node
 
 
-def recover_bindings(broker: Broker, store: Store, found: Found) -> None:
+def recover_bindings(broker: Broker, store: Store, found: RecoveredState) -> None:
     """What exchanges hand messages on to. Raises `StoreDamaged`."""
     changes = broker.agenda.changes
     for record in store.scan(BINDING):

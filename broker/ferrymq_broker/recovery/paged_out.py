@@ -1,13 +1,13 @@
 """Runs of messages that were out when the broker was stopped, for the next start.
 
 A start goes through the entries of all queues. Of messages that stay on disk it would learn nothing
-but what the runs of the broker that was stopped have said (`nodes/queues/runs.py`). So these are
-left as blocks of bytes (`store/paged_out.py`), and the start passes over the records.
+but what the runs of the broker that was stopped have said (`nodes/queues/disk_runs.py`). So these
+are left as blocks of bytes (`store/paged_out_file.py`), and the start passes over the records.
 
 | block | after its first byte |
 |---|---|
 | `QUEUE` | id of the queue i64; ranges of sequences that are all in runs: first i64, last i64 |
-| `RUN` | id of the queue, level, `Run.base`: i64 each; how many kinds there are u8; of each |
+| `RUN` | id of the queue, level, `DiskRun.base`: i64 each; how many kinds there are u8; of each |
 | | whether it is of the broker's own messages u8; the rows |
 """
 
@@ -22,10 +22,10 @@ from mypy_extensions import i64, u8
 
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.nodes.entry import RUN
-from ferrymq_broker.nodes.queues.lanes import Lane
+from ferrymq_broker.nodes.queues.disk_runs import ROW, DiskRun, Kind
+from ferrymq_broker.nodes.queues.priority_levels import PriorityLevel
 from ferrymq_broker.nodes.queues.queue import Queue
-from ferrymq_broker.nodes.queues.restoring import is_indifferent, restore_run
-from ferrymq_broker.nodes.queues.runs import ROW, Kind, Run
+from ferrymq_broker.nodes.queues.restore import is_indifferent, restore_run
 from ferrymq_broker.recovery.messages import ELSEWHERE
 
 _QUEUE: Final = b"q"
@@ -53,7 +53,9 @@ def _describe(queue: Queue) -> list[bytes]:
     write_i64_be(ranges, queue.store_id)
     first: i64 = -1
     last: i64 = -1
-    for begin, end in merge(*[_sequences(lane) for lane in queue.lanes]):
+    for begin, end in merge(
+        *[_sequences(priority_level) for priority_level in queue.priority_levels]
+    ):
         if begin != last + 1 or first < 0:
             if first >= 0:
                 write_i64_be(ranges, first)
@@ -65,26 +67,26 @@ def _describe(queue: Queue) -> list[bytes]:
     write_i64_be(ranges, first)
     write_i64_be(ranges, last)
     blocks = [ranges.getvalue()]
-    for lane in queue.lanes:
-        for run in _runs(lane):
-            blocks.append(_encode_run(queue.store_id, lane.level, run))
+    for priority_level in queue.priority_levels:
+        for run in _runs(priority_level):
+            blocks.append(_encode_run(queue.store_id, priority_level.level, run))
     return blocks
 
 
-def _runs(lane: Lane) -> Iterator[Run]:
+def _runs(priority_level: PriorityLevel) -> Iterator[DiskRun]:
     """The runs of a lane that are all of messages which are plain, and in the store."""
-    entry = lane.first
+    entry = priority_level.first
     while entry is not None:
-        if entry.state == RUN and lane.runs is not None:
-            run = lane.runs.of(entry)
+        if entry.state == RUN and priority_level.runs is not None:
+            run = priority_level.runs.of(entry)
             if not run.deadlines and not run.others and all(kind.stored for kind in run.kinds):
                 yield run
         entry = entry.next
 
 
-def _sequences(lane: Lane) -> Iterator[tuple[int, int]]:
+def _sequences(priority_level: PriorityLevel) -> Iterator[tuple[int, int]]:
     """The sequences of these runs, in order: first and last of those that follow each other."""
-    for run in _runs(lane):
+    for run in _runs(priority_level):
         first = run.sequence(run.begin)
         last = run.sequence(run.end - 1)
         if last - first + 1 == run.count():
@@ -102,7 +104,7 @@ def _sequences(lane: Lane) -> Iterator[tuple[int, int]]:
         yield int(first), int(last)
 
 
-def _encode_run(id: i64, level: i64, run: Run) -> bytes:
+def _encode_run(id: i64, level: i64, run: DiskRun) -> bytes:
     w = BytesWriter()
     w.write(_RUN)
     write_i64_be(w, id)
@@ -126,13 +128,13 @@ class PagedOut:
         self._ranges = ranges
         self._at: i64 = _HEAD
         # By their first sequences, the last one first: (sequence, level, run).
-        self._runs: list[tuple[int, int, Run]] = []
+        self._runs: list[tuple[int, int, DiskRun]] = []
 
     def add(self, block: bytes) -> None:
         """Take in a block of a run."""
         pager = self.queue.agenda.pager
         assert pager is not None
-        run = Run(read_i64_be(block, 17))
+        run = DiskRun(read_i64_be(block, 17))
         count: i64 = block[25]
         index: i64 = _RUN_HEAD
         rows = index + count
@@ -192,5 +194,5 @@ def find_paged_out(blocks: list[bytes], queues: dict[int, Queue]) -> dict[int, P
     return found
 
 
-def _first(run: tuple[int, int, Run]) -> int:
+def _first(run: tuple[int, int, DiskRun]) -> int:
     return run[0]

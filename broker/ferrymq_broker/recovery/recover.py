@@ -7,14 +7,14 @@ from collections.abc import Callable
 from typing import Final
 
 from ferrymq_broker.broker import Broker
+from ferrymq_broker.recovery.durable_links import recover_termini
 from ferrymq_broker.recovery.entries import recover_entries
 from ferrymq_broker.recovery.fences import recover_fences
-from ferrymq_broker.recovery.found import Found
 from ferrymq_broker.recovery.nodes import recover_aliases, recover_bindings, recover_nodes
-from ferrymq_broker.recovery.reading import Reading
+from ferrymq_broker.recovery.read_ahead import ReadAhead
+from ferrymq_broker.recovery.recovered_state import RecoveredState
 from ferrymq_broker.recovery.streams import recover_streams
 from ferrymq_broker.recovery.subscriptions import recover_subscriptions
-from ferrymq_broker.recovery.termini import recover_termini
 from ferrymq_broker.store.store import Store
 
 # What is told as it goes: what is being done, how much of it is done, and of how much, 0 if that is
@@ -29,7 +29,7 @@ def recover(
     store: Store,
     progress: Progress | None = None,
     unmap: Callable[[], object] | None = None,
-) -> Found:
+) -> RecoveredState:
     """Let a new broker have all that is in the store, which it keeps things in from now on.
 
     To be called in a pass, once the virtual hosts are there and before anything is declared in
@@ -47,8 +47,8 @@ def recover(
             progress(_WHAT, count, total)
 
     broker.keep(store)
-    found = Found()
-    reading = Reading(unmap)
+    found = RecoveredState()
+    reading = ReadAhead(unmap)
     # Nothing of what is made here is garbage, and there may be millions of it.
     collecting = gc.isenabled()
     gc.disable()

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from ferrymq_broker.broker import Broker
-from ferrymq_broker.journal import log
-from ferrymq_broker.nodes.streams.partition import Partition
+from ferrymq_broker.event_log import log
+from ferrymq_broker.nodes.streams.partition import StreamPartition
 from ferrymq_broker.nodes.streams.stored import decode_partition
 from ferrymq_broker.nodes.streams.stream import Stream
-from ferrymq_broker.recovery.found import Found
 from ferrymq_broker.recovery.holds import recover_holds
-from ferrymq_broker.recovery.reading import Reading
+from ferrymq_broker.recovery.read_ahead import ReadAhead
+from ferrymq_broker.recovery.recovered_state import RecoveredState
 from ferrymq_broker.store.changes import LAST
 from ferrymq_broker.store.store import Store
 from ferrymq_broker.store.tables import PARTITION, RECORD
 
 
-def recover_streams(broker: Broker, store: Store, found: Found, reading: Reading) -> None:
+def recover_streams(
+    broker: Broker, store: Store, found: RecoveredState, reading: ReadAhead
+) -> None:
     """The partitions of all streams, with their records. Raises `StoreDamaged`."""
     changes = broker.agenda.changes
-    partitions: dict[int, Partition] = {}
+    partitions: dict[int, StreamPartition] = {}
     aside: set[int] = set()
     for record in store.scan(PARTITION):
         changes.has_id(record.id)
@@ -33,7 +35,7 @@ def recover_streams(broker: Broker, store: Store, found: Found, reading: Reading
             changes.drop(PARTITION, record.id, 0)
             changes.drop_range(RECORD, record.id, 0, LAST)
     recover_holds(broker, store, found)
-    partition: Partition | None = None
+    partition: StreamPartition | None = None
     last = -1
     for record in store.scan(RECORD):
         reading.add(len(record.value))

@@ -6,14 +6,15 @@ from typing import Final
 
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.event_log import log
 from ferrymq_broker.filters.filter import Filter
 from ferrymq_broker.filters.parse import parse_filters
-from ferrymq_broker.journal import log
 from ferrymq_broker.nodes.stored_policy import read_queue_policy
 from ferrymq_broker.nodes.topics.topic import Topic
-from ferrymq_broker.recovery.found import Fields, Found
+from ferrymq_broker.recovery.recovered_state import Fields, RecoveredState
 from ferrymq_broker.store.changes import LAST
 from ferrymq_broker.store.errors import StoreDamaged
+from ferrymq_broker.store.map_values import decode_map
 from ferrymq_broker.store.store import Store
 from ferrymq_broker.store.tables import (
     DUPLICATE,
@@ -22,13 +23,12 @@ from ferrymq_broker.store.tables import (
     STATE,
     SUBSCRIPTION,
 )
-from ferrymq_broker.store.values import decode_map
 
 # The connection that a filter is meant relative to is gone, and no message comes from it.
 _NOBODY: Final = -2
 
 
-def recover_subscriptions(broker: Broker, store: Store, found: Found) -> None:
+def recover_subscriptions(broker: Broker, store: Store, found: RecoveredState) -> None:
     """All that were kept. Raises `StoreDamaged`."""
     changes = broker.agenda.changes
     for record in store.scan(SUBSCRIPTION):
@@ -52,7 +52,7 @@ def recover_subscriptions(broker: Broker, store: Store, found: Found) -> None:
         _recover(topic, record.number, decode_map(record.value), found)
 
 
-def _recover(topic: Topic, id: int, record: dict[str, object], found: Found) -> None:
+def _recover(topic: Topic, id: int, record: dict[str, object], found: RecoveredState) -> None:
     fields = Fields(f"subscription {id} of {topic.address[:200]!r}", record)
     filters = fields.named("filters")
     name = fields.text("name")

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Final
 
 from ferrymq_broker import audit
 from ferrymq_broker.access.grants import Grant, is_within
-from ferrymq_broker.access.identity import Identity
+from ferrymq_broker.access.identity import UserIdentity
 from ferrymq_broker.access.rules import Rule, bind_rules
-from ferrymq_broker.connections.lapses import subject_of
+from ferrymq_broker.connections.token_expiry import subject_of
 from ferrymq_broker.errors import BrokerError
-from ferrymq_broker.floods import Floods
-from ferrymq_broker.journal import log
+from ferrymq_broker.event_log import log
+from ferrymq_broker.log_rate_limit import LogRateLimiter
 from ferrymq_broker.nodes.request import Request, Response
-from ferrymq_broker.nodes.service import Service
+from ferrymq_broker.nodes.service import ServiceNode
 from ferrymq_broker.security.jwks import KeysNeededError
 from ferrymq_broker.security.jwt_verifier import MAX_TOKEN, TokenRefusedError
 from ferrymq_broker.security.shared_access import covers, host_of, is_signature, scope_of
@@ -31,7 +31,7 @@ from ferrymq_broker.security.tokens import TokenVerifier
 from ferrymq_codec.scalars import Int, Timestamp
 
 if TYPE_CHECKING:
-    from ferrymq_broker.addresses.space import AddressSpace
+    from ferrymq_broker.addresses.address_space import AddressSpace
     from ferrymq_broker.broker import Broker
     from ferrymq_broker.config.security import Security
 
@@ -88,8 +88,8 @@ class Cbs:
         self._verifier = verifier
         self._own = own
         self._limit = limit
-        self._floods = Floods(2 * limit, _RATE, verifier.clock.now)
-        self.service = Service(ADDRESS, space, self.answer, _failed)
+        self._floods = LogRateLimiter(2 * limit, _RATE, verifier.clock.now)
+        self.service = ServiceNode(ADDRESS, space, self.answer, _failed)
         # Connections with a token that waits for keys: what has come after it waits as well.
         self._waiting: dict[int, deque[Request]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -239,7 +239,7 @@ class Cbs:
 
 def install_tokens(
     security: Security, broker: Broker, verifier: TokenVerifier | None
-) -> list[Service]:
+) -> list[ServiceNode]:
     """The node ``$cbs`` of every virtual host; nothing where there is nothing to check tokens with.
 
     To be called once, when the virtual hosts are there.
@@ -292,7 +292,7 @@ def _known_types() -> Sequence[str]:
     return (*_JWT_TYPES, _SIGNATURE_TYPE)
 
 
-def _shorten(identity: Identity, request: Request, now: float) -> None:
+def _shorten(identity: UserIdentity, request: Request, now: float) -> None:
     """The client may want a token to count for a shorter time than it is good for."""
     expiration = request.application_properties.get("expiration")
     if isinstance(expiration, Timestamp):

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from ferrymq.engine.scram import ScramKeys
-from ferrymq_broker.access.identity import Identity
+from ferrymq_broker.access.identity import UserIdentity
 from ferrymq_broker.config.certificates import CertificateRule
 from ferrymq_broker.connections.authentication import ClientTransport, Login
-from ferrymq_broker.security.gate import LoginRefusedError
+from ferrymq_broker.security.authenticators import LoginRefusedError
 
 EXTERNAL: Final = "EXTERNAL"
 # A longer name is nobody's.
@@ -55,7 +55,7 @@ class CertificateUsers:
         """There are none: nobody has a password."""
         return None
 
-    async def identify(self, login: Login) -> Identity:
+    async def identify(self, login: Login) -> UserIdentity:
         """Whose certificate it is. To act as somebody else is refused."""
         certificate = login.transport.certificate
         identity = None if certificate is None else self.identity_of(certificate)
@@ -67,14 +67,14 @@ class CertificateUsers:
             raise LoginRefusedError("the certificate has expired")
         return identity
 
-    def identity_of(self, certificate: dict[str, object]) -> Identity | None:
+    def identity_of(self, certificate: dict[str, object]) -> UserIdentity | None:
         """Whose certificate it is, by the first rule that matches; None if none does."""
         for rule, pattern in self._rules:
             for name in names_of(certificate, rule.name_from):
                 match = pattern.fullmatch(name)
                 user = rule.fill(match) if match is not None else ""
                 if user:
-                    return Identity(
+                    return UserIdentity(
                         user, frozenset(rule.groups), mechanism=EXTERNAL, expires=_end(certificate)
                     )
         return None

@@ -27,7 +27,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, JWKRegistry, OctKey, OKPKey, RSAKey
 
 from ferrymq_broker.errors import ConfigError
-from ferrymq_broker.journal import log
+from ferrymq_broker.event_log import log
 
 Key = OctKey | RSAKey | ECKey | OKPKey
 

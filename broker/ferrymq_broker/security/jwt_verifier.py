@@ -26,9 +26,9 @@ from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
 from joserfc.jws import JWSRegistry, extract_compact
 from joserfc.jwt import JWTClaimsRegistry
 
-from ferrymq_broker.access.identity import Identity
+from ferrymq_broker.access.identity import UserIdentity
 from ferrymq_broker.config.tokens import Jwt
-from ferrymq_broker.security.gate import LoginRefusedError
+from ferrymq_broker.security.authenticators import LoginRefusedError
 from ferrymq_broker.security.jwks import Key, KeySource
 
 # Of a token, in characters: what a frame before the login has room for.
@@ -100,7 +100,7 @@ class JwtVerifier:
         self.settings = settings
         self._keys = keys
 
-    def verify(self, token: UnverifiedToken, now: float, mechanism: str) -> Identity:
+    def verify(self, token: UnverifiedToken, now: float, mechanism: str) -> UserIdentity:
         """Whom the token is about, `now` in seconds since the epoch.
 
         Raises `TokenRefusedError`, and `KeysNeededError` when keys have to be fetched.
@@ -150,7 +150,7 @@ class JwtVerifier:
             claim = getattr(error, "claim", "exp")
             raise TokenRefusedError(f"the claim {claim} of the token is not good") from None
 
-    def _identity(self, claims: dict[str, object], mechanism: str) -> Identity:
+    def _identity(self, claims: dict[str, object], mechanism: str) -> UserIdentity:
         settings = self.settings
         user = _find(claims, settings.user_claim)
         if not isinstance(user, str) or not _is_name(user):
@@ -166,7 +166,7 @@ class JwtVerifier:
         # As long as it is accepted, it lasts.
         expires = claims["exp"]
         assert isinstance(expires, int | float)
-        return Identity(
+        return UserIdentity(
             user,
             frozenset(groups),
             {name: each for name, each in values.items() if each},

@@ -8,9 +8,9 @@ from typing import Final
 
 from ferrymq.engine.oauth import OAUTHBEARER
 from ferrymq.engine.scram import DEFAULT_ITERATIONS, ScramKeys
-from ferrymq_broker.access.identity import Identity
+from ferrymq_broker.access.identity import UserIdentity
 from ferrymq_broker.connections.authentication import ClientTransport, Login
-from ferrymq_broker.security.gate import LoginRefusedError, PasswordMethod
+from ferrymq_broker.security.authenticators import LoginRefusedError, PasswordMethod
 from ferrymq_broker.security.passwords import WRONG, may_say_passwords
 from ferrymq_broker.security.tokens import TokenVerifier
 
@@ -33,7 +33,7 @@ class TokenMethod:
         """There are no passwords."""
         return None
 
-    async def identify(self, login: Login) -> Identity:
+    async def identify(self, login: Login) -> UserIdentity:
         """Whom the token is about, as long as it says so. He may act as himself only."""
         if not login.token:
             raise LoginRefusedError("no token")
@@ -73,7 +73,7 @@ class TokenPasswords:
         """Those of a user with a password."""
         return None if self._passwords is None else self._passwords.scram_keys(mechanism, username)
 
-    async def identify(self, login: Login) -> Identity:
+    async def identify(self, login: Login) -> UserIdentity:
         """Whom the token is about, or whose password it is."""
         password = login.password
         if login.mechanism == "PLAIN" and password and _JWT.fullmatch(password) is not None:

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from pydantic import SecretStr
 
 from ferrymq.engine.scram import DEFAULT_ITERATIONS, SCRAM_MECHANISMS, ScramKeys
-from ferrymq_broker.access.identity import Identity
+from ferrymq_broker.access.identity import UserIdentity
 from ferrymq_broker.connections.authentication import ClientTransport, Login
-from ferrymq_broker.security.gate import LoginRefusedError
+from ferrymq_broker.security.authenticators import LoginRefusedError
+from ferrymq_broker.security.password_cache import PasswordDigest
 from ferrymq_broker.security.users import derive_keys
-from ferrymq_broker.security.verified import PasswordDigest
 
 # What the log says, of the one as of the other.
 WRONG = "unknown user or wrong password"
@@ -57,7 +57,7 @@ class ConfiguredPasswords:
         keys = self._keys.get(username)
         return None if keys is None else keys.get(mechanism)
 
-    async def identify(self, login: Login) -> Identity:
+    async def identify(self, login: Login) -> UserIdentity:
         """Who says a good password, or has proved to know it. Unknown users take the time of
         known ones."""
         username = login.username or ""
@@ -69,7 +69,7 @@ class ConfiguredPasswords:
             good = hmac.compare_digest(said, said if known is None else known) and good
         if not good:
             raise LoginRefusedError(WRONG)
-        return Identity(username, mechanism=login.mechanism)
+        return UserIdentity(username, mechanism=login.mechanism)
 
 
 class AnyPassword:
@@ -88,6 +88,6 @@ class AnyPassword:
         """There are no users."""
         return None
 
-    async def identify(self, login: Login) -> Identity:
+    async def identify(self, login: Login) -> UserIdentity:
         """Take the name that is given; nothing proves it."""
-        return Identity(login.username, mechanism=login.mechanism, proven=False)
+        return UserIdentity(login.username, mechanism=login.mechanism, proven=False)

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Final
 from urllib.parse import unquote
 
-from ferrymq_broker.access.identity import Identity
+from ferrymq_broker.access.identity import UserIdentity
 from ferrymq_broker.config.tokens import SharedAccessKey
 from ferrymq_broker.security.jwt_verifier import MAX_TOKEN, TokenRefusedError
 
@@ -34,7 +34,7 @@ _MAX_SCOPE: Final = 1024
 class SignedToken:
     """A token whose signature is good: whom it speaks for, and where it counts."""
 
-    def __init__(self, identity: Identity, resource: str) -> None:
+    def __init__(self, identity: UserIdentity, resource: str) -> None:
         self.identity = identity
         # The URI of it, decoded.
         self.resource = resource
@@ -75,7 +75,7 @@ class SharedAccessKeys:
             raise TokenRefusedError("an unknown key, or not its signature")
         if expires <= now:
             raise TokenRefusedError("the token has expired")
-        identity = Identity(None, key=name, mechanism="token", expires=float(expires))
+        identity = UserIdentity(None, key=name, mechanism="token", expires=float(expires))
         return SignedToken(identity, resource)
 
 

@@ -12,17 +12,17 @@ from typing import Protocol
 from pydantic import SecretStr
 
 from ferrymq.engine.scram import SCRAM_MECHANISMS, ScramKeys
-from ferrymq_broker.access.identity import Identity
+from ferrymq_broker.access.identity import UserIdentity
 from ferrymq_broker.connections.authentication import ClientTransport, Login
-from ferrymq_broker.journal import log
-from ferrymq_broker.security.gate import LoginRefusedError
+from ferrymq_broker.event_log import log
+from ferrymq_broker.security.authenticators import LoginRefusedError
 from ferrymq_broker.security.hashing import hash_of_nobody, verify
-from ferrymq_broker.security.line import Line, LineFullError
+from ferrymq_broker.security.login_queue import LoginQueue, LoginQueueFullError
+from ferrymq_broker.security.password_cache import PasswordCache, PasswordDigest
 from ferrymq_broker.security.passwords import WRONG, may_say_passwords
 from ferrymq_broker.security.throttle import Throttle, network_of
 from ferrymq_broker.security.users import ITERATIONS, StoredUser, derive_keys, usual_iterations
 from ferrymq_broker.security.users_on_disk import UsersOnDisk
-from ferrymq_broker.security.verified import PasswordDigest, Verified
 from ferrymq_types.security import SaslCode
 
 
@@ -58,15 +58,15 @@ class StoredPasswords:
         in_the_clear: bool = False,
         now: Callable[[], float] = time.monotonic,
         verify: Verify = verify,
-        line: Line | None = None,
+        line: LoginQueue | None = None,
     ) -> None:
         self._in_the_clear = in_the_clear
         self._throttle = throttle
         self._changed = changed
         self._verify = verify
-        self._line = Line() if line is None else line
+        self._line = LoginQueue() if line is None else line
         self._digest = PasswordDigest()
-        self._verified = Verified(now)
+        self._verified = PasswordCache(now)
         self._pending: dict[tuple[str, bytes], asyncio.Future[bool]] = {}
         self._configured: dict[str, bytes] = {}
         self._configured_keys: dict[str, dict[str, ScramKeys]] = {}
@@ -99,7 +99,7 @@ class StoredPasswords:
         user = self._disk.users.get(username)
         return None if user is None else user.scram.get(mechanism)
 
-    async def identify(self, login: Login) -> Identity:
+    async def identify(self, login: Login) -> UserIdentity:
         """Who says a good password, or has proved to know it."""
         users = await self._disk.up_to_date()
         username = login.username or ""
@@ -109,7 +109,7 @@ class StoredPasswords:
         elif username not in self._configured and user is None:
             raise LoginRefusedError(WRONG)
         groups = frozenset[str]() if user is None else user.groups
-        return Identity(username, groups, mechanism=login.mechanism)
+        return UserIdentity(username, groups, mechanism=login.mechanism)
 
     def refresh(self, force: bool = False) -> bool:
         """Read the file again if it has changed, or in any case; whether it is good."""
@@ -181,7 +181,7 @@ class StoredPasswords:
                 if self._throttle.holds_off(transport, username):
                     raise LoginRefusedError("too many failed logins", SaslCode.SYS_TEMP)
                 return await self._line.do(work)
-        except LineFullError:
+        except LoginQueueFullError:
             raise LoginRefusedError("too many logins at once", SaslCode.SYS_TEMP) from None
 
     # -- changes ---------------------------------------------------------------------------

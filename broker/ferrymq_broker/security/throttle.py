@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ferrymq_broker.connections.authentication import ClientTransport
-from ferrymq_broker.journal import log
+from ferrymq_broker.event_log import log
 
 # In seconds: how long somebody is held off at first; it doubles each time, up to the longest.
 FIRST: Final = 1.0

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from ferrymq_broker.access.identity import Identity
+from ferrymq_broker.access.identity import UserIdentity
 from ferrymq_broker.clock import Clock
 from ferrymq_broker.config.security import Security
 from ferrymq_broker.config.tokens import SYMMETRIC, Jwt, is_url
@@ -53,7 +53,7 @@ class TokenVerifier:
 
     def check_jwt(
         self, token: str, mechanism: str = TOKEN, *, as_password: bool = False
-    ) -> Identity:
+    ) -> UserIdentity:
         """Whom a JSON Web Token is about, told at once.
 
         With `as_password`, only of issuers that allow that. Raises `TokenRefusedError`, and
@@ -75,7 +75,7 @@ class TokenVerifier:
 
     async def identify_token(
         self, token: str, mechanism: str = TOKEN, *, as_password: bool = False
-    ) -> Identity:
+    ) -> UserIdentity:
         """Whom a JSON Web Token is about; keys are fetched if need be.
 
         Raises `TokenRefusedError`.

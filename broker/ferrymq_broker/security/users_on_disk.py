@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from ferrymq_broker import audit
-from ferrymq_broker.journal import log
+from ferrymq_broker.event_log import log
 from ferrymq_broker.security.users import StoredUser
 from ferrymq_broker.security.users_file import UsersFileError, is_readable_by_others, read_users
 

@@ -17,9 +17,9 @@ from typing import Final
 
 from ferrymq_broker import audit
 from ferrymq_broker.config.url import ListenAddress
-from ferrymq_broker.journal import log
-from ferrymq_broker.server.census import Census
-from ferrymq_broker.server.peers import place_of
+from ferrymq_broker.event_log import log
+from ferrymq_broker.server.connection_limits import ConnectionLimits
+from ferrymq_broker.server.peer_address import place_of
 
 # Connections accepted in a row, before those there are have their turn.
 BATCH: Final = 64
@@ -62,18 +62,19 @@ async def bind(host: str, port: int, backlog: int) -> list[socket.socket]:
 class Acceptor:
     """Accepts on `sockets`, and hands every connection to a protocol that `factory` makes.
 
-    The protocol has a place in `census`; whoever learns of its end calls `census.leave`.
+    The protocol has a place in `connection_limits`; whoever learns of its end calls
+    `connection_limits.leave`.
     """
 
     def __init__(
         self,
         sockets: list[socket.socket],
         factory: Callable[[], asyncio.BaseProtocol],
-        census: Census,
+        connection_limits: ConnectionLimits,
     ) -> None:
         self.sockets = sockets
         self._factory = factory
-        self._census = census
+        self._census = connection_limits
         self._loop = asyncio.get_running_loop()
         self._accepting = False
         self._closed = False
@@ -125,12 +126,12 @@ class Acceptor:
                 self._loop.remove_reader(listening)
 
     def _accept(self, listening: socket.socket) -> None:
-        census = self._census
+        connection_limits = self._census
         for _ in range(BATCH):
-            if not census.has_descriptors():
+            if not connection_limits.has_descriptors():
                 self._stop()
                 self._warn("all file descriptors for connections are in use")
-                census.wait(self._resume)
+                connection_limits.wait(self._resume)
                 return
             try:
                 accepted, peer = listening.accept()

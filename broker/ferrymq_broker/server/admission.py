@@ -12,8 +12,8 @@ from ferrymq_broker.config.model import Config
 from ferrymq_broker.connections.authentication import Authenticator, ClientTransport
 from ferrymq_broker.connections.capabilities import OFFERED
 from ferrymq_broker.connections.handler import ConnectionHandler
-from ferrymq_broker.connections.opening import AUTHENTICATED
-from ferrymq_broker.security.building import make_gate
+from ferrymq_broker.connections.open_connection import AUTHENTICATED
+from ferrymq_broker.security.authenticator_factory import make_authenticators
 
 if TYPE_CHECKING:
     from ferrymq_broker.security.tokens import TokenVerifier
@@ -42,11 +42,11 @@ class Admission:
             # As long as nobody has logged in.
             AUTHENTICATED: False,
         }
-        self.gate = make_gate(config.security, changed, verifier=verifier)
+        self.authenticators = make_authenticators(config.security, changed, verifier=verifier)
 
     def authenticator_for(self, transport: ClientTransport) -> Authenticator:
         """Who decides whether this client is let in."""
-        return self.gate
+        return self.authenticators
 
     def new_handler(
         self,

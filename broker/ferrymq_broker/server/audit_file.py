@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from ferrymq_broker.journal import log
+from ferrymq_broker.event_log import log
 
 # Seconds between two complaints about a file that cannot be written.
 _PERIOD: Final = 60.0

@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Final
 
 from ferrymq_broker import audit
-from ferrymq_broker.journal import log
+from ferrymq_broker.event_log import log
 from ferrymq_broker.store.backup_target import BackupTarget
 from ferrymq_broker.store.changes import Changes
 from ferrymq_broker.store.disk import RealFolder
 from ferrymq_broker.store.durable_store import DurableStore
 from ferrymq_broker.store.errors import StoreError
 from ferrymq_broker.store.format_file import FORMAT_NAME, read_format
-from ferrymq_broker.store.head_file import Head, HeadFile
+from ferrymq_broker.store.head_file import HeadContent, HeadFile
 from ferrymq_broker.store.lmdb_records import DATA_NAME
-from ferrymq_broker.store.segments import Segment, find_segments, journal_name, read_frame
+from ferrymq_broker.store.segments import JournalSegment, find_segments, journal_name, read_frame
 
 # What is copied at once: between two of them others have the interpreter.
 _PIECE: Final = 1 << 20
@@ -104,14 +104,14 @@ class Backup:
                 if end:
                     name = journal_name(segment.first, end)
                     self._copy_file(self._path / segment.name, self.target / name, end)
-            HeadFile.create(target, Head(self.last_batch, name)).close()
+            HeadFile.create(target, HeadContent(self.last_batch, name)).close()
         finally:
             for segment in segments:
                 segment.file.close()
         # Without this it is no store: it comes last.
         self._copy_file(self._path / FORMAT_NAME, self.target / FORMAT_NAME)
 
-    def _end_of(self, secret: bytes, segment: Segment) -> int:
+    def _end_of(self, secret: bytes, segment: JournalSegment) -> int:
         """Where the batches end that belong to the backup."""
         end = 0
         while end < segment.capacity:

@@ -14,8 +14,8 @@ from typing import Final
 from ferrymq_broker import audit
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.config.model import Config
-from ferrymq_broker.journal import log
-from ferrymq_broker.server.census import raise_descriptor_limit
+from ferrymq_broker.event_log import log
+from ferrymq_broker.server.connection_limits import raise_descriptor_limit
 from ferrymq_broker.server.housekeeping import (
     PERIOD,
     Housekeeping,
@@ -25,7 +25,7 @@ from ferrymq_broker.server.housekeeping import (
 )
 from ferrymq_broker.server.logs import reopen_logs
 from ferrymq_broker.server.server import BrokerServer
-from ferrymq_broker.server.starting import OnProgress
+from ferrymq_broker.server.startup_progress import OnProgress
 from ferrymq_broker.store.errors import StoreError
 
 # How a process ends whose store has failed: an internal software error, as sysexits.h has it.

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from ferrymq_broker.connections.authentication import ClientTransport
 from ferrymq_broker.connections.handler import ConnectionHandler
-from ferrymq_broker.journal import log
-from ferrymq_broker.server.peers import host_of, name_of
-from ferrymq_broker.server.securing import TlsStream, mark_secured
-from ferrymq_broker.server.turns import Turns
+from ferrymq_broker.event_log import log
+from ferrymq_broker.server.peer_address import host_of, name_of
+from ferrymq_broker.server.read_fairness import ReadTurns
+from ferrymq_broker.server.tls_stream import TlsStream, mark_secured
 from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
-    from ferrymq_broker.security.reloading import TlsFiles
+    from ferrymq_broker.security.tls_reload import TlsFiles
     from ferrymq_broker.server.server import BrokerServer
 
 # Above this, in bytes, a connection's consumers wait for its client to read.
@@ -41,7 +41,7 @@ class AmqpProtocol(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0
         self._lingering: asyncio.TimerHandle | None = None
-        self._turns = Turns(self._take, self._stop_reading, self._start_reading, server.round)
+        self._turns = ReadTurns(self._take, self._stop_reading, self._start_reading, server.round)
 
     # -- from the event loop -------------------------------------------------------------
 

@@ -9,30 +9,30 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from ferrymq_broker.broker import Broker
-from ferrymq_broker.capture.capture import Capture, release_all
+from ferrymq_broker.capture.service import CaptureService, release_all
 from ferrymq_broker.clock import Clock
 from ferrymq_broker.config.apply import declare, make_hosts
 from ferrymq_broker.config.model import Config
 from ferrymq_broker.config.url import ListenAddress
 from ferrymq_broker.connections.authentication import ClientTransport
 from ferrymq_broker.connections.handler import ConnectionHandler
-from ferrymq_broker.journal import log
-from ferrymq_broker.management.install import install as install_management
+from ferrymq_broker.event_log import log
+from ferrymq_broker.management.setup import install as install_management
 from ferrymq_broker.monitoring.readiness import Readiness
-from ferrymq_broker.monitoring.store_figures import StoreFigures
-from ferrymq_broker.security.checking import warnings_of_strangers
-from ferrymq_broker.security.gate import Gate
-from ferrymq_broker.security.reloading import TlsRegistry
-from ferrymq_broker.security.taking import take_tokens
+from ferrymq_broker.monitoring.store_stats import StoreStats
+from ferrymq_broker.security.authenticators import Authenticators
+from ferrymq_broker.security.config_checks import warnings_of_strangers
+from ferrymq_broker.security.tls_reload import TlsRegistry
+from ferrymq_broker.security.token_setup import take_tokens
 from ferrymq_broker.server.admission import Admission
-from ferrymq_broker.server.capturing import make_capture
-from ferrymq_broker.server.census import Census
-from ferrymq_broker.server.dismissal import Dismissal
-from ferrymq_broker.server.listening import Listeners
+from ferrymq_broker.server.capture_setup import make_capture
+from ferrymq_broker.server.connection_limits import ConnectionLimits
+from ferrymq_broker.server.kick_users import UserKick
+from ferrymq_broker.server.listeners import Listeners
 from ferrymq_broker.server.protocol import AmqpProtocol
-from ferrymq_broker.server.starting import OnProgress, readiness_of
-from ferrymq_broker.server.storage import Opening, Storage
-from ferrymq_broker.server.turns import Round
+from ferrymq_broker.server.read_fairness import Round
+from ferrymq_broker.server.startup_progress import OnProgress, readiness_of
+from ferrymq_broker.server.storage import Storage, StoreOpening
 from ferrymq_broker.store.errors import StoreError
 from ferrymq_types.transport import Error
 
@@ -84,7 +84,7 @@ class BrokerServer:
         self._on_progress = on_progress
         self._storage: Storage | None = None
         # Streams to files; None if the configuration names no directory for them.
-        self.capture: Capture | None = None
+        self.capture: CaptureService | None = None
         # While the broker is recovered: what is to be called then.
         self._held_back: list[Callable[[], None]] | None = None
         self._readiness = Readiness(False, "the broker is starting")
@@ -96,7 +96,7 @@ class BrokerServer:
         self._listeners = Listeners(self)
         # What has files to read again when the process is told to.
         self.on_reload: list[Callable[[], object]] = []
-        self._gate: Gate | None = None
+        self._authenticators: Authenticators | None = None
 
     @property
     def addresses(self) -> list[ListenAddress]:
@@ -136,13 +136,13 @@ class BrokerServer:
             self.on_reload.append(lambda: self.tls.refresh(force=True))
             if config.http.url is not None:
                 # An HTTP server takes a while to import: who does not want it does not wait.
-                from ferrymq_broker.server.watching import make_monitoring
+                from ferrymq_broker.server.monitoring_setup import make_monitoring
 
                 self.monitoring = make_monitoring(
                     config,
                     self.broker,
                     lambda: self._readiness,
-                    lambda transport: self._gate,
+                    lambda transport: self._authenticators,
                     self.tls.monitoring,
                 )
                 await self.monitoring.start()
@@ -170,15 +170,15 @@ class BrokerServer:
             else:
                 self.capture.start()
             self.broker.finish_pass()
-            dismissal = Dismissal(lambda: self.connections)
+            user_kick = UserKick(lambda: self.connections)
             limits = config.limits
-            self.census = Census(
+            self.connection_limits = ConnectionLimits(
                 limits.connections, limits.connections_per_address, self.broker.counters
             )
-            self.census.begin()
-            self.admission = Admission(config, self.broker, dismissal, verifier)
-            self._gate = self.admission.gate
-            self.on_reload.append(lambda: self.admission.gate.refresh(force=True))
+            self.connection_limits.begin()
+            self.admission = Admission(config, self.broker, user_kick, verifier)
+            self._authenticators = self.admission.authenticators
+            self.on_reload.append(lambda: self.admission.authenticators.refresh(force=True))
             for warning in warnings_of_strangers(config):
                 log.warning(warning)
             await self._listeners.start(config.listener)
@@ -195,7 +195,7 @@ class BrokerServer:
         """The broker has all that was stored."""
         begun = self.clock.now()
         self._held_back = []
-        opening = Opening(
+        opening = StoreOpening(
             path,
             self.config.store,
             self.broker,
@@ -207,7 +207,7 @@ class BrokerServer:
         for call in held_back:
             self._soon(call)
         log.info("recovered", store=str(path), seconds=round(self.clock.now() - begun, 3))
-        figures = StoreFigures(path)
+        figures = StoreStats(path)
         return Storage(store, figures, self.broker, self.clock.now, self._store_failed)
 
     def _progress(self, what: str, done: int, total: int) -> None:
@@ -258,7 +258,7 @@ class BrokerServer:
         try:
             self.broker.tidy()
             self.tls.refresh()
-            self.admission.gate.refresh()
+            self.admission.authenticators.refresh()
         except Exception:
             log.exception("internal error")
         self._tidying = asyncio.get_running_loop().call_later(TIDY_PERIOD, self._tidy)
@@ -294,7 +294,7 @@ class BrokerServer:
     def connection_gone(self, protocol: AmqpProtocol) -> None:
         """A transport has ended."""
         self.connections.discard(protocol)
-        self.census.leave(protocol)
+        self.connection_limits.leave(protocol)
         self.connection_settled(protocol)
         if not self.connections:
             self._empty.set()
@@ -343,8 +343,8 @@ class BrokerServer:
         for timer in (self._timer, self._watch, self._tidying):
             if timer is not None:
                 timer.cancel()
-        if self._gate is not None:
-            self._gate.close()
+        if self._authenticators is not None:
+            self._authenticators.close()
         if self.failure is None:
             self.broker.finish_work()
         try:

@@ -9,18 +9,18 @@ from pathlib import Path
 
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.config.storage import Store as Settings
-from ferrymq_broker.journal import log
+from ferrymq_broker.event_log import log
 from ferrymq_broker.management.errors import BAD_REQUEST, CONFLICT, ManagementError
-from ferrymq_broker.monitoring.store_figures import StoreFigures
+from ferrymq_broker.monitoring.store_stats import StoreStats
 from ferrymq_broker.recovery.paged_out import describe_paged_out
 from ferrymq_broker.recovery.recover import recover
 from ferrymq_broker.server.backups import Backup
 from ferrymq_broker.server.housekeeping import find_trim, find_unmap
-from ferrymq_broker.server.measuring import MeasuringExecutor
-from ferrymq_broker.server.starting import OnProgress
+from ferrymq_broker.server.startup_progress import OnProgress
+from ferrymq_broker.server.timed_executor import TimedExecutor
 from ferrymq_broker.store.durable_store import DurableStore, StoreOptions
 from ferrymq_broker.store.errors import StoreError
-from ferrymq_broker.store.pages import LmdbPages
+from ferrymq_broker.store.page_store import LmdbPageStore
 
 # The folder in that of the store which has messages that are on disk for want of memory only.
 PAGES = "pages"
@@ -36,7 +36,7 @@ class _GivenUp(Exception):
     """Nobody waits for the store any more."""
 
 
-class Opening:
+class StoreOpening:
     """A store on its way to a new broker, in a thread that the end of the process does not wait
     for: the event loop goes on and can tell how far it is.
 
@@ -106,7 +106,7 @@ class Opening:
             self._broker.keep(store)
             unmap = self._unmap
             if self._page_out:
-                pages = LmdbPages(self._path / PAGES)
+                pages = LmdbPageStore(self._path / PAGES)
                 self._broker.page_out(pages, self._page_out, unmap)
             recover(self._broker, store, self._on_records, unmap)
         except BaseException:
@@ -158,7 +158,7 @@ class Storage:
     def __init__(
         self,
         store: DurableStore,
-        figures: StoreFigures,
+        figures: StoreStats,
         broker: Broker,
         now: Callable[[], float],
         on_failure: Callable[[StoreError], None],
@@ -172,7 +172,7 @@ class Storage:
 
     def start(self) -> None:
         """Take what changes from now on."""
-        executor = MeasuringExecutor(asyncio.get_running_loop(), self.figures)
+        executor = TimedExecutor(asyncio.get_running_loop(), self.figures)
         self.store.start(executor, self._on_stable, self._on_failure, self._on_full)
 
     def _on_stable(self) -> None:

@@ -1,7 +1,7 @@
 """AMQP over WebSocket: for clients that a firewall lets out to the web and nowhere else.
 
 aiohttp speaks HTTP and WebSocket; inside, everything is as over TCP. A client gets no more before
-it has opened its connection than it would get there: a `Doorway` counts time and bytes.
+it has opened its connection than it would get there: a `WebSocketLimits` counts time and bytes.
 
 A browser lets any page open a WebSocket to anywhere, a broker on the same machine included, and
 says of which origin the page is. Such clients are let in from the origins that are listed; others
@@ -19,13 +19,13 @@ from aiohttp import web
 from ferrymq.aio.websocket_stream import WebSocketStream
 from ferrymq_broker.config.listeners import Listener
 from ferrymq_broker.config.url import ListenAddress
-from ferrymq_broker.http_answers import leave_out_server, serve
-from ferrymq_broker.journal import log
-from ferrymq_broker.monitoring.nonsense import LOGGER
+from ferrymq_broker.event_log import log
+from ferrymq_broker.http_responses import leave_out_server, serve
+from ferrymq_broker.monitoring.http_log_filter import LOGGER
 from ferrymq_broker.server.acceptor import Acceptor, bind
-from ferrymq_broker.server.doorway import Doorway, never_through
 from ferrymq_broker.server.protocol import AmqpProtocol
-from ferrymq_broker.server.securing import mark_secured
+from ferrymq_broker.server.tls_stream import mark_secured
+from ferrymq_broker.server.websocket_limits import WebSocketLimits, never_through
 
 if TYPE_CHECKING:
     from ferrymq_broker.server.server import BrokerServer
@@ -58,7 +58,7 @@ class WebSocketListener:
         self._origins = frozenset(origin.lower() for origin in listener.origins)
         self._tls = server.tls.files_for(listener.tls) if self._address.is_secure else None
         # Those that are being served, by what aiohttp knows them by.
-        self._doorways: dict[object, Doorway] = {}
+        self._doorways: dict[object, WebSocketLimits] = {}
         self.addresses: list[ListenAddress] = []
         self._acceptor: Acceptor | None = None
         application = web.Application()
@@ -77,7 +77,9 @@ class WebSocketListener:
         await self._runner.setup()
         address = self._address
         sockets = await bind(address.host, address.port, BACKLOG)
-        self._acceptor = Acceptor(sockets, self._make_doorway, self._server.census)
+        self._acceptor = Acceptor(
+            sockets, self._make_websocket_limits, self._server.connection_limits
+        )
         self.addresses = self._acceptor.addresses(address)
 
     def close(self) -> None:
@@ -93,24 +95,24 @@ class WebSocketListener:
 
     # -- inside --------------------------------------------------------------------------
 
-    def _make_doorway(self) -> Doorway:
+    def _make_websocket_limits(self) -> WebSocketLimits:
         inner = serve(self._runner)
         timeout = self._server.config.limits.handshake_timeout
-        doorway = Doorway(inner, self._tls, timeout, self._forget)
-        self._doorways[inner] = doorway
-        return doorway
+        websocket_limits = WebSocketLimits(inner, self._tls, timeout, self._forget)
+        self._doorways[inner] = websocket_limits
+        return websocket_limits
 
-    def _forget(self, doorway: Doorway) -> None:
-        self._doorways.pop(doorway.inner, None)
-        self._server.census.leave(doorway)
+    def _forget(self, websocket_limits: WebSocketLimits) -> None:
+        self._doorways.pop(websocket_limits.inner, None)
+        self._server.connection_limits.leave(websocket_limits)
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         """A request: for a WebSocket, if it is to come to anything."""
         refusal = self._refusal(request)
         if refusal is not None:
             return refusal
-        doorway = self._doorways.get(request.protocol)
-        if doorway is None:
+        websocket_limits = self._doorways.get(request.protocol)
+        if websocket_limits is None:
             # It went away in the meantime.
             return web.Response(status=400)
         largest = max(_MESSAGE, 2 * self._server.config.limits.max_frame_size)
@@ -118,8 +120,10 @@ class WebSocketListener:
             protocols=(SUBPROTOCOL,), max_msg_size=largest, compress=False, timeout=_CLOSE
         )
         await websocket.prepare(request)
-        protocol = WebProtocol(self._server, self._address.is_loopback, doorway)
-        stream = WebSocketStream(websocket, protocol, doorway.drop, _extra_info(request.transport))
+        protocol = WebProtocol(self._server, self._address.is_loopback, websocket_limits)
+        stream = WebSocketStream(
+            websocket, protocol, websocket_limits.drop, _extra_info(request.transport)
+        )
         await stream.run()
         return websocket
 
@@ -145,11 +149,13 @@ class WebSocketListener:
 
 
 class WebProtocol(AmqpProtocol):
-    """One connection inside a WebSocket, which `doorway` has let in."""
+    """One connection inside a WebSocket, which `websocket_limits` has let in."""
 
-    def __init__(self, server: BrokerServer, loopback: bool, doorway: Doorway) -> None:
+    def __init__(
+        self, server: BrokerServer, loopback: bool, websocket_limits: WebSocketLimits
+    ) -> None:
         super().__init__(server, loopback)
-        self._doorway = doorway
+        self._doorway = websocket_limits
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The WebSocket is there."""

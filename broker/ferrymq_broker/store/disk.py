@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 from weakref import WeakValueDictionary
 
-from ferrymq_broker.journal import log
+from ferrymq_broker.event_log import log
 from ferrymq_broker.store.errors import StoreError, StoreLocked
 
 if sys.platform != "win32":

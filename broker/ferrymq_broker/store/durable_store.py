@@ -7,38 +7,38 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ferrymq_broker.journal import log
-from ferrymq_broker.store.alarm import BATCH, LIMIT, ROOM, SEGMENT, DiskAlarm
-from ferrymq_broker.store.applier import Applier
+from ferrymq_broker.event_log import log
 from ferrymq_broker.store.changes import Changes
-from ferrymq_broker.store.check import check_file
+from ferrymq_broker.store.checkpointer import Checkpointer
+from ferrymq_broker.store.crash_recovery import Progress, recover
 from ferrymq_broker.store.disk import GONE, Folder, RealFolder, is_full
+from ferrymq_broker.store.disk_alarm import BATCH, LIMIT, ROOM, SEGMENT, DiskAlarm
 from ferrymq_broker.store.errors import StoreDamaged, StoreError
 from ferrymq_broker.store.executor import Executor
 from ferrymq_broker.store.format_file import (
     CLEAN_NAME,
     FORMAT,
     FORMAT_NAME,
-    Format,
+    StoreFormat,
     read_clean,
     read_format,
     remove_clean,
     write_clean,
     write_format,
 )
-from ferrymq_broker.store.head_file import Head, HeadFile, read_head, require_whole
-from ferrymq_broker.store.in_use import mark_in_use, require_original, unmark
+from ferrymq_broker.store.head_file import HeadContent, HeadFile, read_head, require_whole
+from ferrymq_broker.store.in_use_file import mark_in_use, require_original, unmark
 from ferrymq_broker.store.journal import (
     DEFAULT_SEGMENT_BYTES,
     MIN_SEGMENT_BYTES,
     Journal,
     Placement,
 )
+from ferrymq_broker.store.lmdb_check import check_file
 from ferrymq_broker.store.lmdb_records import DATA_NAME, LmdbRecords
-from ferrymq_broker.store.paged_out import take_paged_out, write_paged_out
+from ferrymq_broker.store.paged_out_file import take_paged_out, write_paged_out
 from ferrymq_broker.store.records import Brief, Part, Record, Records
-from ferrymq_broker.store.recovering import Progress, recover
-from ferrymq_broker.store.segments import Segment, parse_journal
+from ferrymq_broker.store.segments import JournalSegment, parse_journal
 from ferrymq_broker.store.store import Store
 
 # Seconds until it is tried again when there was no room.
@@ -46,7 +46,7 @@ _RETRY: Final = 1.0
 # Full segments that may wait for being applied before the next batch waits.
 _MOST_FULL: Final = 8
 # The head of a store that has nothing.
-_NEW: Final = Head(0, "")
+_NEW: Final = HeadContent(0, "")
 # The alarm of `max_bytes` goes when no more than this share of it is used.
 _LOW_WATER: Final = 0.9
 
@@ -85,7 +85,7 @@ class DurableStore(Store):
         self.options = options or StoreOptions()
         self._folder = folder
         self._executor: Executor | None = None
-        self._applier: Applier | None = None
+        self._applier: Checkpointer | None = None
         self._alarm = DiskAlarm(_tell_nobody)
         # The batch that is under way, and its place when it has one.
         self._pending: tuple[int, int, list[bytes]] | None = None
@@ -197,7 +197,7 @@ class DurableStore(Store):
                 "and in the journal"
             )
 
-    def _make(self) -> Format:
+    def _make(self) -> StoreFormat:
         """A new store, in a directory that has none."""
         folder = self._folder
         used = any(parse_journal(name) is not None for name in folder.names())
@@ -274,7 +274,7 @@ class DurableStore(Store):
         self._on_stable = on_stable
         self._on_failure = on_failure
         self._alarm = DiskAlarm(on_full)
-        self._applier = Applier(
+        self._applier = Checkpointer(
             self._journal,
             self._secret,
             self._records,
@@ -376,12 +376,12 @@ class DurableStore(Store):
         if self._has_many():
             return
         self._preparing = True
-        made: list[Segment] = []
+        made: list[JournalSegment] = []
         executor.commit(
             lambda: made.append(self._journal.prepare()), lambda error: self._prepared(made, error)
         )
 
-    def _prepared(self, made: list[Segment], error: Exception | None) -> None:
+    def _prepared(self, made: list[JournalSegment], error: Exception | None) -> None:
         self._preparing = False
         self._journal.spares += made
         if self._stopped:

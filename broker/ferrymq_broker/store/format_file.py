@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from ferrymq_broker.store.disk import Folder
 from ferrymq_broker.store.errors import StoreDamaged, StoreVersionError
-from ferrymq_broker.store.labels import decode_label, encode_label
+from ferrymq_broker.store.marker_files import decode_label, encode_label
 
 FORMAT: Final = 2
 OLDEST_FORMAT: Final = 1
@@ -25,14 +25,14 @@ _NEW_NAME: Final = "format.new"
 _TITLE: Final = "ferrymq store"
 
 
-class Format(NamedTuple):
+class StoreFormat(NamedTuple):
     """What the file says. The `secret` is what the frames of this store have in their checksums."""
 
     version: int
     secret: bytes
 
 
-def read_format(folder: Folder) -> Format | None:
+def read_format(folder: Folder) -> StoreFormat | None:
     """The format of the store, None if there is no store yet. Raises `StoreVersionError` for one
     that this version cannot use, `StoreDamaged` for a file that is none."""
     if FORMAT_NAME not in folder.names():
@@ -66,12 +66,12 @@ def read_format(folder: Folder) -> Format | None:
     # With another secret the whole journal would look as if it had never been written.
     if len(secret) != 16:
         raise StoreDamaged(f"{where} is not what was written there")
-    return Format(int(version), secret)
+    return StoreFormat(int(version), secret)
 
 
-def write_format(folder: Folder, secret: bytes = b"") -> Format:
+def write_format(folder: Folder, secret: bytes = b"") -> StoreFormat:
     """Say that there is a store now, of the newest format; with a new secret if there was none."""
-    format = Format(FORMAT, secret or os.urandom(16))
+    format = StoreFormat(FORMAT, secret or os.urandom(16))
     fields = {"format": format.version, "secret": format.secret.hex()}
     file = folder.create(_NEW_NAME)
     try:

@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 
 from ferrymq_broker.store.disk import File, Folder
 from ferrymq_broker.store.errors import StoreDamaged
-from ferrymq_broker.store.frames import BLOCK
-from ferrymq_broker.store.labels import decode_label, encode_label
+from ferrymq_broker.store.journal_frames import BLOCK
+from ferrymq_broker.store.marker_files import decode_label, encode_label
 
 HEAD_NAME: Final = "head"
 
@@ -26,7 +26,7 @@ _SLOTS: Final = 2
 _NO_SEGMENT: Final = "none"
 
 
-class Head(NamedTuple):
+class HeadContent(NamedTuple):
     """Batches up to `last` were on disk. `segment` is the name of the file that was begun last, ""
     while all batches are in the records."""
 
@@ -37,7 +37,7 @@ class Head(NamedTuple):
 class HeadFile:
     """The head of a store that is open. `value` is what it says."""
 
-    def __init__(self, file: File, value: Head, turn: int) -> None:
+    def __init__(self, file: File, value: HeadContent, turn: int) -> None:
         self.value = value
         self._file = file
         # Counts writes: the slot with the highest one is valid.
@@ -64,7 +64,7 @@ class HeadFile:
         return cls(file, value, turn)
 
     @classmethod
-    def create(cls, folder: Folder, value: Head) -> HeadFile:
+    def create(cls, folder: Folder, value: HeadContent) -> HeadFile:
         """Make a head for a store that has none, in the place of any file of that name."""
         head = cls(folder.create(HEAD_NAME), value, 0)
         for turn in range(_SLOTS):
@@ -73,7 +73,7 @@ class HeadFile:
         head._synced = True
         return head
 
-    def write(self, value: Head) -> None:
+    def write(self, value: HeadContent) -> None:
         """Let the head say this; it is on disk then. Raises `OSError`, and can be called again."""
         if not self._synced:
             # Before the other slot is written over.
@@ -83,7 +83,7 @@ class HeadFile:
             self._put(value, self._turn + 1)
             self.value = value
 
-    def _put(self, value: Head, turn: int) -> None:
+    def _put(self, value: HeadContent, turn: int) -> None:
         fields = {"turn": turn, "last": value.last, "segment": value.segment or _NO_SEGMENT}
         label = encode_label(_TITLE, fields)
         self._file.write(turn % _SLOTS * BLOCK, (label, bytes(BLOCK - len(label))))
@@ -94,14 +94,14 @@ class HeadFile:
         self._file.close()
 
 
-def read_head(folder: Folder) -> Head:
+def read_head(folder: Folder) -> HeadContent:
     """Read what the head says. Raises `StoreDamaged` if it is missing or cannot be read."""
     file = HeadFile.open(folder)
     file.close()
     return file.value
 
 
-def require_whole(folder: Folder, head: Head, applied: int) -> None:
+def require_whole(folder: Folder, head: HeadContent, applied: int) -> None:
     """Check that what the head names is there, before anything is read of the journal: its segment,
     or all batches in the records, which have those up to `applied`. Raises `StoreDamaged`."""
     if head.segment and head.segment not in folder.names():
@@ -116,7 +116,7 @@ def require_whole(folder: Folder, head: Head, applied: int) -> None:
         )
 
 
-def require_batches(folder: Folder, head: Head, last: int) -> None:
+def require_batches(folder: Folder, head: HeadContent, last: int) -> None:
     """Check that the journal, which was read up to the batch `last`, has all that the head says.
     Raises `StoreDamaged`."""
     if last < head.last:
@@ -126,11 +126,11 @@ def require_batches(folder: Folder, head: Head, last: int) -> None:
         )
 
 
-def _decode(data: bytes) -> tuple[int, Head] | None:
+def _decode(data: bytes) -> tuple[int, HeadContent] | None:
     fields = decode_label(_TITLE, data)
     if fields is None:
         return None
     turn, last, segment = (fields.get(key, "") for key in ("turn", "last", "segment"))
     if not turn.isdecimal() or not last.isdecimal():
         return None
-    return int(turn), Head(int(last), "" if segment == _NO_SEGMENT else segment)
+    return int(turn), HeadContent(int(last), "" if segment == _NO_SEGMENT else segment)

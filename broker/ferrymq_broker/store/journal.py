@@ -7,11 +7,11 @@ from typing import Final
 
 from ferrymq_broker.store.disk import Folder
 from ferrymq_broker.store.errors import StoreDamaged, StoreError
-from ferrymq_broker.store.frames import MAX_BATCH_BYTES, encode, frame_bytes
-from ferrymq_broker.store.head_file import Head, HeadFile
+from ferrymq_broker.store.head_file import HeadContent, HeadFile
+from ferrymq_broker.store.journal_frames import MAX_BATCH_BYTES, encode, frame_bytes
 from ferrymq_broker.store.segments import (
     NEW_PREFIX,
-    Segment,
+    JournalSegment,
     journal_name,
     parse_spare,
     spare_name,
@@ -33,7 +33,7 @@ class Placement:
     def __init__(
         self,
         journal: Journal,
-        segment: Segment | None,
+        segment: JournalSegment | None,
         number: int,
         count: int,
         batch: Sequence[bytes],
@@ -65,12 +65,12 @@ class Placement:
         first = segment.first
         if self.is_first:
             # The segment has its name on disk, and no frame yet.
-            self.journal.head.write(Head(self.number - 1, segment.name))
+            self.journal.head.write(HeadContent(self.number - 1, segment.name))
             first = self.number
         parts = encode(self.journal.secret, first, self.number, self.count, self.batch)
         segment.file.write(segment.position, parts)
 
-    def _make_segment(self) -> Segment:
+    def _make_segment(self) -> JournalSegment:
         """A segment for a batch that is too long for the others."""
         folder = self.journal.folder
         # It has its size before it has its name; spares are made under shorter ones meanwhile.
@@ -87,7 +87,7 @@ class Placement:
             file.close()
             folder.remove(new)
             raise
-        self.segment = Segment(name, file, self.size, self.number)
+        self.segment = JournalSegment(name, file, self.size, self.number)
         return self.segment
 
 
@@ -104,9 +104,9 @@ class Journal:
         self.head = head
         self.segment_bytes = segment_bytes
         self.applied = 0
-        self.current: Segment | None = None
-        self.full: list[Segment] = []
-        self.spares: list[Segment] = []
+        self.current: JournalSegment | None = None
+        self.full: list[JournalSegment] = []
+        self.spares: list[JournalSegment] = []
         self.secret = secret
         self._last_spare = 0
 
@@ -152,7 +152,7 @@ class Journal:
 
     # -- spares ------------------------------------------------------------------------------
 
-    def prepare(self) -> Segment:
+    def prepare(self) -> JournalSegment:
         """Make a spare, which is for `spares` then; for a thread. Raises `OSError`."""
         self._last_spare += 1
         name = f"{NEW_PREFIX}{self._last_spare}"
@@ -167,7 +167,7 @@ class Journal:
             file.close()
             self.folder.remove(name)
             raise
-        return Segment(spare, file, self.segment_bytes)
+        return JournalSegment(spare, file, self.segment_bytes)
 
     def find_spares(self) -> None:
         """Take the spares that are there, and remove what was left of making some.
@@ -189,12 +189,12 @@ class Journal:
             self._last_spare = max(self._last_spare, number)
             file = self.folder.open(name)
             if file.size() == self.segment_bytes and len(self.spares) < _KEPT_SPARES:
-                self.spares.append(Segment(name, file, self.segment_bytes))
+                self.spares.append(JournalSegment(name, file, self.segment_bytes))
             else:
                 file.close()
                 self.folder.remove(name)
 
-    def recycle(self, segments: list[Segment], spares: list[Segment]) -> None:
+    def recycle(self, segments: list[JournalSegment], spares: list[JournalSegment]) -> None:
         """Move segments that were applied to `spares`, which are for the journal's then; for a
         thread. Those that are not wanted are removed. Raises `OSError`, and can be called again.
         """
@@ -205,18 +205,18 @@ class Journal:
                 self._last_spare += 1
                 name = spare_name(self.applied, self._last_spare)
                 self.folder.rename(segment.name, name)
-                spares.append(Segment(name, segment.file, segment.capacity))
+                spares.append(JournalSegment(name, segment.file, segment.capacity))
             else:
                 self.folder.remove(segment.name)
                 segment.file.close()
             del segments[0]
         self.folder.sync()
 
-    def clear(self, segments: list[Segment]) -> None:
+    def clear(self, segments: list[JournalSegment]) -> None:
         """Move all segments there are, which were applied, to `spares`; for when nothing is
         written. Raises `OSError`."""
         # Before the first one goes: from now on nobody misses them.
-        self.head.write(Head(self.applied, ""))
+        self.head.write(HeadContent(self.applied, ""))
         self.recycle(segments, self.spares)
 
     def close(self) -> None:

@@ -18,7 +18,7 @@ import lmdb
 from ferrymq_broker.store.disk import GONE, free_bytes, is_in_place, only_pretends
 from ferrymq_broker.store.errors import StoreDamaged
 from ferrymq_broker.store.footprint import Footprint
-from ferrymq_broker.store.holes import Holes
+from ferrymq_broker.store.hole_punching import HolePuncher
 from ferrymq_broker.store.keys import (
     APPLIED_KEY,
     KEY_BYTES,
@@ -28,8 +28,8 @@ from ferrymq_broker.store.keys import (
     seal,
 )
 from ferrymq_broker.store.lmdb_pages import PageFile
+from ferrymq_broker.store.record_scan import take_parts, take_records, take_values
 from ferrymq_broker.store.records import Brief, Part, Record, Records, RecordsGrow
-from ferrymq_broker.store.scanning import take_parts, take_records, take_values
 
 __all__ = ["DATA_NAME", "LmdbRecords", "describe_key", "encode_key", "is_intact"]
 
@@ -83,7 +83,7 @@ class LmdbRecords(Records):
         self._page_bytes: int = self._env.stat()["psize"]
         self._footprint = Footprint(self._page_bytes)
         # What is free in the file and on the disk.
-        self.holes = Holes(self.path, self._page_bytes)
+        self.holes = HolePuncher(self.path, self._page_bytes)
         # The key that lies behind those that are put.
         self._end: bytes | None = None
         self._put_bytes = 0

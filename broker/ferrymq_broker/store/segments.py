@@ -15,14 +15,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from ferrymq_broker.journal import log
+from ferrymq_broker.event_log import log
 from ferrymq_broker.store.disk import File, Folder
 from ferrymq_broker.store.errors import StoreDamaged
-from ferrymq_broker.store.frames import (
+from ferrymq_broker.store.journal_frames import (
     BLOCK,
     HEADER_BYTES,
     MAGIC,
-    Header,
+    FrameHeader,
     decode_header,
     is_intact,
 )
@@ -35,7 +35,7 @@ NEW_PREFIX: Final = "new-"
 _SEARCH_BYTES: Final = 1 << 20
 
 
-class Segment:
+class JournalSegment:
     """A file of the journal: frames up to `position`, of the batches from `first` to `last`."""
 
     __slots__ = ("name", "file", "capacity", "first", "last", "position")
@@ -49,12 +49,12 @@ class Segment:
         self.position = 0
 
 
-class Frame(NamedTuple):
+class JournalFrame(NamedTuple):
     """A batch that was read, and where it was."""
 
-    segment: Segment
+    segment: JournalSegment
     offset: int
-    header: Header
+    header: FrameHeader
     batch: bytes
 
 
@@ -84,10 +84,10 @@ def parse_spare(name: str) -> tuple[int, int] | None:
     return None
 
 
-def find_segments(folder: Folder) -> list[Segment]:
+def find_segments(folder: Folder) -> list[JournalSegment]:
     """The segments in use, in the order of their batches. They are to be closed. Raises
     `StoreDamaged` if one has not the size it was made with."""
-    found: list[Segment] = []
+    found: list[JournalSegment] = []
     try:
         for name in folder.names():
             parsed = parse_journal(name)
@@ -95,7 +95,7 @@ def find_segments(folder: Folder) -> list[Segment]:
                 continue
             first, capacity = parsed
             file = folder.open(name)
-            found.append(Segment(name, file, capacity, first))
+            found.append(JournalSegment(name, file, capacity, first))
             size = file.size()
             if size != capacity:
                 raise StoreDamaged(
@@ -113,7 +113,7 @@ def find_segments(folder: Folder) -> list[Segment]:
     return found
 
 
-def read_frame(secret: bytes, segment: Segment, offset: int) -> Frame | None:
+def read_frame(secret: bytes, segment: JournalSegment, offset: int) -> JournalFrame | None:
     """The frame at an offset, None if there is none that can be read."""
     header = decode_header(segment.file.read(offset, HEADER_BYTES))
     if header is None or header.segment != segment.first:
@@ -123,7 +123,7 @@ def read_frame(secret: bytes, segment: Segment, offset: int) -> Frame | None:
     batch = segment.file.read(offset + HEADER_BYTES, header.length)
     if not is_intact(secret, header, batch):
         return None
-    return Frame(segment, offset, header, batch)
+    return JournalFrame(segment, offset, header, batch)
 
 
 class JournalReader:
@@ -134,7 +134,7 @@ class JournalReader:
     """
 
     def __init__(
-        self, folder: Folder, secret: bytes, segments: list[Segment], applied: int
+        self, folder: Folder, secret: bytes, segments: list[JournalSegment], applied: int
     ) -> None:
         self.last = applied
         self._folder = folder
@@ -144,9 +144,9 @@ class JournalReader:
         # The last batch that was read, 0 before the first one.
         self._read = 0
         # Where reading could not go on.
-        self._stopped: tuple[Segment, int] | None = None
+        self._stopped: tuple[JournalSegment, int] | None = None
 
-    def frames(self) -> Iterator[Frame]:
+    def frames(self) -> Iterator[JournalFrame]:
         """All batches that can be read, from the oldest segment on, also those that were applied.
 
         An unreadable one with nothing readable behind it was never acknowledged: it was being
@@ -172,7 +172,7 @@ class JournalReader:
         if self._stopped is not None:
             self._report(*self._stopped)
 
-    def _search(self, segment: Segment, offset: int) -> int | None:
+    def _search(self, segment: JournalSegment, offset: int) -> int | None:
         """Where the next thing is that looks like the beginning of a frame of this segment."""
         wanted = MAGIC + segment.first.to_bytes(8, "big")
         while offset < segment.capacity:
@@ -187,7 +187,7 @@ class JournalReader:
             offset += len(data) // BLOCK * BLOCK or BLOCK
         return None
 
-    def _check(self, frame: Frame) -> None:
+    def _check(self, frame: JournalFrame) -> None:
         """Whether a batch is the next one."""
         number = frame.header.number
         expected = self._read + 1 if self._read else min(number, self._applied + 1)
@@ -197,7 +197,7 @@ class JournalReader:
         self.last = max(self.last, number)
         self._stopped = None
 
-    def _describe_gap(self, frame: Frame, expected: int) -> str:
+    def _describe_gap(self, frame: JournalFrame, expected: int) -> str:
         number = frame.header.number
         where = self._folder.describe(frame.segment.name)
         if number < expected:
@@ -211,7 +211,7 @@ class JournalReader:
             )
         return f"{where}: at byte {frame.offset} is batch {number}; batch {expected} is missing"
 
-    def _report(self, segment: Segment, offset: int) -> None:
+    def _report(self, segment: JournalSegment, offset: int) -> None:
         """Say that something was cut off, if it can be seen that it was."""
         header = decode_header(segment.file.read(offset, HEADER_BYTES))
         if (

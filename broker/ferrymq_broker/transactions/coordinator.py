@@ -14,12 +14,12 @@ from ferrymq_broker.connections.delivery_mode import agree_control
 from ferrymq_broker.connections.outcomes import ACCEPTED, REJECTED_SYMBOL
 from ferrymq_broker.connections.permissions import meant_by, put_on_record
 from ferrymq_broker.errors import BrokerError
-from ferrymq_broker.journal import log
-from ferrymq_broker.nodes.fences import Fence
+from ferrymq_broker.event_log import log
+from ferrymq_broker.nodes.fences import FenceRecord
 from ferrymq_broker.nodes.node import Producer
-from ferrymq_broker.transactions.fencing import read_fence
-from ferrymq_broker.transactions.table import too_late
-from ferrymq_broker.transactions.transaction import ROLLBACK, UNKNOWN_ID, Transaction
+from ferrymq_broker.transactions.fence_annotation import read_fence
+from ferrymq_broker.transactions.transaction import ROLLBACK, UNKNOWN_ID, BrokerTransaction
+from ferrymq_broker.transactions.transaction_table import too_late
 from ferrymq_codec.errors import CodecError
 from ferrymq_codec.limits import SECTION_ELEMENTS
 from ferrymq_codec.reader import Reader
@@ -90,7 +90,9 @@ class Coordinator(Producer):
         transaction = self.handler.transactions.declare(self)
         delivery.settle(Declared(txn_id=transaction.id))
 
-    def _discharge(self, delivery: IncomingDelivery, body: Discharge, fence: Fence | None) -> None:
+    def _discharge(
+        self, delivery: IncomingDelivery, body: Discharge, fence: FenceRecord | None
+    ) -> None:
         transactions = self.handler.transactions
         transaction = transactions.find(body.txn_id)
         if (
@@ -107,7 +109,7 @@ class Coordinator(Producer):
         transaction.fence = fence
         self.go_on(transaction)
 
-    def go_on(self, transaction: Transaction) -> None:
+    def go_on(self, transaction: BrokerTransaction) -> None:
         """Do what the discharge asks for, unless it has to wait.
 
         A message that is half sent when its transaction fails is sent to its end first
@@ -134,7 +136,7 @@ class Coordinator(Producer):
         transaction.settle(committed)
         self.handler.touch()
 
-    def _passed(self, transaction: Transaction) -> Error | None:
+    def _passed(self, transaction: BrokerTransaction) -> Error | None:
         """Why the transaction must not be committed, by its fence."""
         fence = transaction.fence
         if fence is None or transaction.fails or transaction.doomed:
@@ -209,13 +211,13 @@ def _refused(condition: str, description: str) -> BrokerError:
     return BrokerError(ROLLBACK, description, {"condition": Symbol(condition)})
 
 
-def read_message(delivery: IncomingDelivery) -> tuple[Declare | Discharge, Fence | None]:
+def read_message(delivery: IncomingDelivery) -> tuple[Declare | Discharge, FenceRecord | None]:
     """Read what the controller wants, and the fence in its annotations.
 
     The message has one body, an amqp-value section. Other sections around it are ignored
     (AMQP 1.0 §4.2). Raises `BrokerError` with a transaction-error for anything else.
     """
-    fence: Fence | None = None
+    fence: FenceRecord | None = None
     bodies: list[object] = []
     try:
         reader = Reader(delivery.payload)

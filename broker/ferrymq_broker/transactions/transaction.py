@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
-from ferrymq_broker.timers import Timed
+from ferrymq_broker.timers import Timer
 from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
     from ferrymq.engine.delivery import IncomingDelivery
-    from ferrymq_broker.connections.outgoing import OutgoingEndpoint
-    from ferrymq_broker.nodes.fences import Fence
-    from ferrymq_broker.timers import Timers
+    from ferrymq_broker.connections.consumer_link import ConsumerLink
+    from ferrymq_broker.nodes.fences import FenceRecord
+    from ferrymq_broker.timers import TimerHeap
     from ferrymq_broker.transactions.coordinator import Coordinator
-    from ferrymq_broker.transactions.work import Work
+    from ferrymq_broker.transactions.txn_work import TxnWork
 
 UNKNOWN_ID: Final = "amqp:transaction:unknown-id"
 ROLLBACK: Final = "amqp:transaction:rollback"
@@ -53,7 +53,7 @@ class TransactionLimits:
 
 
 @final
-class Transaction(Timed):
+class BrokerTransaction(Timer):
     """What was declared under `id` on a control link, the `coordinator`'s.
 
     `doomed` says that it can only be rolled back, for the reason that `error` has, and that its
@@ -78,19 +78,19 @@ class Transaction(Timed):
     )
 
     def __init__(
-        self, id: bytes, coordinator: Coordinator, timers: Timers, limits: TransactionLimits
+        self, id: bytes, coordinator: Coordinator, timers: TimerHeap, limits: TransactionLimits
     ) -> None:
         super().__init__()
         self.id = id
         self.coordinator = coordinator
         self.doomed = False
         self.error: Error | None = None
-        self.acquirers: dict[OutgoingEndpoint, None] = {}
+        self.acquirers: dict[ConsumerLink, None] = {}
         self.discharge: IncomingDelivery | None = None
         self.fails = False
-        self.fence: Fence | None = None
+        self.fence: FenceRecord | None = None
         self.bytes: i64 = 0
-        self._work: list[Work] = []
+        self._work: list[TxnWork] = []
         self._timers = timers
         self._limits = limits
 
@@ -102,7 +102,7 @@ class Transaction(Timed):
 
     # -- while it lasts --------------------------------------------------------------------
 
-    def add(self, work: Work, size: i64 = 0) -> None:
+    def add(self, work: TxnWork, size: i64 = 0) -> None:
         """Remember a piece of work, with a message of `size` bytes."""
         self._work.append(work)
         self.bytes += size
@@ -127,9 +127,11 @@ class Transaction(Timed):
     def on_time(self, now: i64) -> None:
         """It has taken too long."""
         seconds = self._limits.timeout // 1000
-        self.doom(TIMEOUT, f"it was not discharged within {seconds} s")
+        self.mark_rollback_only(TIMEOUT, f"it was not discharged within {seconds} s")
 
-    def doom(self, condition: str, reason: str, info: dict[str, object] | None = None) -> None:
+    def mark_rollback_only(
+        self, condition: str, reason: str, info: dict[str, object] | None = None
+    ) -> None:
         """It cannot be committed any more: undo it now, and say so when it is discharged."""
         if self.doomed:
             return
@@ -149,7 +151,7 @@ class Transaction(Timed):
         for work in self._work:
             problem = work.renew()
             if problem:
-                self.doom(ROLLBACK, problem)
+                self.mark_rollback_only(ROLLBACK, problem)
                 break
         if self.doomed:
             return False

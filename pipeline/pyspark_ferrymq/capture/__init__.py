@@ -21,7 +21,7 @@ left out, but not `address`, `partition`, `offset` and `enqueuedTime`:
     frame = read_capture(spark, "/srv/capture", "orders", start, end, url=url)
 """
 
-from pyspark_ferrymq.capture.reading import read_capture
+from pyspark_ferrymq.capture.read_capture import read_capture
 from pyspark_ferrymq.capture.sink import CaptureSink
 
 __all__ = ["CaptureSink", "read_capture"]

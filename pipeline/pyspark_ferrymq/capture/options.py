@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Final
 
 from pyspark_ferrymq.errors import AmqpOptionError
-from pyspark_ferrymq.options.connection import ConnectionSettings
+from pyspark_ferrymq.options.connection import BrokerOptions
 from pyspark_ferrymq.options.names import CONNECTION, SPARK
 from pyspark_ferrymq.options.values import Values
 
@@ -19,16 +19,16 @@ _KNOWN: Final = {name.lower(): name for name in (*OWN, *CONNECTION, *SPARK)}
 
 
 @dataclass(frozen=True, kw_only=True)
-class CaptureOptions:
+class CaptureSinkOptions:
     """Where to write. `connection` is None if nothing is to be compared with the broker."""
 
     path: str
-    connection: ConnectionSettings | None = None
+    connection: BrokerOptions | None = None
     allow_gaps: bool = False
     max_records_per_file: int = 1_000_000
 
     @classmethod
-    def parse(cls, options: Mapping[str, str]) -> CaptureOptions:
+    def parse(cls, options: Mapping[str, str]) -> CaptureSinkOptions:
         """Raises `AmqpOptionError` for the first option that is wrong."""
         for name in options:
             if name.lower() not in _KNOWN:
@@ -42,7 +42,7 @@ class CaptureOptions:
         most = given.number("maxRecordsPerFile", 1)
         return cls(
             path=given.required("path"),
-            connection=ConnectionSettings.parse(given) if given.has("url") else None,
+            connection=BrokerOptions.parse(given) if given.has("url") else None,
             allow_gaps=given.flag("allowGaps", False),
             max_records_per_file=cls.max_records_per_file if most is None else most,
         )

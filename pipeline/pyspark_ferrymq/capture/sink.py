@@ -18,9 +18,9 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from pyspark_ferrymq.capture.options import CaptureOptions
-from pyspark_ferrymq.capture.settling import discard, settle
-from pyspark_ferrymq.capture.task import Written, write_runs
+from pyspark_ferrymq.capture.commit import discard, settle
+from pyspark_ferrymq.capture.options import CaptureSinkOptions
+from pyspark_ferrymq.capture.write_task import WrittenFiles, write_runs
 from pyspark_ferrymq.errors import AmqpOptionError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class CaptureSink(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self._parsed = CaptureOptions.parse(options)
+        self._parsed = CaptureSinkOptions.parse(options)
 
     @classmethod
     def name(cls) -> str:
@@ -59,11 +59,11 @@ class CaptureSink(DataSource):
 
 
 class _StreamWriter(DataSourceStreamArrowWriter):
-    def __init__(self, options: CaptureOptions, columns: tuple[str, ...]) -> None:
+    def __init__(self, options: CaptureSinkOptions, columns: tuple[str, ...]) -> None:
         self._options = options
         self._columns = columns
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenFiles:
         """In a task: its rows, in files that have no names yet."""
         return write_runs(self._options, self._columns, iterator)
 
@@ -81,11 +81,11 @@ class _StreamWriter(DataSourceStreamArrowWriter):
 
 
 class _BatchWriter(DataSourceArrowWriter):
-    def __init__(self, options: CaptureOptions, columns: tuple[str, ...]) -> None:
+    def __init__(self, options: CaptureSinkOptions, columns: tuple[str, ...]) -> None:
         self._options = options
         self._columns = columns
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenFiles:
         """In a task: its rows, in files that have no names yet."""
         return write_runs(self._options, self._columns, iterator)
 
@@ -98,8 +98,8 @@ class _BatchWriter(DataSourceArrowWriter):
         discard(self._options, _written(messages))
 
 
-def _written(messages: list[WriterCommitMessage | None]) -> list[Written]:
-    return [message for message in messages if isinstance(message, Written)]
+def _written(messages: list[WriterCommitMessage | None]) -> list[WrittenFiles]:
+    return [message for message in messages if isinstance(message, WrittenFiles)]
 
 
 def _checked(schema: StructType, overwrite: bool) -> tuple[str, ...]:

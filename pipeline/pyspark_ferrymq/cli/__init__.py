@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import typer
 
-from pyspark_ferrymq.cli.access import take_options
 from pyspark_ferrymq.cli.archive import archive
 from pyspark_ferrymq.cli.metrics import metrics
 from pyspark_ferrymq.cli.produce import produce
 from pyspark_ferrymq.cli.replay import replay
+from pyspark_ferrymq.cli.security_options import take_options
 from pyspark_ferrymq.cli.triage import triage
 from pyspark_ferrymq.cli.work import work
 

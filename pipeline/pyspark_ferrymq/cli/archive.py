@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyspark_ferrymq.cli.access import access_options
-from pyspark_ferrymq.cli.failures import told
+from pyspark_ferrymq.cli.error_messages import told
 from pyspark_ferrymq.cli.options import (
     DEFAULT_MASTER,
     DEFAULT_URL,
@@ -27,6 +26,7 @@ from pyspark_ferrymq.cli.options import (
     Url,
 )
 from pyspark_ferrymq.cli.progress import Follower
+from pyspark_ferrymq.cli.security_options import access_options
 from pyspark_ferrymq.cli.session import session
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def archive(
     """
     from pyspark_ferrymq.pipelines.archive import ArchiveOptions, run
     from pyspark_ferrymq.pipelines.archive_report import write_report
-    from pyspark_ferrymq.pipelines.reading import Choice
+    from pyspark_ferrymq.pipelines.stream_input import Choice
 
     options = ArchiveOptions(
         connection=access_options(url),

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from pyspark_ferrymq.cli.access import access_options
 from pyspark_ferrymq.cli.durations import duration, span
-from pyspark_ferrymq.cli.failures import told
+from pyspark_ferrymq.cli.error_messages import told
 from pyspark_ferrymq.cli.options import (
     DEFAULT_MASTER,
     DEFAULT_URL,
@@ -28,6 +27,7 @@ from pyspark_ferrymq.cli.options import (
     Url,
 )
 from pyspark_ferrymq.cli.progress import Follower
+from pyspark_ferrymq.cli.security_options import access_options
 from pyspark_ferrymq.cli.session import session
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def metrics(
     """
     from pyspark_ferrymq.pipelines.metrics import MetricsOptions, run
     from pyspark_ferrymq.pipelines.metrics_report import write_report
-    from pyspark_ferrymq.pipelines.reading import Choice
+    from pyspark_ferrymq.pipelines.stream_input import Choice
 
     options = MetricsOptions(
         connection=access_options(url),

@@ -9,10 +9,10 @@ from typing import Annotated
 
 import typer
 
-from pyspark_ferrymq.cli.access import access_options
-from pyspark_ferrymq.cli.failures import told
+from pyspark_ferrymq.cli.error_messages import told
 from pyspark_ferrymq.cli.options import DEFAULT_URL, Json, Url
 from pyspark_ferrymq.cli.progress import Bar
+from pyspark_ferrymq.cli.security_options import access_options
 
 Share = Annotated[float, typer.Option(min=0.0, max=0.5, metavar="SHARE")]
 
@@ -58,7 +58,7 @@ def produce(
     Prints how many of what were sent where.
     """
     from pyspark_ferrymq.traffic import Ledger, Traffic
-    from pyspark_ferrymq.traffic.running import run_producer
+    from pyspark_ferrymq.traffic.run import run_producer
 
     try:
         traffic = Traffic(

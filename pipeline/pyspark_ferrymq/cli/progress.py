@@ -18,7 +18,7 @@ from rich.progress import (
 )
 
 if TYPE_CHECKING:
-    from pyspark_ferrymq.pipelines.following import Step
+    from pyspark_ferrymq.pipelines.query_progress import Step
 
 # Seconds before something appears: a short run needs none.
 _PATIENCE: Final = 0.5

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyspark_ferrymq.cli.access import access_options
-from pyspark_ferrymq.cli.failures import told
+from pyspark_ferrymq.cli.error_messages import told
 from pyspark_ferrymq.cli.options import (
     DEFAULT_MASTER,
     DEFAULT_URL,
@@ -22,11 +21,12 @@ from pyspark_ferrymq.cli.options import (
     Url,
 )
 from pyspark_ferrymq.cli.progress import Bar, Follower
+from pyspark_ferrymq.cli.security_options import access_options
 from pyspark_ferrymq.cli.session import session
 from pyspark_ferrymq.errors import AmqpOptionError
 
 if TYPE_CHECKING:
-    from pyspark_ferrymq.capture.reading import Bound
+    from pyspark_ferrymq.capture.read_capture import Bound
 
 _SHAPE = 'a time as 2026-05-01T12:00, or offsets as {"0":100,"1":80}'
 
@@ -131,7 +131,7 @@ def _bound(option: str, text: str | None) -> Bound:
     if text is None:
         return None
     if not text.strip().startswith("{"):
-        from pyspark_ferrymq.pipelines.reading import milliseconds
+        from pyspark_ferrymq.pipelines.stream_input import milliseconds
 
         return datetime.fromtimestamp(milliseconds(text) / 1000, UTC)
     try:

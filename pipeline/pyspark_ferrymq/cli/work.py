@@ -9,11 +9,11 @@ from typing import Annotated
 
 import typer
 
-from pyspark_ferrymq.cli.access import access_options
 from pyspark_ferrymq.cli.durations import seconds
-from pyspark_ferrymq.cli.failures import told
+from pyspark_ferrymq.cli.error_messages import told
 from pyspark_ferrymq.cli.options import DEFAULT_URL, Json, Url
 from pyspark_ferrymq.cli.progress import Bar
+from pyspark_ferrymq.cli.security_options import access_options
 
 
 @told
@@ -35,7 +35,7 @@ def work(
     understand fails until the delivery-limit: both come to the dead letters, where `triage` sorts
     them.
     """
-    from pyspark_ferrymq.traffic.running import run_workers
+    from pyspark_ferrymq.traffic.run import run_workers
 
     options = access_options(url)
     with Bar(f"working on {address}", None) as bar:

@@ -12,17 +12,17 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark_ferrymq.errors import AmqpOptionError, AmqpSourceError
-from pyspark_ferrymq.foreign.hub_reading import address_of, read_range, sequence_number
-from pyspark_ferrymq.foreign.unsupported import NOT_THERE
-from pyspark_ferrymq.metadata import PartitionRange, StreamRanges
+from pyspark_ferrymq.foreign.hub_reader import address_of, read_range, sequence_number
+from pyspark_ferrymq.foreign.unsupported_options import NOT_THERE
 from pyspark_ferrymq.options.connection import connect
+from pyspark_ferrymq.stream_metadata import PartitionRange, StreamRanges
 
 if TYPE_CHECKING:
     from ferrymq.blocking import Connection
     from pyspark_ferrymq.foreign.requests import Requests
-    from pyspark_ferrymq.options import ConnectionSettings, Selection
+    from pyspark_ferrymq.options import BrokerOptions, Selection
 
-__all__ = ["EventHubs", "read_range"]
+__all__ = ["EventHubsMetadata", "read_range"]
 
 _HUB: Final = "com.microsoft:eventhub"
 _PARTITION: Final = "com.microsoft:partition"
@@ -31,10 +31,10 @@ _NOT_FOUND: Final = 404
 _HIDDEN: Final = (401, 403, _NOT_FOUND)
 
 
-class EventHubs:
+class EventHubsMetadata:
     """A `Service`: see there for what each raises. One connection, made when something is asked."""
 
-    def __init__(self, settings: ConnectionSettings) -> None:
+    def __init__(self, settings: BrokerOptions) -> None:
         self._settings = settings
         self._open: tuple[Connection, Requests] | None = None
         self._known = False

@@ -1,13 +1,13 @@
 """Options: their names, their values, what they mean together, and connecting with them."""
 
-from pyspark_ferrymq.options.connection import AmqpUnreachableError, ConnectionSettings, connect
+from pyspark_ferrymq.options.connection import AmqpUnreachableError, BrokerOptions, connect
 from pyspark_ferrymq.options.names import check_names
-from pyspark_ferrymq.options.selection import Selection
 from pyspark_ferrymq.options.source import SourceOptions
+from pyspark_ferrymq.options.subscription import Selection
 from pyspark_ferrymq.options.values import Values
 
 __all__ = [
-    "ConnectionSettings",
+    "BrokerOptions",
     "Selection",
     "SourceOptions",
     "AmqpUnreachableError",

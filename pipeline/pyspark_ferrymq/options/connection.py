@@ -55,7 +55,7 @@ class AmqpUnreachableError(AmqpSourceError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConnectionSettings:
+class BrokerOptions:
     """The options of `names.CONNECTION`. Secrets are in no repr."""
 
     url: str = field(repr=False)
@@ -88,7 +88,7 @@ class ConnectionSettings:
     """That of Event Hubs by which partitions are read."""
 
     @classmethod
-    def parse(cls, given: Values) -> ConnectionSettings:
+    def parse(cls, given: Values) -> BrokerOptions:
         """Raises `AmqpOptionError`, which never quotes a secret."""
         shared = SharedAccess.parse(given)
         text = given.required("url") if shared is None else shared.url
@@ -167,7 +167,7 @@ class ConnectionSettings:
         return self.password
 
 
-def connect(settings: ConnectionSettings, role: str, *, patient: bool = False) -> Connection:
+def connect(settings: BrokerOptions, role: str, *, patient: bool = False) -> Connection:
     """Open a connection. The caller closes it.
 
     `role` is what it is for, such as ``driver``; with the group it becomes the container-id, by
@@ -225,7 +225,7 @@ def connect(settings: ConnectionSettings, role: str, *, patient: bool = False) -
         pause = min(2 * pause, _LONGEST_PAUSE)
 
 
-def _mention_unused(connection: Connection, settings: ConnectionSettings) -> None:
+def _mention_unused(connection: Connection, settings: BrokerOptions) -> None:
     """Warn, once in a process, if a ferrymq broker has not looked at the user that we gave."""
     user = settings.username or _url(settings.url).username
     unused = connection.remote_properties.get("ferrymq:authenticated") is False
@@ -240,7 +240,7 @@ def _mention_unused(connection: Connection, settings: ConnectionSettings) -> Non
     )
 
 
-def _let_in(connection: Connection, settings: ConnectionSettings) -> Connection:
+def _let_in(connection: Connection, settings: BrokerOptions) -> Connection:
     """The connection, with the tokens that it takes."""
     from ferrymq import AmqpError
 
@@ -257,7 +257,7 @@ def _let_in(connection: Connection, settings: ConnectionSettings) -> Connection:
     return connection
 
 
-def client_arguments(settings: ConnectionSettings) -> tuple[str, ConnectionArguments]:
+def client_arguments(settings: BrokerOptions) -> tuple[str, ConnectionArguments]:
     """URL and arguments for `ferrymq.connect`, for who speaks AMQP beside the data source.
 
     There are secrets in them. Raises `AmqpOptionError` for what is not to be had.
@@ -273,7 +273,7 @@ def client_arguments(settings: ConnectionSettings) -> tuple[str, ConnectionArgum
     return _with_user(settings), arguments
 
 
-def _unreachable(settings: ConnectionSettings, error: Exception, certificate: bool) -> str:
+def _unreachable(settings: BrokerOptions, error: Exception, certificate: bool) -> str:
     if certificate:
         return (
             f"{settings.place}: {error}. The authority that signed the certificate is given by the"
@@ -297,7 +297,7 @@ def _url(text: str) -> Url:
         ) from None
 
 
-def _with_user(settings: ConnectionSettings) -> str:
+def _with_user(settings: BrokerOptions) -> str:
     """The URL with the user in it. Passwords go into mechanisms, see `_credentials`."""
     if settings.username is None:
         return settings.url.strip()
@@ -310,7 +310,7 @@ def _with_user(settings: ConnectionSettings) -> str:
     return f"{scheme}://{user}{password}@{rest}"
 
 
-def _credentials(settings: ConnectionSettings) -> tuple[SaslMechanism | None, str | None]:
+def _credentials(settings: BrokerOptions) -> tuple[SaslMechanism | None, str | None]:
     """A mechanism, or a token; neither where the URL says it all."""
     from ferrymq.engine import Anonymous, External, Plain, Scram
 
@@ -334,7 +334,7 @@ def _credentials(settings: ConnectionSettings) -> tuple[SaslMechanism | None, st
         raise AmqpOptionError(f"option 'sasl.mechanism': {mechanism}: {error}") from None
 
 
-def _context(settings: ConnectionSettings) -> ssl.SSLContext | None:
+def _context(settings: BrokerOptions) -> ssl.SSLContext | None:
     if not _url(settings.url).secure:
         return None
     try:

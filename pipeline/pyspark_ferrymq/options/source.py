@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from pyspark_ferrymq.errors import AmqpOptionError
-from pyspark_ferrymq.foreign.unsupported import check_options
-from pyspark_ferrymq.options.bounds import Bound, End, check_batch, ending, starting
-from pyspark_ferrymq.options.connection import ConnectionSettings
+from pyspark_ferrymq.foreign.unsupported_options import check_options
+from pyspark_ferrymq.options.connection import BrokerOptions
 from pyspark_ferrymq.options.names import SINK, check_names
-from pyspark_ferrymq.options.selection import Selection
+from pyspark_ferrymq.options.start_and_end import Bound, End, check_batch, ending, starting
+from pyspark_ferrymq.options.subscription import Selection
 from pyspark_ferrymq.options.values import Values, wrong
 
 QUEUE_MODES: Final = ("browse",)
@@ -33,7 +33,7 @@ class SourceOptions:
     None is "not given". The names are those of the options.
     """
 
-    connection: ConnectionSettings
+    connection: BrokerOptions
     selection: Selection
     starting: Bound | None = None
     ending: Bound | None = None
@@ -78,7 +78,7 @@ class SourceOptions:
             raise AmqpOptionError(
                 f"option 'hold': a name of {len(hold)} characters; {_LONGEST_HOLDER} are allowed"
             )
-        connection = ConnectionSettings.parse(given)
+        connection = BrokerOptions.parse(given)
         if connection.service == "eventhubs":
             check_options(given)
         queue_mode = given.choice("queueMode", QUEUE_MODES, "") or None

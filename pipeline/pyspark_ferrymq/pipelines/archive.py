@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pyspark_ferrymq.errors import AmqpOptionError
-from pyspark_ferrymq.pipelines.following import Course, Step, follow
-from pyspark_ferrymq.pipelines.reading import Choice
+from pyspark_ferrymq.pipelines.query_progress import Course, Step, follow
+from pyspark_ferrymq.pipelines.stream_input import Choice
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,7 +48,7 @@ class ArchiveOptions:
 
 
 @dataclass(slots=True)
-class Partition:
+class ArchivePartition:
     """What there is in the archive of one partition."""
 
     stream: str
@@ -64,7 +64,7 @@ class Archived:
     """What came of it: the course of the query, and what the archive has now."""
 
     course: Course = field(default_factory=Course)
-    partitions: list[Partition] = field(default_factory=list)
+    partitions: list[ArchivePartition] = field(default_factory=list)
     stopped: bool = False
 
 
@@ -114,7 +114,7 @@ def run(
     names = sorted(streams | set(options.source.streams))
     covered = {name: coverage_of(options.path, name) for name in names}
     found.partitions = [
-        Partition(
+        ArchivePartition(
             stream=name,
             partition=one.partition,
             first=one.first,
@@ -142,10 +142,10 @@ def _move_hold(
     options: ArchiveOptions, holder: str, covered: Mapping[str, Mapping[int, Coverage]]
 ) -> None:
     """Let the broker drop what is archived. Spark tells of a batch only when there is another."""
-    from pyspark_ferrymq.metadata import open_service
-    from pyspark_ferrymq.options import ConnectionSettings, Values
+    from pyspark_ferrymq.options import BrokerOptions, Values
+    from pyspark_ferrymq.stream_metadata import open_service
 
-    service = open_service(ConnectionSettings.parse(Values(options.connection)))
+    service = open_service(BrokerOptions.parse(Values(options.connection)))
     try:
         for name, partitions in covered.items():
             offsets = {one.partition: one.next for one in partitions.values() if not one.gaps}

@@ -21,8 +21,8 @@ from uuid import uuid4
 from pyspark.sql import functions as sf
 
 from pyspark_ferrymq.errors import AmqpOptionError
-from pyspark_ferrymq.pipelines.following import Course, Step, follow
-from pyspark_ferrymq.pipelines.reading import Choice
+from pyspark_ferrymq.pipelines.query_progress import Course, Step, follow
+from pyspark_ferrymq.pipelines.stream_input import Choice
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession

@@ -24,12 +24,12 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions as sf
 
 from pyspark_ferrymq.errors import AmqpDataLossError, AmqpOptionError
-from pyspark_ferrymq.pipelines.plan import Plan
+from pyspark_ferrymq.pipelines.replay_plan import Plan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from pyspark_ferrymq.capture.reading import Bound
+    from pyspark_ferrymq.capture.read_capture import Bound
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +171,7 @@ def run(
     `progress` is told how many records are sent, and how many there are. Raises `AmqpOptionError`
     if the checkpoint is that of another replay, or if the target is there and is not empty.
     """
-    from pyspark_ferrymq.pipelines.targets import last_step, prepare
+    from pyspark_ferrymq.pipelines.replay_target import last_step, prepare
 
     options.check()
     wanted = (options.stream, options.target, options.annotate)

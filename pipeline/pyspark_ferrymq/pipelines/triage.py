@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as sf
 
 from pyspark_ferrymq.errors import AmqpOptionError
-from pyspark_ferrymq.pipelines.moving import Moved, fingerprint, move
+from pyspark_ferrymq.pipelines.move_messages import Moved, fingerprint, move
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row, SparkSession
@@ -183,7 +183,7 @@ def run(
 async def _move(
     options: TriageOptions, chosen: Counter[bytes], say: Callable[[str], None]
 ) -> Moved:
-    from pyspark_ferrymq.traffic.running import connecting
+    from pyspark_ferrymq.traffic.run import connecting
 
     done = 0
 

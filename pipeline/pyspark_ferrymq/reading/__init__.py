@@ -23,16 +23,16 @@ def batch_reader(options: SourceOptions, schema: StructType) -> DataSourceReader
     """
     columns = columns_of(schema)
     if options.queue_mode is not None:
-        from pyspark_ferrymq.reading.queue import queue_reader
+        from pyspark_ferrymq.reading.queue_reader import queue_reader
 
         return queue_reader(options, columns)
-    from pyspark_ferrymq.reading.batch import BatchReader
+    from pyspark_ferrymq.reading.batch_reader import OffsetBatchReader
 
-    return BatchReader(options, columns)
+    return OffsetBatchReader(options, columns)
 
 
 def stream_reader(options: SourceOptions, schema: StructType) -> DataSourceStreamReader:
     """The reader of a query."""
-    from pyspark_ferrymq.reading.stream import StreamReader
+    from pyspark_ferrymq.reading.stream_reader import StreamReader
 
     return StreamReader(options, columns_of(schema))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from pyspark_ferrymq.traffic.ledger import Ledger
 from pyspark_ferrymq.traffic.producer import produce
-from pyspark_ferrymq.traffic.scenario import Event, Traffic
+from pyspark_ferrymq.traffic.scenario import Traffic, TrafficEvent
 from pyspark_ferrymq.traffic.workers import Shift, work
 
-__all__ = ["Event", "Ledger", "Shift", "Traffic", "produce", "work"]
+__all__ = ["TrafficEvent", "Ledger", "Shift", "Traffic", "produce", "work"]

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Final
 
-from pyspark_ferrymq.traffic.chance import Chance
+from pyspark_ferrymq.traffic.random_draws import Chance
 
 SCHEMA: Final = 2
 """The version of every body, in the application property ``schema``, that consumers know."""

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from hashlib import sha256
 
-from pyspark_ferrymq.traffic.scenario import Event
+from pyspark_ferrymq.traffic.scenario import TrafficEvent
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class Ledger:
         self.addresses: dict[str, Counted] = {}
         self._digest = sha256()
 
-    def enter(self, address: str, event: Event) -> None:
+    def enter(self, address: str, event: TrafficEvent) -> None:
         """One message more."""
         counted = self.addresses.setdefault(address, Counted())
         counted.messages += 1

@@ -12,7 +12,7 @@ import ferrymq
 from ferrymq import Message
 from ferrymq.aio.sender import Sender
 from pyspark_ferrymq.traffic.ledger import Ledger
-from pyspark_ferrymq.traffic.scenario import Event, Traffic
+from pyspark_ferrymq.traffic.scenario import Traffic, TrafficEvent
 
 # Messages on their way before the first of them must have its outcome.
 _ON_THEIR_WAY: Final = 1000
@@ -60,7 +60,7 @@ async def produce(
     return ledger
 
 
-def message_of(event: Event, now: int) -> Message:
+def message_of(event: TrafficEvent, now: int) -> Message:
     """The message of an event that is sent now, in milliseconds since 1970."""
     return Message(
         event.body,

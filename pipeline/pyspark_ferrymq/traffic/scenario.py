@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from pyspark_ferrymq.traffic.arrival_times import DAY, moments
 from pyspark_ferrymq.traffic.bodies import POISON, SCHEMA, UNKNOWN_SCHEMA, Bodies
-from pyspark_ferrymq.traffic.chance import Chance, Weighted, zipf
-from pyspark_ferrymq.traffic.rhythm import DAY, moments
+from pyspark_ferrymq.traffic.random_draws import Chance, Weighted, zipf
 
 # What comes twice comes the second time within so many messages.
 _REPEATED_WITHIN: Final = 200
@@ -20,7 +20,7 @@ LATE_AFTER: Final = 60_000
 """Milliseconds. What is late is later than this; nothing else is anywhere near."""
 
 
-class Place(NamedTuple):
+class TrafficPlace(NamedTuple):
     """A node that traffic goes to: what it is called behind the prefix, how it is made."""
 
     name: str
@@ -33,10 +33,10 @@ class Place(NamedTuple):
 
 
 PLACES: Final = (
-    Place("positions", "position", "stream", 45, 4, 300, 0.6),
-    Place("orders", "order", "stream", 25, 4, 5000, 1.1),
-    Place("payments", "payment", "stream", 15, 2, 5000, 1.1),
-    Place("parcels", "parcel", "queue", 15, 0, 5000, 1.1),
+    TrafficPlace("positions", "position", "stream", 45, 4, 300, 0.6),
+    TrafficPlace("orders", "order", "stream", 25, 4, 5000, 1.1),
+    TrafficPlace("payments", "payment", "stream", 15, 2, 5000, 1.1),
+    TrafficPlace("parcels", "parcel", "queue", 15, 0, 5000, 1.1),
 )
 """Where traffic goes: three streams, and a queue of work."""
 
@@ -44,14 +44,14 @@ DEAD: Final = "parcels.dead"
 """Behind the prefix: where parcels go that no worker can deal with."""
 
 
-class Event(NamedTuple):
+class TrafficEvent(NamedTuple):
     """One message, and what is odd about it.
 
     `at` is in seconds since the beginning, in the time of the traffic. The message was made `delay`
     milliseconds before it is sent. `poison` is one of `POISON`.
     """
 
-    place: Place
+    place: TrafficPlace
     number: int
     at: float
     key: str
@@ -96,12 +96,12 @@ class Traffic:
             raise ValueError("streams or queues: neither is left")
 
     @property
-    def places(self) -> tuple[Place, ...]:
+    def places(self) -> tuple[TrafficPlace, ...]:
         """Where messages go."""
         wanted = {"stream": self.streams, "queue": self.queues}
         return tuple(place for place in PLACES if wanted[place.node])
 
-    def address(self, place: Place) -> str:
+    def address(self, place: TrafficPlace) -> str:
         """The address of a place."""
         return f"{self.prefix}.{place.name}"
 
@@ -110,7 +110,7 @@ class Traffic:
         """The address of the dead letters."""
         return f"{self.prefix}.{DEAD}"
 
-    def events(self) -> Iterator[Event]:
+    def events(self) -> Iterator[TrafficEvent]:
         """The messages, in their order. The same settings give the same."""
         chance = Chance(self.seed)
         bodies = Bodies(chance)
@@ -119,7 +119,7 @@ class Traffic:
         keys = {place: zipf(place.keys, place.skew) for place in places}
         rate = self.count / DAY if self.rate is None else self.rate / self.speed
         times = moments(chance, rate)
-        recent: deque[Event] = deque(maxlen=_REPEATED_WITHIN)
+        recent: deque[TrafficEvent] = deque(maxlen=_REPEATED_WITHIN)
         for number in range(self.count):
             at = next(times)
             delay = int(chance.log_normal(*_DELAY))
@@ -134,7 +134,7 @@ class Traffic:
             late = chance.happens(self.late)
             if late:
                 delay = int(chance.between(*_LATE))
-            event = Event(
+            event = TrafficEvent(
                 place=place,
                 number=number,
                 at=at,
@@ -151,7 +151,7 @@ class Traffic:
             yield event
 
 
-def _key(place: Place, rank: int) -> str:
+def _key(place: TrafficPlace, rank: int) -> str:
     # Names do not tell how often they come.
     shuffled = rank * 7919 % place.keys
     return f"van-{shuffled:03d}" if place.kind == "position" else f"customer-{shuffled:04d}"

@@ -11,7 +11,7 @@ from typing import Final
 
 import ferrymq
 from ferrymq.aio.delivery import Delivery
-from pyspark_ferrymq.traffic.judging import judge
+from pyspark_ferrymq.traffic.message_faults import judge
 
 # Of fine messages, one in so many fails the first time: the van was full.
 _UNLUCKY: Final = 50

@@ -17,18 +17,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from pyspark_ferrymq.data_loss import LOGGER
 from pyspark_ferrymq.errors import AmqpSourceError, AmqpWriteError
-from pyspark_ferrymq.loss import LOGGER
 from pyspark_ferrymq.management import NOT_FOUND, AmqpRefusedError, Management
-from pyspark_ferrymq.writing.failures import (
+from pyspark_ferrymq.writing.error_messages import (
     behind,
     other_content,
     other_count,
     other_width,
     unanswered,
 )
-from pyspark_ferrymq.writing.retrying import Outage, retrying, was_lost
-from pyspark_ferrymq.writing.work import WHOLE, Work, Written
+from pyspark_ferrymq.writing.retry import Outage, retrying, was_lost
+from pyspark_ferrymq.writing.task_identity import WHOLE, TaskIdentity, WrittenRows
 
 if TYPE_CHECKING:
     from ferrymq import Digest, Fence
@@ -42,7 +42,7 @@ _BEYOND: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FenceState:
     """What a member has committed last. `target` is empty, and `digest` None, in a fence of an
     older release; there is no digest of rows that may differ from one time to the next either."""
 
@@ -52,14 +52,14 @@ class Found:
     rows: int | None
     digest: str | None
 
-    def is_of(self, written: Written) -> bool:
+    def is_of(self, written: WrittenRows) -> bool:
         """Return whether this is what a task has written."""
         if self.digest is None or written.digest is None:
             return self.digest is None and written.digest is None
         return self.rows == written.rows and self.digest == written.digest.hex()
 
 
-class Fences:
+class FenceClient:
     """The fences of the broker that rule one piece of work: `done` is the one by which it has been
     committed, None if it has not; that of the `whole` batch, or its own.
 
@@ -67,7 +67,7 @@ class Fences:
     out otherwise.
     """
 
-    def __init__(self, connection: Connection, options: SinkOptions, work: Work) -> None:
+    def __init__(self, connection: Connection, options: SinkOptions, work: TaskIdentity) -> None:
         settings = options.connection
         if connection.remote_properties.get("product") != "ferrymq":
             raise AmqpWriteError(
@@ -127,7 +127,7 @@ class Fences:
                     " partitioning of a query while a batch is under way"
                 )
 
-    def _committed(self, member: str) -> Found | None:
+    def _committed(self, member: str) -> FenceState | None:
         """The fence of a member, if it says that the work is done."""
         work = self._work
         found = self._read(member)
@@ -140,7 +140,7 @@ class Fences:
                 raise AmqpWriteError(other_width(work, found.width))
         return found
 
-    def _read(self, member: str) -> Found | None:
+    def _read(self, member: str) -> FenceState | None:
         try:
             answer = self._management.ask("READ", _TYPE, arguments=self._arguments(member))
         except AmqpRefusedError as refused:
@@ -154,7 +154,7 @@ class Fences:
             raise AmqpSourceError(
                 f"the broker answers {answer} for the fence of {self._work.group!r}"
             )
-        return Found(
+        return FenceState(
             int(sequence),
             int(width),
             str(answer.get("target") or ""),
@@ -166,14 +166,14 @@ class Fences:
         return {"group": self._work.group, "member": member, "target": self._work.target}
 
 
-def fence_of(work: Work) -> Fence:
+def fence_of(work: TaskIdentity) -> Fence:
     """Return the fence of a task's transaction."""
     from ferrymq import Fence
 
     return Fence(work.group, work.member, work.sequence, work.width, work.target)
 
 
-def finish(options: SinkOptions, messages: Sequence[Written | None]) -> None:
+def finish(options: SinkOptions, messages: Sequence[WrittenRows | None]) -> None:
     """All tasks of a batch have committed: say so at the broker. In the driver.
 
     Raises `AmqpWriteError` if there were more or fewer than there should be, or if a batch that was
@@ -194,7 +194,7 @@ def finish(options: SinkOptions, messages: Sequence[Written | None]) -> None:
     )
 
 
-def _finish(connection: Connection, options: SinkOptions, written: Sequence[Written]) -> None:
+def _finish(connection: Connection, options: SinkOptions, written: Sequence[WrittenRows]) -> None:
     from dataclasses import replace
 
     work = replace(written[0].work, partition=-1)
@@ -202,7 +202,7 @@ def _finish(connection: Connection, options: SinkOptions, written: Sequence[Writ
     digest = _sum(written)
     if any(message.repeated for message in written):
         # Whatever number of tasks has written it, done is done.
-        fences = Fences(connection, options, replace(work, width=0))
+        fences = FenceClient(connection, options, replace(work, width=0))
         if fences.whole:
             fences.repeat(WHOLE, digest if fences.comparable else None)
             return
@@ -223,7 +223,7 @@ def _finish(connection: Connection, options: SinkOptions, written: Sequence[Writ
     _record(connection, work, tasks, digest)
 
 
-def _sum(written: Sequence[Written]) -> Digest | None:
+def _sum(written: Sequence[WrittenRows]) -> Digest | None:
     """The digest of all rows of a batch; None if that of a task is not known."""
     from ferrymq import Digest
 
@@ -236,7 +236,7 @@ def _sum(written: Sequence[Written]) -> Digest | None:
     return total
 
 
-def _record(connection: Connection, work: Work, tasks: int, digest: Digest | None) -> None:
+def _record(connection: Connection, work: TaskIdentity, tasks: int, digest: Digest | None) -> None:
     """Commit the fence of the whole batch."""
     from ferrymq import AmqpError, Fence, FenceMismatch, FencePassed
 

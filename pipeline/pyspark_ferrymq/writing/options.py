@@ -8,7 +8,7 @@ from typing import Final
 
 from pyspark_ferrymq.errors import AmqpOptionError
 from pyspark_ferrymq.options import Values, check_names
-from pyspark_ferrymq.options.connection import ConnectionSettings
+from pyspark_ferrymq.options.connection import BrokerOptions
 from pyspark_ferrymq.options.names import SOURCE
 
 EXACTLY_ONCE: Final = "exactly-once"
@@ -26,7 +26,7 @@ _MOST_TASKS: Final = 1_000_000
 class SinkOptions:
     """Where to write, and how. None is "not given"; the names are those of the options."""
 
-    connection: ConnectionSettings
+    connection: BrokerOptions
     address: str | None = None
     address_column: str = ADDRESS_COLUMN
     delivery: str = EXACTLY_ONCE
@@ -47,7 +47,7 @@ class SinkOptions:
         for name in given.given(SOURCE):
             raise AmqpOptionError(f"the option {name!r} is for reading, and this writes")
         given.at_most_one("address", "addressColumn")
-        connection = ConnectionSettings.parse(given)
+        connection = BrokerOptions.parse(given)
         delivery = given.choice("delivery", DELIVERIES, EXACTLY_ONCE)
         if delivery == EXACTLY_ONCE and connection.service != "ferrymq":
             raise AmqpOptionError(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark_ferrymq.errors import AmqpWriteError
 from pyspark_ferrymq.writing.columns import renamed_batch
 from pyspark_ferrymq.writing.options import AT_LEAST_ONCE, EXACTLY_ONCE, SinkOptions
-from pyspark_ferrymq.writing.work import Work
+from pyspark_ferrymq.writing.task_identity import TaskIdentity
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,14 +34,14 @@ class Shipment:
     end: int
 
 
-class Rows:
+class RowBatches:
     """Makes the shipments of a task; `count` is how many rows there have been, those before
     `first` included, and `digest` is that of the others, None if it is not wanted.
 
     Of the rows that say themselves where they go, the digest is over address and message.
     """
 
-    def __init__(self, options: SinkOptions, work: Work, first: int = 0) -> None:
+    def __init__(self, options: SinkOptions, work: TaskIdentity, first: int = 0) -> None:
         from ferrymq import Digest
 
         self.count = first
@@ -114,7 +114,7 @@ class Rows:
             yield shipment
 
 
-def _with_ids(batch: pa.RecordBatch, work: Work, first: int) -> pa.RecordBatch:
+def _with_ids(batch: pa.RecordBatch, work: TaskIdentity, first: int) -> pa.RecordBatch:
     """A messageId for each row that has none: by it, who reads drops what came twice."""
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _WRITE_SIZE: Final = 65536
 
 
-class Sent:
+class SentDelivery:
     """One message that has no settled end yet. `future` ends with its outcome."""
 
     __slots__ = (
@@ -83,14 +83,14 @@ class Outbox:
     """The unsettled deliveries of one sender, in the order they were sent, by tag."""
 
     def __init__(self, given: Iterable[Unsettled] | None) -> None:
-        self.entries: dict[bytes, Sent] = {}
+        self.entries: dict[bytes, SentDelivery] = {}
         # Whether the peer keeps its half: if not, what is in flight is lost with the connection.
         self.keeping = False
         # Whether there is something to resume from, and be it nothing.
         self._resumes = given is not None
-        self.given: list[Sent] = []
+        self.given: list[SentDelivery] = []
         # What is still to be looked at on the link as it is, and what of that has no end yet.
-        self._todo: deque[Sent] = deque()
+        self._todo: deque[SentDelivery] = deque()
         self._strays: deque[bytes] = deque()
         self._live: set[bytes] = set()
         self._whole = True
@@ -104,7 +104,7 @@ class Outbox:
             future = asyncio.get_running_loop().create_future()
             # Nobody may ask for it.
             future.add_done_callback(_look_at)
-            entry = Sent(one.tag, one.payload, future, True)
+            entry = SentDelivery(one.tag, one.payload, future, True)
             entry.message_format = one.message_format
             entry.state = one.state
             if one.state is not None:
@@ -271,7 +271,7 @@ class Outbox:
         """Whether the application could settle some."""
         return any(entry.held and entry.future.done() for entry in self.entries.values())
 
-    def _resume(self, engine: SenderLink, entry: Sent, delivery: OutgoingDelivery) -> None:
+    def _resume(self, engine: SenderLink, entry: SentDelivery, delivery: OutgoingDelivery) -> None:
         resolution = engine.resume(delivery, entry.payload, message_format=entry.message_format)
         if resolution in (Resolution.FORGET, Resolution.SETTLE, Resolution.ABORT):
             entry.know(delivery.state)
@@ -280,7 +280,7 @@ class Outbox:
         else:
             self._live.add(entry.tag)
 
-    def _send_anew(self, engine: SenderLink, entry: Sent) -> None:
+    def _send_anew(self, engine: SenderLink, entry: SentDelivery) -> None:
         delivery = engine.send(entry.payload, tag=entry.tag, message_format=entry.message_format)
         delivery.context = entry.future
         entry.delivery = delivery
@@ -288,7 +288,7 @@ class Outbox:
 
     # ── Ends ───────────────────────────────────────────────────────────────────────────────────
 
-    def finish(self, entry: Sent) -> None:
+    def finish(self, entry: SentDelivery) -> None:
         """It is settled."""
         self.entries.pop(entry.tag, None)
         self._live.discard(entry.tag)
@@ -308,7 +308,7 @@ class Outbox:
         entry.know(state)
         return True
 
-    def settle(self, engine: SenderLink | None, entry: Sent) -> None:
+    def settle(self, engine: SenderLink | None, entry: SentDelivery) -> None:
         """The application has written the outcome down: the receiver may forget the delivery."""
         entry.held = False
         delivery = entry.delivery

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence, Sized
 from typing import TYPE_CHECKING, Final
 
 from ferrymq.aio.link import Link
-from ferrymq.aio.outbox import Outbox, Sent
+from ferrymq.aio.outbox import Outbox, SentDelivery
 from ferrymq.aio.outcomes import error_of, is_outcome
 from ferrymq.aio.termini import (
     ANONYMOUS_RELAY,
@@ -540,7 +540,9 @@ class Sender(Link[SenderLink]):
             delivery.context = future
             self._unsettled.add(delivery)
             if outbox is not None and state is None:
-                outbox.entries[delivery.tag] = Sent(delivery.tag, payload, future, hold, delivery)
+                outbox.entries[delivery.tag] = SentDelivery(
+                    delivery.tag, payload, future, hold, delivery
+                )
         transport = self._connection.transport
         if len(transport.engine.output) < _WRITE_SIZE:
             transport.soon()

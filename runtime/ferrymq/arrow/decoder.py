@@ -12,7 +12,7 @@ from ferrymq.arrow.arrays import booleans, integers, map_array, text_array, time
 from ferrymq.arrow.schema import DEFAULT, RAW, TYPES, schema_of
 from ferrymq.arrow.wire.batch import Batch
 from ferrymq.arrow.wire.layout import join, offsets
-from ferrymq.arrow.wire.scanner import Scanner
+from ferrymq.arrow.wire.scanner import MessageScanner
 from ferrymq.chunks import Chunk
 
 # Columns that a chunk, or whoever makes the decoder, has without the messages.
@@ -41,8 +41,8 @@ class RecordDecoder:
         self.partition = partition
         inside = [name for name in self.columns if name not in _OUTSIDE]
         placed = [name for name in inside if name not in _POSITION]
-        self._scanner = Scanner(inside) if inside else None
-        self._placed_scanner = Scanner(placed) if placed else None
+        self._scanner = MessageScanner(inside) if inside else None
+        self._placed_scanner = MessageScanner(placed) if placed else None
 
     def decode(self, chunk: Chunk) -> pa.RecordBatch:
         """A row for each record of a chunk, where and when as the chunk says."""

@@ -11,7 +11,7 @@ import pyarrow.types as pt
 from ferrymq.arrow.buffers import boolean_input, map_input, number_input, text_input
 from ferrymq.arrow.schema import RAW, TYPES, ColumnError, hint
 from ferrymq.arrow.wire.inputs import BooleanInput, MapInput, NumberInput, TextInput
-from ferrymq.arrow.wire.rows import Rows
+from ferrymq.arrow.wire.rows import RowEncoder
 from ferrymq.errors import EncodeError
 
 IGNORED: Final = frozenset({"offset", "enqueuedTime", "deliveryCount", "firstAcquirer"})
@@ -88,7 +88,7 @@ class MessageEncoder:
                     raise EncodeError(
                         name, f"a value that has no place in 64 bits: {error}"
                     ) from None
-        return Rows(batch.num_rows, texts, numbers, booleans, maps).encode()
+        return RowEncoder(batch.num_rows, texts, numbers, booleans, maps).encode()
 
     def addresses(self, batch: pa.RecordBatch) -> list[str | None] | None:
         """The column `address`, where each row is meant to go; None if there is none."""

@@ -48,7 +48,7 @@ from ferrymq.engine.states import (
     ConnectionState,
     LinkState,
 )
-from ferrymq.engine.timers import Timers
+from ferrymq.engine.timers import ConnectionTimers
 from ferrymq.engine.unfinished import Unfinished
 from ferrymq.errors import (
     AmqpError,
@@ -118,7 +118,7 @@ class Connection:
         self.output = BytesWriter()
         self.output_limit = OutputLimit(settings.max_output)
         self.context: object = None
-        self._timers = Timers(now, settings.idle_time_out, settings.handshake_timeout)
+        self._timers = ConnectionTimers(now, settings.idle_time_out, settings.handshake_timeout)
         self._now = now
         self._events: list[Event] = []
         # Links with transfers that came before their attach was answered.

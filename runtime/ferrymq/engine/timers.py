@@ -12,7 +12,7 @@ from typing import final
 
 
 @final
-class Timers:
+class ConnectionTimers:
     """Deadlines of one connection; None means the timer is off."""
 
     __slots__ = (

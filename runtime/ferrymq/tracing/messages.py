@@ -29,7 +29,7 @@ _CBS: Final = "$cbs"
 _BODIES: Final = (Data, AmqpSequence, AmqpValue)
 
 
-class Messages:
+class TracedMessages:
     """The messages that one side of a connection sends."""
 
     def __init__(self) -> None:

@@ -34,7 +34,7 @@ _LONGEST_BEGINNING: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class TracedHeader:
     """A protocol header (AMQP 1.0 §2.2). `offset` counts bytes from the beginning of a stream."""
 
     offset: int
@@ -43,7 +43,7 @@ class Header:
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class TracedFrame:
     """A frame (§2.3). `body` is None for an empty one, and if `error` says why it cannot be read.
 
     `payload` is what follows the performative, as far as it was held; `payload_size` is all of it.
@@ -68,10 +68,10 @@ class Broken:
     reason: str
 
 
-Item = Header | Frame | Broken
+Item = TracedHeader | TracedFrame | Broken
 
 
-class Scanner:
+class FrameScanner:
     """The bytes of one direction of one connection, in any pieces."""
 
     def __init__(self) -> None:
@@ -129,7 +129,7 @@ class Scanner:
                 return
             if held.startswith(b"AMQP"):
                 self._tls = held[4] == 2
-                header = Header(self._offset, held[4], (held[5], held[6], held[7]))
+                header = TracedHeader(self._offset, held[4], (held[5], held[6], held[7]))
                 self._drop(8)
                 yield header
                 continue
@@ -171,13 +171,13 @@ def _fault(size: int, doff: int, kind: int) -> str:
     return ""
 
 
-def _frame(data: bytes, offset: int, size: int) -> Frame:
+def _frame(data: bytes, offset: int, size: int) -> TracedFrame:
     """A frame of `size` bytes, of which `data` is the beginning or all."""
     channel = int.from_bytes(data[6:8], "big")
     sasl = data[5] == 1
     start = 4 * data[4]
     if start >= size:
-        return Frame(offset, size, channel, sasl, None, b"", 0)
+        return TracedFrame(offset, size, channel, sasl, None, b"", 0)
     reader = Reader(data, start, len(data))
     try:
         body: Composite
@@ -187,5 +187,7 @@ def _frame(data: bytes, offset: int, size: int) -> Frame:
             body = decode_frame(reader, "frame")
     except DecodeError as error:
         where = f"{error.field}: {error.reason}, at byte {offset + error.offset}"
-        return Frame(offset, size, channel, sasl, None, b"", size - start, where)
-    return Frame(offset, size, channel, sasl, body, data[reader.pos :], size - int(reader.pos))
+        return TracedFrame(offset, size, channel, sasl, None, b"", size - start, where)
+    return TracedFrame(
+        offset, size, channel, sasl, body, data[reader.pos :], size - int(reader.pos)
+    )

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
-from ferrymq.tracing.messages import Messages, sections
+from ferrymq.tracing.messages import TracedMessages, sections
 from ferrymq.tracing.redaction import shown
 from ferrymq.tracing.rendering import plain, safe, text
-from ferrymq.tracing.scanner import Broken, Frame, Header, Item, Scanner
+from ferrymq.tracing.scanner import Broken, FrameScanner, Item, TracedFrame, TracedHeader
 from ferrymq_types.transport import Transfer
 
 _PROTOCOLS: Final = {0: "AMQP", 2: "TLS", 3: "SASL"}
@@ -27,7 +27,7 @@ class Trace:
         self._label = safe(label)
         self._full = full
         self._as_json = as_json
-        self._ways: dict[str, tuple[Scanner, Messages]] = {}
+        self._ways: dict[str, tuple[FrameScanner, TracedMessages]] = {}
 
     def feed(self, arrow: str, data: bytes, time: float | None = None) -> Iterator[str]:
         """Lines for what has become whole by these bytes of the direction `arrow`. `time` in
@@ -42,13 +42,13 @@ class Trace:
             for item in scanner.finish():
                 yield self._line(arrow, messages, item, time)
 
-    def _way(self, arrow: str) -> tuple[Scanner, Messages]:
+    def _way(self, arrow: str) -> tuple[FrameScanner, TracedMessages]:
         way = self._ways.get(arrow)
         if way is None:
-            way = self._ways[arrow] = (Scanner(), Messages())
+            way = self._ways[arrow] = (FrameScanner(), TracedMessages())
         return way
 
-    def _line(self, arrow: str, messages: Messages, item: Item, time: float | None) -> str:
+    def _line(self, arrow: str, messages: TracedMessages, item: Item, time: float | None) -> str:
         facts: dict[str, object] = {}
         if self._label:
             facts["connection"] = self._label
@@ -57,7 +57,7 @@ class Trace:
             facts["time"] = moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
         facts["direction"] = arrow
         facts["offset"] = item.offset
-        if isinstance(item, Header):
+        if isinstance(item, TracedHeader):
             words = self._header(item, facts)
         elif isinstance(item, Broken):
             facts["error"] = item.reason
@@ -72,14 +72,14 @@ class Trace:
         label = f"{self._label} " if self._label else ""
         return f"{label}{clock}{arrow} {words}"
 
-    def _header(self, header: Header, facts: dict[str, object]) -> str:
+    def _header(self, header: TracedHeader, facts: dict[str, object]) -> str:
         protocol = _PROTOCOLS.get(header.protocol, f"protocol {header.protocol}")
         version = ".".join(map(str, header.version))
         facts["header"] = protocol
         facts["version"] = version
         return f"header {protocol} {version}"
 
-    def _frame(self, frame: Frame, messages: Messages, facts: dict[str, object]) -> str:
+    def _frame(self, frame: TracedFrame, messages: TracedMessages, facts: dict[str, object]) -> str:
         facts["channel"] = frame.channel
         facts["size"] = frame.size
         place = "[sasl]" if frame.sasl else f"[{frame.channel}]"
@@ -102,7 +102,11 @@ class Trace:
         return words
 
     def _message(
-        self, frame: Frame, transfer: Transfer, messages: Messages, facts: dict[str, object]
+        self,
+        frame: TracedFrame,
+        transfer: Transfer,
+        messages: TracedMessages,
+        facts: dict[str, object],
     ) -> str:
         whole = messages.add(frame.channel, transfer, frame.payload, frame.payload_size)
         if whole is None or whole[0] == 0:

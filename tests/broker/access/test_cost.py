@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ferrymq_broker.access.access import Access
+from ferrymq_broker.access.access import ConnectionAccess
 from ferrymq_types.messaging import Accepted
 from tests.broker.access.guarded import guarded, is_open, lacks, send_to, user
 from tests.broker.harness import Network
@@ -18,7 +18,7 @@ where = "q"
 """
 
 
-def take_back(access: Access) -> None:
+def take_back(access: ConnectionAccess) -> None:
     """Whatever is asked from now on is refused."""
     access._rules.rules.clear()
     access._known.clear()
@@ -53,7 +53,7 @@ def test_without_rules_nothing_is_asked_at_all() -> None:
 
 def test_a_hundred_thousand_boxes_cost_an_attach_nothing() -> None:
     net = guarded(RULES)
-    boxes = net.space.letter_boxes
+    boxes = net.space.dead_letter_index
     boxes.add([f"dead.{number}" for number in range(100_000)])
     assert boxes.has("dead.5") and not boxes.has("q")
     known = boxes._nodes

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ferrymq_broker.access.grants import Grant
-from ferrymq_broker.access.identity import Identity
+from ferrymq_broker.access.identity import UserIdentity
 from ferrymq_broker.access.patterns import AddressPattern
 from ferrymq_broker.access.rights import RECEIVE, SEND
 from ferrymq_broker.access.rules import ANYBODY, Rule, Subject, bind_rules
-from ferrymq_broker.connections.review import review_links
+from ferrymq_broker.connections.reauthorize import reauthorize_links
 from ferrymq_broker.nodes.policy import QueuePolicy
 from ferrymq_types.messaging import Accepted, Data
 from ferrymq_types.transactions import TransactionalState
@@ -32,7 +32,7 @@ def bearer(net: Network, **options: int) -> Client:
     """A client with a token for `q`, which lapses, and one for `other`, which does not."""
     client = net.connect(**options)
     for scope, expires in (("q", 100.0), ("other", 0.0)):
-        token = Identity(None, expires=expires)
+        token = UserIdentity(None, expires=expires)
         client.handler.access.put_grant(Grant(scope, token, bind_rules([_ALL], token)))
     return client
 
@@ -41,7 +41,7 @@ def lapse(client: Client) -> None:
     net = client.net
     net.broker.begin_pass(net.now)
     client.handler.access.expire_grants(100.0)
-    review_links(client.handler)
+    reauthorize_links(client.handler)
     net.broker.finish_pass()
 
 

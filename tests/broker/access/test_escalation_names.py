@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ferrymq_broker.access.grants import Grant
-from ferrymq_broker.access.identity import Identity
+from ferrymq_broker.access.identity import UserIdentity
 from ferrymq_broker.access.rules import bind_rules
 from ferrymq_broker.nodes.topics.topic import Topic
 from ferrymq_codec.scalars import Described, Symbol
@@ -219,7 +219,7 @@ def test_a_link_that_is_refused_takes_nobodys_place(net: Network) -> None:
 
 
 def test_a_token_for_a_node_is_none_for_another_with_a_colon_more() -> None:
-    identity = Identity(None)
+    identity = UserIdentity(None)
     grant = Grant("news", identity, bind_rules([], identity))
     assert grant.covers("news") and grant.covers("news::part") and grant.covers("news/sub")
     for address in ("news:", "news:::part", "news::::part", "news.x", "newsx"):

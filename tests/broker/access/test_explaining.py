@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from ferrymq_broker.access.access import Access
-from ferrymq_broker.access.identity import Identity
+from ferrymq_broker.access.access import ConnectionAccess
+from ferrymq_broker.access.identity import UserIdentity
 from ferrymq_broker.access.rights import RIGHTS
 from ferrymq_broker.config.access import AccessRule
 from ferrymq_broker.config.explain_access import explain_access, read_identity
@@ -194,8 +194,8 @@ def test_what_is_explained_is_what_the_broker_does(
     said: list[AccessRule], address: str, who: str
 ) -> None:
     config = Config(rule=said, security=Security(users={"ann": SecretStr("secret")}))
-    identity: Identity = read_identity(who, config)
-    access = Access(identity, [rule.rule() for rule in said])
+    identity: UserIdentity = read_identity(who, config)
+    access = ConnectionAccess(identity, [rule.rule() for rule in said])
     for verdict in explain_access(config, address, identity).verdicts:
         assert verdict.given == access.permits(RIGHTS[verdict.right], address)
         if verdict.location:

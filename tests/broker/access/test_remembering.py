@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from ferrymq_broker.access.access import Access
-from ferrymq_broker.access.identity import Identity
+from ferrymq_broker.access.access import ConnectionAccess
+from ferrymq_broker.access.identity import UserIdentity
 from ferrymq_broker.access.patterns import AddressPattern
 from ferrymq_broker.access.rights import ALL, RECEIVE, SEND
 from ferrymq_broker.access.rules import ANYBODY, Rule, Subject
 
 
-def access(may: int = SEND, where: str = "*") -> Access:
-    return Access(Identity("ann"), [Rule([Subject(ANYBODY)], may, 0, [AddressPattern(where)])])
+def access(may: int = SEND, where: str = "*") -> ConnectionAccess:
+    return ConnectionAccess(
+        UserIdentity("ann"), [Rule([Subject(ANYBODY)], may, 0, [AddressPattern(where)])]
+    )
 
 
 def test_an_answer_is_remembered() -> None:
@@ -42,6 +44,6 @@ def test_nobody_may_do_anything_at_an_endless_address() -> None:
 
 
 def test_without_rules_nothing_is_looked_up() -> None:
-    asked = Access(Identity(None), None)
+    asked = ConnectionAccess(UserIdentity(None), None)
     assert asked.open and asked.permits(ALL, "a" * 5000)
     assert not asked._known

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from ferrymq_broker.access.grants import Grant
-from ferrymq_broker.access.identity import Identity
+from ferrymq_broker.access.identity import UserIdentity
 from ferrymq_broker.access.patterns import AddressPattern
 from ferrymq_broker.access.rights import ALL
 from ferrymq_broker.access.rules import ANYBODY, Rule, Subject, bind_rules
-from ferrymq_broker.connections.review import review_links
+from ferrymq_broker.connections.reauthorize import reauthorize_links
 from ferrymq_broker.nodes.policy import QueuePolicy, TopicPolicy
 from ferrymq_broker.nodes.topics.topic import Topic
 from ferrymq_types.messaging import (
@@ -37,7 +37,7 @@ def bearer(net: Network, *scopes: str) -> Client:
     """A client with a token for each of these, and a session."""
     client = net.connect(container_id="box")
     for scope in scopes:
-        token = Identity(None, expires=100.0)
+        token = UserIdentity(None, expires=100.0)
         every = Rule([Subject(ANYBODY)], ALL, 0, [AddressPattern("*"), AddressPattern("dynamic.*")])
         client.handler.access.put_grant(Grant(scope, token, bind_rules([every], token)))
     return client
@@ -48,7 +48,7 @@ def lapse(client: Client, at: float = 100.0) -> int:
     net = client.net
     net.broker.begin_pass(net.now)
     client.handler.access.expire_grants(at)
-    gone = review_links(client.handler)
+    gone = reauthorize_links(client.handler)
     net.broker.finish_pass()
     net.run()
     return gone
@@ -56,7 +56,7 @@ def lapse(client: Client, at: float = 100.0) -> int:
 
 def test_links_end_with_their_rights_and_others_stay(net: Network) -> None:
     client = bearer(net, "a", "b")
-    kept = Identity(None)
+    kept = UserIdentity(None)
     every = Rule([Subject(ANYBODY)], ALL, 0, [AddressPattern("*")])
     client.handler.access.put_grant(Grant("kept", kept, bind_rules([every], kept)))
     mine = [client.sender("kept"), client.receiver("kept")]
@@ -89,7 +89,7 @@ def test_what_is_settled_afterwards_changes_nothing(net: Network) -> None:
     (delivery,) = receiver.take()
     net.broker.begin_pass(net.now)
     client.handler.access.expire_grants(100.0)
-    review_links(client.handler)
+    reauthorize_links(client.handler)
     # The client has not heard of it yet.
     delivery.settle(Accepted())
     net.broker.finish_pass()

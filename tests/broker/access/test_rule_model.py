@@ -8,9 +8,9 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrymq_broker.access.access import Access
+from ferrymq_broker.access.access import ConnectionAccess
 from ferrymq_broker.access.grants import Grant
-from ferrymq_broker.access.identity import Identity
+from ferrymq_broker.access.identity import UserIdentity
 from ferrymq_broker.access.patterns import AddressPattern, node_of
 from ferrymq_broker.access.rights import ALL, RIGHTS, WIDTH, name_of
 from ferrymq_broker.access.rules import (
@@ -99,7 +99,7 @@ subjects = st.one_of(
     st.just(Subject(KEY, "root")),
 )
 identities = st.builds(
-    Identity,
+    UserIdentity,
     st.sampled_from([None, "ann", "bob"]),
     st.frozensets(st.sampled_from(["red", "blue"])),
     st.dictionaries(st.sampled_from(["scp", "aud"]), st.frozensets(st.sampled_from("xy"))),
@@ -120,7 +120,7 @@ def rules(draw: st.DrawFn) -> tuple[list[Subject], int, int, list[str]]:
     )
 
 
-def is_about(subject: Subject, identity: Identity) -> bool:
+def is_about(subject: Subject, identity: UserIdentity) -> bool:
     """The model of a subject."""
     return {
         ANYBODY: True,
@@ -138,14 +138,14 @@ def is_about(subject: Subject, identity: Identity) -> bool:
 
 @given(st.lists(rules(), max_size=5), identities, places)
 def test_the_first_rule_that_speaks_of_a_right_decides(
-    said: list[tuple[list[Subject], int, int, list[str]]], identity: Identity, address: str
+    said: list[tuple[list[Subject], int, int, list[str]]], identity: UserIdentity, address: str
 ) -> None:
     made = [
         Rule(who, may, may_not, [AddressPattern(text) for text in where])
         for who, may, may_not, where in said
     ]
     verdict = bind_rules(made, identity).judge(address)
-    access = Access(identity, made)
+    access = ConnectionAccess(identity, made)
     for bit in RIGHTS.values():
         expected: bool | None = None
         for who, may, may_not, where in said:
@@ -166,7 +166,7 @@ def test_the_first_rule_that_speaks_of_a_right_decides(
 def test_a_token_gives_what_no_rule_refuses(
     said: list[tuple[list[Subject], int, int, list[str]]],
     granted: list[tuple[list[Subject], int, int, list[str]]],
-    identity: Identity,
+    identity: UserIdentity,
     address: str,
 ) -> None:
     def made(all: list[tuple[list[Subject], int, int, list[str]]]) -> list[Rule]:
@@ -175,10 +175,10 @@ def test_a_token_gives_what_no_rule_refuses(
             for who, may, may_not, where in all
         ]
 
-    access = Access(identity, made(said))
+    access = ConnectionAccess(identity, made(said))
     before = access.rights(address)
     refused = bind_rules(made(said), identity).judge(address).refused
-    bearer = Identity("ann", expires=5.0)
+    bearer = UserIdentity("ann", expires=5.0)
     rules_of_token: BoundRules = bind_rules(made(granted), bearer)
     access.put_grant(Grant("a", bearer, rules_of_token))
     covered = address == "a" or address.startswith("a::")

@@ -7,7 +7,7 @@ import pytest
 
 from ferrymq.engine.delivery import OutgoingDelivery
 from ferrymq_broker.nodes.request import Request, Response
-from ferrymq_broker.nodes.service import Service
+from ferrymq_broker.nodes.service import ServiceNode
 from ferrymq_types.messaging import Accepted, AmqpValue, Properties, Source
 from tests.broker.access.guarded import (
     UNAUTHORIZED,
@@ -59,7 +59,7 @@ where = "$own"
 def net() -> Network:
     net = guarded(RULES)
     for address in ("$management", "$cbs", "$own"):
-        net.space.nodes.setdefault(address, Service(address, net.space, answer))
+        net.space.nodes.setdefault(address, ServiceNode(address, net.space, answer))
     return net
 
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrymq_broker import audit
-from ferrymq_broker.floods import Floods, host_of
-from ferrymq_broker.journal import log
-from ferrymq_broker.management.install import install
+from ferrymq_broker.event_log import log
+from ferrymq_broker.log_rate_limit import LogRateLimiter, host_of
+from ferrymq_broker.management.setup import install
 from tests.broker.harness import Network
 from tests.broker.management.rules import guard, rule, user
 
@@ -22,7 +22,7 @@ from tests.broker.management.rules import guard, rule, user
 )
 def test_nothing_is_lost_without_being_counted(steps: list[tuple[str, int]], burst: int) -> None:
     now = 0.0
-    floods = Floods(burst, 0.5, lambda: now)
+    floods = LogRateLimiter(burst, 0.5, lambda: now)
     asked = dict.fromkeys("abc", 0)
     told = dict.fromkeys("abc", 0)
     times: dict[str, list[float]] = {name: [] for name in "abc"}
@@ -43,7 +43,7 @@ def test_nothing_is_lost_without_being_counted(steps: list[tuple[str, int]], bur
 
 
 def test_few_clients_are_remembered() -> None:
-    floods = Floods(1, 0.0, lambda: 0.0)
+    floods = LogRateLimiter(1, 0.0, lambda: 0.0)
     for number in range(10_000):
         assert floods.let(str(number)) == 0
     assert len(floods._accounts) <= 4096

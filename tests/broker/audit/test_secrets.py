@@ -37,7 +37,7 @@ from ferrymq_broker.cli.credentials import Credentials
 from ferrymq_broker.config import Config
 from ferrymq_broker.config.log import Log
 from ferrymq_broker.connections.authentication import ClientTransport, Login
-from ferrymq_broker.journal import log
+from ferrymq_broker.event_log import log
 from ferrymq_broker.management.client import ManagementClient
 from ferrymq_broker.management.errors import ManagementError
 from ferrymq_broker.security.shared_access import SharedAccessKeys

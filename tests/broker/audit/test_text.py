@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from ferrymq.engine.sasl import Plain
 from ferrymq_broker import audit
 from ferrymq_broker.config.log import Log
-from ferrymq_broker.journal import log
-from ferrymq_broker.plaintext import MOST, clean, clean_lines
+from ferrymq_broker.event_log import log
+from ferrymq_broker.sanitize import MOST, clean, clean_lines
 from ferrymq_broker.server.logs import configure_logging
 from tests.broker.harness import Network
 from tests.broker.management.rules import guard

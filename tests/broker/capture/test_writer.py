@@ -17,7 +17,15 @@ from ferrymq.capture import CaptureName, LocalPlace, coverage
 from ferrymq.capture.files import CaptureFile
 from ferrymq.capture.place import leftovers_in, names_in
 from ferrymq.chunks import ChunkBuilder
-from ferrymq_broker.capture.frames import CHUNK, DROP, FLUSH, OPEN, Frames, chunk_frame, frame
+from ferrymq_broker.capture.frames import (
+    CHUNK,
+    DROP,
+    FLUSH,
+    OPEN,
+    CaptureFrames,
+    chunk_frame,
+    frame,
+)
 from ferrymq_broker.capture.options import CaptureOptions
 from ferrymq_broker.capture.writer import FileWriter
 
@@ -32,7 +40,7 @@ class Rig:
         self.path = path
         self.said: list[dict[str, Any]] = []
         self.options = CaptureOptions(str(path), **options)
-        self.frames = Frames()
+        self.frames = CaptureFrames()
         self.writer = FileWriter(self.options, lambda text: self.said.append(json.loads(text)))
 
     def hand(self, data: bytes, now: float = 0.0) -> None:
@@ -233,7 +241,7 @@ def test_frames_come_out_as_they_went_in(sent: list[tuple[int, bytes]], cut: int
     data = b"".join(
         chunk_frame(1, 2, 3, body) if kind == CHUNK else frame(kind) for kind, body in sent
     )
-    frames = Frames()
+    frames = CaptureFrames()
     found = [each for at in range(0, len(data), cut) for each in frames.feed(data[at : at + cut])]
     assert [kind for kind, _ in found] == [kind for kind, _ in sent]
     bodies = [body[12:] for kind, body in found if kind == CHUNK]

@@ -11,16 +11,16 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ferrymq_broker.broker import Broker
-from ferrymq_broker.connections.incoming import IncomingEndpoint
-from ferrymq_broker.connections.outgoing import OutgoingEndpoint
-from ferrymq_broker.connections.remembered.source import SourceTerminus
+from ferrymq_broker.connections.consumer_link import ConsumerLink
+from ferrymq_broker.connections.durable_links.source import SourceTerminus
+from ferrymq_broker.connections.producer_link import ProducerLink
 from ferrymq_broker.nodes.consumer import Consumer
 from ferrymq_broker.nodes.entry import ACQUIRED, AVAILABLE, Entry
-from ferrymq_broker.nodes.message import Message
+from ferrymq_broker.nodes.message import BrokerMessage
 from ferrymq_broker.nodes.node import BOUNDLESS, Node
 from ferrymq_broker.nodes.queues.queue import Queue
-from ferrymq_broker.nodes.streams.chunk_reader import ChunkReader
-from ferrymq_broker.nodes.streams.log import Log
+from ferrymq_broker.nodes.streams.chunk_reader import ChunkStreamReader
+from ferrymq_broker.nodes.streams.partition_log import PartitionLog
 from ferrymq_broker.nodes.streams.stored_log import StoredLog
 from ferrymq_broker.nodes.streams.stream import Stream
 from ferrymq_broker.nodes.topics.topic import Topic
@@ -42,29 +42,29 @@ def all_queues(broker: Broker) -> list[Queue]:
 def entries_of(queue: Queue) -> list[Entry]:
     """Everything in the queue, in the order of its lanes; these are found to be in order."""
     found: list[Entry] = []
-    levels = [lane.level for lane in queue.lanes]
+    levels = [priority_level.level for priority_level in queue.priority_levels]
     assert levels == sorted(set(levels), reverse=True), "lanes out of order"
-    for lane in queue.lanes:
+    for priority_level in queue.priority_levels:
         before: Entry | None = None
-        entry = lane.first
+        entry = priority_level.first
         while entry is not None:
             assert entry.prev is before, "a lane that is not the same both ways"
-            assert entry.level == lane.level
+            assert entry.level == priority_level.level
             assert entry.state in (AVAILABLE, ACQUIRED), "what is gone lies in a lane"
             assert before is None or before.sequence < entry.sequence
             found.append(entry)
             before = entry
             entry = entry.next
-        assert lane.last is before
+        assert priority_level.last is before
     return found
 
 
 def check(broker: Broker) -> None:
     """All of it."""
     assert not broker.agenda.nodes and not broker.dirty_handlers, "the pass is not over"
-    held: dict[int, Message] = {}
+    held: dict[int, BrokerMessage] = {}
     size = 0
-    readers: list[ChunkReader] = []
+    readers: list[ChunkStreamReader] = []
     for queue in all_queues(broker):
         check_queue(queue, _stand_ins(broker, queue))
         for entry in entries_of(queue):
@@ -81,14 +81,14 @@ def check(broker: Broker) -> None:
             if isinstance(node, Stream):
                 size += sum(_in_memory(partition.log) for partition in node.partitions)
                 readers += check_stream(node)
-    size += check_gathering(broker.agenda.gathering, readers)
+    size += check_gathering(broker.agenda.chunk_budget, readers)
     for key, message in held.items():
         assert message.holders == holders[key], "holders of a message"
     size += sum(len(message.payload) for message in held.values())
     assert broker.agenda.held == size, f"held {broker.agenda.held}, found {size}"
 
 
-def _in_memory(log: Log) -> int:
+def _in_memory(log: PartitionLog) -> int:
     """Bytes of the records that are not on disk only."""
     return int(log.memory + log.pages.bytes if isinstance(log, StoredLog) else log.bytes)
 
@@ -99,19 +99,19 @@ def check_node(node: Node) -> None:
     assert not node.dirty
     promised = 0
     for producer in node.producers:
-        assert isinstance(producer, IncomingEndpoint)
+        assert isinstance(producer, ProducerLink)
         assert not producer.closed
         promised += producer._promised
     assert node.promised == promised, f"{node.promised} are promised, links have {promised}"
     assert node.links >= len(node.producers)
-    for starved in node.starved or ():
-        assert not isinstance(starved, IncomingEndpoint) or not starved.closed
+    for waiting_for_room in node.waiting_for_room or ():
+        assert not isinstance(waiting_for_room, ProducerLink) or not waiting_for_room.closed
     if not isinstance(node, Queue):
         # To ask a node in front of others is to wait for these.
         return
     room = node.room() if node.producers else BOUNDLESS
     for producer in node.producers:
-        assert isinstance(producer, IncomingEndpoint)
+        assert isinstance(producer, ProducerLink)
         idle = producer.handler.blocked or producer.handler.broker.credit.withheld
         if not idle and producer.link.credit == 0 and producer.link.usable:
             assert room <= node.pledged(), f"{node!r} has room, and a sender no credit"
@@ -169,16 +169,17 @@ def _check_places(queue: Queue, by_id: dict[int, Entry], available: list[Entry])
     """Every available message is where each view that wants it will find it."""
     assert queue.views[""] is queue.plain
     for view in queue.views.values():
-        assert len(view.cursors) == len(queue.lanes)
+        assert len(view.cursors) == len(queue.priority_levels)
         places: set[int] = {id(e) for _, e in view.returned} | {id(e) for _, e in view.aside}
-        for crew in view.crews:
-            for consumer in crew.members:
+        for tier in view.tiers:
+            for consumer in tier.members:
                 places |= {id(e) for _, e in consumer.own or ()}
-        for cursor, lane in zip(view.cursors, queue.lanes, strict=True):
-            assert cursor.lane is lane
+        for cursor, priority_level in zip(view.cursors, queue.priority_levels, strict=True):
+            assert cursor.priority_level is priority_level
             assert cursor.next is None or id(cursor.next) in by_id, "a cursor points nowhere"
         at = {
-            lane.level: cursor.next for cursor, lane in zip(view.cursors, queue.lanes, strict=True)
+            priority_level.level: cursor.next
+            for cursor, priority_level in zip(view.cursors, queue.priority_levels, strict=True)
         }
         for entry in available:
             next = at[entry.level]
@@ -195,29 +196,29 @@ def _check_places(queue: Queue, by_id: dict[int, Entry], available: list[Entry])
 
 def _check_seats(queue: Queue) -> None:
     members: list[Consumer] = []
-    for crew in queue.crews:
-        assert crew.members and crew in crew.view.crews
-        assert crew.view in queue.views.values()
-        ready = crew.ready()
-        assert set(crew.eager) <= set(ready) <= set(crew.members)
-        assert crew.count == len(ready) == len(set(ready))
-        assert crew.turn is None or crew.turn in ready
-        for consumer in crew.members:
-            assert consumer.crew is crew
+    for tier in queue.tiers:
+        assert tier.members and tier in tier.view.tiers
+        assert tier.view in queue.views.values()
+        ready = tier.ready()
+        assert set(tier.eager) <= set(ready) <= set(tier.members)
+        assert tier.count == len(ready) == len(set(ready))
+        assert tier.turn is None or tier.turn in ready
+        for consumer in tier.members:
+            assert consumer.tier is tier
             assert consumer.ready == (consumer in ready)
-            assert (consumer in crew.eager) <= (consumer.own is not None)
-        members += crew.members
+            assert (consumer in tier.eager) <= (consumer.own is not None)
+        members += tier.members
     assert len(members) == len(set(members))
     takers = [consumer for consumer in queue.consumers if not consumer.copies]
     assert queue.takers == len(takers)
-    assert queue.loners == len([consumer for consumer in takers if consumer.exclusive])
+    assert queue.exclusive_consumers == len([consumer for consumer in takers if consumer.exclusive])
     if queue.policy.single_active:
         assert members == ([] if queue.active is None else [queue.active])
         assert (queue.active is None) == (not takers)
     else:
         assert set(members) == set(takers)
     for view in queue.views.values():
-        assert view.crews or view is queue.plain, "a view of nobody"
+        assert view.tiers or view is queue.plain, "a view of nobody"
 
 
 def _check_groups(queue: Queue, entries: list[Entry]) -> None:
@@ -285,9 +286,9 @@ def _check_lifecycle(queue: Queue, by_id: dict[int, Entry], available: list[Entr
 
 def _check_nobody_waits(queue: Queue, available: list[Entry]) -> None:
     """Whoever could have a message now has got it."""
-    for crew in queue.crews:
-        for consumer in crew.members:
-            assert isinstance(consumer, OutgoingEndpoint)
+    for tier in queue.tiers:
+        for consumer in tier.members:
+            assert isinstance(consumer, ConsumerLink)
             link = consumer.link
             open = link.session.outgoing.remote_window > 0
             waits = link.parked > link.overdrawn
@@ -306,4 +307,4 @@ def _check_nobody_waits(queue: Queue, available: list[Entry]) -> None:
                 assert filter is not None and not filter.matches(
                     entry.message
                 ), f"{entry.sequence} of {queue!r} could be delivered"
-    assert not [c for c in queue._draining if isinstance(c, OutgoingEndpoint) and c.closed]
+    assert not [c for c in queue._draining if isinstance(c, ConsumerLink) and c.closed]

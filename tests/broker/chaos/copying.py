@@ -301,7 +301,7 @@ class Copying(Holding):
                 self.net.later.pop(0)()
         event = self.random.choice(("nothing", "nothing", "leave", "detach", "purge"))
         self.say(f"{stream.address}::{partition}: {event}")
-        self.happened["half made"] += self.net.broker.agenda.gathering.held > 0
+        self.happened["half made"] += self.net.broker.agenda.chunk_budget.held > 0
         if event == "leave":
             self.leave()
         elif event == "detach" and there:

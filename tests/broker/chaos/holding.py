@@ -10,7 +10,7 @@ from uuid import UUID
 
 from ferrymq_broker.config.nodes import policy_attributes
 from ferrymq_broker.nodes.policy import StreamPolicy
-from ferrymq_broker.nodes.streams.partition import Partition
+from ferrymq_broker.nodes.streams.partition import StreamPartition
 from ferrymq_broker.nodes.streams.segments import ENDLESS
 from ferrymq_broker.nodes.streams.stored_log import StoredLog
 from ferrymq_broker.nodes.streams.stream import Stream
@@ -296,7 +296,7 @@ class Holding(Keeping):
             assert found == expected, f"{name} is held at {found}, should be at {expected}"
 
     def look_at_partition(
-        self, partition: Partition, policies: tuple[StreamPolicy, StreamPolicy]
+        self, partition: StreamPartition, policies: tuple[StreamPolicy, StreamPolicy]
     ) -> None:
         """Put what is new in the ledger; limits and holds are what they say."""
         stream = partition.stream
@@ -333,7 +333,7 @@ class Holding(Keeping):
             ), f"{partition} began at {before}, and no limit says it should not"
         self.check_nothing_stays(partition, policies[0], held)
 
-    def see(self, partition: Partition, part: Part, offset: int) -> None:
+    def see(self, partition: StreamPartition, part: Part, offset: int) -> None:
         """The record of this offset, as it is in the log."""
         segment = partition.find(offset)
         index = offset - int(segment.first)
@@ -342,7 +342,9 @@ class Holding(Keeping):
         self.ledger.see(part, offset, record)
         assert record.payload in self.published, f"nobody has sent record {offset}"
 
-    def check_nothing_stays(self, partition: Partition, policy: StreamPolicy, held: int) -> None:
+    def check_nothing_stays(
+        self, partition: StreamPartition, policy: StreamPolicy, held: int
+    ) -> None:
         """The first records are there because limits or holds say so."""
         log = partition.log
         oldest = log.oldest()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ferrymq_broker.config.nodes import policy_attributes
-from ferrymq_broker.management.install import install
+from ferrymq_broker.management.setup import install
 from ferrymq_broker.nodes.queues.queue import Queue
 from tests.broker.chaos.accounts import Account
 from tests.broker.chaos.consistency import all_queues

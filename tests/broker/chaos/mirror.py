@@ -10,9 +10,9 @@ from librt.strings import read_i32_be, read_i64_be
 
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.config.nodes import policy_attributes
-from ferrymq_broker.connections.remembered.source import SourceTerminus
-from ferrymq_broker.connections.remembered.target import TargetTerminus
-from ferrymq_broker.connections.remembered.terminus import Terminus
+from ferrymq_broker.connections.durable_links.source import SourceTerminus
+from ferrymq_broker.connections.durable_links.target import TargetTerminus
+from ferrymq_broker.connections.durable_links.terminus import Terminus
 from ferrymq_broker.management.nodes import policy_of
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.nodes.queues.queue import Queue
@@ -214,8 +214,8 @@ def _queue(queue: Queue, timed: bool) -> object:
     entries = []
     newest: dict[object, int] = {}
     values = queue.lifecycle._last_values
-    for lane in queue.lanes:
-        entry = lane.first
+    for priority_level in queue.priority_levels:
+        entry = priority_level.first
         while entry is not None:
             if entry.stored:
                 message = entry.message

@@ -232,7 +232,7 @@ class Play(Posting):
                 assert node.lifetime == PERMANENT
         for queue in all_queues(net.broker):
             if queue.address != self.keeper.reply_to:
-                assert queue.acquired == 0 and not queue.crews
+                assert queue.acquired == 0 and not queue.tiers
         assert list(net.broker.handlers) == [keeper]
         net.advance(20)
         self.look()
@@ -244,7 +244,7 @@ class Play(Posting):
         net.run()
         broker = net.broker
         assert broker.agenda.held == 0, f"{broker.agenda.held} bytes are held by nobody"
-        check_gathering(broker.agenda.gathering, [])
+        check_gathering(broker.agenda.chunk_budget, [])
         if net.store is not None:
             left = Counter(NAMES[key[0]] for key in net.store.records if key[0] != ALIAS)
             assert not left, f"records of nobody: {left}"

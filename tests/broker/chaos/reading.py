@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ferrymq_broker.connections.outgoing import OutgoingEndpoint
-from ferrymq_broker.nodes.gathering import Gathering
-from ferrymq_broker.nodes.streams.chunk_reader import ChunkReader
-from ferrymq_broker.nodes.streams.reader import Cursor, Reader
+from ferrymq_broker.connections.consumer_link import ConsumerLink
+from ferrymq_broker.nodes.chunk_budget import ChunkBudget
+from ferrymq_broker.nodes.streams.chunk_reader import ChunkStreamReader
+from ferrymq_broker.nodes.streams.reader import PartitionCursor, StreamReader
 from ferrymq_broker.nodes.streams.segments import ENDLESS
 from ferrymq_broker.nodes.streams.stream import Stream
 
 
-def check_stream(stream: Stream) -> list[ChunkReader]:
+def check_stream(stream: Stream) -> list[ChunkStreamReader]:
     """One stream, whose readers of chunks are the answer."""
-    cursors: list[Cursor] = []
+    cursors: list[PartitionCursor] = []
     for reader in stream.readers:
         check_reader(reader)
         cursors += reader.cursors
@@ -30,13 +30,13 @@ def check_stream(stream: Stream) -> list[ChunkReader]:
         log = partition.log
         assert 0 <= log.first <= log.next
         assert all(log.first <= offset <= log.next for offset in held if offset != ENDLESS)
-    return [reader for reader in stream.readers if isinstance(reader, ChunkReader)]
+    return [reader for reader in stream.readers if isinstance(reader, ChunkStreamReader)]
 
 
-def check_reader(reader: Reader) -> None:
+def check_reader(reader: StreamReader) -> None:
     """One link: nothing keeps it from what it could have."""
     consumer = reader.consumer
-    assert isinstance(consumer, OutgoingEndpoint) and not consumer.closed
+    assert isinstance(consumer, ConsumerLink) and not consumer.closed
     assert consumer.node is reader and not reader.parked
     link = consumer.link
     if link.credit <= 0 or not link.usable or link.parked > 0 or consumer.handler.blocked:
@@ -51,19 +51,21 @@ def check_reader(reader: Reader) -> None:
         assert cursor.waiting or cursor.at() >= cursor.until
 
 
-def check_gathering(gathering: Gathering, readers: Sequence[ChunkReader]) -> int:
+def check_gathering(chunk_budget: ChunkBudget, readers: Sequence[ChunkStreamReader]) -> int:
     """All readers of chunks together; how many bytes they have gathered and not sent."""
-    assert not gathering.waiting, "a reader of chunks waits for a pass, and there was none"
+    assert not chunk_budget.waiting, "a reader of chunks waits for a pass, and there was none"
     made = sum(int(reader._held) for reader in readers)
     sent = sum(int(reader._sent) for reader in readers)
-    assert gathering.held == made + sent, f"{gathering.held} gathered, found {made} and {sent}"
-    assert set(gathering._sent) == {reader for reader in readers if reader._sent > 0}
+    assert (
+        chunk_budget.held == made + sent
+    ), f"{chunk_budget.held} gathered, found {made} and {sent}"
+    assert set(chunk_budget._sent) == {reader for reader in readers if reader._sent > 0}
     for reader in readers:
         assert reader._held == 0 or reader._built is not None or not _is_free(reader)
     return made
 
 
-def _is_free(reader: ChunkReader) -> bool:
+def _is_free(reader: ChunkStreamReader) -> bool:
     consumer = reader.consumer
-    assert isinstance(consumer, OutgoingEndpoint)
+    assert isinstance(consumer, ConsumerLink)
     return consumer.ready and consumer.link.credit > 0 and not consumer.handler.blocked

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 
-from ferrymq_broker.management.install import install
+from ferrymq_broker.management.setup import install
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.slices import LINK, SLICE
 from tests.broker.chaos.accounts import Account

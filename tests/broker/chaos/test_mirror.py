@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ferrymq_broker.management.install import install
+from ferrymq_broker.management.setup import install
 from ferrymq_broker.nodes.policy import QueuePolicy, StreamPolicy
 from ferrymq_broker.nodes.streams.stream import Stream
 from ferrymq_broker.store.errors import StoreDamaged

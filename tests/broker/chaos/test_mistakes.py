@@ -11,7 +11,7 @@ import pytest
 
 from ferrymq_broker.nodes.node import DELETE_ON_NO_MESSAGES
 from ferrymq_broker.nodes.policy import QueuePolicy
-from ferrymq_broker.nodes.service import Service
+from ferrymq_broker.nodes.service import ServiceNode
 from ferrymq_types.messaging import Accepted, Data, Header
 from tests.broker.harness import Network, encode
 
@@ -21,7 +21,7 @@ def fail(*ignored: object) -> NoReturn:
 
 
 def test_what_was_not_taken_in_is_not_accepted(net: Network) -> None:
-    net.space.add(Service("service", net.space, fail))
+    net.space.add(ServiceNode("service", net.space, fail))
     client = net.connect()
     sender = client.sender("service")
     sent = sender.link.send(encode(Data(value=b"x")))

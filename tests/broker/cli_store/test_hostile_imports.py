@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrymq_broker.cli.store.lines import TABLES
-from ferrymq_broker.cli.store.reading import MAX_LINE, read_lines
+from ferrymq_broker.cli.store.json_lines import TABLES
+from ferrymq_broker.cli.store.json_reader import MAX_LINE, read_lines
 from ferrymq_broker.store.errors import StoreError
 from tests.broker.test_process import run
 

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from librt.strings import BytesWriter
 
-from ferrymq_broker.cli.store.lines import TABLES, line_of, record_of
-from ferrymq_broker.nodes.queues.storing import EXPIRES, OWN, SHARED, SPECIAL
+from ferrymq_broker.cli.store.json_lines import TABLES, line_of, record_of
+from ferrymq_broker.nodes.queues.persistence import EXPIRES, OWN, SHARED, SPECIAL
 from ferrymq_broker.nodes.streams.stored import PartitionFields, encode_head, encode_partition
 from ferrymq_broker.store.errors import StoreDamaged, StoreError
+from ferrymq_broker.store.map_values import encode_map
 from ferrymq_broker.store.records import Record
 from ferrymq_broker.store.tables import (
     BODY,
@@ -25,7 +26,6 @@ from ferrymq_broker.store.tables import (
     SCHEDULED,
     STATE,
 )
-from ferrymq_broker.store.values import encode_map
 from ferrymq_codec.scalars import Symbol, UInt, ULong
 from ferrymq_codec.value_writer import write_value
 from tests.broker.cli_store.test_portable import VALUES

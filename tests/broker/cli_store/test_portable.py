@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from librt.strings import BytesWriter
 
-from ferrymq_broker.cli.store.portable import original, portable
+from ferrymq_broker.cli.store.json_values import original, portable
 from ferrymq_broker.store.errors import StoreError
 from ferrymq_codec.scalars import Byte, Char, Described, Float32, Symbol, Timestamp, UInt, ULong
 from ferrymq_codec.value_writer import write_value

@@ -10,7 +10,7 @@ import structlog.testing
 from typer.testing import Result
 
 from ferrymq_broker.config import Config
-from ferrymq_broker.security.checking import warnings_of_strangers
+from ferrymq_broker.security.config_checks import warnings_of_strangers
 from ferrymq_broker.security.users_file import write_users
 from ferrymq_broker.server import BrokerServer
 from tests.broker.config.checking import check

@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 
-from ferrymq_broker.addresses.space import AddressSpace
+from ferrymq_broker.addresses.address_space import AddressSpace
 from ferrymq_broker.config import Config
 from ferrymq_broker.config.apply import apply_config
 from ferrymq_broker.nodes.policy import QueuePolicy, StreamPolicy

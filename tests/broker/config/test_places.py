@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ferrymq_broker.config.mistakes import Location
-from ferrymq_broker.config.places import Places
+from ferrymq_broker.config.errors import Location
+from ferrymq_broker.config.source_locations import SourceLocations
 
 TEXT = '''\
 a = 1                                   # line 1
@@ -69,4 +69,4 @@ name = "z"
     ],
 )
 def test_lines(location: Location, line: int) -> None:
-    assert Places(TEXT).line(location) == line
+    assert SourceLocations(TEXT).line(location) == line

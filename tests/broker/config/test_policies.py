@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ferrymq_broker.config.explain import friendly_settings
 from ferrymq_broker.config.nodes import KINDS, SETTINGS, node_policy, policy_attributes
-from ferrymq_broker.config.resolution import resolve_policy
+from ferrymq_broker.config.policy_resolution import resolve_policy
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.policy import (
     ExchangePolicy,

@@ -111,7 +111,7 @@ def test_a_deleted_queue_owes_nothing(net: Network) -> None:
     net.broker.finish_pass()
     net.run()
     assert all(sender.detached for sender in senders)
-    assert queue.promised == 0 and not queue.producers and not queue.starved
+    assert queue.promised == 0 and not queue.producers and not queue.waiting_for_room
 
 
 def test_an_unbounded_queue_gives_everybody_all(net: Network) -> None:
@@ -119,7 +119,7 @@ def test_an_unbounded_queue_gives_everybody_all(net: Network) -> None:
     client = net.connect()
     for _ in range(20):
         assert client.sender("q").link.credit == net.credit
-    assert queue.promised == 0 and not queue.starved
+    assert queue.promised == 0 and not queue.waiting_for_room
 
 
 def test_a_rejecting_queue_does_not_hold_credit_back(net: Network) -> None:

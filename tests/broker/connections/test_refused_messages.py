@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from ferrymq.engine.delivery import OutgoingDelivery
-from ferrymq_broker.addresses.space import Redirect
+from ferrymq_broker.addresses.address_space import AddressRedirect
 from ferrymq_broker.nodes.policy import ExchangePolicy, QueuePolicy
 from ferrymq_types.messaging import Accepted, Data, Modified, Properties, Rejected, Released, Source
 from ferrymq_types.transport import Error
@@ -27,7 +27,7 @@ def net() -> Network:
     net.declare("full", QueuePolicy(max_length=1, overflow="reject"))
     net.space.create("nowhere", ExchangePolicy())
     net.declare("q")
-    net.space.redirects["gone"] = Redirect("host.example", "10.0.0.1", 5673, "there")
+    net.space.redirects["gone"] = AddressRedirect("host.example", "10.0.0.1", 5673, "there")
     return net
 
 

@@ -7,7 +7,7 @@ import pytest
 from ferrymq.engine.delivery import OutgoingDelivery
 from ferrymq.engine.sasl import Plain
 from ferrymq_broker.config.model import Config
-from ferrymq_broker.connections import duplicates
+from ferrymq_broker.connections import seen_tags
 from ferrymq_types.messaging import Accepted, Data, Rejected
 from ferrymq_types.transport import ReceiverSettleMode
 from tests.broker.harness import Client, Network, Sender, encode
@@ -125,7 +125,7 @@ def test_what_was_refused_is_tried_again(net: Network) -> None:
 def test_the_window_covers_all_credit(net: Network) -> None:
     net.credit = 5000
     client, sender = attach(net)
-    assert sender.link.credit == duplicates.WINDOW
+    assert sender.link.credit == seen_tags.WINDOW
     for number in range(3000):
         sender.link.send(encode(Data(value=b"x")), tag=b"%d" % number)
         if sender.link.credit == 0:
@@ -133,7 +133,7 @@ def test_the_window_covers_all_credit(net: Network) -> None:
     net.run()
     client.lose()
     _, again = attach(net)
-    for number in range(3000 - duplicates.WINDOW, 3000):
+    for number in range(3000 - seen_tags.WINDOW, 3000):
         again.link.send(encode(Data(value=b"x")), tag=b"%d" % number)
     net.run()
     assert net.queue("q").message_count() == 3000

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from ferrymq_broker.connections.weighing import (
+from ferrymq_broker.connections.memory_cost import (
     ELEMENT,
     FILTER_CHARACTER,
     USUAL_SYMBOLS,
+    cost_of_attach,
+    cost_of_filters,
     count_elements,
-    weigh_attach,
-    weigh_filters,
 )
 from ferrymq_codec.containers import Array, PairMap, Repeated
 from ferrymq_codec.scalars import Described
@@ -47,17 +47,17 @@ def test_the_maps_of_an_attach() -> None:
     attach = Attach(name="n", handle=0, role=Role.SENDER, properties={"a": 1})
     attach.source = Source(filter={"f": Described("f", "x")}, dynamic_node_properties={"b": 1})
     attach.target = Target(dynamic_node_properties={"c": 1})
-    assert weigh_attach(attach) == ELEMENT * (2 + 4 + 2 + 2)
+    assert cost_of_attach(attach) == ELEMENT * (2 + 4 + 2 + 2)
 
 
 def test_the_outcome_of_a_source() -> None:
     attach = Attach(name="n", handle=0, role=Role.RECEIVER)
     attach.source = Source(default_outcome=Modified(message_annotations={"a": [1, 2]}))
-    assert weigh_attach(attach) == ELEMENT * 4
+    assert cost_of_attach(attach) == ELEMENT * 4
     attach.source = Source(
         default_outcome=Rejected(error=Error(condition="amqp:internal-error", info={"a": 1}))
     )
-    assert weigh_attach(attach) == ELEMENT * 2
+    assert cost_of_attach(attach) == ELEMENT * 2
 
 
 @pytest.mark.parametrize("where", ["offered", "desired", "outcomes", "source", "target"])
@@ -75,13 +75,13 @@ def test_symbols_above_the_usual_number(where: str) -> None:
             outcomes=symbols if where == "outcomes" else None,
             capabilities=symbols if where == "source" else None,
         )
-    assert weigh_attach(attach) == 0
+    assert cost_of_attach(attach) == 0
     symbols.append("one more")
-    assert weigh_attach(attach) == ELEMENT
+    assert cost_of_attach(attach) == ELEMENT
 
 
 def test_a_filter_weighs_what_it_is_made_into() -> None:
     attach = Attach(name="n", handle=0, role=Role.RECEIVER)
-    assert weigh_filters(attach) == 0
+    assert cost_of_filters(attach) == 0
     attach.source = Source(filter={"f": Described("f", "a = 1"), "g": "b = 22", "h": None})
-    assert weigh_filters(attach) == FILTER_CHARACTER * 11
+    assert cost_of_filters(attach) == FILTER_CHARACTER * 11

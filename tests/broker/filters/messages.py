@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ferrymq_broker.filters.selector import selector
-from ferrymq_broker.nodes.message import Message, admit
+from ferrymq_broker.nodes.message import BrokerMessage, admit
 from ferrymq_types.messaging import (
     ApplicationProperties,
     Data,
@@ -22,7 +22,7 @@ def message(
     properties: Properties | None = None,
     application: dict[str, object] | None = None,
     origin: int = 0,
-) -> Message:
+) -> BrokerMessage:
     """A message of these sections, as the broker has taken it in."""
     sections: list[Section] = []
     if header is not None:
@@ -38,7 +38,7 @@ def message(
     return made
 
 
-def verdict(text: str, subject: Message, sql: bool = False) -> bool | None:
+def verdict(text: str, subject: BrokerMessage, sql: bool = False) -> bool | None:
     """What a selector is for a message: true, false or unknown, of which only true passes."""
     if selector(text, sql).matches(subject):
         return True

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrymq_broker.nodes.facts import facts_of
 from ferrymq_broker.nodes.message import admit
+from ferrymq_broker.nodes.message_view import view_of
 from ferrymq_codec.errors import DecodeError
 from ferrymq_types.messaging import (
     AmqpValue,
@@ -32,7 +32,7 @@ BODY = Data(value=b"body")
 
 
 def test_every_section_is_read():
-    facts = facts_of(admit(encode(HEADER, ANNOTATIONS, PROPERTIES, APPLICATION, BODY), 0))
+    facts = view_of(admit(encode(HEADER, ANNOTATIONS, PROPERTIES, APPLICATION, BODY), 0))
     assert facts.header == HEADER
     assert facts.message_annotations == {"x-key": 5}
     assert facts.properties == PROPERTIES
@@ -45,7 +45,7 @@ def test_every_section_is_read():
 def test_any_section_may_be_missing(some: Sequence[Section]):
     order = [HEADER, ANNOTATIONS, PROPERTIES, APPLICATION]
     sections = [section for section in order if section in some]
-    facts = facts_of(admit(encode(*sections, BODY, Footer(value={})), 0))
+    facts = view_of(admit(encode(*sections, BODY, Footer(value={})), 0))
     assert facts.header == (HEADER if HEADER in some else Header())
     assert facts.message_annotations == (ANNOTATIONS.value if ANNOTATIONS in some else {})
     assert facts.properties == (PROPERTIES if PROPERTIES in some else None)
@@ -55,7 +55,7 @@ def test_any_section_may_be_missing(some: Sequence[Section]):
 
 
 def test_delivery_annotations_hide_nothing():
-    facts = facts_of(
+    facts = view_of(
         admit(encode(HEADER, DeliveryAnnotations(value={"hop": 1}), ANNOTATIONS, PROPERTIES), 0)
     )
     assert facts.message_annotations == {"x-key": 5}
@@ -71,18 +71,18 @@ def test_sections_known_by_their_symbols_are_read():
             (b"amqp:data:binary", encode(BODY)[3:]),
         )
     )
-    facts = facts_of(admit(long_form, 0))
+    facts = view_of(admit(long_form, 0))
     assert facts.subject == "usd.stock"
     assert facts.application_properties == {"colour": "red"}
 
 
 def test_a_body_that_comes_first_is_not_searched_for_properties():
-    facts = facts_of(admit(encode(AmqpValue(value=None), APPLICATION), 0))
+    facts = view_of(admit(encode(AmqpValue(value=None), APPLICATION), 0))
     assert facts.application_properties == {}
 
 
 def test_a_foreign_format_has_no_facts():
-    facts = facts_of(admit(encode(HEADER, ANNOTATIONS, PROPERTIES, APPLICATION), 0x80013700))
+    facts = view_of(admit(encode(HEADER, ANNOTATIONS, PROPERTIES, APPLICATION), 0x80013700))
     assert facts.header == Header()
     assert facts.message_annotations == {}
     assert facts.properties is None
@@ -97,7 +97,7 @@ def test_no_bytes_make_facts_raise(tail: bytes, cut: int, format: int):
         message = admit(payload, format)
     except DecodeError:
         return
-    facts = facts_of(message)
+    facts = view_of(message)
     assert isinstance(facts.header, Header)
     assert isinstance(facts.message_annotations, dict)
     assert facts.properties is None or isinstance(facts.properties, Properties)
@@ -107,7 +107,7 @@ def test_no_bytes_make_facts_raise(tail: bytes, cut: int, format: int):
 
 def test_a_malformed_section_takes_nothing_else_with_it():
     broken = b"\x00\x53\x73\xc0\x02\x01\x41"  # a message-id that is a boolean
-    facts = facts_of(admit(encode(ANNOTATIONS) + broken + encode(APPLICATION, BODY), 0))
+    facts = view_of(admit(encode(ANNOTATIONS) + broken + encode(APPLICATION, BODY), 0))
     assert facts.message_annotations == {"x-key": 5}
     assert facts.properties is None
     assert facts.application_properties == {"colour": "red"}
@@ -115,18 +115,18 @@ def test_a_malformed_section_takes_nothing_else_with_it():
 
 def test_a_message_is_decoded_once_for_all_who_ask():
     message = admit(encode(PROPERTIES, APPLICATION, BODY), 0)
-    assert facts_of(message) is facts_of(message)
-    assert facts_of(message).properties is facts_of(message).properties
-    assert facts_of(message).application_properties is facts_of(message).application_properties
+    assert view_of(message) is view_of(message)
+    assert view_of(message).properties is view_of(message).properties
+    assert view_of(message).application_properties is view_of(message).application_properties
 
 
 @pytest.mark.parametrize("size", [100, 100_000])
 def test_waiting_messages_do_not_keep_their_facts(size: int):
     messages = [admit(encode(PROPERTIES, Data(value=bytes(size))), 0) for _ in range(200)]
     for message in messages:
-        assert facts_of(message).subject == "usd.stock"
+        assert view_of(message).subject == "usd.stock"
     keeping = [message for message in messages if message.facts is not None]
     assert keeping == messages[-len(keeping) :]
     assert sum(len(message.payload) for message in keeping) < 200_000
     # Those that have forgotten can be asked again.
-    assert facts_of(messages[0]).subject == "usd.stock"
+    assert view_of(messages[0]).subject == "usd.stock"

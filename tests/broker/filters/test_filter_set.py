@@ -12,10 +12,10 @@ from ferrymq_broker.filters.filter_set import (
     OFFSET,
     TIME,
     FilterSet,
-    Position,
+    StreamPosition,
 )
 from ferrymq_broker.filters.parse import parse_filters
-from ferrymq_broker.nodes.message import Message
+from ferrymq_broker.nodes.message import BrokerMessage
 from ferrymq_codec.scalars import Described, Symbol, Timestamp, UByte, UInt, ULong
 from ferrymq_types.filters import (
     LegacyAmqpDirectBinding,
@@ -35,7 +35,7 @@ def read(*values: object) -> FilterSet:
     return parse_filters({f"f{at}": value for at, value in enumerate(values)}, ME)
 
 
-def passes(filters: FilterSet, subject: Message) -> bool:
+def passes(filters: FilterSet, subject: BrokerMessage) -> bool:
     return filters.predicate is None or filters.predicate.matches(subject)
 
 
@@ -92,7 +92,7 @@ def test_no_local(value: object):
     assert list(filters.granted) == ["f0"]
 
 
-def subject_message(subject: str | None) -> Message:
+def subject_message(subject: str | None) -> BrokerMessage:
     return message(properties=Properties(subject=subject))
 
 
@@ -283,7 +283,7 @@ def test_different_filter_sets_have_different_keys():
 # -- positions -----------------------------------------------------------------------------
 
 
-def shape(position: Position | None) -> tuple[int, int, bool] | None:
+def shape(position: StreamPosition | None) -> tuple[int, int, bool] | None:
     return None if position is None else (position.kind, position.value, position.inclusive)
 
 
@@ -339,7 +339,7 @@ def test_positions_that_are_written_as_selectors(text: str, wanted: tuple[int, i
 
 
 def test_a_position_that_is_declined_still_filters():
-    def numbered(value: object) -> Message:
+    def numbered(value: object) -> BrokerMessage:
         return message(annotations={"x-opt-offset": value}, application={"colour": "red"})
 
     filters = read(

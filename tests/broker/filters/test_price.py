@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ferrymq_broker.filters.predicates import TopicFilter
-from ferrymq_broker.nodes.message import Message, admit
+from ferrymq_broker.nodes.message import BrokerMessage, admit
 from ferrymq_types.messaging import Data, Properties
 from tests.broker.harness import encode
 
@@ -11,7 +11,7 @@ SHORT = TopicFilter("usd.*")
 LONG = TopicFilter(".".join(["#", "*"] * 250))
 
 
-def message(subject: str, body: bytes = b"body") -> Message:
+def message(subject: str, body: bytes = b"body") -> BrokerMessage:
     return admit(encode(Properties(subject=subject), Data(value=body)), 0)
 
 

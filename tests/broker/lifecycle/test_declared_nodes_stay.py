@@ -9,7 +9,7 @@ from textwrap import dedent
 import pytest
 
 from ferrymq_broker.config import Config
-from ferrymq_broker.management.install import install
+from ferrymq_broker.management.setup import install
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.nodes.policy import QueuePolicy, TopicPolicy
 from ferrymq_types.messaging import Accepted, Rejected, Target

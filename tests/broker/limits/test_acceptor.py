@@ -11,8 +11,8 @@ import pytest
 from ferrymq_broker.counters import Counters
 from ferrymq_broker.server import acceptor
 from ferrymq_broker.server.acceptor import Acceptor, bind
-from ferrymq_broker.server.census import Census
-from ferrymq_broker.server.peers import place_of
+from ferrymq_broker.server.connection_limits import ConnectionLimits
+from ferrymq_broker.server.peer_address import place_of
 
 
 class Exhausted(socket.socket):
@@ -41,7 +41,7 @@ def test_no_descriptors(loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
         listening.refusals = 2
-        census = Census(0, 0, Counters())
+        connection_limits = ConnectionLimits(0, 0, Counters())
         made = asyncio.Event()
 
         class Made(asyncio.Protocol):
@@ -50,9 +50,9 @@ def test_no_descriptors(loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
                 transport.close()
 
             def connection_lost(self, exc: Exception | None) -> None:
-                census.leave(self)
+                connection_limits.leave(self)
 
-        taking = Acceptor([listening], Made, census)
+        taking = Acceptor([listening], Made, connection_limits)
         began = asyncio.get_running_loop().time()
         _, writer = await asyncio.open_connection(*listening.getsockname())
         async with asyncio.timeout(20):
@@ -81,19 +81,19 @@ async def test_an_address_that_is_taken() -> None:
 
 
 def test_a_census_counts_each_once() -> None:
-    census = Census(3, 2, Counters())
+    connection_limits = ConnectionLimits(3, 2, Counters())
     one, two, three, four = object(), object(), object(), object()
-    assert census.enter(one, "a") and census.enter(two, "a")
-    assert not census.enter(three, "a")
-    assert census.enter(three, "b")
-    assert not census.enter(four, "c")
-    census.leave(one)
-    census.leave(one)
-    assert len(census) == 2 and census.of("a") == 1
-    assert census.enter(four, "c")
+    assert connection_limits.enter(one, "a") and connection_limits.enter(two, "a")
+    assert not connection_limits.enter(three, "a")
+    assert connection_limits.enter(three, "b")
+    assert not connection_limits.enter(four, "c")
+    connection_limits.leave(one)
+    connection_limits.leave(one)
+    assert len(connection_limits) == 2 and connection_limits.of("a") == 1
+    assert connection_limits.enter(four, "c")
     # Who was refused has no place to leave.
-    census.leave(object())
-    assert len(census) == 3
+    connection_limits.leave(object())
+    assert len(connection_limits) == 3
 
 
 @pytest.mark.parametrize(

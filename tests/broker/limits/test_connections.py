@@ -41,7 +41,7 @@ async def _is_let_in(reader: asyncio.StreamReader) -> bool:
 
 async def _until_empty(server: BrokerServer) -> None:
     async with asyncio.timeout(20):
-        while len(server.census) or server.connections:  # noqa: ASYNC110
+        while len(server.connection_limits) or server.connections:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
@@ -66,7 +66,7 @@ async def test_one_too_many_is_closed_at_once(key: str) -> None:
         for one in (second[1], third[1], writer):
             one.close()
         await _until_empty(server)
-        assert server.census.of("127.0.0.1") == 0
+        assert server.connection_limits.of("127.0.0.1") == 0
 
 
 async def test_no_place_is_lost_wherever_a_connection_ends() -> None:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from ferrymq.engine.receiver import ReceiverLink
 from ferrymq.engine.settings import ConnectionSettings
 from ferrymq.engine.unfinished import Budget
+from ferrymq_broker.connections.client_limits import ClientLimits
 from ferrymq_broker.connections.handler import ConnectionHandler
-from ferrymq_broker.connections.limits import ClientLimits
 from tests.broker.harness import Network
 from tests.raw.frames import (
     AMQP_HEADER,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ferrymq_broker.connections.limits import ClientLimits
+from ferrymq_broker.connections.client_limits import ClientLimits
 from ferrymq_types.messaging import Accepted, Released, Target, TerminusExpiryPolicy
 from ferrymq_types.transport import ReceiverSettleMode
 from tests.broker.harness import Network

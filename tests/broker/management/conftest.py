@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from ferrymq_broker.management import ADDRESS
-from ferrymq_broker.management.install import install
+from ferrymq_broker.management.setup import install
 from tests.broker.harness import Network
 from tests.broker.management.asker import Asker
 

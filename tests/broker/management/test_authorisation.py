@@ -8,7 +8,7 @@ from ferrymq_broker.access.rights import RIGHTS
 from ferrymq_broker.config.nodes import node_policy
 from ferrymq_broker.management import ADDRESS
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
-from ferrymq_broker.nodes.service import Service
+from ferrymq_broker.nodes.service import ServiceNode
 from ferrymq_types.messaging import Source, TerminusDurability, TerminusExpiryPolicy
 from tests.broker.harness import Network
 from tests.broker.management.asker import Answer, Asker, request_sections
@@ -337,4 +337,4 @@ def test_without_rules_everybody_may(net: Network) -> None:
     asker = Asker(net)
     assert asker.ask("READ", "broker", "broker").status == 200
     assert asker.ask("CREATE", "queue", "new", {"dead-letter": "secret"}).status == 201
-    assert isinstance(net.space.nodes[ADDRESS], Service)
+    assert isinstance(net.space.nodes[ADDRESS], ServiceNode)

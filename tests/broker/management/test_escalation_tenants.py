@@ -8,7 +8,7 @@ import pytest
 
 from ferrymq.engine.sasl import Plain
 from ferrymq_broker.config.model import Config
-from ferrymq_broker.management.install import install
+from ferrymq_broker.management.setup import install
 from ferrymq_types.messaging import Source, Target, TerminusDurability, TerminusExpiryPolicy
 from tests.broker.access.guarded import condition, is_open
 from tests.broker.harness import Client, Network

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ferrymq_broker.management.entity import EntityType
 from ferrymq_broker.management.manager import Manager
 from ferrymq_broker.nodes.request import Request, Response
-from ferrymq_broker.nodes.service import Service
+from ferrymq_broker.nodes.service import ServiceNode
 from ferrymq_types.messaging import Accepted, AmqpValue, Properties, Rejected
 from tests.broker.harness import Network, decode
 from tests.broker.management.asker import Asker, read_answer, request_sections
@@ -24,7 +24,7 @@ class Broken(EntityType):
 
 
 def test_a_failure_is_answered_without_the_reason(net: Network, asker: Asker) -> None:
-    net.space.add(Service("$broken", net.space, Manager([Broken()]).answer))
+    net.space.add(ServiceNode("$broken", net.space, Manager([Broken()]).answer))
     sender = asker.client.sender("$broken")
     for operation, type, name in (
         ("READ", "broken", "it"),
@@ -46,7 +46,7 @@ def test_a_response_that_cannot_be_encoded_costs_one_request(net: Network) -> No
     def answer(request: Request) -> Response:
         return Response({}, object() if request.body == "bad" else "good")
 
-    net.space.add(Service("svc", net.space, answer))
+    net.space.add(ServiceNode("svc", net.space, answer))
     client = net.connect()
     sender, receiver = client.sender("svc"), client.receiver("svc", credit=5)
     bad = sender.send_sections(Properties(message_id="1"), AmqpValue("bad"))

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from ferrymq_broker.management import ADDRESS
-from ferrymq_broker.management.install import install
+from ferrymq_broker.management.setup import install
 from ferrymq_codec.scalars import Timestamp
 from tests.broker.harness import Network
 from tests.broker.management.asker import Answer, Asker

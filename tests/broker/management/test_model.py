@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from ferrymq_broker.management import ADDRESS
-from ferrymq_broker.management.install import install
+from ferrymq_broker.management.setup import install
 from tests.broker.harness import Network
 from tests.broker.management.asker import Asker
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ferrymq_broker.nodes.fences import Fence
+from ferrymq_broker.nodes.fences import FenceRecord
 from ferrymq_types.messaging import Target
 from tests.broker.harness import Network
 from tests.broker.management.asker import Asker
@@ -135,7 +135,7 @@ def test_what_is_listed_is_what_is_shown(net: Network, asker: Asker) -> None:
     asker.ask("CREATE", "subscription", "t::sub")
     asker.ask("CREATE", "exchange", "x")
     asker.ask("CREATE", "binding", None, {"exchange": "x", "destination": "q"})
-    net.space.fences.pass_(Fence("group", "member", 1), net.wall)
+    net.space.fences.pass_(FenceRecord("group", "member", 1), net.wall)
     net.connect().sender("q", target=Target(address="q", timeout=60))
     attributes = asker.ask("GET-ATTRIBUTES", "org.amqp.management", "self").map()
     rows = asker.query(attributeNames=["type", "identity"])

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ferrymq_broker.config.nodes import node_policy
-from ferrymq_broker.management import ranges, slicing
-from ferrymq_broker.management.install import install
+from ferrymq_broker.management import ranges, sliced_query
+from ferrymq_broker.management.setup import install
 from ferrymq_broker.nodes.policy import StreamPolicy
 from ferrymq_broker.nodes.streams.stream import Stream
 from ferrymq_codec.scalars import Timestamp
@@ -207,7 +207,7 @@ def test_others_are_served_while_many_are_gone_through(
     net: Network, asker: Asker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ranges, "_NAMES_AT_ONCE", 10)
-    monkeypatch.setattr(slicing, "_SLICE", 0.0)
+    monkeypatch.setattr(sliced_query, "_SLICE", 0.0)
     for number in range(300):
         net.space.create(f"s{number:03}", node_policy("stream", {}))
     sections = request_sections(

@@ -6,7 +6,7 @@ import pytest
 
 from ferrymq.engine.delivery import OutgoingDelivery
 from ferrymq_broker.config.nodes import node_policy
-from ferrymq_broker.management import manager, slicing
+from ferrymq_broker.management import manager, sliced_query
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.nodes.policy import ExchangePolicy, QueuePolicy
 from ferrymq_broker.nodes.service import PENDING
@@ -124,8 +124,8 @@ def test_a_response_that_is_larger_than_the_room_is_told_in_short(net: Network) 
 @pytest.fixture
 def slow(net: Network, monkeypatch: pytest.MonkeyPatch) -> Network:
     """A broker where every step takes a turn of its own."""
-    monkeypatch.setattr(slicing, "_SLICE", 0.0)
-    monkeypatch.setattr(slicing, "_STEP", 1)
+    monkeypatch.setattr(sliced_query, "_SLICE", 0.0)
+    monkeypatch.setattr(sliced_query, "_STEP", 1)
     for number in range(5):
         net.space.create(f"q{number}", node_policy("queue", {}))
     return net

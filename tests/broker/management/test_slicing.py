@@ -7,10 +7,10 @@ import pytest
 from ferrymq.engine.session import Session
 from ferrymq_broker.config.nodes import node_policy
 from ferrymq_broker.connections.handler import ConnectionHandler
-from ferrymq_broker.management import connections, discovery, manager, slicing
+from ferrymq_broker.management import connections, discovery, manager, sliced_query
 from ferrymq_broker.management.connections import sessions_of
-from ferrymq_broker.management.queues import Queues
-from ferrymq_broker.management.termini import Termini
+from ferrymq_broker.management.queues import QueueEntities
+from ferrymq_broker.management.termini import TerminusEntities
 from tests.broker.harness import Network, encode
 from tests.broker.management.asker import Asker, read_answer, request_sections
 from tests.broker.management.rules import guard, rule, user
@@ -21,8 +21,8 @@ NODES = 300
 @pytest.fixture
 def crowded(net: Network, monkeypatch: pytest.MonkeyPatch) -> Network:
     """A broker in which ten nodes are as much as is looked at before others have their turn."""
-    monkeypatch.setattr(slicing, "_STEP", 10)
-    monkeypatch.setattr(slicing, "_SLICE", 0.0)
+    monkeypatch.setattr(sliced_query, "_STEP", 10)
+    monkeypatch.setattr(sliced_query, "_SLICE", 0.0)
     for number in range(NODES):
         net.space.create(f"q{number:03}", node_policy("queue", {}))
     guard(net, rule("user:eve", "send", "q00*"), rule("user:bob", "send", "q001"))
@@ -83,13 +83,13 @@ def test_no_pass_reads_the_attributes_of_a_whole_page(
     net = crowded
     monkeypatch.setattr(discovery, "ROWS", 7)
     shown: list[str] = []
-    show = Queues.show
+    show = QueueEntities.show
 
-    def counted(self: Queues, identity: str) -> dict[str, object] | None:
+    def counted(self: QueueEntities, identity: str) -> dict[str, object] | None:
         shown.append(identity)
         return show(self, identity)
 
-    monkeypatch.setattr(Queues, "show", counted)
+    monkeypatch.setattr(QueueEntities, "show", counted)
     guard(net, rule("user:ann", "manage", "*"))
     ann = user(net, "ann")
     net.run()
@@ -188,7 +188,7 @@ def test_who_asks_for_his_own_has_not_all_others_gone_through(
 def test_nor_all_termini(crowded: Network, monkeypatch: pytest.MonkeyPatch) -> None:
     net = crowded
     eve = user(net, "eve")
-    monkeypatch.setattr(Termini, "entries", lambda self: pytest.fail("gone through"))
+    monkeypatch.setattr(TerminusEntities, "entries", lambda self: pytest.fail("gone through"))
     for name in ("eve@box-eve/in/x", "bob@box/out/x", "nonsense", "%65ve@box/in/x", "/in/", "@//"):
         assert eve.ask("READ", "terminus", name).status == 403
         assert eve.ask("DELETE", "terminus", name).status == 403

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from ferrymq_broker.monitoring import bounds
+from ferrymq_broker.monitoring import http_limits
 from ferrymq_broker.monitoring.http import MonitoringServer
 from ferrymq_broker.monitoring.readiness import Readiness
 from tests.broker.harness import Network
@@ -59,7 +59,7 @@ async def connect(server: MonitoringServer) -> Client:
 async def test_a_client_that_says_nothing_or_says_it_slowly_is_let_go(
     server: MonitoringServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounds, "FIRST", 0.3)
+    monkeypatch.setattr(http_limits, "FIRST", 0.3)
     silent, slow = await connect(server), await connect(server)
 
     async def drip() -> None:
@@ -76,7 +76,7 @@ async def test_a_client_that_says_nothing_or_says_it_slowly_is_let_go(
 async def test_a_client_that_has_been_served_is_let_go_when_it_asks_no_more(
     server: MonitoringServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounds, "IDLE", 0.3)
+    monkeypatch.setattr(http_limits, "IDLE", 0.3)
     client = await connect(server)
     for _ in range(2):
         client.send(REQUEST)

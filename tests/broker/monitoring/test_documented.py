@@ -7,9 +7,15 @@ from pathlib import Path
 
 from prometheus_client.core import CounterMetricFamily, Metric
 
-from ferrymq_broker.monitoring.by_node import NodeFigures, family_of
-from ferrymq_broker.monitoring.counting import BY_KIND, COUNTERS, GAUGES, Retired, Sums
 from ferrymq_broker.monitoring.metrics import BrokerCollector
+from ferrymq_broker.monitoring.node_metrics import NodeMetrics, family_of
+from ferrymq_broker.monitoring.node_totals import (
+    BY_KIND,
+    COUNTERS,
+    GAUGES,
+    NodeTotals,
+    RetiredNodes,
+)
 from tests.broker.harness import Network
 
 PAGE = Path(__file__).parents[3] / "docs/broker/monitoring.md"
@@ -25,10 +31,10 @@ def name_of(family: Metric) -> str:
 async def test_all_metrics_are_on_the_page() -> None:
     net = Network()
     net.declare("q")
-    sums = Sums()
-    await sums.count(net.broker, Retired())
+    sums = NodeTotals()
+    await sums.count(net.broker, RetiredNodes())
     there = {name_of(family) for family in BrokerCollector(net.broker, sums).collect()}
-    figures = NodeFigures()
+    figures = NodeMetrics()
     await figures.read(net.broker)
     there |= {name_of(family_of(name)) for name in (*COUNTERS, *GAUGES)}
     named = set(re.findall(r"ferrymq_[a-z_]+", PAGE.read_text()))

@@ -14,8 +14,8 @@ from ferrymq_broker.config import Config, Listener, Security
 from ferrymq_broker.config.access import AccessRule
 from ferrymq_broker.config.http import Http
 from ferrymq_broker.connections.authentication import Authenticator, ClientTransport
-from ferrymq_broker.monitoring.door import Door
 from ferrymq_broker.monitoring.http import MonitoringServer
+from ferrymq_broker.monitoring.metrics_auth import MetricsAuth
 from ferrymq_broker.monitoring.readiness import Readiness
 from ferrymq_broker.server import BrokerServer
 from tests.broker.harness import Network
@@ -119,9 +119,15 @@ class _Tls(KnownUsers):
 
 
 def _behind(broker: Broker, authenticator: Authenticator, loopback: bool) -> MonitoringServer:
-    door = Door(broker, lambda transport: authenticator, loopback=loopback, named=not loopback)
+    metrics_auth = MetricsAuth(
+        broker, lambda transport: authenticator, loopback=loopback, named=not loopback
+    )
     made = MonitoringServer(
-        broker, "http://127.0.0.1:0", lambda: Readiness(True, ""), door=door, connections=5
+        broker,
+        "http://127.0.0.1:0",
+        lambda: Readiness(True, ""),
+        metrics_auth=metrics_auth,
+        connections=5,
     )
     made.watch()
     return made

@@ -8,13 +8,13 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from ferrymq_broker.monitoring.by_node import NodeFigures
-from ferrymq_broker.monitoring.counting import (
+from ferrymq_broker.monitoring.node_metrics import NodeMetrics
+from ferrymq_broker.monitoring.node_totals import (
     AT_ONCE,
     BY_KIND,
     COUNTERS,
-    Retired,
-    Sums,
+    NodeTotals,
+    RetiredNodes,
     all_rows,
 )
 from ferrymq_broker.nodes.policy import ExchangePolicy, StreamPolicy, TopicPolicy
@@ -46,8 +46,8 @@ async def test_sums_are_counted_a_few_nodes_at_a_time() -> None:
     net = many()
     net.queue("q3").published = 5
     turns = Turns(net)
-    sums = Sums()
-    retired = Retired()
+    sums = NodeTotals()
+    retired = RetiredNodes()
     retired.totals["default", "queue", "published"] = 2
     await sums.count(net.broker, retired, turns)
     assert turns.count == NODES // AT_ONCE
@@ -58,13 +58,13 @@ async def test_sums_are_counted_a_few_nodes_at_a_time() -> None:
 async def test_a_node_that_goes_meanwhile_is_counted_once() -> None:
     net = many()
     net.queue("q3").published = 5
-    sums = Sums()
+    sums = NodeTotals()
 
     async def remove() -> None:
         if net.space.find("q3") is not None:
             net.space.remove(net.queue("q3"))
 
-    await sums.count(net.broker, Retired(), remove)
+    await sums.count(net.broker, RetiredNodes(), remove)
     assert sums.figures["published"]["default", "queue"] == 5
 
 
@@ -85,8 +85,8 @@ async def test_subscriptions_are_read_a_few_at_a_time() -> None:
     net, topic = many_subscriptions()
     net.connect().sender("news").send(b"x")
     turns = Turns(net)
-    sums = Sums()
-    await sums.count(net.broker, Retired(), turns)
+    sums = NodeTotals()
+    await sums.count(net.broker, RetiredNodes(), turns)
     assert turns.count >= NODES // AT_ONCE
     assert sums.figures["published"]["default", "subscription"] == NODES
     assert sums.figures["available"]["default", "subscription"] == NODES
@@ -100,14 +100,14 @@ async def test_subscriptions_are_read_a_few_at_a_time() -> None:
 
     # Their end is for the next count, and changes nothing there.
     for _ in range(2):
-        await sums.count(net.broker, Retired(), end_some)
+        await sums.count(net.broker, RetiredNodes(), end_some)
         assert sums.figures["published"]["default", "subscription"] == NODES
 
 
 async def test_subscriptions_of_random_names_are_one_row() -> None:
     net, _ = many_subscriptions()
     net.connect().sender("news").send(b"x")
-    figures = NodeFigures()
+    figures = NodeMetrics()
     turns = Turns(net)
     await figures.read(net.broker, turns)
     assert turns.count >= NODES // AT_ONCE
@@ -128,7 +128,7 @@ async def test_subscriptions_of_random_names_are_one_row() -> None:
 async def test_a_node_counts_until_its_last_message_is_gone() -> None:
     """What its consumers give back when it is deleted is counted in the same slices."""
     net = Network(slice_size=20)
-    retired = Retired()
+    retired = RetiredNodes()
     net.space.on_change.append(retired.on_change)
     topic = net.space.create("news", TopicPolicy())
     net.declare("jobs")
@@ -146,7 +146,7 @@ async def test_a_node_counts_until_its_last_message_is_gone() -> None:
         net.broker.finish_pass()
         assert node in retired.nodes
         while net.later:
-            sums = Sums()
+            sums = NodeTotals()
             await sums.count(net.broker, retired)
             counts.append(sums.figures["released"]["default", "queue"])
             assert sums.figures["published"]["default", "queue"] == 40
@@ -178,7 +178,7 @@ async def test_nodes_are_written_a_few_at_a_time() -> None:
     net = many()
     net.queue("q3").published = 5
     turns = Turns(net)
-    figures = NodeFigures()
+    figures = NodeMetrics()
     await figures.read(net.broker, turns)
     assert turns.count == NODES // AT_ONCE
     encode, _ = choose_encoder("")
@@ -198,7 +198,7 @@ async def test_addresses_are_escaped_and_open_metrics_are_read() -> None:
     net.declare('a "quoted" \\ name\nof two lines')
     encode, content_type = choose_encoder("application/openmetrics-text; version=1.0.0")
     assert "openmetrics" in content_type
-    figures = NodeFigures()
+    figures = NodeMetrics()
     await figures.read(net.broker)
     pieces = [piece async for piece in figures.lines(encode)]
     text = b"".join(pieces).decode() + "# EOF\n"

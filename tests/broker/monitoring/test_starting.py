@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from ferrymq_broker.monitoring.store_figures import Histogram
-from ferrymq_broker.server.starting import LOG_PERIOD, LoggedProgress, percent, readiness_of
+from ferrymq_broker.monitoring.store_stats import Histogram
+from ferrymq_broker.server.startup_progress import LOG_PERIOD, LoggedProgress, percent, readiness_of
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from ferrymq_broker.monitoring.counting import COUNTERS
 from ferrymq_broker.monitoring.http import MonitoringServer
 from ferrymq_broker.monitoring.metrics import metric_name
+from ferrymq_broker.monitoring.node_totals import COUNTERS
 from ferrymq_broker.monitoring.readiness import Readiness
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.nodes.policy import ExchangePolicy, QueuePolicy, StreamPolicy, TopicPolicy
@@ -145,14 +145,14 @@ class World:
                     self.own[number] = (receiver, waiting + 1)
                     if waiting == ROOM:
                         self.own[number] = (receiver, ROOM)
-                        self.push_out(OWN)
+                        self.drop_head(OWN)
                 continue
             self.waiting[place] += 1
             if place in (KEPT, SHARED) and self.waiting[place] > ROOM:
                 self.waiting[place] -= 1
-                self.push_out(place)
+                self.drop_head(place)
 
-    def push_out(self, place: Place) -> None:
+    def drop_head(self, place: Place) -> None:
         self.count(place, "overflowed")
         self.die(place)
 

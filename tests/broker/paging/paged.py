@@ -8,12 +8,12 @@ from ferrymq_broker.config.model import Config
 from ferrymq_broker.nodes.paging.pager import Pager
 from ferrymq_broker.recovery.paged_out import describe_paged_out
 from ferrymq_broker.store.changes import Changes
-from ferrymq_broker.store.pages import Pages
+from ferrymq_broker.store.page_store import PageStore
 from tests.broker.harness import Network
 from tests.broker.stores import ManualStore
 
 
-class DictPages(Pages):
+class DictPages(PageStore):
     """Pages in a dictionary; `full` lets no more of them come."""
 
     def __init__(self) -> None:

@@ -10,13 +10,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from ferrymq_broker.management.slicing import finish
+from ferrymq_broker.management.sliced_query import finish
 from ferrymq_broker.nodes.entry import REMOVED, RUN, Entry
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.nodes.policy import ExchangePolicy, QueuePolicy
-from ferrymq_broker.nodes.queues.contents import move
+from ferrymq_broker.nodes.queues.disk_runs import pointed
+from ferrymq_broker.nodes.queues.inspection import move
 from ferrymq_broker.nodes.queues.queue import Queue
-from ferrymq_broker.nodes.queues.runs import pointed
 from ferrymq_types.messaging import (
     Accepted,
     ApplicationProperties,
@@ -90,8 +90,8 @@ class World:
         found = []
         for name in QUEUES:
             queue = self.net.queue(name)
-            for lane in queue.lanes:
-                found += [(queue, entry) for entry in lane.all()]
+            for priority_level in queue.priority_levels:
+                found += [(queue, entry) for entry in priority_level.all()]
         return found
 
     def figures(self) -> list[tuple[int, int, int, int]]:
@@ -230,20 +230,27 @@ class PagingMachine(RuleBasedStateMachine):
             return
         for name in QUEUES:
             queue = self.worlds[1].net.queue(name)
-            for lane in queue.lanes:
+            for priority_level in queue.priority_levels:
                 nodes: list[Entry] = []
-                node = lane.first
+                node = priority_level.first
                 while node is not None:
                     assert node.prev is (nodes[-1] if nodes else None) and node.state != REMOVED
                     if node.state == RUN:
-                        assert lane.runs is not None and lane.runs.of(node).count() > 0
+                        assert (
+                            priority_level.runs is not None
+                            and priority_level.runs.of(node).count() > 0
+                        )
                     nodes.append(node)
                     node = node.next
-                assert lane.last is (nodes[-1] if nodes else None)
-                sequences = [int(entry.sequence) for entry in lane.all()]
+                assert priority_level.last is (nodes[-1] if nodes else None)
+                sequences = [int(entry.sequence) for entry in priority_level.all()]
                 assert sequences == sorted(set(sequences))
-                assert pointed(queue, lane) <= set(nodes), "something points to what is not there"
-            entries = [entry for lane in queue.lanes for entry in lane.all()]
+                assert pointed(queue, priority_level) <= set(
+                    nodes
+                ), "something points to what is not there"
+            entries = [
+                entry for priority_level in queue.priority_levels for entry in priority_level.all()
+            ]
             assert queue.available + queue.acquired == len(entries)
             assert queue.bytes == sum(int(entry.size) for entry in entries)
 

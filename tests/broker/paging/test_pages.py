@@ -7,7 +7,7 @@ from pathlib import Path
 import lmdb
 import pytest
 
-from ferrymq_broker.store.pages import LmdbPages
+from ferrymq_broker.store.page_store import LmdbPageStore
 
 
 def key(number: int) -> bytes:
@@ -15,7 +15,7 @@ def key(number: int) -> bytes:
 
 
 def test_what_is_put_can_be_looked_at_and_taken(tmp_path: Path) -> None:
-    pages = LmdbPages(tmp_path / "pages")
+    pages = LmdbPageStore(tmp_path / "pages")
     assert pages.get(key(1)) is None
     assert pages.take([key(1)]) == [None]
     pages.put([(key(n), b"%d" % n * 1000) for n in range(100)])
@@ -31,9 +31,9 @@ def test_what_is_put_can_be_looked_at_and_taken(tmp_path: Path) -> None:
 
 
 def test_the_map_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ferrymq_broker.store.pages._MIN_MAP", 1 << 20)
-    monkeypatch.setattr("ferrymq_broker.store.pages._HEADROOM", 1 << 16)
-    pages = LmdbPages(tmp_path / "pages")
+    monkeypatch.setattr("ferrymq_broker.store.page_store._MIN_MAP", 1 << 20)
+    monkeypatch.setattr("ferrymq_broker.store.page_store._HEADROOM", 1 << 16)
+    pages = LmdbPageStore(tmp_path / "pages")
     for n in range(40):
         pages.put([(key(n), bytes([n]) * 100_000)])
     assert [pages.get(key(n)) for n in (0, 39)] == [bytes(100_000), bytes([39]) * 100_000]
@@ -41,7 +41,7 @@ def test_the_map_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_damaged_page_is_no_page(tmp_path: Path) -> None:
-    pages = LmdbPages(tmp_path / "pages")
+    pages = LmdbPageStore(tmp_path / "pages")
     pages.put([(key(1), b"one" * 3000), (key(2), b"two" * 3000)])
     with pages._env.begin(write=True) as txn:
         stored = bytearray(txn.get(key(1)))
@@ -58,15 +58,15 @@ def test_nothing_is_there_after_a_restart(tmp_path: Path) -> None:
     folder = tmp_path / "pages"
     folder.mkdir()
     lmdb.open(str(folder)).close()
-    LmdbPages(folder)
+    LmdbPageStore(folder)
     assert not folder.exists()
 
 
 def test_a_large_file_with_nothing_in_it_is_given_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ferrymq_broker.store.pages._WASTE", 100_000)
-    pages = LmdbPages(tmp_path / "pages")
+    monkeypatch.setattr("ferrymq_broker.store.page_store._WASTE", 100_000)
+    pages = LmdbPageStore(tmp_path / "pages")
     pages.put([(key(n), b"x" * 10_000) for n in range(20)])
     pages.tidy()
     assert pages.used_bytes() > 100_000
@@ -81,4 +81,4 @@ def test_a_large_file_with_nothing_in_it_is_given_back(
 def test_what_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError):
-        LmdbPages(tmp_path / "file" / "pages").put([(key(1), b"x")])
+        LmdbPageStore(tmp_path / "file" / "pages").put([(key(1), b"x")])

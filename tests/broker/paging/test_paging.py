@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from ferrymq_broker.management.slicing import finish
+from ferrymq_broker.management.sliced_query import finish
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.nodes.paging.pager import peek as look_at
 from ferrymq_broker.nodes.policy import ExchangePolicy, QueuePolicy
-from ferrymq_broker.nodes.queues.contents import move, peek
+from ferrymq_broker.nodes.queues.inspection import move, peek
 from ferrymq_broker.store.tables import BODY, ENTRY
 from ferrymq_types.filters import NoLocalFilter
 from ferrymq_types.messaging import (

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from ferrymq_broker.management.slicing import finish
+from ferrymq_broker.management.sliced_query import finish
 from ferrymq_broker.nodes.consumer import Consumer
 from ferrymq_broker.nodes.entry import RUN
 from ferrymq_broker.nodes.policy import QueuePolicy
-from ferrymq_broker.nodes.queues.contents import move, peek
+from ferrymq_broker.nodes.queues.inspection import move, peek
 from ferrymq_broker.nodes.queues.queue import Queue
-from ferrymq_broker.nodes.queues.withholding import withhold
+from ferrymq_broker.nodes.queues.restore_acquired import restore_acquired
 from ferrymq_broker.recovery.paged_out import describe_paged_out
 from ferrymq_broker.store.records import Brief, Part
 from ferrymq_broker.store.tables import ENTRY
@@ -53,8 +53,8 @@ def numbers(bodies: list[bytes]) -> list[int]:
 def places(queue: Queue) -> tuple[int, int]:
     """How many entries and how many runs there are in the lanes of a queue."""
     entries = runs = 0
-    for lane in queue.lanes:
-        node = lane.first
+    for priority_level in queue.priority_levels:
+        node = priority_level.first
         while node is not None:
             if node.state == RUN:
                 runs += 1
@@ -369,7 +369,7 @@ def test_what_somebody_had_before_a_restart_is_found_in_runs() -> None:
     send(net.connect().sender("q"), 600, durable=True)
     net.restart()
     queue = net.queue("q")
-    held = withhold(queue, {5, 300, 900})
+    held = restore_acquired(queue, {5, 300, 900})
     assert sorted(held) == [5, 300] and queue.acquired == 2
     owner = Consumer(0, copies=False)
     for entry in held.values():

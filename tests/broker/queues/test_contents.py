@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ferrymq_broker.management.slicing import finish
+from ferrymq_broker.management.sliced_query import finish
 from ferrymq_broker.nodes.policy import QueuePolicy
-from ferrymq_broker.nodes.queues.contents import move, peek
+from ferrymq_broker.nodes.queues.inspection import move, peek
 from ferrymq_types.messaging import (
     Accepted,
     Data,

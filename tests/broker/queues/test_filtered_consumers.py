@@ -122,7 +122,7 @@ def test_a_message_is_looked_at_once_for_each_filter(net: Network) -> None:
     client = net.connect()
     publish(client.sender("q"), b"red", colour="red")
     publish(client.sender("q"), b"blue", colour="blue")
-    red, blue = queue.lanes[0].first, queue.lanes[0].last
+    red, blue = queue.priority_levels[0].first, queue.priority_levels[0].last
     assert red is not None and blue is not None
     for _ in range(count // 2):
         queue.publish(red.message)
@@ -150,7 +150,7 @@ def test_others_have_their_turn_while_a_filter_goes_through_a_long_queue(
     queue = net.declare("q")
     client = net.connect()
     publish(client.sender("q"), b"blue", colour="blue")
-    blue = queue.lanes[0].first
+    blue = queue.priority_levels[0].first
     assert blue is not None
     for _ in range(50_000):
         queue.publish(blue.message)

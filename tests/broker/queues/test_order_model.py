@@ -245,8 +245,8 @@ class QueueMachine(RuleBasedStateMachine):
 
     def entries(self) -> list[object]:
         found = []
-        for lane in self.queue.lanes:
-            entry = lane.first
+        for priority_level in self.queue.priority_levels:
+            entry = priority_level.first
             while entry is not None:
                 found.append(entry)
                 entry = entry.next

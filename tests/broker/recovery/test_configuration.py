@@ -10,7 +10,7 @@ import pytest
 
 from ferrymq_broker.config import Config
 from ferrymq_broker.errors import ConfigError
-from ferrymq_broker.management.install import install
+from ferrymq_broker.management.setup import install
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.nodes.policy import QueuePolicy, TopicPolicy
 from ferrymq_broker.nodes.queues.queue import Queue

@@ -289,8 +289,8 @@ class Restarts(RuleBasedStateMachine):
         messages = {}
         for node in self.net.space.nodes.values():
             for queue in self._queues_of(node):
-                for lane in queue.lanes:
-                    entry = lane.first
+                for priority_level in queue.priority_levels:
+                    entry = priority_level.first
                     while entry is not None:
                         messages[id(entry.message)] = len(entry.message.payload)
                         entry = entry.next

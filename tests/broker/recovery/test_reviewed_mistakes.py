@@ -8,7 +8,7 @@ import pytest
 
 from ferrymq_broker.nodes.node import DELETE_ON_NO_MESSAGES
 from ferrymq_broker.nodes.policy import QueuePolicy
-from ferrymq_broker.nodes.service import Service
+from ferrymq_broker.nodes.service import ServiceNode
 from ferrymq_types.messaging import Accepted, Data, Header
 from tests.broker.harness import Network, encode
 from tests.broker.recovery.kit import browse, store_of
@@ -63,7 +63,7 @@ def test_a_mistake_with_one_dead_letter_does_not_cost_the_others(net: Network) -
 
 
 def test_what_was_told_before_a_mistake_waits_for_the_disk(net: Network) -> None:
-    net.space.add(Service("service", net.space, fail))
+    net.space.add(ServiceNode("service", net.space, fail))
     client = net.connect()
     service, sender = client.sender("service"), client.sender("q")
     store = store_of(net)

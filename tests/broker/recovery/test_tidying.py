@@ -8,6 +8,7 @@ from ferrymq_broker.nodes.policy import QueuePolicy, TopicPolicy
 from ferrymq_broker.nodes.topics.topic import Topic
 from ferrymq_broker.store.changes import Changes
 from ferrymq_broker.store.errors import StoreDamaged
+from ferrymq_broker.store.map_values import decode_map, encode_map
 from ferrymq_broker.store.tables import (
     BINDING,
     BODY,
@@ -18,7 +19,6 @@ from ferrymq_broker.store.tables import (
     STATE,
     SUBSCRIPTION,
 )
-from ferrymq_broker.store.values import decode_map, encode_map
 from ferrymq_types.messaging import Modified, Properties
 from tests.broker.harness import Network
 from tests.broker.recovery.kit import browse, send, store_of, stored, subscribe

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ferrymq_broker.management.install import install
-from ferrymq_broker.management.slicing import finish as finish_slices
+from ferrymq_broker.management.setup import install
+from ferrymq_broker.management.sliced_query import finish as finish_slices
 from ferrymq_broker.nodes.policy import QueuePolicy, TopicPolicy
-from ferrymq_broker.nodes.queues.contents import move
+from ferrymq_broker.nodes.queues.inspection import move
 from ferrymq_broker.nodes.topics.topic import Topic
 from ferrymq_broker.store.tables import BODY, ENTRY, NODE, SUBSCRIPTION
 from ferrymq_codec.scalars import Described, Symbol

@@ -10,9 +10,9 @@ from typing import NamedTuple
 from pydantic import SecretStr
 
 from ferrymq.engine.events import AuthenticationRequested
-from ferrymq_broker.access.identity import Identity
+from ferrymq_broker.access.identity import UserIdentity
 from ferrymq_broker.connections.authentication import Authenticator, ClientTransport, Login
-from ferrymq_broker.security.gate import Gate
+from ferrymq_broker.security.authenticators import Authenticators
 from ferrymq_broker.security.hashing import make_user
 from ferrymq_broker.security.stored_passwords import StoredPasswords
 from ferrymq_broker.security.throttle import Throttle
@@ -36,7 +36,7 @@ def afar(host: str) -> ClientTransport:
 class Verdict(NamedTuple):
     """What became of a login."""
 
-    identity: Identity | None
+    identity: UserIdentity | None
     reason: str
     code: SaslCode
 
@@ -47,17 +47,17 @@ class Verdict(NamedTuple):
 
 
 async def log_in(
-    gate: Authenticator,
+    authenticators: Authenticator,
     username: str | None,
     password: str | None,
     transport: ClientTransport = SAFE,
     mechanism: str = "PLAIN",
 ) -> Verdict:
     """What the gate says."""
-    decision: asyncio.Future[tuple[Identity | None, str]] = asyncio.Future()
+    decision: asyncio.Future[tuple[UserIdentity | None, str]] = asyncio.Future()
     event = AuthenticationRequested(mechanism, username, password, None)
     login = Login(None, event, transport, lambda who, why: decision.set_result((who, why)))
-    gate.authenticate(login)
+    authenticators.authenticate(login)
     identity, reason = await decision
     assert login.password is None
     return Verdict(identity, reason, login.code)
@@ -111,7 +111,7 @@ class StoredUsers:
             now=self.clock,
             verify=self.verifier,
         )
-        self.gate = Gate(
+        self.authenticators = Authenticators(
             [self.passwords],
             False,
             passwords=self.passwords,

@@ -11,10 +11,10 @@ import pytest
 from ferrymq_broker.connections.authentication import ClientTransport
 from ferrymq_broker.security import stored_passwords
 from ferrymq_broker.security.hashing import make_user
+from ferrymq_broker.security.password_cache import SECONDS
 from ferrymq_broker.security.stored_passwords import StoredPasswords
 from ferrymq_broker.security.throttle import Throttle
 from ferrymq_broker.security.users_file import edited_users
-from ferrymq_broker.security.verified import SECONDS
 from ferrymq_types.security import SaslCode
 from tests.broker.security.logins import (
     AFAR,
@@ -50,7 +50,7 @@ def users(tmp_path: Path) -> StoredUsers:
 async def test_every_login_takes_one_slow_hash(
     users: StoredUsers, name: str, password: str, welcome: bool
 ) -> None:
-    verdict = await log_in(users.gate, name, password)
+    verdict = await log_in(users.authenticators, name, password)
     assert verdict.user == (name if welcome else None)
     assert users.verified() == 1
 
@@ -59,14 +59,14 @@ async def test_who_is_unknown_and_who_is_wrong_hear_the_same(users: StoredUsers)
     heard = {
         (verdict.reason, verdict.code)
         for name in ("alice", "carol", "nobody")
-        for verdict in [await log_in(users.gate, name, "wrong")]
+        for verdict in [await log_in(users.authenticators, name, "wrong")]
     }
     assert len(heard) == 1
 
 
 async def test_the_hash_of_nobody_costs_what_the_others_cost(users: StoredUsers) -> None:
-    await log_in(users.gate, "alice", "wrong")
-    await log_in(users.gate, "nobody", "wrong")
+    await log_in(users.authenticators, "alice", "wrong")
+    await log_in(users.authenticators, "nobody", "wrong")
     real, made_up = (hashed.rsplit("$", 2) for hashed, _ in users.verifier.asked)
     assert real[0] == made_up[0]
     assert [len(part) for part in real] == [len(part) for part in made_up]
@@ -78,10 +78,10 @@ def test_argon2_itself(tmp_path: Path) -> None:
     async def attempt() -> list[str | None]:
         stored = StoredUsers(tmp_path / "users.json")
         real = StoredPasswords(stored.path, {}, Throttle(0), lambda _: None)
-        stored.gate._methods = [real]
+        stored.authenticators._methods = [real]
         try:
             return [
-                (await log_in(stored.gate, name, password)).user
+                (await log_in(stored.authenticators, name, password)).user
                 for name, password in (("alice", "sésame"), ("alice", "x"), ("nobody", "x"))
             ]
         finally:
@@ -91,9 +91,9 @@ def test_argon2_itself(tmp_path: Path) -> None:
 
 
 async def test_groups_come_from_the_file(users: StoredUsers) -> None:
-    verdict = await log_in(users.gate, "alice", "sésame")
+    verdict = await log_in(users.authenticators, "alice", "sésame")
     assert verdict.identity is not None and verdict.identity.groups == {"staff"}
-    proved = await log_in(users.gate, "alice", None, AFAR, "SCRAM-SHA-512")
+    proved = await log_in(users.authenticators, "alice", None, AFAR, "SCRAM-SHA-512")
     assert proved.identity is not None and proved.identity.groups == {"staff"}
 
 
@@ -102,37 +102,39 @@ async def test_groups_come_from_the_file(users: StoredUsers) -> None:
 
 async def test_a_good_password_is_good_for_a_minute(users: StoredUsers) -> None:
     for _ in range(3):
-        assert (await log_in(users.gate, "alice", "sésame")).user == "alice"
+        assert (await log_in(users.authenticators, "alice", "sésame")).user == "alice"
     assert users.verified() == 1
     users.clock.now += SECONDS - 1
-    await log_in(users.gate, "alice", "sésame")
+    await log_in(users.authenticators, "alice", "sésame")
     assert users.verified() == 0
     users.clock.now += 1
-    await log_in(users.gate, "alice", "sésame")
+    await log_in(users.authenticators, "alice", "sésame")
     assert users.verified() == 1
 
 
 async def test_another_password_is_not_remembered(users: StoredUsers) -> None:
-    await log_in(users.gate, "alice", "sésame")
+    await log_in(users.authenticators, "alice", "sésame")
     users.verified()
     for _ in range(2):
-        assert (await log_in(users.gate, "alice", "wrong")).identity is None
+        assert (await log_in(users.authenticators, "alice", "wrong")).identity is None
     assert users.verified() == 2
 
 
 async def test_nothing_is_remembered_of_a_file_that_has_changed(users: StoredUsers) -> None:
-    await log_in(users.gate, "bob", "open")
-    await log_in(users.gate, "alice", "sésame")
+    await log_in(users.authenticators, "bob", "open")
+    await log_in(users.authenticators, "alice", "sésame")
     users.verified()
     users.delete("alice")
-    assert (await log_in(users.gate, "alice", "sésame")).identity is None
-    assert (await log_in(users.gate, "bob", "open")).user == "bob"
+    assert (await log_in(users.authenticators, "alice", "sésame")).identity is None
+    assert (await log_in(users.authenticators, "bob", "open")).user == "bob"
     assert users.verified() == 2
     assert users.changed == [{"alice"}]
 
 
 async def test_many_logins_with_one_password_take_one_hash(users: StoredUsers) -> None:
-    verdicts = await asyncio.gather(*(log_in(users.gate, "alice", "sésame") for _ in range(1000)))
+    verdicts = await asyncio.gather(
+        *(log_in(users.authenticators, "alice", "sésame") for _ in range(1000))
+    )
     assert {verdict.user for verdict in verdicts} == {"alice"}
     assert users.verified() == 1
 
@@ -172,7 +174,7 @@ async def test_who_asks_when_others_have_just_given_up_gets_his_answer(users: St
     gone: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
     gone.set_exception(stored_passwords._AbandonedError())
     stored._pending["alice", stored._digest.of("alice", "sésame")] = gone
-    verdict = await asyncio.wait_for(log_in(users.gate, "alice", "sésame"), 20)
+    verdict = await asyncio.wait_for(log_in(users.authenticators, "alice", "sésame"), 20)
     assert verdict.user == "alice"
     assert not stored._pending
 
@@ -180,7 +182,9 @@ async def test_who_asks_when_others_have_just_given_up_gets_his_answer(users: St
 async def test_the_event_loop_does_not_wait_and_hashes_go_one_by_one(users: StoredUsers) -> None:
     slow = Slow(users)
     logins = [
-        asyncio.ensure_future(log_in(users.gate, "alice", f"wrong {n}", afar(f"192.0.2.{n}")))
+        asyncio.ensure_future(
+            log_in(users.authenticators, "alice", f"wrong {n}", afar(f"192.0.2.{n}"))
+        )
         for n in range(20)
     ]
     await slow.begun.wait()
@@ -193,12 +197,13 @@ async def test_the_event_loop_does_not_wait_and_hashes_go_one_by_one(users: Stor
 async def test_one_address_does_not_take_all_the_room(users: StoredUsers) -> None:
     slow = Slow(users)
     greedy = [
-        asyncio.ensure_future(log_in(users.gate, "alice", f"wrong {n}", SAFE)) for n in range(100)
+        asyncio.ensure_future(log_in(users.authenticators, "alice", f"wrong {n}", SAFE))
+        for n in range(100)
     ]
     await slow.begun.wait()
     refused = await done(greedy, 36)
     assert {verdict.code for verdict in refused} == {SaslCode.SYS_TEMP}
-    other = asyncio.ensure_future(log_in(users.gate, "bob", "open", afar("198.51.100.1")))
+    other = asyncio.ensure_future(log_in(users.authenticators, "bob", "open", afar("198.51.100.1")))
     slow.go_on.set()
     assert (await other).user == "bob"
     await asyncio.gather(*greedy)
@@ -208,7 +213,9 @@ async def test_a_network_of_ipv6_is_one_address(users: StoredUsers) -> None:
     """Who has one has more addresses than anybody can count."""
     slow = Slow(users)
     greedy = [
-        asyncio.ensure_future(log_in(users.gate, "alice", f"{n}", afar(f"2001:db8::{n:x}")))
+        asyncio.ensure_future(
+            log_in(users.authenticators, "alice", f"{n}", afar(f"2001:db8::{n:x}"))
+        )
         for n in range(100)
     ]
     await slow.begun.wait()
@@ -222,7 +229,7 @@ async def test_when_too_many_wait_others_may_try_later(users: StoredUsers) -> No
     slow = Slow(users)
     logins = [
         asyncio.ensure_future(
-            log_in(users.gate, "alice", f"wrong {n}", afar(f"192.0.{n // 200}.{n % 200}"))
+            log_in(users.authenticators, "alice", f"wrong {n}", afar(f"192.0.{n // 200}.{n % 200}"))
         )
         for n in range(300)
     ]
@@ -232,16 +239,16 @@ async def test_when_too_many_wait_others_may_try_later(users: StoredUsers) -> No
     codes = [(await login).code for login in logins]
     assert codes.count(SaslCode.SYS_TEMP) == 300 - 256
     # There is room again.
-    assert (await log_in(users.gate, "bob", "open")).user == "bob"
+    assert (await log_in(users.authenticators, "bob", "open")).user == "bob"
 
 
 async def test_who_changes_while_he_waits_does_not_get_in(users: StoredUsers) -> None:
     slow = Slow(users)
-    login = asyncio.ensure_future(log_in(users.gate, "alice", "sésame"))
+    login = asyncio.ensure_future(log_in(users.authenticators, "alice", "sésame"))
     await slow.begun.wait()
     with edited_users(users.path) as stored:
         stored["alice"] = make_user("another", (), 4096)
-    assert users.gate.refresh()
+    assert users.authenticators.refresh()
     slow.go_on.set()
     verdict = await login
     assert (verdict.identity, verdict.code) == (None, SaslCode.SYS_TEMP)
@@ -249,7 +256,9 @@ async def test_who_changes_while_he_waits_does_not_get_in(users: StoredUsers) ->
 
 async def test_failures_of_those_before_hold_off_those_who_wait(tmp_path: Path) -> None:
     users = StoredUsers(tmp_path / "users.json", failed_logins=5)
-    verdicts = await asyncio.gather(*(log_in(users.gate, "alice", f"wrong {n}") for n in range(50)))
+    verdicts = await asyncio.gather(
+        *(log_in(users.authenticators, "alice", f"wrong {n}") for n in range(50))
+    )
     # The next one has begun when it is known that one has failed.
     assert 5 <= users.verified() <= 6
     codes = [verdict.code for verdict in verdicts]
@@ -260,29 +269,29 @@ async def test_failures_of_those_before_hold_off_those_who_wait(tmp_path: Path) 
 
 
 def test_made_up_keys_look_like_those_of_the_file(users: StoredUsers) -> None:
-    real = users.gate.scram_keys("SCRAM-SHA-256", "alice")
-    made_up = users.gate.scram_keys("SCRAM-SHA-256", "nobody")
+    real = users.authenticators.scram_keys("SCRAM-SHA-256", "alice")
+    made_up = users.authenticators.scram_keys("SCRAM-SHA-256", "nobody")
     assert real is not None and made_up is not None
     assert real.iterations == made_up.iterations == 4096
     assert len(real.salt) == len(made_up.salt)
 
 
 def test_keys_are_those_of_the_file_as_it_is(users: StoredUsers) -> None:
-    before = users.gate.scram_keys("SCRAM-SHA-256", "alice")
+    before = users.authenticators.scram_keys("SCRAM-SHA-256", "alice")
     assert before is not None and before.stored_key == ALICE.scram["SCRAM-SHA-256"].stored_key
     with edited_users(users.path) as stored:
         stored["alice"] = BOB
-    after = users.gate.scram_keys("SCRAM-SHA-256", "alice")
+    after = users.authenticators.scram_keys("SCRAM-SHA-256", "alice")
     assert after is not None and after.stored_key == BOB.scram["SCRAM-SHA-256"].stored_key
 
 
 def test_the_configured_user_of_two_counts(tmp_path: Path) -> None:
     users = StoredUsers(tmp_path / "users.json", alice="configured")
-    keys = users.gate.scram_keys("SCRAM-SHA-256", "alice")
+    keys = users.authenticators.scram_keys("SCRAM-SHA-256", "alice")
     assert keys is not None and keys.stored_key != ALICE.scram["SCRAM-SHA-256"].stored_key
 
     async def attempt(password: str, transport: ClientTransport = SAFE) -> str | None:
-        return (await log_in(users.gate, "alice", password, transport)).user
+        return (await log_in(users.authenticators, "alice", password, transport)).user
 
     assert asyncio.run(attempt("configured")) == "alice"
     assert asyncio.run(attempt("sésame")) is None

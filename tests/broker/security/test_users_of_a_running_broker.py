@@ -171,11 +171,11 @@ async def test_a_broken_file_changes_nothing(
     path.write_bytes(good[:-20])
     server.reload()
     async with ferrymq.connect(url(server, "alice", "sésame")) as alice:
-        server.admission.gate.refresh()
+        server.admission.authenticators.refresh()
         assert caplog.text.count("users stay as they were") == 1
         path.unlink()
-        server.admission.gate.refresh()
-        server.admission.gate.refresh()
+        server.admission.authenticators.refresh()
+        server.admission.authenticators.refresh()
         assert caplog.text.count("users stay as they were") == 2
         await alice.session()
     async with ferrymq.connect(url(server), sasl=Plain("alice", "sésame")):
@@ -228,7 +228,7 @@ async def test_who_fails_too_often_is_put_off_whatever_the_mechanism(path: Path)
 
 
 async def test_a_client_that_does_not_wait_costs_no_hash(server: BrokerServer) -> None:
-    passwords = server.admission.gate._passwords
+    passwords = server.admission.authenticators._passwords
     go_on, begun = threading.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     asked: list[str] = []
@@ -252,5 +252,5 @@ async def test_a_client_that_does_not_wait_costs_no_hash(server: BrokerServer) -
         writer.transport.abort()
     await until(lambda: not server.broker.handlers)
     go_on.set()
-    await until(lambda: not server.admission.gate._tasks)
+    await until(lambda: not server.admission.authenticators._tasks)
     assert len(asked) == 1

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ferrymq_broker.security import verified
-from ferrymq_broker.security.verified import PasswordDigest, Verified
+from ferrymq_broker.security import password_cache
+from ferrymq_broker.security.password_cache import PasswordCache, PasswordDigest
 from tests.broker.security.logins import Clock
 
 
@@ -22,7 +22,7 @@ def test_what_is_no_text_has_a_digest_all_the_same() -> None:
 
 def test_being_asked_prolongs_nothing() -> None:
     clock = Clock()
-    good = Verified(clock)
+    good = PasswordCache(clock)
     good.remember("ann", b"1")
     for _ in range(59):
         clock.now += 1
@@ -33,7 +33,7 @@ def test_being_asked_prolongs_nothing() -> None:
 
 
 def test_only_the_last_good_password_is() -> None:
-    good = Verified(Clock())
+    good = PasswordCache(Clock())
     good.remember("ann", b"1")
     good.remember("ann", b"2")
     assert not good.knows("ann", b"1")
@@ -42,10 +42,10 @@ def test_only_the_last_good_password_is() -> None:
 
 
 def test_there_are_only_so_many() -> None:
-    good = Verified(Clock())
-    for number in range(verified.MOST + 10):
+    good = PasswordCache(Clock())
+    for number in range(password_cache.MOST + 10):
         good.remember(str(number), b"1")
-    assert len(good) == verified.MOST
+    assert len(good) == password_cache.MOST
     assert not good.knows("9", b"1")
     assert good.knows("10", b"1")
     good.forget()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ferrymq_broker.slices import PART, SLICE, Chore, Slices
+from ferrymq_broker.slices import PART, SLICE, SlicedTask, Slices
 
 
-class Counting(Chore):
+class Counting(SlicedTask):
     """Has so much to do, a unit at a time."""
 
     def __init__(self, name: str, units: int, done: list[str]) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from ferrymq_broker.connections.consumer_link import ConsumerLink
 from ferrymq_broker.connections.handler import ConnectionHandler
-from ferrymq_broker.connections.outgoing import OutgoingEndpoint
 from ferrymq_broker.nodes.policy import QueuePolicy
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.slices import LINK
@@ -199,7 +199,7 @@ def test_nobody_is_left_who_waits(net: Network) -> None:
     client = crowd(net, "consumer")
     queue = net.queue("q")
     endpoint = next(iter(queue.consumers))
-    assert isinstance(endpoint, OutgoingEndpoint)
+    assert isinstance(endpoint, ConsumerLink)
     lose(client)
     net.run()
     assert len(net.broker.agenda.slices) == 0

@@ -46,8 +46,12 @@ def published(net: Network) -> int:
 
 def waiting_in(net: Network, name: str) -> list[bytes]:
     """The bodies of the messages in one queue."""
-    lanes = net.queue(name).lanes
-    return [text(entry.message.payload) for lane in lanes for entry in lane.all()]
+    priority_levels = net.queue(name).priority_levels
+    return [
+        text(entry.message.payload)
+        for priority_level in priority_levels
+        for entry in priority_level.all()
+    ]
 
 
 def waiting(net: Network) -> list[bytes]:

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from ferrymq_broker.store.errors import StoreDamaged
-from ferrymq_broker.store.frames import BLOCK, HEADER_BYTES
+from ferrymq_broker.store.journal_frames import BLOCK, HEADER_BYTES
 from ferrymq_broker.store.segments import find_segments, journal_name, parse_journal
 from tests.broker.store.kit import SMALL, Interrupted, Owner, SimulatedMachine
 from tests.simulation.disk import SimulatedFolder

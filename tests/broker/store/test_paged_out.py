@@ -12,7 +12,7 @@ import pytest
 from ferrymq_broker.store.changes import Changes
 from ferrymq_broker.store.disk import RealFile
 from ferrymq_broker.store.durable_store import DurableStore, StoreOptions
-from ferrymq_broker.store.paged_out import PAGED_OUT_NAME
+from ferrymq_broker.store.paged_out_file import PAGED_OUT_NAME
 from tests.broker.store.kit import SMALL, ManualExecutor
 
 OPTIONS = StoreOptions(segment_bytes=SMALL)

@@ -10,7 +10,7 @@ from ferrymq_broker.store.changes import LAST, Changes
 from ferrymq_broker.store.errors import StoreDamaged
 from ferrymq_broker.store.keys import encode_key, is_intact
 from ferrymq_broker.store.memory_records import MemoryDisk, MemoryRecords
-from ferrymq_broker.store.replay import DroppedRanges, NetEffect
+from ferrymq_broker.store.net_effect import DroppedRanges, NetEffect
 
 Change = tuple[str, int, int, int, int]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ferrymq_broker.store.durable_store import StoreOptions
-from ferrymq_broker.store.frames import HEADER_BYTES
+from ferrymq_broker.store.journal_frames import HEADER_BYTES
 from tests.broker.store.kit import SMALL, Owner, SimulatedMachine
 
 

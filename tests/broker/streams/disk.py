@@ -7,16 +7,16 @@ import struct
 from collections.abc import Callable, Iterator
 
 from ferrymq_broker.nodes.policy import StreamPolicy
-from ferrymq_broker.nodes.streams.partition import Partition
+from ferrymq_broker.nodes.streams.partition import StreamPartition
 from ferrymq_broker.nodes.streams.stored import decode_partition
 from ferrymq_broker.nodes.streams.stored_log import StoredLog
 from ferrymq_broker.nodes.streams.stream import Stream
 from ferrymq_broker.store.changes import DROP, DROP_RANGE, PUT, checksum
 from ferrymq_broker.store.errors import StoreDamaged
+from ferrymq_broker.store.map_values import decode_map, encode_map
 from ferrymq_broker.store.records import Record
 from ferrymq_broker.store.store import Store
 from ferrymq_broker.store.tables import NODE, PARTITION, RECORD
-from ferrymq_broker.store.values import decode_map, encode_map
 from tests.broker.harness import Network
 
 _KEY = struct.Struct(">Bqq")
@@ -154,7 +154,7 @@ def recover(net: Network, disk: Disk, policy: StreamPolicy) -> Stream:
     fields = decode_map(node.value)
     stream = Stream(str(fields["address"]), net.space, policy)
     stream.restore(node.id, fields)
-    partitions: dict[int, Partition] = {}
+    partitions: dict[int, StreamPartition] = {}
     for id, _, value in disk.scan(PARTITION):
         known = decode_partition(value)
         assert known.stream == node.id

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from ferrymq.engine.link import Link
-from ferrymq_broker.nodes.gathering import MOST, SHARE
+from ferrymq_broker.nodes.chunk_budget import MOST, SHARE
 from ferrymq_broker.nodes.policy import StreamPolicy
 from ferrymq_broker.nodes.streams.stream import Stream
 from ferrymq_broker.store.tables import RECORD
@@ -122,7 +122,7 @@ def test_chunks_that_wait_for_windows_count(net: Network, full: Stream) -> None:
     assert sum(sizes) <= MOST + 16 * MIB + 20 * SLICE
     for client in clients:
         client.lose()
-    assert net.broker.agenda.gathering.held == 0
+    assert net.broker.agenda.chunk_budget.held == 0
 
 
 def test_nothing_is_made_for_a_transaction_that_takes_no_more(net: Network, full: Stream) -> None:
@@ -194,7 +194,7 @@ def test_whatever_happens_to_half_a_chunk_nothing_is_left_of_it(
     event(net, client, full)
     net.broker.finish_pass()
     net.run()
-    assert agenda.gathering.held == 0
+    assert agenda.chunk_budget.held == 0
     assert agenda.held == sum(partition.log.bytes for partition in full.partitions)
     if event in (nothing, grow):
         assert [offset for offset, _ in records(reader)] == list(range(COUNT))
@@ -204,7 +204,7 @@ def test_whatever_happens_to_half_a_chunk_nothing_is_left_of_it(
         assert reader.detached is not forgiving
     # It is not wanted any more, and costs nothing.
     passes(net)
-    assert not agenda.gathering.waiting
+    assert not agenda.chunk_budget.waiting
 
 
 @pytest.mark.parametrize("how", ["damaged", "missing"])
@@ -225,7 +225,7 @@ def test_a_damaged_record_in_the_middle_leaves_nothing_in_memory(how: str) -> No
     reader = read_chunks(net.connect())
     assert covered(reader) == [(0, 700)]
     assert reader.error is not None and reader.error.condition == "ferrymq:record-damaged"
-    assert (net.broker.agenda.held, net.broker.agenda.gathering.held) == (held(stream), 0)
+    assert (net.broker.agenda.held, net.broker.agenda.chunk_budget.held) == (held(stream), 0)
 
 
 def test_readers_that_are_gone_have_no_turns(net: Network) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 import ferrymq
-from ferrymq_broker.cli.store.merging import moved
+from ferrymq_broker.cli.store.merge import moved
 from ferrymq_broker.config import Config, Listener, Store
 from ferrymq_broker.config import Stream as StreamSettings
 from ferrymq_broker.errors import BrokerError

@@ -7,9 +7,9 @@ from bisect import bisect_left
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrymq_broker.nodes.message import Message
-from ferrymq_broker.nodes.streams.log import MemoryLog
-from ferrymq_broker.nodes.streams.segments import ENDLESS, Segment
+from ferrymq_broker.nodes.message import BrokerMessage
+from ferrymq_broker.nodes.streams.partition_log import MemoryLog
+from ferrymq_broker.nodes.streams.segments import ENDLESS, LogSegment
 from ferrymq_broker.slices import Slices
 
 STEPS = st.lists(
@@ -38,7 +38,7 @@ def test_a_log_finds_what_a_list_has(
     for step, value in steps:
         if step == "append":
             payload = b"%03d" % len(there) * value
-            message = Message(payload, len(there) % 3, 0)
+            message = BrokerMessage(payload, len(there) % 3, 0)
             message.origin = value
             log.append(message, now, now)
             there.append((max(now, there[-1][0]) if there else now, payload))
@@ -46,7 +46,7 @@ def test_a_log_finds_what_a_list_has(
             now += value
         elif log.oldest() is not None:
             oldest = log.oldest()
-            assert isinstance(oldest, Segment) and oldest.first == first
+            assert isinstance(oldest, LogSegment) and oldest.first == first
             first += oldest.count
             assert log.trim(Slices()) == oldest.bytes
             assert oldest.dropped

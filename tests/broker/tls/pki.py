@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ferrymq_broker.config.model import Config
 from ferrymq_broker.config.tls import Tls
-from ferrymq_broker.security.issuing import Authority, Issued
+from ferrymq_broker.security.dev_ca import Authority, Issued
 from ferrymq_broker.server import BrokerServer
 
 

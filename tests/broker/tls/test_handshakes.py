@@ -10,7 +10,7 @@ import weakref
 
 import pytest
 
-from ferrymq_broker.server import securing
+from ferrymq_broker.server import tls_stream
 from ferrymq_broker.server.handshakes import SHARE, Handshakes
 from tests.broker.tls.pki import Pki, serving
 
@@ -102,7 +102,7 @@ async def test_nothing_of_tls_outlives_its_connection(
 async def test_a_handshake_that_never_ends_has_no_room(
     pki: Pki, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(securing, "_MOST_EARLY", 1000)
+    monkeypatch.setattr(tls_stream, "_MOST_EARLY", 1000)
     # The line does not move, so nothing is taken out of what comes.
     monkeypatch.setattr(Handshakes, "ask", lambda *_: None)
     async with serving(pki.tls()) as server:

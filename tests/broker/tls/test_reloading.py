@@ -13,7 +13,7 @@ from cryptography import x509
 
 import ferrymq
 from ferrymq import Message
-from ferrymq_broker.security.reloading import TlsFiles
+from ferrymq_broker.security.tls_reload import TlsFiles
 from ferrymq_broker.server import BrokerServer
 from tests.broker.test_process import serve
 from tests.broker.tls.pki import Pki, serving

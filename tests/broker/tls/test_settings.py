@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 from ferrymq_broker.cli.app import app
 from ferrymq_broker.config.load import BadFile, load_config
 from ferrymq_broker.errors import ConfigError
-from ferrymq_broker.security.reloading import TlsRegistry
 from ferrymq_broker.security.tls import load_tls
+from ferrymq_broker.security.tls_reload import TlsRegistry
 from tests.broker.tls.pki import Pki, serving
 
 LISTENER = '[[listener]]\nurl = "amqps://127.0.0.1:0"\n'

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from ferrymq.engine.oauth import OAUTHBEARER, OAuthBearer
-from ferrymq_broker.access.identity import Identity
+from ferrymq_broker.access.identity import UserIdentity
 from ferrymq_broker.clock import Clock
 from ferrymq_broker.config.model import Config
 from ferrymq_broker.connections.authentication import Authenticator, ClientTransport, Login
@@ -55,7 +55,7 @@ class Bearers(Authenticator):
 
     def authenticate(self, login: Login) -> None:
         if login.token is None:
-            login.decide(Identity(None, mechanism=login.mechanism))
+            login.decide(UserIdentity(None, mechanism=login.mechanism))
         else:
             login.decide(self._verifier.check_jwt(login.token, login.mechanism))
 

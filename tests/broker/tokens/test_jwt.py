@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from joserfc.jwk import ECKey, OctKey, RSAKey
 from pydantic import ValidationError
 
-from ferrymq_broker.access.identity import Identity
+from ferrymq_broker.access.identity import UserIdentity
 from ferrymq_broker.config.security import Security
 from ferrymq_broker.config.tokens import ASYMMETRIC
 from ferrymq_broker.security.jwt_verifier import TokenRefusedError
@@ -52,7 +52,7 @@ def refused(verifier: TokenVerifier, token: str) -> str:
 
 def test_who_a_token_is_about(verifier: TokenVerifier) -> None:
     identity = verifier.check_jwt(make_jwt(), "OAUTHBEARER")
-    assert isinstance(identity, Identity)
+    assert isinstance(identity, UserIdentity)
     assert (identity.user, identity.key) == ("alice", "")
     assert (identity.mechanism, identity.expires) == ("OAUTHBEARER", NOW + 3600.0)
     assert identity.groups == frozenset()

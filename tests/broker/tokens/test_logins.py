@@ -15,8 +15,8 @@ from ferrymq.errors import AuthenticationError, ConnectionClosed, LinkDetached
 from ferrymq_broker.config.model import Config
 from ferrymq_broker.connections.authentication import ClientTransport
 from ferrymq_broker.errors import ConfigError
-from ferrymq_broker.security.building import make_gate
-from ferrymq_broker.security.taking import take_tokens
+from ferrymq_broker.security.authenticator_factory import make_authenticators
+from ferrymq_broker.security.token_setup import take_tokens
 from ferrymq_broker.server import BrokerServer
 from tests.broker.tokens.makers import (
     AUDIENCE,
@@ -203,9 +203,9 @@ def offered(config: Config, transport: ClientTransport) -> list[str]:
 
     broker = Broker(lambda call: None, lambda due: None, 0.0)
     verifier = take_tokens(config.security, broker, TestClock())
-    gate = make_gate(config.security, lambda names: None, verifier=verifier)
+    authenticators = make_authenticators(config.security, lambda names: None, verifier=verifier)
     assert broker.takes_tokens and broker.guarded
-    return gate.mechanisms(transport)
+    return authenticators.mechanisms(transport)
 
 
 def test_tokens_are_not_asked_for_in_the_clear(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ferrymq_broker.management.install import install
+from ferrymq_broker.management.setup import install
 from ferrymq_types.messaging import Data, Properties, Rejected
 from tests.broker.harness import Network
 from tests.broker.management.asker import Asker

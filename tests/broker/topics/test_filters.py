@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ferrymq_broker.connections.wishes import REQUIRE_FILTERS
+from ferrymq_broker.connections.attach_properties import REQUIRE_FILTERS
 from ferrymq_broker.nodes.policy import TopicPolicy
 from ferrymq_broker.nodes.topics.topic import Topic
 from ferrymq_codec.scalars import Described

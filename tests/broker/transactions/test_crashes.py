@@ -7,14 +7,14 @@ import random
 
 import pytest
 
-from ferrymq_broker.cli.store.lines import line_of, record_of
-from ferrymq_broker.management.install import install
+from ferrymq_broker.cli.store.json_lines import line_of, record_of
+from ferrymq_broker.management.setup import install
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
-from ferrymq_broker.nodes.fences import Fence
+from ferrymq_broker.nodes.fences import FenceRecord
 from ferrymq_broker.nodes.policy import ExchangePolicy, QueuePolicy, StreamPolicy, TopicPolicy
+from ferrymq_broker.store.map_values import decode_map, encode_map
 from ferrymq_broker.store.records import Record
 from ferrymq_broker.store.tables import FENCE as FENCE_TABLE
-from ferrymq_broker.store.values import decode_map, encode_map
 from ferrymq_types.messaging import (
     Accepted,
     AmqpValue,
@@ -242,7 +242,7 @@ def test_what_a_fence_knows_survives(net: Network) -> None:
         "ferrymq:fence-digest": b"d" * 16,
     }
     assert tried(mine) == ""
-    net.space.fences.repeat(Fence("g", "m", 5, 0, "one", 1, b"d" * 16))
+    net.space.fences.repeat(FenceRecord("g", "m", 5, 0, "one", 1, b"d" * 16))
     net.broker.finish_pass()
     net.run()
     net.restart()

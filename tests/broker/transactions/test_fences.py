@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ferrymq.engine.delivery import OutgoingDelivery
-from ferrymq_broker.management.install import install
+from ferrymq_broker.management.setup import install
 from ferrymq_broker.nodes.policy import QueuePolicy, StreamPolicy
 from ferrymq_codec.scalars import ULong
 from ferrymq_types.messaging import Accepted, AmqpValue, MessageAnnotations, Rejected

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ferrymq_broker.management.install import install
+from ferrymq_broker.management.setup import install
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.nodes.policy import (
     ExchangePolicy,

@@ -15,7 +15,7 @@ from ferrymq_broker.config.listeners import Listener
 from ferrymq_broker.config.load import load_config
 from ferrymq_broker.errors import ConfigError
 from ferrymq_broker.server import BrokerServer
-from ferrymq_broker.server.doorway import MOST_EARLY_BYTES
+from ferrymq_broker.server.websocket_limits import MOST_EARLY_BYTES
 from tests.broker.websocket.waiting import empty
 
 # That of AMQP, with no layer below it.

@@ -11,7 +11,7 @@ from random import Random
 
 from ferrymq.engine.settings import ConnectionSettings
 from ferrymq_broker.connections.handler import ConnectionHandler
-from ferrymq_broker.management.install import install
+from ferrymq_broker.management.setup import install
 from ferrymq_broker.nodes.policy import QueuePolicy
 from ferrymq_types.transport import Open
 from tests.broker.harness import Network

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from random import Random
 
-from ferrymq_broker.management.install import install
+from ferrymq_broker.management.setup import install
 from ferrymq_broker.nodes.policy import QueuePolicy
 from ferrymq_types.messaging import Properties
 from tests.broker.harness import Network

@@ -7,13 +7,13 @@ from random import Random
 
 from ferrymq import Message
 from ferrymq_broker.cli.rendering import as_json, as_text
-from ferrymq_broker.nodes.facts import Facts, facts_of
 from ferrymq_broker.nodes.message import admit, restore
+from ferrymq_broker.nodes.message_view import MessageView, view_of
 from ferrymq_codec.errors import DecodeError
 from tests.fuzz.mutation.values import mutate_values
 from tests.fuzz.pool import MESSAGES
 
-_FACTS = [name for name in vars(Facts) if not name.startswith("_") and name != "message"]
+_FACTS = [name for name in vars(MessageView) if not name.startswith("_") and name != "message"]
 
 
 def one(data: bytes) -> None:
@@ -38,7 +38,7 @@ def _in_broker(payload: bytes, format: int) -> None:
     except DecodeError:
         return
     restore(message.payload, format, message.special, 1)
-    facts = facts_of(message)
+    facts = view_of(message)
     for name in _FACTS:
         value = getattr(facts, name)
         if callable(value):

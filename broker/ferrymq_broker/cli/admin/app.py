@@ -15,7 +15,7 @@ from ferrymq_broker.cli.admin.entities import (
 )
 from ferrymq_broker.cli.admin.holds import holds, release
 from ferrymq_broker.cli.admin.messages import move, peek, purge
-from ferrymq_broker.cli.connecting import take_options
+from ferrymq_broker.cli.connect_options import take_options
 
 admin = typer.Typer(
     name="admin",

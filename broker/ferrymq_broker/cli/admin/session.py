@@ -12,7 +12,7 @@ import typer
 import ferrymq
 from ferrymq.engine.pairing import LINK_PAIR
 from ferrymq.url import parse_url
-from ferrymq_broker.cli.connecting import connecting_of_command
+from ferrymq_broker.cli.connect_options import connecting_of_command
 from ferrymq_broker.errors import ConfigError
 from ferrymq_broker.management.client import ManagementClient
 from ferrymq_broker.management.errors import FORBIDDEN, ManagementError

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import typer
 
-from ferrymq_broker.cli.connecting import take_options
-from ferrymq_broker.cli.store.copying import backup, compact
-from ferrymq_broker.cli.store.exporting import export
-from ferrymq_broker.cli.store.importing import import_
+from ferrymq_broker.cli.connect_options import take_options
+from ferrymq_broker.cli.store.copy import backup, compact
+from ferrymq_broker.cli.store.export import export
+from ferrymq_broker.cli.store.import_ import import_
 from ferrymq_broker.cli.store.verify import info, verify
 
 store = typer.Typer(

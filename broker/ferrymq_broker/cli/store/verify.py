@@ -11,8 +11,8 @@ import typer
 from ferrymq_broker.cli.admin.tables import print_entity
 from ferrymq_broker.cli.options import Json
 from ferrymq_broker.cli.progress import RunProgress
-from ferrymq_broker.cli.store.checking import Contents, check
-from ferrymq_broker.cli.store.opening import Directory, locked
+from ferrymq_broker.cli.store.integrity import Contents, check
+from ferrymq_broker.cli.store.offline_store import Directory, locked
 from ferrymq_broker.config.units import format_size
 from ferrymq_broker.store.format_file import CLEAN_NAME, read_format
 from ferrymq_broker.store.lmdb_records import DATA_NAME

@@ -16,7 +16,7 @@ from ferrymq.tracing.rendering import safe
 from ferrymq.tracing.trace import Trace
 from ferrymq.url import parse_url
 from ferrymq_broker.cli.options import Json
-from ferrymq_broker.cli.securing import Ca, Cert, Key, NoVerify, Securing
+from ferrymq_broker.cli.tls_options import Ca, Cert, Key, NoVerify, TlsOptions
 from ferrymq_broker.cli.trace.dumps import NotReadableError, read
 from ferrymq_broker.cli.trace.proxy import Proxy
 from ferrymq_broker.config.url import parse_listen_url
@@ -69,7 +69,7 @@ def trace(
             raise typer.Exit(1)
         return
     parsed = parse_url(to)
-    tls = Securing(ca, cert, key, no_verify).arguments(to).get("ssl")
+    tls = TlsOptions(ca, cert, key, no_verify).arguments(to).get("ssl")
     if parsed.secure and tls is None:
         tls = ssl.create_default_context()
     proxy = Proxy(parse_listen_url(listen), parsed, tls, count, full, as_json)

@@ -14,9 +14,9 @@ from ferrymq.errors import TransportError
 from ferrymq.tracing.rendering import safe
 from ferrymq.tracing.trace import Trace
 from ferrymq.url import Url
-from ferrymq_broker.cli.failures import reason_of
+from ferrymq_broker.cli.error_messages import reason_of
 from ferrymq_broker.cli.trace.dumps import BACK, OUT
-from ferrymq_broker.cli.trace.reaching import PIECE, reach
+from ferrymq_broker.cli.trace.upstream import PIECE, reach
 from ferrymq_broker.config.url import ListenAddress
 
 

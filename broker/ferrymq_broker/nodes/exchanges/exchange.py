@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.nodes.backpressure import BackpressureGroup
 from ferrymq_broker.nodes.exchanges.binding import Binding, Destination, identity_of
-from ferrymq_broker.nodes.exchanges.entrance import Entrance
-from ferrymq_broker.nodes.exchanges.keys import MAX_KEY, key_of
-from ferrymq_broker.nodes.exchanges.tables import FanoutTable, HeadersTable, make_table
-from ferrymq_broker.nodes.gate import Gates
+from ferrymq_broker.nodes.exchanges.binding_tables import FanoutTable, HeadersTable, make_table
+from ferrymq_broker.nodes.exchanges.routing_key import MAX_KEY, key_of
+from ferrymq_broker.nodes.exchanges.routing_key_target import RoutingKeyTarget
 from ferrymq_broker.nodes.narrowing import narrow
 from ferrymq_broker.nodes.node import BOUNDLESS, PERMANENT, Node, Refusal, Space
 from ferrymq_broker.nodes.policy import ExchangePolicy
 from ferrymq_broker.store.changes import LAST
+from ferrymq_broker.store.map_values import encode_map
 from ferrymq_broker.store.tables import BINDING
-from ferrymq_broker.store.values import encode_map
-from ferrymq_broker.timers import Timed
+from ferrymq_broker.timers import Timer
 from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
-    from ferrymq_broker.nodes.message import Message
+    from ferrymq_broker.nodes.message import BrokerMessage
 
 # Of one exchange; and how long one may be, destination, key and arguments together.
 MAX_BINDINGS: Final = 100_000
@@ -35,7 +35,7 @@ _BINDABLE: Final = ("queue", "topic", "stream", "exchange")
 
 
 @final
-class _Idle(Timed):
+class _Idle(Timer):
     """When an exchange that nobody uses goes."""
 
     __slots__ = ("exchange",)
@@ -70,7 +70,7 @@ class Exchange(Node):
         "_order",
         "_number",
         "_chained",
-        "_gates",
+        "_backpressures",
         "_idle",
     )
 
@@ -82,7 +82,7 @@ class Exchange(Node):
         self.published: i64 = 0
         self.unroutable: i64 = 0
         self.refused: i64 = 0
-        self.entrances: dict[Entrance, None] = {}
+        self.entrances: dict[RoutingKeyTarget, None] = {}
         self._table = make_table(policy.type)
         self._targets: dict[Node, Destination] = {}
         self._bindings: dict[str, Binding] = {}
@@ -91,7 +91,7 @@ class Exchange(Node):
         self._number: i64 = 0
         # How many destinations are exchanges.
         self._chained: i64 = 0
-        self._gates = Gates(self)
+        self._backpressures = BackpressureGroup(self)
         self._idle = _Idle(self)
         if policy.alternate:
             space.alternates[self] = policy.alternate
@@ -249,15 +249,15 @@ class Exchange(Node):
             raise BrokerError(
                 "amqp:invalid-field", f"a key of {len(part)} characters; {MAX_KEY} are allowed"
             )
-        return Entrance(self, part)
+        return RoutingKeyTarget(self, part)
 
-    def publish(self, message: Message) -> Refusal | None:
+    def publish(self, message: BrokerMessage) -> Refusal | None:
         """Hand the message on, with the key it brings itself."""
         if self._table.keyed or self._chained:
             return self.route(message, key_of(message))
         return self.route(message, "")
 
-    def route(self, message: Message, key: str) -> Refusal | None:
+    def route(self, message: BrokerMessage, key: str) -> Refusal | None:
         """Hand the message to all it is for, to each once, through other exchanges as well.
 
         The refusal says `released` if there is nobody it is for. If one of them does not take it,
@@ -277,18 +277,20 @@ class Exchange(Node):
         nodes = [target.node for target in found]
         return self._hand_out(message, nodes)
 
-    def _route_on(self, message: Message, key: str, found: list[Destination]) -> Refusal | None:
+    def _route_on(
+        self, message: BrokerMessage, key: str, found: list[Destination]
+    ) -> Refusal | None:
         """Follow bindings to other exchanges, and alternates where nothing matched."""
         nodes = self._follow(message, key, found, 1)
         if not nodes:
             return self._unroutable(key)
         return self._hand_out(message, nodes)
 
-    def keeps(self, message: Message) -> bool:
+    def keeps(self, message: BrokerMessage) -> bool:
         """See `keeps_with`."""
         return self.keeps_with(message, key_of(message))
 
-    def keeps_with(self, message: Message, key: str) -> bool:
+    def keeps_with(self, message: BrokerMessage, key: str) -> bool:
         """Whether one of those keeps the message through a crash that it is handed to. If it came
         again for the sake of the others, that one would have it twice."""
         found: list[Destination] = []
@@ -296,13 +298,13 @@ class Exchange(Node):
         self._table.match(key, message, self._number, found)
         return any(node.keeps(message) for node in self._follow(message, key, found, 0))
 
-    def reserve(self, message: Message, holders: list[Node]) -> Refusal | None:
+    def reserve(self, message: BrokerMessage, holders: list[Node]) -> Refusal | None:
         """Keep room for the message in all nodes it would be handed to."""
         if self._table.keyed or self._chained:
             return self.reserve_for(message, key_of(message), holders)
         return self.reserve_for(message, "", holders)
 
-    def reserve_for(self, message: Message, key: str, holders: list[Node]) -> Refusal | None:
+    def reserve_for(self, message: BrokerMessage, key: str, holders: list[Node]) -> Refusal | None:
         """Keep room for a message with this key; `amqp:not-found` if there is nobody it is for."""
         if self.deleted:
             return Refusal("amqp:not-found", f"{self.address!r} has been deleted")
@@ -330,7 +332,7 @@ class Exchange(Node):
         )
 
     def _follow(
-        self, message: Message, key: str, found: list[Destination], counts: i64
+        self, message: BrokerMessage, key: str, found: list[Destination], counts: i64
     ) -> list[Node]:
         """Where the message goes that has `found` these destinations here, `counts` times."""
         nodes: dict[Node, None] = {}
@@ -365,7 +367,7 @@ class Exchange(Node):
             exchange._table.match(key, message, exchange._number, found)
         return list(nodes)
 
-    def _hand_out(self, message: Message, nodes: list[Node]) -> Refusal | None:
+    def _hand_out(self, message: BrokerMessage, nodes: list[Node]) -> Refusal | None:
         """Publish to all; if any refuses, the answer is no."""
         refused: Refusal | None = None
         refusals = 0
@@ -398,7 +400,7 @@ class Exchange(Node):
 
     def room(self) -> i64:
         """What the fullest node has left that a message could go to, whatever its key."""
-        return self._gates.room(self.reachable(None))
+        return self._backpressures.room(self.reachable(None))
 
     def reachable(self, key: str | None) -> list[Node]:
         """The nodes that messages with this key, or any, may go to; no exchanges."""
@@ -447,13 +449,13 @@ class Exchange(Node):
     def regain_room(self) -> None:
         """Those who send to the nodes behind by other ways starve there."""
         super().regain_room()
-        self._gates.regain_room()
+        self._backpressures.regain_room()
 
-    def relieve(self) -> None:
+    def grant_room(self) -> None:
         """A node behind has room again: those who starve here or at an entrance share it."""
-        super().relieve()
+        super().grant_room()
         for entrance in list(self.entrances):
-            entrance.relieve()
+            entrance.grant_room()
 
     def _relieve_all(self) -> None:
         """Nobody waits for a node any more that was bound here: nor those in front of exchanges
@@ -462,7 +464,7 @@ class Exchange(Node):
         waiting: list[Exchange] = [self]
         while waiting:
             exchange = waiting.pop()
-            exchange.relieve()
+            exchange.grant_room()
             for watcher in exchange.watchers or []:
                 if isinstance(watcher, Exchange) and watcher not in visited:
                     visited[watcher] = None
@@ -506,7 +508,7 @@ class Exchange(Node):
             self.agenda.changes.drop_range(BINDING, self.store_id, 0, LAST)
         self.space.timers.cancel(self._idle)
         self.space.alternates.pop(self, None)
-        self._gates.withdraw()
+        self._backpressures.withdraw()
         for target in self._targets.values():
             watchers = target.node.watchers
             if watchers is not None and self in watchers:

@@ -1,7 +1,8 @@
 """Messages out of memory and back.
 
 A message that is *out* has no payload in memory. What is on disk already, the record of an entry or
-the body that several share, is only forgotten; what is not durable is written to `store/pages.py`.
+the body that several share, is only forgotten; what is not durable is written to
+`store/page_store.py`.
 
 Where one entry has a message alone, this is replaced by a *blank*, one for all messages of a
 connection that have records, and one for those with pages: of the message nothing is left but the
@@ -20,11 +21,11 @@ from typing import TYPE_CHECKING, Final, final
 from librt.strings import BytesWriter, write_i64_be
 from mypy_extensions import i32, i64
 
-from ferrymq_broker.journal import log
+from ferrymq_broker.event_log import log
 from ferrymq_broker.nodes.entry import AVAILABLE, DAMAGED, Entry
-from ferrymq_broker.nodes.message import Message, derive, restore
-from ferrymq_broker.nodes.paging.state import Paging
-from ferrymq_broker.nodes.queues.storing import (
+from ferrymq_broker.nodes.message import BrokerMessage, derive, restore
+from ferrymq_broker.nodes.paging.state import PagingState
+from ferrymq_broker.nodes.queues.persistence import (
     HEAD,
     drop_body,
     encode_head,
@@ -37,10 +38,10 @@ from ferrymq_codec.errors import DecodeError
 if TYPE_CHECKING:
     from ferrymq_broker.filters.filter import Filter
     from ferrymq_broker.nodes.node import Agenda
-    from ferrymq_broker.nodes.queues.lanes import Lane
+    from ferrymq_broker.nodes.queues.disk_runs import DiskRun
+    from ferrymq_broker.nodes.queues.priority_levels import PriorityLevel
     from ferrymq_broker.nodes.queues.queue import Queue
-    from ferrymq_broker.nodes.queues.runs import Run
-    from ferrymq_broker.store.pages import Pages
+    from ferrymq_broker.store.page_store import PageStore
     from ferrymq_broker.store.store import Store
 
 # Paging out ends when one part in so many of what may be in memory is free.
@@ -65,7 +66,7 @@ class Pager:
     """Of one broker, which is not to have more than `high` bytes of messages in memory, and is to
     have no more than `low` when it did. `messages` with `bytes` bytes are out.
 
-    Fewer than `least` messages are no run (`queues/runs.py`).
+    Fewer than `least` messages are no run (`queues/disk_runs.py`).
 
     Counted since the start: messages that were `paged_out` and `paged_in`, those that were read and
     stayed where they are (`peeked`), and those that could not be read (`damaged`). After many bytes
@@ -100,7 +101,7 @@ class Pager:
         "_reported",
     )
 
-    def __init__(self, agenda: Agenda, store: Store, pages: Pages, high: i64) -> None:
+    def __init__(self, agenda: Agenda, store: Store, pages: PageStore, high: i64) -> None:
         self.agenda = agenda
         self.store = store
         self.high: i64 = high
@@ -123,13 +124,13 @@ class Pager:
         self._read_bytes: i64 = 0
         self._pages = pages
         # Blanks by the connection that brought the messages they stand for.
-        self._recorded: dict[int, Message] = {}
-        self._paged: dict[int, Message] = {}
+        self._recorded: dict[int, BrokerMessage] = {}
+        self._paged: dict[int, BrokerMessage] = {}
         # The keys of the pages that several entries share.
-        self._together: dict[Message, bytes] = {}
+        self._together: dict[BrokerMessage, bytes] = {}
         # Pages that are about to be written, and the entries that are then to be out.
         self._pairs: list[tuple[bytes, bytes]] = []
-        self._leaving: list[tuple[Paging, Entry]] = []
+        self._leaving: list[tuple[PagingState, Entry]] = []
         # Pages nobody needs any more.
         self._stale: list[bytes] = []
         self._last_id: i64 = 0
@@ -137,23 +138,23 @@ class Pager:
 
     # -- out ---------------------------------------------------------------------------------
 
-    def paging_of(self, queue: Queue) -> Paging:
+    def paging_of(self, queue: Queue) -> PagingState:
         """What the pager knows of a queue, from now on."""
         paging = queue.paging
         if paging is None:
             self._last_id += 1
-            paging = Paging(queue, self._last_id, self.least)
+            paging = PagingState(queue, self._last_id, self.least)
             queue.paging = paging
             queue.reconsider()
         return paging
 
-    def is_recorded(self, paging: Paging, entry: Entry) -> bool:
+    def is_recorded(self, paging: PagingState, entry: Entry) -> bool:
         """Whether the message is in a record that can be read now."""
         if not entry.stored or entry.sequence > paging.safe:
             return False
         return not paging.amended or int(entry.sequence) not in paging.amended
 
-    def can_leave(self, paging: Paging, entry: Entry) -> bool:
+    def can_leave(self, paging: PagingState, entry: Entry) -> bool:
         """Whether the message may leave memory now. One that will have a record soon waits for that
         while there is time."""
         if self.is_recorded(paging, entry):
@@ -162,7 +163,7 @@ class Pager:
             return False
         return not entry.stored or self.agenda.held - self.pending > self.high + self.high // 2
 
-    def put_out(self, paging: Paging, entry: Entry) -> None:
+    def put_out(self, paging: PagingState, entry: Entry) -> None:
         """Let the message of an entry, which `can_leave`, leave memory; `flush` may have to come
         before it does."""
         message = entry.message
@@ -235,7 +236,7 @@ class Pager:
                 self._blank_out(paging, entry, self._recorded, _RECORDED)
                 paging.fold_restored()
 
-    def blank_of(self, origin: i64) -> Message:
+    def blank_of(self, origin: i64) -> BrokerMessage:
         """What stands for messages of an origin that are records."""
         return _blank(self._recorded, origin, _RECORDED)
 
@@ -253,11 +254,11 @@ class Pager:
         self.paged_out += 1
         paging.fold_restored()
 
-    def leave_run(self, queue: Queue, lane: Lane, run: Run) -> None:
+    def leave_run(self, queue: Queue, priority_level: PriorityLevel, run: DiskRun) -> None:
         """Let the messages of a run be out, which stands behind all others of the lane."""
         paging = self.paging_of(queue)
         run.weigh()
-        paging.runs_of(lane).append(run)
+        paging.runs_of(priority_level).append(run)
         paging.count += run.count()
         paging.bytes += run.bytes
         self.messages += run.count()
@@ -265,7 +266,7 @@ class Pager:
         self.paged_out += run.count()
 
     def _blank_out(
-        self, paging: Paging, entry: Entry, blanks: dict[int, Message], mark: i64
+        self, paging: PagingState, entry: Entry, blanks: dict[int, BrokerMessage], mark: i64
     ) -> None:
         """The entry alone is left."""
         message = entry.message
@@ -278,10 +279,10 @@ class Pager:
         paging.bytes += size
         self._left(size)
 
-    def _empty(self, message: Message, entry: Entry) -> None:
+    def _empty(self, message: BrokerMessage, entry: Entry) -> None:
         """The message is left without its payload."""
         message.payload = b""
-        message.facts = None
+        message.view = None
         self.agenda.emptied += 1
         self._left(i64(entry.size))
 
@@ -324,7 +325,7 @@ class Pager:
         self._has_read(size)
         return not entry.is_out()
 
-    def peek(self, queue: Queue, entry: Entry) -> Message | None:
+    def peek(self, queue: Queue, entry: Entry) -> BrokerMessage | None:
         """The message of the entry, which is out and stays so; None if it cannot be read."""
         page: bytes | None = None
         if self._has_page(entry):
@@ -378,7 +379,7 @@ class Pager:
         paging = queue.paging
         return _key(0 if paging is None else paging.id, entry.sequence)
 
-    def _read(self, queue: Queue, entry: Entry, page: bytes | None) -> Message | None:
+    def _read(self, queue: Queue, entry: Entry, page: bytes | None) -> BrokerMessage | None:
         """The message of the entry, of its page or of its record."""
         message = entry.message
         try:
@@ -405,7 +406,7 @@ class Pager:
             self._complain(queue, entry, str(error))
             return None
 
-    def _come_back(self, queue: Queue, entry: Entry, message: Message) -> None:
+    def _come_back(self, queue: Queue, entry: Entry, message: BrokerMessage) -> None:
         """The message is in memory again."""
         size = i64(entry.size)
         before = entry.message
@@ -429,7 +430,7 @@ class Pager:
         self.bytes -= size
         self.paged_in += 1
 
-    def load_message(self, queue: Queue, message: Message, size: i64) -> bool:
+    def load_message(self, queue: Queue, message: BrokerMessage, size: i64) -> bool:
         """As `load`, of a message that several have, for one that is no entry."""
         stand_in = Entry(message, 0)
         stand_in.size = i32(size)
@@ -448,7 +449,7 @@ class Pager:
             return
         self.forget_out(queue, message, entry.sequence, size)
 
-    def forget_out(self, queue: Queue, blank: Message, sequence: i64, size: i64) -> None:
+    def forget_out(self, queue: Queue, blank: BrokerMessage, sequence: i64, size: i64) -> None:
         """A message leaves the queue that is out, and that a blank stands for."""
         paging = queue.paging
         if paging is not None:
@@ -460,7 +461,7 @@ class Pager:
         self.messages -= 1
         self.bytes -= size
 
-    def forget_message(self, message: Message, size: i64) -> None:
+    def forget_message(self, message: BrokerMessage, size: i64) -> None:
         """Nobody has the message any more, of which several did and which is out."""
         key = self._together.pop(message, None)
         if key is not None:
@@ -471,7 +472,7 @@ class Pager:
         self.messages -= 1
         self.bytes -= size
 
-    def _drop_blank(self, blank: Message) -> None:
+    def _drop_blank(self, blank: BrokerMessage) -> None:
         blank.holders -= 1
         if blank.holders == 0:
             blanks = self._paged if blank.header_end == _PAGED else self._recorded
@@ -519,11 +520,11 @@ class Pager:
         )
 
 
-def _blank(blanks: dict[int, Message], origin: i64, mark: i64) -> Message:
+def _blank(blanks: dict[int, BrokerMessage], origin: i64, mark: i64) -> BrokerMessage:
     """What stands for messages of an origin."""
     blank = blanks.get(int(origin))
     if blank is None:
-        blank = Message(b"", 0, mark)
+        blank = BrokerMessage(b"", 0, mark)
         blank.origin = origin
         blanks[int(origin)] = blank
     return blank
@@ -535,13 +536,13 @@ def page_in(queue: Queue, entry: Entry) -> bool:
     return pager is not None and pager.load(queue, entry)
 
 
-def page_in_scheduled(queue: Queue, message: Message, size: i64) -> bool:
+def page_in_scheduled(queue: Queue, message: BrokerMessage, size: i64) -> bool:
     """As `page_in`, for a message that is scheduled in the queue and an entry elsewhere."""
     pager = queue.agenda.pager
     return pager is not None and pager.load_message(queue, message, size)
 
 
-def peek(queue: Queue, entry: Entry) -> Message | None:
+def peek(queue: Queue, entry: Entry) -> BrokerMessage | None:
     """The message of an entry, in memory or not, to be looked at; None if it cannot be read."""
     if not entry.is_out():
         return entry.message
@@ -578,7 +579,7 @@ def give_up(queue: Queue, entry: Entry) -> None:
             drop_body(agenda, message)
 
 
-def forget_message(agenda: Agenda, message: Message, size: i64) -> None:
+def forget_message(agenda: Agenda, message: BrokerMessage, size: i64) -> None:
     """Nobody has this message any more, which is out."""
     pager = agenda.pager
     if pager is not None:

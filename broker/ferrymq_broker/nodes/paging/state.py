@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 from ferrymq_broker.nodes.entry import RUN, Entry
-from ferrymq_broker.nodes.queues.lanes import Cursor, Lane
-from ferrymq_broker.nodes.queues.runs import Runs
+from ferrymq_broker.nodes.queues.disk_runs import DiskRuns
+from ferrymq_broker.nodes.queues.priority_levels import LevelCursor, PriorityLevel
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.queues.queue import Queue
@@ -21,7 +21,7 @@ _TOGETHER: Final = 256
 
 
 @final
-class Paging:
+class PagingState:
     """Of one `queue`, while it has anything to do with the pager. `count` messages of `bytes` bytes
     are out, `loaded` bytes have come back since the pager went through the queue last. Nobody has
     had entries up to the sequence `restored`, unless they have more than one attempt. `withheld` is
@@ -83,25 +83,25 @@ class Paging:
                 sequence: batch for sequence, batch in self.amended.items() if batch > applied
             }
 
-    def cursor(self, lane: Lane) -> Cursor:
+    def cursor(self, priority_level: PriorityLevel) -> LevelCursor:
         """How far the pager has come in a lane of the queue."""
-        cursor = lane.out
+        cursor = priority_level.out
         if cursor is None:
-            cursor = Cursor(lane)
-            lane.out = cursor
-            lane.add_cursor(cursor)
+            cursor = LevelCursor(priority_level)
+            priority_level.out = cursor
+            priority_level.add_cursor(cursor)
         return cursor
 
-    def fold(self, lane: Lane, begin: Entry, end: Entry | None) -> None:
+    def fold(self, priority_level: PriorityLevel, begin: Entry, end: Entry | None) -> None:
         """Let entries of a lane, from `begin` to before `end`, be rows of runs where they can."""
-        self.runs_of(lane).fold(begin, end, self.restored)
+        self.runs_of(priority_level).fold(begin, end, self.restored)
 
-    def runs_of(self, lane: Lane) -> Runs:
+    def runs_of(self, priority_level: PriorityLevel) -> DiskRuns:
         """The runs of a lane of the queue, from now on."""
-        runs = lane.runs
+        runs = priority_level.runs
         if runs is None:
-            runs = Runs(self.queue, lane, self.least)
-            lane.runs = runs
+            runs = DiskRuns(self.queue, priority_level, self.least)
+            priority_level.runs = runs
         return runs
 
     def fold_restored(self) -> None:
@@ -110,24 +110,24 @@ class Paging:
         if self._blanks < _TOGETHER:
             return
         self._blanks = 0
-        for lane in self.queue.lanes:
-            begin = lane.last
+        for priority_level in self.queue.priority_levels:
+            begin = priority_level.last
             while begin is not None and begin.state != RUN and begin.message.header_end < 0:
                 begin = begin.prev
-            begin = lane.first if begin is None else begin.next
+            begin = priority_level.first if begin is None else begin.next
             if begin is not None:
-                self.fold(lane, begin, None)
+                self.fold(priority_level, begin, None)
 
     def begin_again(self) -> None:
         """Let the pager go through the queue from its beginning."""
         self.loaded = 0
-        for lane in self.queue.lanes:
-            self.cursor(lane).next = lane.first
+        for priority_level in self.queue.priority_levels:
+            self.cursor(priority_level).next = priority_level.first
 
     def close(self) -> None:
         """The queue has nothing to do with the pager any more."""
-        for lane in self.queue.lanes:
-            cursor = lane.out
+        for priority_level in self.queue.priority_levels:
+            cursor = priority_level.out
             if cursor is not None:
-                lane.out = None
-                lane.drop_cursor(cursor)
+                priority_level.out = None
+                priority_level.drop_cursor(cursor)

@@ -23,8 +23,8 @@ from ferrymq_broker.nodes.topics.topic import Topic
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.node import Agenda, Node
     from ferrymq_broker.nodes.paging.pager import Pager
-    from ferrymq_broker.nodes.paging.state import Paging
-    from ferrymq_broker.nodes.queues.lanes import Lane
+    from ferrymq_broker.nodes.paging.state import PagingState
+    from ferrymq_broker.nodes.queues.priority_levels import PriorityLevel
     from ferrymq_broker.store.changes import Changes
 
 # What may be done at the end of one pass; looking at an entry counts one, letting it go so many.
@@ -154,21 +154,21 @@ class Sweep:
                 paging.again = now + self.again
                 paging.begin_again()
 
-    def _go_through(self, paging: Paging, budget: i64) -> i64:
+    def _go_through(self, paging: PagingState, budget: i64) -> i64:
         """Let messages of a queue go; what is left of the budget, 0 if there may be more."""
-        for lane in reversed(paging.queue.lanes):
-            budget = self._go_along(paging, lane, budget)
+        for priority_level in reversed(paging.queue.priority_levels):
+            budget = self._go_along(paging, priority_level, budget)
             if budget <= 0:
                 return 0
         return budget
 
-    def _go_along(self, paging: Paging, lane: Lane, budget: i64) -> i64:
+    def _go_along(self, paging: PagingState, priority_level: PriorityLevel, budget: i64) -> i64:
         agenda = self._agenda
         pager = self.pager
         low = pager.low
-        cursor = paging.cursor(lane)
+        cursor = paging.cursor(priority_level)
         # What the next deliveries are of.
-        near = lane.plain.next
+        near = priority_level.plain.next
         begin = cursor.next
         entry = begin
         while entry is not None:
@@ -176,13 +176,13 @@ class Sweep:
                 cursor.next = entry
                 pager.flush()
                 if begin is not None:
-                    paging.fold(lane, begin, entry)
+                    paging.fold(priority_level, begin, entry)
                 return 0
             if entry is near:
                 near = None
                 kept: i64 = 0
                 while entry is not None and kept < self._kept:
-                    kept += lane.bytes_of(entry)
+                    kept += priority_level.bytes_of(entry)
                     entry = entry.next
                     budget -= 1
                 continue
@@ -200,7 +200,7 @@ class Sweep:
         cursor.next = entry
         pager.flush()
         if begin is not None:
-            paging.fold(lane, begin, entry)
+            paging.fold(priority_level, begin, entry)
         return budget
 
 

@@ -9,12 +9,12 @@ from mypy_extensions import i64
 from ferrymq_broker.nodes.consumer import IDLE, Consumer
 from ferrymq_broker.nodes.entry import AVAILABLE, RUN, Entry
 from ferrymq_broker.nodes.paging.pager import peek
-from ferrymq_broker.nodes.queues.lanes import LEVELS
-from ferrymq_broker.nodes.queues.views import PATIENCE
+from ferrymq_broker.nodes.queues.filter_views import PATIENCE
+from ferrymq_broker.nodes.queues.priority_levels import LEVELS
 
 if TYPE_CHECKING:
+    from ferrymq_broker.nodes.queues.disk_runs import DiskRuns
     from ferrymq_broker.nodes.queues.queue import Queue
-    from ferrymq_broker.nodes.queues.runs import Runs
 
 # What it takes to read a message from disk, in questions to a filter.
 _READING: Final = 10
@@ -46,13 +46,13 @@ class Browser:
         """
         self._patience = PATIENCE
         stable = queue.stable
-        for lane in queue.lanes:
-            level = lane.level
+        for priority_level in queue.priority_levels:
+            level = priority_level.level
             position = self._positions[level]
-            entry = lane.first if position is None else position.next
+            entry = priority_level.first if position is None else position.next
             while entry is not None and entry.sequence <= stable:
-                if entry.state == RUN and lane.runs is not None:
-                    seen = self._show_run(queue, lane.runs, entry)
+                if entry.state == RUN and priority_level.runs is not None:
+                    seen = self._show_run(queue, priority_level.runs, entry)
                 else:
                     seen = self._show_entry(queue, entry)
                 if seen == _NOT_THERE:
@@ -63,7 +63,7 @@ class Browser:
                 entry = entry.next
         return True
 
-    def _show_run(self, queue: Queue, runs: Runs, place: Entry) -> i64:
+    def _show_run(self, queue: Queue, runs: DiskRuns, place: Entry) -> i64:
         """Show it the messages of a run. If it has not seen them all, the others have a place of
         their own."""
         run = runs.of(place)
@@ -117,9 +117,9 @@ class Browser:
 
     def has_more(self, queue: Queue) -> bool:
         """Whether there is something that it has not come to."""
-        for lane in queue.lanes:
-            position = self._positions[lane.level]
-            if (lane.first if position is None else position.next) is not None:
+        for priority_level in queue.priority_levels:
+            position = self._positions[priority_level.level]
+            if (priority_level.first if position is None else position.next) is not None:
                 return True
         return False
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 from ferrymq_broker.nodes.entry import AVAILABLE, Entry
-from ferrymq_broker.nodes.facts import facts_of
+from ferrymq_broker.nodes.message_view import view_of
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.consumer import Consumer
@@ -108,7 +108,7 @@ class Groups:
 
     def join(self, entry: Entry) -> None:
         """A message has come into the queue."""
-        id = facts_of(entry.message).group_id
+        id = view_of(entry.message).group_id
         if id is None:
             return
         group = self._groups.get(id)

@@ -1,14 +1,14 @@
 """The queue: first in, first out within a priority; each message to one consumer; browsers look on.
 
-Entries lie in `lanes`, one for each level of priority in use. Who takes them out is seated in
-*views*, one for each distinct filter, and in these in *crews*, one for each priority of consumers
-(`queues/views.py`). A view has a cursor in every lane; what is behind a cursor has been taken,
-does not pass the filter, or waits in a heap:
+Entries lie in `priority_levels`, one for each level of priority in use. Who takes them out is
+seated in *views*, one for each distinct filter, and in these in *crews*, one for each priority of
+consumers (`queues/filter_views.py`). A view has a cursor in every lane; what is behind a cursor has
+been taken, does not pass the filter, or waits in a heap:
 
-- `View.returned`: entries that came back, being released, modified, or by the loss of their link.
+- `FilterView.returned`: entries that came back: released, modified, or held by a lost link.
   They are offered first: a message comes back to the place it was published at;
 - `Consumer.own`: entries that not every consumer of the view may get;
-- `View.aside`: the same, for consumers that are still to come.
+- `FilterView.aside`: the same, for consumers that are still to come.
 
 Consumers that may be offered something take turns, message by message. One that answers IDLE is
 taken out until it wakes. The queue's `lifecycle` has limits, expiry, dead letters and the like.
@@ -22,38 +22,45 @@ from mypy_extensions import i32, i64
 
 from ferrymq_broker.nodes.consumer import Consumer
 from ferrymq_broker.nodes.entry import ACQUIRED, AVAILABLE, REMOVED, Entry
+from ferrymq_broker.nodes.link_terms import SourceTerms
 from ferrymq_broker.nodes.node import BOUNDLESS, PERMANENT, Node, Refusal, Space
 from ferrymq_broker.nodes.paging.pager import give_up, page_in
 from ferrymq_broker.nodes.policy import QueuePolicy
 from ferrymq_broker.nodes.queues.browsers import Browser
-from ferrymq_broker.nodes.queues.contents import available_to, describe_queue, figures_of
-from ferrymq_broker.nodes.queues.dispatching import (
+from ferrymq_broker.nodes.queues.consumer_registry import (
+    add_consumer,
+    exclude,
+    grant,
+    new_priority_level,
+    reassign_consumers,
+    remove_consumer,
+)
+from ferrymq_broker.nodes.queues.continuation import Continuation
+from ferrymq_broker.nodes.queues.dispatcher import (
     is_plain,
     offer_waiting,
     serve,
     serve_all,
     serve_plain,
 )
+from ferrymq_broker.nodes.queues.filter_views import PATIENCE, UNFILTERED, FilterView, PriorityTier
 from ferrymq_broker.nodes.queues.groups import Groups
-from ferrymq_broker.nodes.queues.lanes import DEFAULT_LEVEL, LEVELS, Lane
-from ferrymq_broker.nodes.queues.lifecycle.lifecycle import Lifecycle
-from ferrymq_broker.nodes.queues.purging import Purge
-from ferrymq_broker.nodes.queues.resumption import Resumption
-from ferrymq_broker.nodes.queues.seating import exclude, grant, leave, new_lane, reseat, welcome
-from ferrymq_broker.nodes.queues.storing import (
+from ferrymq_broker.nodes.queues.inspection import available_to, describe_queue, figures_of
+from ferrymq_broker.nodes.queues.lifecycle.lifecycle import MessageLifecycle
+from ferrymq_broker.nodes.queues.persistence import (
     drop_entry,
     drop_queue,
     keep_entry,
     put_entry,
     put_state,
 )
-from ferrymq_broker.nodes.queues.views import PATIENCE, PLAIN, Crew, View
-from ferrymq_broker.nodes.terms import SourceTerms
+from ferrymq_broker.nodes.queues.priority_levels import DEFAULT_LEVEL, LEVELS, PriorityLevel
+from ferrymq_broker.nodes.queues.purge import Purge
 from ferrymq_broker.slices import Slices
 
 if TYPE_CHECKING:
-    from ferrymq_broker.nodes.message import Message
-    from ferrymq_broker.nodes.paging.state import Paging
+    from ferrymq_broker.nodes.message import BrokerMessage
+    from ferrymq_broker.nodes.paging.state import PagingState
     from ferrymq_types.transport import Error
 
 
@@ -85,16 +92,16 @@ class Queue(Node):
         "declined",
         "consumers",
         "takers",
-        "loners",
-        "lanes",
+        "exclusive_consumers",
+        "priority_levels",
         "groups",
-        "lane",
+        "priority_level",
         "_low",
         "_high",
         "_by_level",
         "plain",
         "views",
-        "crews",
+        "tiers",
         "_sole",
         "_watched",
         "_aged",
@@ -103,7 +110,7 @@ class Queue(Node):
         "_resumption",
         "active",
         "standby",
-        "crews_made",
+        "tiers_made",
         "_held_back",
         "purges",
         "_rest",
@@ -135,42 +142,42 @@ class Queue(Node):
         self.consumers: dict[Consumer, None] = {}
         # Of these, those that take messages, and those of them that want to be alone.
         self.takers: i64 = 0
-        self.loners: i64 = 0
-        lane = Lane(DEFAULT_LEVEL)
+        self.exclusive_consumers: i64 = 0
+        priority_level = PriorityLevel(DEFAULT_LEVEL)
         # The one that most messages go to, and all there are, the most urgent first.
-        self.lane = lane
-        self.lanes: list[Lane] = [lane]
-        self._by_level: list[Lane] | None = None
+        self.priority_level = priority_level
+        self.priority_levels: list[PriorityLevel] = [priority_level]
+        self._by_level: list[PriorityLevel] | None = None
         # Below and above these levels priorities make no difference.
         self._low: i64 = 0
         self._high: i64 = 0
         # The view of those without a filter is always there; all views, by the keys of filters.
-        self.plain = View(self, None)
-        self.plain.cursors.append(lane.plain)
-        self.views: dict[str, View] = {PLAIN: self.plain}
+        self.plain = FilterView(self, None)
+        self.plain.cursors.append(priority_level.plain)
+        self.views: dict[str, FilterView] = {UNFILTERED: self.plain}
         # Those of higher priority first.
-        self.crews: list[Crew] = []
+        self.tiers: list[PriorityTier] = []
         # The only one there is.
-        self._sole: Crew | None = None
+        self._sole: PriorityTier | None = None
         # Whether it matters to anybody that an entry leaves.
         self._watched = False
         # Whether anybody has asked for the oldest: then the lanes keep note of it.
         self._aged = False
         self.browsers: dict[Consumer, Browser] = {}
         self._draining: dict[Consumer, None] = {}
-        self._resumption = Resumption(self)
+        self._resumption = Continuation(self)
         # The one that is served where one at a time is, and the others: a heap with the next one
         # in front, and some that have left.
         self.active: Consumer | None = None
         self.standby: list[tuple[int, int, Consumer]] = []
-        self.crews_made: i64 = 0
+        self.tiers_made: i64 = 0
         # How many wait until all that is to return has returned.
         self._held_back: i64 = 0
         # Purges that are not over; the last of all, when the queue is deleted.
         self.purges: i64 = 0
         self._rest: Purge | None = None
         # What the pager does with it, None as long as that is nothing.
-        self.paging: Paging | None = None
+        self.paging: PagingState | None = None
         # The entry that leaves as a dead letter: it has its record until the letter is published.
         self.leaving: Entry | None = None
         # The last entry that may be handed out, and the last batch with others; the last entry of
@@ -180,7 +187,7 @@ class Queue(Node):
         self._sealed: i64 = 0
         self.groups: Groups | None = None
         self._read_policy()
-        self.lifecycle = Lifecycle(self, policy)
+        self.lifecycle = MessageLifecycle(self, policy)
         self.reconsider()
 
     def __repr__(self) -> str:
@@ -202,7 +209,7 @@ class Queue(Node):
 
     def reconsider(self) -> None:
         """What can be left out while nobody needs it."""
-        self._sole = self.crews[0] if len(self.crews) == 1 else None
+        self._sole = self.tiers[0] if len(self.tiers) == 1 else None
         self._watched = (
             self.guarded
             or self._aged
@@ -221,7 +228,7 @@ class Queue(Node):
         self._read_policy()
         self.lifecycle.change_policy(policy)
         if policy.single_active != single:
-            reseat(self)
+            reassign_consumers(self)
         self.reconsider()
         self.touch()
 
@@ -233,35 +240,35 @@ class Queue(Node):
 
     # -- messages in -------------------------------------------------------------------
 
-    def publish(self, message: Message) -> Refusal | None:
+    def publish(self, message: BrokerMessage) -> Refusal | None:
         """Append the message, if the lifecycle does not mind."""
         if self.guarded or message.special:
             return self.lifecycle.publish(message)
         self.append(message)
         return None
 
-    def reserve(self, message: Message, holders: list[Node]) -> Refusal | None:
+    def reserve(self, message: BrokerMessage, holders: list[Node]) -> Refusal | None:
         """Keep room for a message that is to come."""
         return self.lifecycle.reserve(message, holders)
 
-    def unreserve(self, message: Message) -> None:
+    def unreserve(self, message: BrokerMessage) -> None:
         """It is not needed any longer."""
         self.lifecycle.unreserve(message)
 
-    def append(self, message: Message) -> Entry:
+    def append(self, message: BrokerMessage) -> Entry:
         """Put the message behind all others of its priority, whatever the lifecycle thinks."""
         self.published += 1
         level = i64(message.priority)
         if level == DEFAULT_LEVEL:
-            lane = self.lane
+            priority_level = self.priority_level
         else:
             if level < self._low:
                 level = self._low
             elif level > self._high:
                 level = self._high
-            lane = self.lane_of(level)
+            priority_level = self.priority_level_of(level)
         entry = Entry(message, self.published, level)
-        lane.append(entry)
+        priority_level.append(entry)
         self.available += 1
         size: i64 = len(message.payload)
         entry.size = i32(size)
@@ -279,7 +286,7 @@ class Queue(Node):
             self.touch()
         return entry
 
-    def keeps(self, message: Message) -> bool:
+    def keeps(self, message: BrokerMessage) -> bool:
         """See `Node.keeps`."""
         return self.store_id != 0 and (message.durable or self.policy.persist)
 
@@ -292,20 +299,20 @@ class Queue(Node):
         self.stable = BOUNDLESS if self.unstable == number else self._sealed
         self.touch()
 
-    def lane_of(self, level: i64) -> Lane:
+    def priority_level_of(self, level: i64) -> PriorityLevel:
         """The lane of a level, made if it was not needed before."""
         by_level = self._by_level
         if by_level is None:
             if level == DEFAULT_LEVEL:
-                return self.lane
+                return self.priority_level
             # Levels nobody has used have the lane of the default one here.
-            by_level = [self.lane] * LEVELS
+            by_level = [self.priority_level] * LEVELS
             self._by_level = by_level
-        lane = by_level[level]
-        if lane.level != level:
-            lane = new_lane(self, level)
-            by_level[level] = lane
-        return lane
+        priority_level = by_level[level]
+        if priority_level.level != level:
+            priority_level = new_priority_level(self, level)
+            by_level[level] = priority_level
+        return priority_level
 
     # -- outcomes ----------------------------------------------------------------------
 
@@ -352,7 +359,7 @@ class Queue(Node):
         entry.state = AVAILABLE
         self.available += 1
         if self._aged:
-            self.lane_of(entry.level).is_back(entry)
+            self.priority_level_of(entry.level).is_back(entry)
         self.offer_again(entry)
         self._settle_group(entry)
         self.touch()
@@ -377,21 +384,21 @@ class Queue(Node):
         if group is not None and group.settle(entry):
             offer_waiting(self, group)
 
-    def message_of(self, entry: Entry) -> Message | None:
+    def message_of(self, entry: Entry) -> BrokerMessage | None:
         """The message of an entry that a consumer holds; None if it cannot be read from disk."""
         return None if entry.is_out() and not page_in(self, entry) else entry.message
 
-    def hold_back(self) -> None:
-        """Hand out nothing until `let_go`."""
+    def pause_dispatch(self) -> None:
+        """Hand out nothing until `resume_dispatch`."""
         self._held_back += 1
 
-    def let_go(self) -> None:
+    def resume_dispatch(self) -> None:
         """What was to return has returned."""
         self._held_back -= 1
         if self._held_back == 0:
             self.touch()
 
-    def amend(self, entry: Entry, message: Message) -> None:
+    def amend(self, entry: Entry, message: BrokerMessage) -> None:
         """The entry has another form of its message from now on (AMQP 1.0 §3.4.5)."""
         for view in self.views.values():
             view.forget(entry)
@@ -409,18 +416,18 @@ class Queue(Node):
 
     def drop(self, entry: Entry) -> None:
         """Take an available entry out, wherever it is."""
-        self.lane_of(entry.level).forget(entry)
+        self.priority_level_of(entry.level).forget(entry)
         self.available -= 1
         self._unlink(entry)
 
-    def drop_run(self, lane: Lane, place: Entry) -> i64:
+    def drop_run(self, priority_level: PriorityLevel, place: Entry) -> i64:
         """Drop all messages of a run; how many there were."""
-        runs = lane.runs
+        runs = priority_level.runs
         if runs is None:
             return 0
         count = runs.drop(place)
         self.lifecycle.on_dropped()
-        if self.starved or self.lifetime != PERMANENT:
+        if self.waiting_for_room or self.lifetime != PERMANENT:
             self.touch()
         return count
 
@@ -428,8 +435,8 @@ class Queue(Node):
         """The oldest available entry of the least priority there is: the first to make room."""
         self._aged = True
         self._watched = True
-        for lane in reversed(self.lanes):
-            entry = lane.first_available()
+        for priority_level in reversed(self.priority_levels):
+            entry = priority_level.first_available()
             if entry is not None:
                 return entry
         return None
@@ -440,9 +447,9 @@ class Queue(Node):
         if watched:
             self.detach(entry)
         if self._by_level is None:
-            self.lane.unlink(entry)
+            self.priority_level.unlink(entry)
         else:
-            self.lane_of(entry.level).unlink(entry)
+            self.priority_level_of(entry.level).unlink(entry)
         entry.state = REMOVED
         self.bytes -= i64(entry.size)
         if entry is self.leaving:
@@ -456,7 +463,7 @@ class Queue(Node):
 
     def detach(self, entry: Entry) -> None:
         """Let nothing point to the entry."""
-        self.lane_of(entry.level).forget(entry)
+        self.priority_level_of(entry.level).forget(entry)
         for view in self.views.values():
             view.forget(entry)
         for browser in self.browsers.values():
@@ -474,29 +481,29 @@ class Queue(Node):
         if self.guarded or entry.expires != 0:
             self.lifecycle.on_unlinked(entry)
         dying = self.lifetime != PERMANENT and self.message_count() == 0
-        if self.starved or self._draining or dying:
+        if self.waiting_for_room or self._draining or dying:
             self.touch()
 
     # -- consumers ---------------------------------------------------------------------
 
     def subscribe(self, consumer: Consumer) -> None:
         """Add a consumer or a browser."""
-        welcome(self, consumer)
+        add_consumer(self, consumer)
         self.reconsider()
 
     def unsubscribe(self, consumer: Consumer) -> None:
         """Forget a consumer that has given back what it held."""
         self._draining.pop(consumer, None)
-        leave(self, consumer)
+        remove_consumer(self, consumer)
         self.reconsider()
 
     def wake(self, consumer: Consumer) -> None:
         """The consumer has credit, or its transport takes bytes again."""
         if not consumer.ready:
             consumer.ready = True
-            crew = consumer.crew
-            if crew is not None:
-                crew.admit(consumer)
+            tier = consumer.tier
+            if tier is not None:
+                tier.admit(consumer)
         if not self.dirty:
             self.touch()
 
@@ -520,11 +527,11 @@ class Queue(Node):
             for browser in list(self.browsers.values()):
                 if browser.consumer.ready and not browser.show(self):
                     done = False
-        crew = self._sole
-        if crew is not None:
-            if crew.count > 0 and (not is_plain(self, crew) or serve_plain(self, crew)):
-                serve(self, crew, BOUNDLESS)
-        elif self.crews:
+        tier = self._sole
+        if tier is not None:
+            if tier.count > 0 and (not is_plain(self, tier) or serve_plain(self, tier)):
+                serve(self, tier, BOUNDLESS)
+        elif self.tiers:
             serve_all(self)
         if len(self.views) > 1:
             for view in self.views.values():
@@ -535,8 +542,8 @@ class Queue(Node):
             self._resumption.ask()
         elif self._draining:
             self._draining = {c: None for c in self._draining if not c.nothing_left()}
-        if self.starved:
-            self.relieve()
+        if self.waiting_for_room:
+            self.grant_room()
         if self.lifetime != PERMANENT and self.published > 0 and self.message_count() == 0:
             self.reconsider_life()
 

@@ -3,7 +3,7 @@
 A chunk is gathered in slices of its own, so that a large one keeps nobody waiting, and only while
 the link can be sent something. It ends before whatever the reader comes to: the end of what there
 is, a gap, a record that cannot be read. So what was gathered is told before any trouble is. All
-readers together have a share of a pass, and of memory: see `ferrymq_broker.nodes.gathering`.
+readers together have a share of a pass, and of memory: see `ferrymq_broker.nodes.chunk_budget`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 from ferrymq.chunks import CHUNK_FORMAT, ChunkBuilder
+from ferrymq_broker.nodes.chunk_budget import QUESTION, RECORD
 from ferrymq_broker.nodes.consumer import IDLE, UNFIT, Consumer
-from ferrymq_broker.nodes.gathering import QUESTION, RECORD
-from ferrymq_broker.nodes.message import Message
+from ferrymq_broker.nodes.message import BrokerMessage
 from ferrymq_broker.nodes.streams.partition import SLICE
-from ferrymq_broker.nodes.streams.reader import Cursor, Reader
+from ferrymq_broker.nodes.streams.reader import PartitionCursor, StreamReader
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.streams.stream import Stream
@@ -35,7 +35,7 @@ _END: Final = 2  # nothing to read now, or for ever
 
 
 @final
-class ChunkReader(Reader):
+class ChunkStreamReader(StreamReader):
     """Reads one partition; a chunk has up to `most_bytes` and `most_records`, one record at least.
 
     `next` is where the last chunk that was sent ends: the client knows of what is before it.
@@ -62,7 +62,7 @@ class ChunkReader(Reader):
         self._builder = ChunkBuilder()
         self._builder.begin(start)
         # A chunk that could not be sent yet; up to where it, or the one that is made, goes.
-        self._built: Message | None = None
+        self._built: BrokerMessage | None = None
         self._covered: i64 = start
         # Bytes of payloads that were gathered and not sent, which are in `Agenda.held`; and of the
         # chunk sent last, while nobody knows that it is gone. Both are in `Gathering.held`.
@@ -93,7 +93,7 @@ class ChunkReader(Reader):
         self._covered = offset
         self._builder.begin(offset)
         self.agenda.held -= self._held
-        self.agenda.gathering.held -= self._held
+        self.agenda.chunk_budget.held -= self._held
         self._held = 0
 
     def count_sent(self, size: i64) -> None:
@@ -101,7 +101,7 @@ class ChunkReader(Reader):
         before = self._sent
         self._sent = size
         if before != size:
-            self.agenda.gathering.count(self, before, size)
+            self.agenda.chunk_budget.count(self, before, size)
 
     # -- reading ---------------------------------------------------------------------------
 
@@ -115,14 +115,14 @@ class ChunkReader(Reader):
                 consumer.ready = False
                 return False
             self.count_sent(0)
-            gathering = self.agenda.gathering
-            if gathering.is_spent():
-                gathering.wait(self, True)
+            chunk_budget = self.agenda.chunk_budget
+            if chunk_budget.is_spent():
+                chunk_budget.wait(self, True)
                 return False
             state = self._gather(consumer, cursor)
-            if state == _MORE and (self._builder.count == 0 or not gathering.is_full()):
-                if gathering.is_spent():
-                    gathering.wait(self, False)
+            if state == _MORE and (self._builder.count == 0 or not chunk_budget.is_full()):
+                if chunk_budget.is_spent():
+                    chunk_budget.wait(self, False)
                 else:
                     self.touch()
                 return False
@@ -136,10 +136,10 @@ class ChunkReader(Reader):
             # It is found again, once this chunk is sent.
             self.fault = None
             chunk = self._builder.build(self._covered, cursor.partition.log.next)
-            message = Message(chunk, CHUNK_FORMAT, 0)
+            message = BrokerMessage(chunk, CHUNK_FORMAT, 0)
         return self._send(consumer, cursor, message)
 
-    def _send(self, consumer: Consumer, cursor: Cursor, message: Message) -> bool:
+    def _send(self, consumer: Consumer, cursor: PartitionCursor, message: BrokerMessage) -> bool:
         verdict = self.show(consumer, message, self.next)
         if verdict == IDLE:
             self._built = message
@@ -155,7 +155,7 @@ class ChunkReader(Reader):
         self.touch()
         return False
 
-    def _has_news(self, consumer: Consumer, cursor: Cursor) -> bool:
+    def _has_news(self, consumer: Consumer, cursor: PartitionCursor) -> bool:
         """Whether the client is to learn how far the reader has got, at the end of what there is.
 
         Without a filter it knows already, unless all up to where it wanted to read is gone.
@@ -165,7 +165,7 @@ class ChunkReader(Reader):
         at = cursor.at()
         return self.next < at and (consumer.filter is not None or at >= cursor.until)
 
-    def _gather(self, consumer: Consumer, cursor: Cursor) -> i64:
+    def _gather(self, consumer: Consumer, cursor: PartitionCursor) -> i64:
         """Add records to the chunk, which goes as far as `_covered` then."""
         builder = self._builder
         partition = cursor.partition
@@ -173,7 +173,7 @@ class ChunkReader(Reader):
         until = cursor.until
         records: i64 = _RECORDS if filter is None else 4 * SLICE
         bytes: i64 = _BYTES
-        gathering = self.agenda.gathering
+        chunk_budget = self.agenda.chunk_budget
         while records > 0 and bytes > 0:
             segment = cursor.segment
             index = cursor.index
@@ -194,13 +194,13 @@ class ChunkReader(Reader):
             records -= 1
             payload = segment.payloads[index]
             size: i64 = len(payload)
-            gathering.taken += RECORD + size
+            chunk_budget.taken += RECORD + size
             bytes -= size
             passes = True
             if filter is not None:
                 message = partition.message_at(segment, index)
                 question = QUESTION * filter.price(message)
-                gathering.taken += question
+                chunk_budget.taken += question
                 bytes -= question
                 passes = filter.matches(message)
             if not passes:
@@ -220,7 +220,7 @@ class ChunkReader(Reader):
             self._covered = offset + 1
             self._held += size
             self.agenda.held += size
-            gathering.held += size
+            chunk_budget.held += size
             if builder.count >= self.most_records or offset + 1 - builder.first >= _SPAN:
                 return _FULL
             if not builder.fits(0, self.most_bytes):

@@ -23,8 +23,8 @@ from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.streams.segments import ENDLESS
 from ferrymq_broker.store.changes import LAST
 from ferrymq_broker.store.errors import StoreDamaged
+from ferrymq_broker.store.map_values import encode_map
 from ferrymq_broker.store.tables import HELD, HOLD
-from ferrymq_broker.store.values import encode_map
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.streams.stream import Stream
@@ -37,7 +37,7 @@ _SHOWN: Final = 30_000
 
 
 @final
-class Hold:
+class RetentionHold:
     """Who holds what: `offsets` by partition. `whole` is whether it covers partitions to come,
     `since` when it was made, in milliseconds since the epoch, `id` that of its records or 0.
 
@@ -56,19 +56,19 @@ class Hold:
 
 
 @final
-class Holds:
+class RetentionHolds:
     """All of one stream, by holder. Each partition knows the lowest offset in it (`held`)."""
 
     __slots__ = ("stream", "_holds")
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
-        self._holds: dict[str, Hold] = {}
+        self._holds: dict[str, RetentionHold] = {}
 
     def __len__(self) -> int:
         return len(self._holds)
 
-    def find(self, holder: str) -> Hold | None:
+    def find(self, holder: str) -> RetentionHold | None:
         """The hold of that name."""
         return self._holds.get(holder)
 
@@ -117,7 +117,7 @@ class Holds:
             self._tell(number)
         return True
 
-    def _make(self, holder: str, whole: bool) -> Hold:
+    def _make(self, holder: str, whole: bool) -> RetentionHold:
         stream = self.stream
         if not holder or len(holder) > MAX_NAME:
             raise BrokerError(
@@ -132,12 +132,12 @@ class Holds:
         id: i64 = 0
         if stream.store_id != 0:
             id = agenda.changes.new_id()
-        hold = Hold(holder, id, agenda.wall, whole)
+        hold = RetentionHold(holder, id, agenda.wall, whole)
         self._holds[holder] = hold
         self._write(hold)
         return hold
 
-    def _place(self, hold: Hold, number: i64, offset: i64, begins: bool) -> None:
+    def _place(self, hold: RetentionHold, number: i64, offset: i64, begins: bool) -> None:
         """The hold has this offset in a partition, and `begins` there anew."""
         before: i64 = hold.offsets.get(number, -1)
         if before == offset:
@@ -190,7 +190,7 @@ class Holds:
 
     # -- the store -------------------------------------------------------------------------
 
-    def _write(self, hold: Hold) -> None:
+    def _write(self, hold: RetentionHold) -> None:
         if hold.id == 0:
             return
         fields: dict[str, object] = {
@@ -201,19 +201,19 @@ class Holds:
         }
         self.stream.agenda.changes.put(HOLD, hold.id, 0, encode_map(fields))
 
-    def _drop(self, hold: Hold) -> None:
+    def _drop(self, hold: RetentionHold) -> None:
         if hold.id != 0:
             changes = self.stream.agenda.changes
             changes.drop(HOLD, hold.id, 0)
             changes.drop_range(HELD, hold.id, 0, LAST)
 
-    def restore(self, hold: Hold) -> None:
+    def restore(self, hold: RetentionHold) -> None:
         """One that was stored; its offsets follow. Raises `StoreDamaged`."""
         if not hold.holder or hold.holder in self._holds:
             raise StoreDamaged(f"hold {hold.id} of {self.stream.address!r} has no name of its own")
         self._holds[hold.holder] = hold
 
-    def restore_offset(self, hold: Hold, number: i64, offset: i64, begun: i64) -> None:
+    def restore_offset(self, hold: RetentionHold, number: i64, offset: i64, begun: i64) -> None:
         """A hold that was stored has these offsets in a partition. Raises `StoreDamaged`."""
         partitions = self.stream.partitions
         if number < 0 or number >= len(partitions) or offset < 0:

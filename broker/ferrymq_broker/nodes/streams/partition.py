@@ -8,22 +8,22 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from ferrymq_broker.errors import BrokerError
-from ferrymq_broker.journal import log as journal
-from ferrymq_broker.nodes.message import Message
+from ferrymq_broker.event_log import log as journal
+from ferrymq_broker.nodes.message import BrokerMessage
 from ferrymq_broker.nodes.node import PART, Node, Refusal
 from ferrymq_broker.nodes.sections import HEADER, section_at, section_end
-from ferrymq_broker.nodes.streams.log import Log, MemoryLog
-from ferrymq_broker.nodes.streams.segments import ENDLESS, Extent, Segment
-from ferrymq_broker.nodes.streams.stamp import partition_entry, stamp, stamped
+from ferrymq_broker.nodes.streams.partition_log import MemoryLog, PartitionLog
+from ferrymq_broker.nodes.streams.segments import ENDLESS, Extent, LogSegment
 from ferrymq_broker.nodes.streams.stored_log import StoredLog
+from ferrymq_broker.nodes.streams.stream_annotations import partition_entry, stamp, stamped
 from ferrymq_broker.store.changes import LAST
 from ferrymq_broker.store.errors import StoreDamaged
 from ferrymq_broker.store.tables import PARTITION, RECORD
-from ferrymq_broker.timers import Timed
+from ferrymq_broker.timers import Timer
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.policy import StreamPolicy
-    from ferrymq_broker.nodes.streams.reader import Cursor
+    from ferrymq_broker.nodes.streams.reader import PartitionCursor
     from ferrymq_broker.nodes.streams.stored import PartitionFields
     from ferrymq_broker.nodes.streams.stream import Stream
     from ferrymq_types.transport import Error
@@ -42,12 +42,12 @@ _DIVISIONS: Final = 8
 
 
 @final
-class _Expiry(Timed):
+class _Expiry(Timer):
     """When the first segment of a partition is too old."""
 
     __slots__ = ("partition",)
 
-    def __init__(self, partition: Partition) -> None:
+    def __init__(self, partition: StreamPartition) -> None:
         super().__init__()
         self.partition = partition
 
@@ -57,7 +57,7 @@ class _Expiry(Timed):
 
 
 @final
-class Partition(Node):
+class StreamPartition(Node):
     """A log of messages, the node that links to ``STREAM::N`` publish to.
 
     `waiting` has the readers that have read everything. `readers` is how many there are, and
@@ -86,8 +86,8 @@ class Partition(Node):
         super().__init__(f"{stream.address}{PART}{number}", stream.space)
         self.stream = stream
         self.number: i64 = number
-        self.log: Log = MemoryLog(ENDLESS, ENDLESS, ENDLESS)
-        self.waiting: list[Cursor] = []
+        self.log: PartitionLog = MemoryLog(ENDLESS, ENDLESS, ENDLESS)
+        self.waiting: list[PartitionCursor] = []
         self.readers: i64 = 0
         self.shared = False
         self.held: i64 = ENDLESS
@@ -99,7 +99,7 @@ class Partition(Node):
         self._max_bytes: i64 = ENDLESS
         self._max_records: i64 = ENDLESS
         # Deliveries of the last records read, by the offset modulo `SLICE`, while it is shared.
-        self._encoded: list[Message | None] = []
+        self._encoded: list[BrokerMessage | None] = []
         self._encoded_offsets = vec[i64]()
         self.keep(stream.policy)
 
@@ -127,7 +127,7 @@ class Partition(Node):
 
     # -- messages in -----------------------------------------------------------------------
 
-    def publish(self, message: Message) -> Refusal | None:
+    def publish(self, message: BrokerMessage) -> Refusal | None:
         """Append the message, whatever it says about partitions itself."""
         log = self.log
         agenda = self.agenda
@@ -141,11 +141,11 @@ class Partition(Node):
             self.rouse()
         return None
 
-    def keeps(self, message: Message) -> bool:
+    def keeps(self, message: BrokerMessage) -> bool:
         """Whether records are stored: all are, whatever they say themselves."""
         return self.store_id != 0
 
-    def reserve(self, message: Message, holders: list[Node]) -> Refusal | None:
+    def reserve(self, message: BrokerMessage, holders: list[Node]) -> Refusal | None:
         """It will be appended."""
         if self.deleted:
             return Refusal("amqp:not-found", f"{self.address!r} has been deleted")
@@ -414,7 +414,7 @@ class Partition(Node):
         self._encoded = [None] * SLICE
         self._encoded_offsets = vec[i64]([-1] * SLICE)
 
-    def message_at(self, segment: Segment, index: i64) -> Message:
+    def message_at(self, segment: LogSegment, index: i64) -> BrokerMessage:
         """The message that a delivery of a record consists of, its place in the annotations."""
         if not self.shared:
             return self.encode(segment, index, 0)
@@ -430,13 +430,13 @@ class Partition(Node):
             self._encoded_offsets[slot] = offset
         return message
 
-    def raw(self, segment: Segment, index: i64) -> Message:
+    def raw(self, segment: LogSegment, index: i64) -> BrokerMessage:
         """A record as it was published, for a delivery that begins with its `stamp`."""
         formats = segment.formats
         format: i64 = 0 if formats is None else formats.get(index, 0)
-        return Message(segment.payloads[index], format, 0)
+        return BrokerMessage(segment.payloads[index], format, 0)
 
-    def stamp(self, segment: Segment, index: i64, skipped: i64) -> tuple[bytes, int]:
+    def stamp(self, segment: LogSegment, index: i64, skipped: i64) -> tuple[bytes, int]:
         """As `encode`, without a copy of the record: the sections that a delivery begins with, and
         where in the record the rest of it begins."""
         formats = segment.formats
@@ -450,7 +450,7 @@ class Partition(Node):
             skipped,
         )
 
-    def encode(self, segment: Segment, index: i64, skipped: i64) -> Message:
+    def encode(self, segment: LogSegment, index: i64, skipped: i64) -> BrokerMessage:
         """As `message_at`, for a reader that has lost the `skipped` records before this one."""
         payload = segment.payloads[index]
         format: i64 = 0
@@ -461,13 +461,13 @@ class Partition(Node):
             payload = stamped(
                 payload, segment.first + index, segment.times[index], self._entry, skipped
             )
-        message = Message(payload, format, 0)
+        message = BrokerMessage(payload, format, 0)
         if (format >> 8) == 0 and section_at(payload, 0) == HEADER:
             message.header_end = section_end(payload, 0)
         message.origin = segment.origins[index]
         return message
 
-    def find(self, offset: i64) -> Segment:
+    def find(self, offset: i64) -> LogSegment:
         """Where a record that may be seen is in memory. Raises `BrokerError` if it cannot be
         read."""
         try:

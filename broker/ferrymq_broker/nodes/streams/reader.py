@@ -19,12 +19,12 @@ from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.consumer import Consumer
 from ferrymq_broker.nodes.entry import Entry
 from ferrymq_broker.nodes.node import Node
-from ferrymq_broker.nodes.streams.partition import Partition
-from ferrymq_broker.nodes.streams.segments import ENDLESS, Segment
+from ferrymq_broker.nodes.streams.partition import StreamPartition
+from ferrymq_broker.nodes.streams.segments import ENDLESS, LogSegment
 from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
-    from ferrymq_broker.nodes.message import Message
+    from ferrymq_broker.nodes.message import BrokerMessage
     from ferrymq_broker.nodes.streams.stream import Stream
 
 TRIMMED: Final = "ferrymq:stream-trimmed"
@@ -35,7 +35,7 @@ SCAN: Final = 1024
 
 
 @final
-class Cursor:
+class PartitionCursor:
     """Where a reader is in one partition: before the record `index` of `segment`.
 
     It reads no record with the offset `until` or a later one. `skipped` counts the records that
@@ -45,7 +45,7 @@ class Cursor:
 
     __slots__ = ("reader", "partition", "segment", "index", "until", "skipped", "waiting")
 
-    def __init__(self, reader: Reader, partition: Partition, offset: i64) -> None:
+    def __init__(self, reader: StreamReader, partition: StreamPartition, offset: i64) -> None:
         self.reader = reader
         self.partition = partition
         self.segment = _somewhere(offset)
@@ -70,14 +70,14 @@ class Cursor:
         self.index = offset - segment.first
 
 
-def _somewhere(offset: i64) -> Segment:
+def _somewhere(offset: i64) -> LogSegment:
     """A segment that is to be looked for when the record is wanted."""
-    segment = Segment(offset)
+    segment = LogSegment(offset)
     segment.dropped = True
     return segment
 
 
-class Reader(Node):
+class StreamReader(Node):
     """What one link consumes from. `forgiving` is whether it goes on behind a gap.
 
     `parked` is true while it waits for a pass of its own. `fault` is why it cannot go on, once it
@@ -101,7 +101,7 @@ class Reader(Node):
         super().__init__(stream.address, stream.space)
         self.stream = stream
         self.consumer: Consumer | None = None
-        self.cursors: list[Cursor] = []
+        self.cursors: list[PartitionCursor] = []
         # Whether it reads all partitions, those to come too.
         self.whole = whole
         self.forgiving = forgiving
@@ -161,9 +161,9 @@ class Reader(Node):
         self._draining = True
         self.touch()
 
-    def read_too(self, partition: Partition) -> None:
+    def read_too(self, partition: StreamPartition) -> None:
         """The stream has another partition: read it from its beginning."""
-        self.cursors.append(Cursor(self, partition, 0))
+        self.cursors.append(PartitionCursor(self, partition, 0))
         partition.count_readers(1)
         self.touch()
 
@@ -212,17 +212,17 @@ class Reader(Node):
         """Take a slice for the consumer, which is ready; whether there is nothing more for now."""
         return True
 
-    def show(self, consumer: Consumer, message: Message, offset: i64) -> i64:
+    def show(self, consumer: Consumer, message: BrokerMessage, offset: i64) -> i64:
         """Send the consumer a message; the answer is that of `Consumer.deliver`."""
         return consumer.deliver(self._entry_of(message, offset))
 
     def show_stamped(
-        self, consumer: Consumer, message: Message, offset: i64, head: bytes, start: i64
+        self, consumer: Consumer, message: BrokerMessage, offset: i64, head: bytes, start: i64
     ) -> i64:
         """As `show`, a message of `head` and of the payload from `start` on."""
         return consumer.deliver_headed(self._entry_of(message, offset), head, start)
 
-    def _entry_of(self, message: Message, offset: i64) -> Entry:
+    def _entry_of(self, message: BrokerMessage, offset: i64) -> Entry:
         entry = self._entry
         if entry is None:
             entry = Entry(message, offset)
@@ -249,7 +249,7 @@ class Reader(Node):
                 cursor.waiting = True
                 cursor.partition.waiting.append(cursor)
 
-    def step(self, cursor: Cursor) -> bool:
+    def step(self, cursor: PartitionCursor) -> bool:
         """Leave a segment that is read to its end or dropped; false if there is nothing to read.
 
         That is at the end, or there is a `fault`: a gap, for a client that is not to go on behind
@@ -286,7 +286,7 @@ class Reader(Node):
 
     # -- the end ---------------------------------------------------------------------------
 
-    def give_up(self, consumer: Consumer, cursor: Cursor, offset: i64, size: i64) -> None:
+    def give_up(self, consumer: Consumer, cursor: PartitionCursor, offset: i64, size: i64) -> None:
         """The record is larger than the client takes; leaving it out would hide it."""
         self.stop(
             consumer,
@@ -309,7 +309,7 @@ class Reader(Node):
         self.unsubscribe(consumer)
 
 
-def _gap(cursor: Cursor, expected: i64) -> Error:
+def _gap(cursor: PartitionCursor, expected: i64) -> Error:
     partition = cursor.partition
     log = partition.log
     return Error(

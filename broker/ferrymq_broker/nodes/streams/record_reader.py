@@ -8,7 +8,7 @@ from mypy_extensions import i64
 
 from ferrymq_broker.nodes.consumer import IDLE, UNFIT, Consumer
 from ferrymq_broker.nodes.streams.partition import SLICE
-from ferrymq_broker.nodes.streams.reader import SCAN, Reader
+from ferrymq_broker.nodes.streams.reader import SCAN, StreamReader
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.streams.stream import Stream
@@ -18,7 +18,7 @@ LARGE: Final = 65_536
 
 
 @final
-class RecordReader(Reader):
+class RecordStreamReader(StreamReader):
     """Takes a slice of what there is, from each partition in turn."""
 
     __slots__ = ("_turn",)

@@ -38,7 +38,7 @@ class Extent:
 
 
 @final
-class Segment(Extent):
+class LogSegment(Extent):
     """A run of records in memory.
 
     `payloads` are the encoded messages, `times` when they were appended (milliseconds since the
@@ -132,7 +132,7 @@ ExtentType = TypeVar("ExtentType", bound=Extent)
 
 
 @final
-class Row(Generic[ExtentType]):
+class RecordRow(Generic[ExtentType]):
     """Extents one behind the other, one at least: those of `extents` from `head` on."""
 
     __slots__ = ("extents", "head")

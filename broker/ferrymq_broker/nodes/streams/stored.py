@@ -41,7 +41,7 @@ from librt.strings import BytesWriter, read_i32_be, read_i64_be, write_i32_be, w
 from mypy_extensions import i32, i64
 
 from ferrymq_broker.store.errors import StoreDamaged
-from ferrymq_broker.store.values import decode_map, encode_map
+from ferrymq_broker.store.map_values import decode_map, encode_map
 
 # The length of the head of a record.
 HEAD: Final = 20

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
-from ferrymq_broker.nodes.streams.log import Log
-from ferrymq_broker.nodes.streams.measure import Measure
-from ferrymq_broker.nodes.streams.pages import Pages
-from ferrymq_broker.nodes.streams.segments import ENDLESS, Division, Extent, Row, Segment
+from ferrymq_broker.nodes.streams.page_cache import PageCache
+from ferrymq_broker.nodes.streams.partition_log import PartitionLog
+from ferrymq_broker.nodes.streams.segments import ENDLESS, Division, Extent, LogSegment, RecordRow
+from ferrymq_broker.nodes.streams.size_estimate import SizeEstimate
 from ferrymq_broker.nodes.streams.stored import (
     HEAD,
     PartitionFields,
@@ -29,11 +29,11 @@ from ferrymq_broker.nodes.streams.stored import (
 )
 from ferrymq_broker.slices import Disposal, Slices
 from ferrymq_broker.store.tables import PARTITION, RECORD
-from ferrymq_broker.timers import Timed
+from ferrymq_broker.timers import Timer
 
 if TYPE_CHECKING:
-    from ferrymq_broker.nodes.message import Message
-    from ferrymq_broker.nodes.streams.partition import Partition
+    from ferrymq_broker.nodes.message import BrokerMessage
+    from ferrymq_broker.nodes.streams.partition import StreamPartition
 
 # How many bytes of messages a partition keeps in memory: of the newest, and in pages.
 CACHE_BYTES: Final = 3 * 1024 * 1024
@@ -56,11 +56,11 @@ class Stretch(Extent):
     def __init__(self, first: i64) -> None:
         super().__init__(first)
         self.batch: i64 = 0
-        self.segment: Segment | None = None
+        self.segment: LogSegment | None = None
 
 
 @final
-class _Relief(Timed):
+class _Relief(Timer):
     """When to look whether more can leave memory."""
 
     __slots__ = ("log",)
@@ -71,11 +71,11 @@ class _Relief(Timed):
 
     def on_time(self, now: i64) -> None:
         """Try again."""
-        self.log.relieve()
+        self.log.trim_memory()
 
 
 @final
-class StoredLog(Log):
+class StoredLog(PartitionLog):
     """The log of a stored partition; `id` is the partition's, 0 when it is no more.
 
     `memory` is how many bytes its segments have. What they and the pages have is in `Agenda.held`;
@@ -111,7 +111,7 @@ class StoredLog(Log):
         "_relief",
     )
 
-    def __init__(self, partition: Partition, id: i64) -> None:
+    def __init__(self, partition: StreamPartition, id: i64) -> None:
         super().__init__()
         self.partition = partition
         self.agenda = partition.agenda
@@ -125,9 +125,9 @@ class StoredLog(Log):
         self._division = Division(ENDLESS, ENDLESS, ENDLESS)
         # The last stretch and the segment it has, which is never evicted.
         self._tail = Stretch(0)
-        self._segment = Segment(0)
+        self._segment = LogSegment(0)
         self._tail.segment = self._segment
-        self._row: Row[Stretch] = Row(self._tail)
+        self._row: RecordRow[Stretch] = RecordRow(self._tail)
         # When the last record was appended, and the last that may be seen.
         self._time: i64 = 0
         self._stable_time: i64 = 0
@@ -143,7 +143,7 @@ class StoredLog(Log):
         self._written = False
         # Where the segments in memory begin.
         self._resident: i64 = 0
-        self.pages = Pages(partition, id, PAGE_BYTES)
+        self.pages = PageCache(partition, id, PAGE_BYTES)
         # The records of one read mostly have the same head.
         self._record_head = b""
         self._record_time: i64 = -1
@@ -160,7 +160,7 @@ class StoredLog(Log):
 
     # -- records in ------------------------------------------------------------------------
 
-    def append(self, message: Message, time: i64, now: i64) -> None:
+    def append(self, message: BrokerMessage, time: i64, now: i64) -> None:
         """Add a record, which is to be seen when it is on disk."""
         if time < self._time:
             time = self._time
@@ -213,7 +213,7 @@ class StoredLog(Log):
     def _new_tail(self) -> Stretch:
         """The stretch for what comes next, which is not in the row yet."""
         tail = Stretch(self.end)
-        segment = Segment(self.end)
+        segment = LogSegment(self.end)
         tail.segment = segment
         self._tail = tail
         self._segment = segment
@@ -223,7 +223,7 @@ class StoredLog(Log):
         """The stretch for what comes next, behind the others."""
         tail = self._new_tail()
         self._row.extents.append(tail)
-        self.relieve()
+        self.trim_memory()
         return tail
 
     def seal(self) -> None:
@@ -254,7 +254,7 @@ class StoredLog(Log):
 
     # -- finding ---------------------------------------------------------------------------
 
-    def find(self, offset: i64) -> Segment:
+    def find(self, offset: i64) -> LogSegment:
         """The segment or the page with the record at an offset. Raises `StoreDamaged`."""
         stretch = self._row.find(offset)
         segment = stretch.segment
@@ -276,7 +276,7 @@ class StoredLog(Log):
         stretch that has left it."""
         stretches = self._row.extents
         i = self._row.index_of(offset)
-        measure = Measure(offset, size)
+        measure = SizeEstimate(offset, size)
         while i < len(stretches) and measure.go_through(stretches[i], stretches[i].segment):
             i += 1
         return measure.between(offset, self.next)
@@ -291,7 +291,7 @@ class StoredLog(Log):
 
     # -- memory ----------------------------------------------------------------------------
 
-    def relieve(self) -> None:
+    def trim_memory(self) -> None:
         """Let the oldest segments leave memory, while there are more than there are to be."""
         store = self.agenda.store
         if store is None:

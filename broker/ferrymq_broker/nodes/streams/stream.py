@@ -16,25 +16,25 @@ from ferrymq.chunks import BYTES, CHUNKS, RECORDS, UNTIL
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.filters.filter_set import OFFSET
 from ferrymq_broker.nodes.node import PERMANENT, Node, Refusal, Space
-from ferrymq_broker.nodes.streams.chunk_reader import ChunkReader
-from ferrymq_broker.nodes.streams.holds import Holds
-from ferrymq_broker.nodes.streams.partition import Partition
-from ferrymq_broker.nodes.streams.placing import place, read_part
-from ferrymq_broker.nodes.streams.reader import Cursor, Reader
-from ferrymq_broker.nodes.streams.record_reader import RecordReader
+from ferrymq_broker.nodes.streams.chunk_reader import ChunkStreamReader
+from ferrymq_broker.nodes.streams.holds import RetentionHolds
+from ferrymq_broker.nodes.streams.partition import StreamPartition
+from ferrymq_broker.nodes.streams.partitioner import place, read_part
+from ferrymq_broker.nodes.streams.reader import PartitionCursor, StreamReader
+from ferrymq_broker.nodes.streams.record_reader import RecordStreamReader
 from ferrymq_broker.nodes.streams.segments import ENDLESS
-from ferrymq_broker.nodes.streams.start import ON_TRIM, chunk_of, end_of, goes_on, start_of
+from ferrymq_broker.nodes.streams.start_position import ON_TRIM, chunk_of, end_of, goes_on, start_of
 from ferrymq_broker.store.errors import StoreDamaged
-from ferrymq_broker.timers import Timed
+from ferrymq_broker.timers import Timer
 from ferrymq_codec.scalars import Symbol, UInt, ULong
 
 if TYPE_CHECKING:
-    from ferrymq_broker.filters.filter_set import Position
+    from ferrymq_broker.filters.filter_set import StreamPosition
     from ferrymq_broker.nodes.consumer import Consumer
-    from ferrymq_broker.nodes.message import Message
+    from ferrymq_broker.nodes.link_terms import SourceTerms
+    from ferrymq_broker.nodes.message import BrokerMessage
     from ferrymq_broker.nodes.policy import StreamPolicy
     from ferrymq_broker.nodes.streams.stored import PartitionFields
-    from ferrymq_broker.nodes.terms import SourceTerms
     from ferrymq_broker.slices import Slices
     from ferrymq_types.transport import Error
 
@@ -45,7 +45,7 @@ _AT_ONCE: Final = 4
 
 
 @final
-class _Turns(Timed):
+class _Turns(Timer):
     """Gives readers that pass over much a pass of their own."""
 
     __slots__ = ("stream",)
@@ -85,14 +85,14 @@ class Stream(Node):
         self.policy = policy
         self.incarnation = uuid4()
         self.created: i64 = self.agenda.wall
-        self.partitions: list[Partition] = []
-        self.readers: list[Reader] = []
-        self.holds = Holds(self)
+        self.partitions: list[StreamPartition] = []
+        self.readers: list[StreamReader] = []
+        self.holds = RetentionHolds(self)
         # How many messages had come before the broker was started.
         self._recovered: i64 = 0
         # The partition for the next message that does not care.
         self._next: i64 = 0
-        self._parked: deque[Reader] = deque()
+        self._parked: deque[StreamReader] = deque()
         self._turns = _Turns(self)
         self._add_partitions(policy.partitions)
 
@@ -120,7 +120,7 @@ class Stream(Node):
         forgiving = goes_on(terms.properties)
         position = terms.filters.position
         granted = terms.granted_properties
-        reader: Reader
+        reader: StreamReader
         if terms.part:
             reader = self._reader_of_one(terms, forgiving)
         else:
@@ -141,20 +141,20 @@ class Stream(Node):
         terms.browses = True
         return reader
 
-    def _reader_of_one(self, terms: SourceTerms, forgiving: bool) -> Reader:
+    def _reader_of_one(self, terms: SourceTerms, forgiving: bool) -> StreamReader:
         partition = self.partition(terms.part)
         properties = terms.properties
         granted = terms.granted_properties
         until = end_of(properties)
         most = chunk_of(properties, terms.max_message_size)
         start = start_of(terms.filters.position, partition)
-        reader: Reader
+        reader: StreamReader
         if most is None:
-            reader = RecordReader(self, False, forgiving)
+            reader = RecordStreamReader(self, False, forgiving)
         else:
-            reader = ChunkReader(self, forgiving, most[0], most[1], start)
+            reader = ChunkStreamReader(self, forgiving, most[0], most[1], start)
             granted[CHUNKS] = {Symbol(BYTES): ULong(most[0]), Symbol(RECORDS): UInt(most[1])}
-        cursor = Cursor(reader, partition, start)
+        cursor = PartitionCursor(reader, partition, start)
         cursor.until = until
         reader.cursors.append(cursor)
         granted["ferrymq:first-offset"] = int(start)
@@ -162,23 +162,23 @@ class Stream(Node):
             granted[UNTIL] = int(until)
         return reader
 
-    def _reader_of_all(self, position: Position | None, forgiving: bool) -> Reader:
+    def _reader_of_all(self, position: StreamPosition | None, forgiving: bool) -> StreamReader:
         if position is not None and position.kind == OFFSET and len(self.partitions) > 1:
             raise BrokerError(
                 "amqp:invalid-field",
                 f"an offset is that of one partition: read {self.address}::0 to"
                 f" {self.address}::{len(self.partitions) - 1} by themselves",
             )
-        reader = RecordReader(self, True, forgiving)
+        reader = RecordStreamReader(self, True, forgiving)
         for partition in self.partitions:
-            reader.cursors.append(Cursor(reader, partition, start_of(position, partition)))
+            reader.cursors.append(PartitionCursor(reader, partition, start_of(position, partition)))
         return reader
 
     def target(self, part: str) -> Node:
         """What takes messages sent to ``STREAM::N``: the partition."""
         return self.partition(part) if part else self
 
-    def partition(self, part: str) -> Partition:
+    def partition(self, part: str) -> StreamPartition:
         """The partition that the part of an address names. Raises `BrokerError` without one."""
         number = read_part(part)
         if number < 0 or number >= len(self.partitions):
@@ -191,7 +191,7 @@ class Stream(Node):
 
     # -- messages in -----------------------------------------------------------------------
 
-    def publish(self, message: Message) -> Refusal | None:
+    def publish(self, message: BrokerMessage) -> Refusal | None:
         """Append the message to the partition it belongs to."""
         partitions = self.partitions
         number: i64 = -1
@@ -206,11 +206,11 @@ class Stream(Node):
             self._next = number + 1 if number + 1 < len(partitions) else 0
         return partitions[number].publish(message)
 
-    def keeps(self, message: Message) -> bool:
+    def keeps(self, message: BrokerMessage) -> bool:
         """Whether records are stored: all are, whatever they say themselves."""
         return self.store_id != 0
 
-    def reserve(self, message: Message, holders: list[Node]) -> Refusal | None:
+    def reserve(self, message: BrokerMessage, holders: list[Node]) -> Refusal | None:
         """It will be appended, unless it names a partition that there is not."""
         if self.deleted:
             return Refusal("amqp:not-found", f"{self.address!r} has been deleted")
@@ -223,7 +223,7 @@ class Stream(Node):
 
     # -- readers that look for something ------------------------------------------------------
 
-    def park(self, reader: Reader) -> None:
+    def park(self, reader: StreamReader) -> None:
         """The reader has passed over so much that it is the turn of others."""
         self._parked.append(reader)
         if self._turns.due == 0:
@@ -272,7 +272,7 @@ class Stream(Node):
             )
         number: i64 = len(self.partitions)
         while number < count:
-            partition = Partition(self, number)
+            partition = StreamPartition(self, number)
             if self.store_id != 0:
                 partition.keep_stored(self.agenda.changes.new_id())
             self.partitions.append(partition)
@@ -325,14 +325,14 @@ class Stream(Node):
         self.incarnation = incarnation
         self.created = created
 
-    def restore_partition(self, id: i64, fields: PartitionFields) -> Partition:
+    def restore_partition(self, id: i64, fields: PartitionFields) -> StreamPartition:
         """One of its partitions was stored with this id; its records follow. Raises
         `StoreDamaged`."""
         number = fields.number
         if number < 0 or number >= MAX_PARTITIONS:
             raise StoreDamaged(f"the stream {self.address!r} has no partition {number}")
         while number >= len(self.partitions):
-            self.partitions.append(Partition(self, len(self.partitions)))
+            self.partitions.append(StreamPartition(self, len(self.partitions)))
         partition = self.partitions[number]
         if partition.store_id != 0:
             raise StoreDamaged(f"the stream {self.address!r} has two partitions {number}")

@@ -16,7 +16,7 @@ from ferrymq_broker.slices import Slices
 
 if TYPE_CHECKING:
     from ferrymq_broker.filters.filter import Filter
-    from ferrymq_broker.nodes.message import Message
+    from ferrymq_broker.nodes.message import BrokerMessage
 
 # The key of the group without a filter; filters have names.
 _ALL = ""
@@ -87,7 +87,7 @@ class Fanout:
         self._count -= 1
         self.several = self._count > 1
 
-    def publish(self, message: Message) -> i64:
+    def publish(self, message: BrokerMessage) -> i64:
         """Hand the message to every subscription that wants it; how many refused it."""
         refused: i64 = 0
         if self._count > _FEW:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64
 
+from ferrymq_broker.nodes.link_terms import SourceTerms
 from ferrymq_broker.nodes.queues.queue import Queue
-from ferrymq_broker.nodes.terms import SourceTerms
 
 if TYPE_CHECKING:
     from ferrymq_broker.filters.filter import Filter

@@ -14,25 +14,29 @@ from mypy_extensions import i64
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.node import PERMANENT, Node, Refusal, Space
 from ferrymq_broker.nodes.policy import QueuePolicy, TopicPolicy
-from ferrymq_broker.nodes.queues.restoring import restore_queue
-from ferrymq_broker.nodes.topics.ended import Ended
-from ferrymq_broker.nodes.topics.identity import Identity, global_key, public_name
-from ferrymq_broker.nodes.topics.registry import Registry
-from ferrymq_broker.nodes.topics.storing import put_subscription
+from ferrymq_broker.nodes.queues.restore import restore_queue
+from ferrymq_broker.nodes.topics.ended_subscriptions import EndedSubscriptions
+from ferrymq_broker.nodes.topics.persistence import put_subscription
 from ferrymq_broker.nodes.topics.subscription import Subscription
+from ferrymq_broker.nodes.topics.subscription_identity import (
+    SubscriptionIdentity,
+    global_key,
+    public_name,
+)
+from ferrymq_broker.nodes.topics.subscription_registry import SubscriptionRegistry
 from ferrymq_broker.store.changes import LAST
 from ferrymq_broker.store.tables import SUBSCRIPTION
-from ferrymq_broker.timers import Timed
+from ferrymq_broker.timers import Timer
 from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
     from ferrymq_broker.filters.filter import Filter
-    from ferrymq_broker.nodes.message import Message
-    from ferrymq_broker.nodes.terms import SourceTerms
+    from ferrymq_broker.nodes.link_terms import SourceTerms
+    from ferrymq_broker.nodes.message import BrokerMessage
 
 
 @final
-class _Idle(Timed):
+class _Idle(Timer):
     """When a topic that nobody uses goes."""
 
     __slots__ = ("topic",)
@@ -69,7 +73,7 @@ class Topic(Node):
         self.policy = policy
         self.published: i64 = 0
         self.refused: i64 = 0
-        self._registry = Registry(self)
+        self._registry = SubscriptionRegistry(self)
         self._expiry = self._registry.expiry
         # Of every attached link, visitors' too.
         self._by_terms: dict[SourceTerms, Subscription] = {}
@@ -90,7 +94,7 @@ class Topic(Node):
 
     # -- messages in -----------------------------------------------------------------------
 
-    def publish(self, message: Message) -> Refusal | None:
+    def publish(self, message: BrokerMessage) -> Refusal | None:
         """Hand the message to every subscription that wants it; never refused.
 
         What one of them does not take is counted and lost for that one: the sender cannot send it
@@ -102,11 +106,11 @@ class Topic(Node):
         self.refused += self._registry.fanout.publish(message)
         return None
 
-    def keeps(self, message: Message) -> bool:
+    def keeps(self, message: BrokerMessage) -> bool:
         """Whether subscriptions that are stored keep it."""
         return self.store_id != 0 and (message.durable or self.policy.subscription.persist)
 
-    def reserve(self, message: Message, holders: list[Node]) -> Refusal | None:
+    def reserve(self, message: BrokerMessage, holders: list[Node]) -> Refusal | None:
         """It will be taken in, for nothing is ever refused."""
         if self.deleted:
             return Refusal("amqp:not-found", f"{self.address!r} has been deleted")
@@ -150,7 +154,7 @@ class Topic(Node):
                 "amqp:not-implemented",
                 f"distribution mode {mode!r} on a topic, which gives a message to all: copy",
             )
-        identity = Identity(terms)
+        identity = SubscriptionIdentity(terms)
         subscription = self._find(identity, terms)
         made = subscription is None
         if subscription is None:
@@ -204,7 +208,7 @@ class Topic(Node):
         else:
             self._expiry.detached(subscription, terms)
 
-    def _find(self, identity: Identity, terms: SourceTerms) -> Subscription | None:
+    def _find(self, identity: SubscriptionIdentity, terms: SourceTerms) -> Subscription | None:
         """The subscription that is meant, if it exists and can be used as it is."""
         kept = identity.kept
         if not kept and not identity.shared:
@@ -255,7 +259,7 @@ class Topic(Node):
             )
         self._registry.drop(subscription, "it was replaced by one to another topic")
 
-    def _make(self, identity: Identity, terms: SourceTerms) -> Subscription:
+    def _make(self, identity: SubscriptionIdentity, terms: SourceTerms) -> Subscription:
         if not identity.label and identity.shared:
             raise BrokerError("amqp:invalid-field", "a shared subscription without a name")
         name = identity.name(terms)
@@ -322,7 +326,7 @@ class Topic(Node):
         """All there are, in the order they were made."""
         return self._registry.all()
 
-    def ended(self, named: bool) -> Ended | None:
+    def ended(self, named: bool) -> EndedSubscriptions | None:
         """Return the totals of ended subscriptions, `named` or not; None if there were none."""
         return self._registry.ended.get(named)
 

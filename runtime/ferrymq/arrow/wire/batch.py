@@ -7,7 +7,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from ferrymq.arrow.wire.columns import Booleans, Maps, Numbers, Texts
-from ferrymq.arrow.wire.entries import Places
+from ferrymq.arrow.wire.entries import EntryPlaces
 
 FOREIGN: Final = b"foreign"
 MALFORMED: Final = b"malformed"
@@ -141,7 +141,7 @@ class Batch:
         self.message_annotations = maps.get("messageAnnotations")
         self.delivery_annotations = maps.get("deliveryAnnotations")
         self.footer = maps.get("footer")
-        self.places = Places()
+        self.places = EntryPlaces()
         self.places.partition_key = texts.get("partitionKey")
         self.places.partition = numbers.get("partition")
         self.places.offset = numbers.get("offset")

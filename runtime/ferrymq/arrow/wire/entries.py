@@ -42,7 +42,7 @@ _DIGITS: Final = 18
 
 
 @final
-class Places:
+class EntryPlaces:
     """The columns that say where a message is, filled from its annotations.
 
     A partition is 0 to 2**31 - 1 and an offset 0 to 2**63 - 1, both integers of any type or decimal
@@ -139,7 +139,7 @@ def add_properties(r: Reader, column: Maps) -> None:
     column.close()
 
 
-def add_annotations(r: Reader, column: Maps | None, places: Places | None, field: str) -> None:
+def add_annotations(r: Reader, column: Maps | None, places: EntryPlaces | None, field: str) -> None:
     """Annotations (AMQP 1.0 §3.2.10): a row of the column, or of none. Raises `DecodeError`.
 
     With `places` the position keys go there, and not into the column.

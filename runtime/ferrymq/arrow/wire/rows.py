@@ -36,7 +36,7 @@ _PRIORITY: Final = 4
 
 
 @final
-class Rows:
+class RowEncoder:
     """`count` rows, whose columns are given by name and kind; `encode` makes messages of them."""
 
     __slots__ = (

@@ -74,7 +74,7 @@ _PLACES: Final = frozenset(["partitionKey", "partition", "offset", "enqueuedTime
 
 
 @final
-class Scanner:
+class MessageScanner:
     """Makes a `Batch` of the columns named out of messages, with `scan`."""
 
     __slots__ = (

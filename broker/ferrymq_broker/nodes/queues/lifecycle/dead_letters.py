@@ -32,23 +32,23 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 from ferrymq_broker.errors import BrokerError
-from ferrymq_broker.journal import log
-from ferrymq_broker.nodes.delivering import delivered_before, readdressed
-from ferrymq_broker.nodes.facts import facts_of
+from ferrymq_broker.event_log import log
+from ferrymq_broker.nodes.message_view import view_of
 from ferrymq_broker.nodes.node import Node, Refusal
+from ferrymq_broker.nodes.outgoing_header import delivered_before, readdressed
 from ferrymq_broker.nodes.paging.pager import give_up, peek
 from ferrymq_broker.nodes.queues.lifecycle.schedule import (
     DELIVERY_DELAY,
     DELIVERY_TIME,
     SCHEDULED_ENQUEUE_TIME,
 )
-from ferrymq_broker.nodes.queues.storing import drop_entry
-from ferrymq_broker.slices import LETTER, Chore, Slices
+from ferrymq_broker.nodes.queues.persistence import drop_entry
+from ferrymq_broker.slices import LETTER, SlicedTask, Slices
 from ferrymq_codec.scalars import Symbol, Timestamp, UInt
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.entry import Entry
-    from ferrymq_broker.nodes.message import Message
+    from ferrymq_broker.nodes.message import BrokerMessage
     from ferrymq_broker.nodes.queues.queue import Queue
     from ferrymq_types.transport import Error
 
@@ -110,7 +110,7 @@ _present: Final = _Present()
 
 
 @final
-class Letter:
+class DeadLetter:
     """The message of an `entry` on its way to `address`, because of `reason` and perhaps an
     `error`. With `returns`, it goes to its reply-to if that is possible. `message` is that of an
     entry which has left its queue already; None as long as it has its record."""
@@ -127,7 +127,7 @@ class Letter:
         returns: bool,
     ) -> None:
         self.entry = entry
-        self.message: Message | None = None
+        self.message: BrokerMessage | None = None
         self.address = address
         self.reason = reason
         self.error = error
@@ -163,8 +163,8 @@ class DeadLetters(Node):
         self.dropped = 0
         self.circles = 0
         # Those that consumers have caused, which do not wait for another slice.
-        self._urgent: deque[Letter] = deque()
-        self._letters: deque[Letter] = deque()
+        self._urgent: deque[DeadLetter] = deque()
+        self._letters: deque[DeadLetter] = deque()
         # Goes on with these in further slices. The node is free to have its turn in every pass.
         self._rest = _Rest(self)
         self._complained = False
@@ -189,7 +189,7 @@ class DeadLetters(Node):
         if cause is not None and cause.contains(self.queue):
             self._drop_circle()
             return
-        letter = Letter(entry, address, reason, error, Chain(self.queue, cause), returns)
+        letter = DeadLetter(entry, address, reason, error, Chain(self.queue, cause), returns)
         if _is_by_client(reason):
             letter.message = _message_of(entry, entry.message)
             self._urgent.append(letter)
@@ -228,7 +228,7 @@ class DeadLetters(Node):
         while self._letters:
             self._publish_next(self._letters)
 
-    def _publish_next(self, letters: deque[Letter]) -> None:
+    def _publish_next(self, letters: deque[DeadLetter]) -> None:
         """Publish the first of these; its entry is done with."""
         letter = letters.popleft()
         queue = self.queue
@@ -250,13 +250,13 @@ class DeadLetters(Node):
                 drop_entry(queue, entry)
             give_up(queue, entry)
 
-    def _return(self, letter: Letter, message: Message) -> bool:
+    def _return(self, letter: DeadLetter, message: BrokerMessage) -> bool:
         """Publish the message to its reply-to; whether that was possible."""
         access = self.space.publishers.get(int(message.origin), self.space.strangers)
         if message.origin == 0 or access is None:
             # The broker has sent it on already, or nobody knows what its publisher may do.
             return False
-        properties = facts_of(message).properties
+        properties = view_of(message).properties
         reply_to = None if properties is None else properties.reply_to
         if reply_to is None:
             return False
@@ -274,7 +274,7 @@ class DeadLetters(Node):
         return True
 
     def _hand_over(
-        self, letter: Letter, message: Message, node: Node, path: list[str]
+        self, letter: DeadLetter, message: BrokerMessage, node: Node, path: list[str]
     ) -> Refusal | None:
         _present.chain = letter.chain
         try:
@@ -282,7 +282,7 @@ class DeadLetters(Node):
         finally:
             _present.chain = None
 
-    def _publish(self, letter: Letter, message: Message) -> None:
+    def _publish(self, letter: DeadLetter, message: BrokerMessage) -> None:
         if letter.returns and self._return(letter, message):
             return
         if not letter.address:
@@ -317,11 +317,11 @@ class DeadLetters(Node):
             self._drop(letter, refusal.description)
 
     def _annotations(
-        self, letter: Letter, message: Message, path: list[str]
+        self, letter: DeadLetter, message: BrokerMessage, path: list[str]
     ) -> dict[str | int, object]:
         """Return the annotations of the message, with what is to be told of this death."""
         here = self.queue.address
-        result: dict[str | int, object] = dict(facts_of(message).message_annotations)
+        result: dict[str | int, object] = dict(view_of(message).message_annotations)
         for key in (DELIVERY_TIME, DELIVERY_DELAY, SCHEDULED_ENQUEUE_TIME):
             # It had its time: it is not to wait again.
             result.pop(key, None)
@@ -351,7 +351,7 @@ class DeadLetters(Node):
         self.circles += 1
         self.dropped += 1
 
-    def _drop(self, letter: Letter, reason: str) -> None:
+    def _drop(self, letter: DeadLetter, reason: str) -> None:
         self.dropped += 1
         if not self._complained:
             self._complained = True
@@ -369,7 +369,7 @@ class DeadLetters(Node):
 
 
 @final
-class _Rest(Chore):
+class _Rest(SlicedTask):
     """Letters that were too many for a slice."""
 
     __slots__ = ("dead_letters",)
@@ -383,7 +383,7 @@ class _Rest(Chore):
         return self.dead_letters.publish_some(slices)
 
 
-def _message_of(entry: Entry, message: Message) -> Message:
+def _message_of(entry: Entry, message: BrokerMessage) -> BrokerMessage:
     """Return the message with the deliveries that the entry has had."""
     return delivered_before(message, i64(entry.failures)) if entry.attempts > 0 else message
 
@@ -393,8 +393,8 @@ def _is_by_client(reason: str) -> bool:
     return reason in (REJECTED, DELIVERY_LIMIT)
 
 
-def _path(message: Message) -> list[str]:
-    value = facts_of(message).message_annotations.get(PATH)
+def _path(message: BrokerMessage) -> list[str]:
+    value = view_of(message).message_annotations.get(PATH)
     if not isinstance(value, list):
         return []
     return [step for step in value if isinstance(step, str)]

@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, final
 from mypy_extensions import i64
 
 from ferrymq_broker.nodes.entry import AVAILABLE
-from ferrymq_broker.nodes.facts import facts_of
+from ferrymq_broker.nodes.message_view import view_of
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.entry import Entry
-    from ferrymq_broker.nodes.message import Message
+    from ferrymq_broker.nodes.message import BrokerMessage
 
 
-def value_of(message: Message, key: str) -> object:
+def value_of(message: BrokerMessage, key: str) -> object:
     """What the message has for the key, in a form that can be looked up; None without one."""
-    facts = facts_of(message)
+    view = view_of(message)
     value: object
     if key.startswith("x-"):
-        value = facts.message_annotations.get(key)
+        value = view.message_annotations.get(key)
     else:
-        value = facts.application_properties.get(key)
+        value = view.application_properties.get(key)
     if value is None:
         return None
     if isinstance(value, bool | float):
@@ -52,7 +52,7 @@ class LastValues:
         # The values of the entries in the queue, by their sequences.
         self._values: dict[int, object] = {}
 
-    def waiting(self, message: Message) -> Entry | None:
+    def waiting(self, message: BrokerMessage) -> Entry | None:
         """The entry that this message would replace."""
         entry = self._newest.get(value_of(message, self.key))
         return entry if entry is not None and entry.state == AVAILABLE else None

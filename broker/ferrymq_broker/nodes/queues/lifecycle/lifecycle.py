@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.nodes.dead_letter_index import dead_letter_addresses_of
 from ferrymq_broker.nodes.entry import AVAILABLE
-from ferrymq_broker.nodes.facts import facts_of
-from ferrymq_broker.nodes.letter_boxes import letters_of
+from ferrymq_broker.nodes.message_view import view_of
 from ferrymq_broker.nodes.narrowing import narrow
 from ferrymq_broker.nodes.node import BOUNDLESS, Refusal
 from ferrymq_broker.nodes.paging.pager import page_in
-from ferrymq_broker.nodes.queues.lifecycle.bounds import Bounds, Trimming
+from ferrymq_broker.nodes.queues.lifecycle.auto_delete import AutoDelete
 from ferrymq_broker.nodes.queues.lifecycle.dead_letters import (
     COUNT,
     DELIVERY_LIMIT,
@@ -38,31 +38,35 @@ from ferrymq_broker.nodes.queues.lifecycle.dead_letters import (
     REJECTED,
     DeadLetters,
 )
-from ferrymq_broker.nodes.queues.lifecycle.duplicates import Duplicates, identity_of
-from ferrymq_broker.nodes.queues.lifecycle.eras import Eras
-from ferrymq_broker.nodes.queues.lifecycle.expiry import Expiry, expiry_date, time_to_live
-from ferrymq_broker.nodes.queues.lifecycle.idleness import Idleness
+from ferrymq_broker.nodes.queues.lifecycle.deduplication import DuplicateDetection, identity_of
 from ferrymq_broker.nodes.queues.lifecycle.last_value import LastValues
+from ferrymq_broker.nodes.queues.lifecycle.length_limit import LengthLimit, LengthTrim
+from ferrymq_broker.nodes.queues.lifecycle.message_expiry import (
+    MessageExpiry,
+    expiry_date,
+    time_to_live,
+)
+from ferrymq_broker.nodes.queues.lifecycle.policy_history import PolicyHistory
 from ferrymq_broker.nodes.queues.lifecycle.reservations import Reservations
 from ferrymq_broker.nodes.queues.lifecycle.schedule import Schedule, Scheduled, delivery_time
 from ferrymq_broker.slices import Slices
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.entry import Entry
-    from ferrymq_broker.nodes.message import Message
+    from ferrymq_broker.nodes.message import BrokerMessage
     from ferrymq_broker.nodes.node import Node
     from ferrymq_broker.nodes.policy import QueuePolicy
     from ferrymq_broker.nodes.queues.queue import Queue
     from ferrymq_types.transport import Error
 
-# What `Lifecycle._admit` answers.
+# What `MessageLifecycle._admit` answers.
 _APPEND: Final = 0  # let it in
 _HANDLED: Final = 1  # it has been taken, and is not to be appended (now)
 _REFUSED: Final = 2  # not taken: `refusal` says why
 
 
 @final
-class Lifecycle:
+class MessageLifecycle:
     """Of one queue. `refusal` is why the last message was refused.
 
     Counted since the broker was started: `refusals`, `expirations`, `overflowed` (pushed out),
@@ -80,13 +84,13 @@ class Lifecycle:
         "duplicated",
         "replaced",
         "reservations",
-        "eras",
-        "_bounds",
+        "policy_history",
+        "_length_limit",
         "_expiry",
         "_schedule",
         "_duplicates",
         "_last_values",
-        "_idleness",
+        "_auto_delete",
         "_dead_letters",
         "_boxes",
         "_replaced",
@@ -105,20 +109,20 @@ class Lifecycle:
         # The room that messages have which are to come; None as long as there were none.
         self.reservations: Reservations | None = None
         # Earlier settings that hold for messages which are there; None if there are none.
-        self.eras: Eras | None = None
-        self._bounds: Bounds | None = None
-        self._expiry: Expiry | None = None
+        self.policy_history: PolicyHistory | None = None
+        self._length_limit: LengthLimit | None = None
+        self._expiry: MessageExpiry | None = None
         self._schedule: Schedule | None = None
-        self._duplicates: Duplicates | None = None
+        self._duplicates: DuplicateDetection | None = None
         self._last_values: LastValues | None = None
-        self._idleness: Idleness | None = None
+        self._auto_delete: AutoDelete | None = None
         self._dead_letters: DeadLetters | None = None
         # Where its letters go, as its virtual host knows.
         self._boxes: list[str] = []
         # Entries that are to go when all are restored.
         self._replaced: list[Entry] | None = None
         # What goes on with letting messages go, None as long as there was nothing to go on with.
-        self._trimming: Trimming | None = None
+        self._trimming: LengthTrim | None = None
         self._follow(policy)
 
     # -- the policy ------------------------------------------------------------------------
@@ -134,9 +138,9 @@ class Lifecycle:
             before.message_ttl != policy.message_ttl
             or before.last_value_key != policy.last_value_key
         ):
-            if self.eras is None:
-                self.eras = Eras()
-            self.eras.change(before, policy, self.queue)
+            if self.policy_history is None:
+                self.policy_history = PolicyHistory()
+            self.policy_history.change(before, policy, self.queue)
         self.policy = policy
         self._follow(policy)
         if self._dead_letters is not None:
@@ -147,30 +151,32 @@ class Lifecycle:
 
     def keep_bounds(self) -> bool:
         """Push out what is above the bounds, as far as the slice allows; whether that is all."""
-        bounds = self._bounds
-        return bounds is None or self.queue.deleted or bounds.keep()
+        length_limit = self._length_limit
+        return length_limit is None or self.queue.deleted or length_limit.keep()
 
     def _trim(self) -> None:
         """Push out what is above the bounds, in slices."""
         if not self.keep_bounds():
             trimming = self._trimming
             if trimming is None:
-                trimming = Trimming(self)
+                trimming = LengthTrim(self)
                 self._trimming = trimming
             self.queue.agenda.slices.add(trimming)
 
     def _follow(self, policy: QueuePolicy) -> None:
         queue = self.queue
-        self._send_letters(letters_of(policy))
+        self._send_letters(dead_letter_addresses_of(policy))
         bounded = policy.max_length > 0 or policy.max_bytes > 0
-        self._bounds = Bounds(self, policy) if bounded else None
+        self._length_limit = LengthLimit(self, policy) if bounded else None
         duplicates = self._duplicates
         if policy.duplicate_window <= 0:
             if duplicates is not None:
                 duplicates.close()
             self._duplicates = None
         elif duplicates is None:
-            self._duplicates = Duplicates(queue, policy.duplicate_window, policy.duplicate_limit)
+            self._duplicates = DuplicateDetection(
+                queue, policy.duplicate_window, policy.duplicate_limit
+            )
         else:
             duplicates.window = policy.duplicate_window
             duplicates.limit = policy.duplicate_limit
@@ -179,11 +185,11 @@ class Lifecycle:
             self._last_values = None
         elif last_values is None or last_values.key != policy.last_value_key:
             self._last_values = LastValues(policy.last_value_key)
-        if self._idleness is not None:
-            self._idleness.close()
-            self._idleness = None
+        if self._auto_delete is not None:
+            self._auto_delete.close()
+            self._auto_delete = None
         if policy.auto_delete >= 0:
-            self._idleness = Idleness(queue, policy.auto_delete)
+            self._auto_delete = AutoDelete(queue, policy.auto_delete)
         queue.guarded = (
             bounded
             or policy.message_ttl > 0
@@ -195,14 +201,14 @@ class Lifecycle:
     def _send_letters(self, boxes: list[str]) -> None:
         """From now on its letters go there: it takes a right to read them."""
         if boxes or self._boxes:
-            known = self.queue.space.letter_boxes
+            known = self.queue.space.dead_letter_index
             known.add(boxes)
             known.drop(self._boxes)
             self._boxes = boxes
 
     # -- messages in -----------------------------------------------------------------------
 
-    def publish(self, message: Message) -> Refusal | None:
+    def publish(self, message: BrokerMessage) -> Refusal | None:
         """Let the message in, now or when it is due, unless there is a reason not to."""
         queue = self.queue
         if queue.deleted:
@@ -217,11 +223,11 @@ class Lifecycle:
             return self.refusal
         return None
 
-    def _admit(self, message: Message) -> i64:
+    def _admit(self, message: BrokerMessage) -> i64:
         """Whether the message gets in: one of the three above."""
         now = self.queue.agenda.now
-        if self._idleness is not None:
-            self._idleness.used(now)
+        if self._auto_delete is not None:
+            self._auto_delete.used(now)
         identity: object = None
         duplicates = self._duplicates
         if duplicates is not None:
@@ -240,12 +246,12 @@ class Lifecycle:
                 due = delivery_time(message, self.queue.agenda)
             except BrokerError as error:
                 return self._refuse(Refusal(error.condition, error.description))
-        bounds = self._bounds
-        if bounds is not None:
+        length_limit = self._length_limit
+        if length_limit is not None:
             replaced = None
             if self._last_values is not None and due == 0:
                 replaced = self._last_values.waiting(message)
-            refusal = bounds.find_room(message, due != 0, replaced)
+            refusal = length_limit.find_room(message, due != 0, replaced)
             if refusal is not None and not self._has_reserved(message):
                 return self._refuse(refusal)
         if duplicates is not None and identity is not None:
@@ -276,12 +282,12 @@ class Lifecycle:
         reservations = self.reservations
         return 0 if reservations is None else reservations.size
 
-    def _has_reserved(self, message: Message) -> bool:
+    def _has_reserved(self, message: BrokerMessage) -> bool:
         """Whether the message was told before that there is room for it."""
         reservations = self.reservations
         return reservations is not None and reservations.knows(message)
 
-    def reserve(self, message: Message, holders: list[Node]) -> Refusal | None:
+    def reserve(self, message: BrokerMessage, holders: list[Node]) -> Refusal | None:
         """Whether a message that is to come would get in; room is kept for it."""
         queue = self.queue
         if queue.deleted:
@@ -293,8 +299,8 @@ class Lifecycle:
             except BrokerError as error:
                 self.refusals += 1
                 return Refusal(error.condition, error.description)
-        bounds = self._bounds
-        if bounds is None:
+        length_limit = self._length_limit
+        if length_limit is None:
             return None
         reservations = self.reservations
         if reservations is None:
@@ -308,7 +314,7 @@ class Lifecycle:
         replaced = None
         if self._last_values is not None and due == 0:
             replaced = self._last_values.waiting(message)
-        refusal = bounds.foresee_room(message, due != 0, replaced)
+        refusal = length_limit.foresee_room(message, due != 0, replaced)
         if refusal is not None:
             self.refusals += 1
         else:
@@ -316,13 +322,13 @@ class Lifecycle:
             holders.append(queue)
         return refusal
 
-    def unreserve(self, message: Message) -> None:
+    def unreserve(self, message: BrokerMessage) -> None:
         """The room is not needed any longer."""
         reservations = self.reservations
         if reservations is not None:
             reservations.drop(message)
 
-    def enter(self, message: Message) -> None:
+    def enter(self, message: BrokerMessage) -> None:
         """A message that was scheduled comes into the queue."""
         self._on_appended(self.queue.append(message))
 
@@ -346,31 +352,31 @@ class Lifecycle:
                 if self.reservations is not None:
                     self.reservations.succeed(before, entry)
                 queue.drop(before)
-        if self._bounds is not None:
+        if self._length_limit is not None:
             self._trim()
 
     def _expire_at(self, entry: Entry, moment: i64, date: i64) -> None:
         """The entry expires at a moment by `Agenda.now`, on a date, or both; 0 is never."""
         expiry = self._expiry
         if expiry is None:
-            expiry = Expiry(self)
+            expiry = MessageExpiry(self)
             self._expiry = expiry
         expiry.expire(entry, moment, date)
 
     def room(self) -> i64:
         """How many more messages get in, for `Node.room`."""
-        bounds = self._bounds
-        return BOUNDLESS if bounds is None else bounds.room()
+        length_limit = self._length_limit
+        return BOUNDLESS if length_limit is None else length_limit.room()
 
     def excess(self) -> i64:
         """How many messages there are above the bound."""
-        bounds = self._bounds
-        return 0 if bounds is None else bounds.excess()
+        length_limit = self._length_limit
+        return 0 if length_limit is None else length_limit.excess()
 
     def excess_bytes(self) -> i64:
         """How many bytes of messages there are above the bound."""
-        bounds = self._bounds
-        return 0 if bounds is None else bounds.excess_bytes()
+        length_limit = self._length_limit
+        return 0 if length_limit is None else length_limit.excess_bytes()
 
     # -- messages out ----------------------------------------------------------------------
 
@@ -382,13 +388,13 @@ class Lifecycle:
             self._last_values.forget(entry)
             if self.reservations is not None:
                 self.reservations.leave(entry)
-        if self._idleness is not None:
-            self._idleness.reconsider()
+        if self._auto_delete is not None:
+            self._auto_delete.reconsider()
 
     def on_dropped(self) -> None:
         """Entries have left the queue that were in a run."""
-        if self._idleness is not None:
-            self._idleness.reconsider()
+        if self._auto_delete is not None:
+            self._auto_delete.reconsider()
 
     def has_key(self, entry: Entry) -> bool:
         """Whether a newer message may replace that of the entry."""
@@ -397,7 +403,7 @@ class Lifecycle:
     def watch_expiry(self, entry: Entry) -> None:
         """The entry, which was in a run, expires."""
         if self._expiry is None:
-            self._expiry = Expiry(self)
+            self._expiry = MessageExpiry(self)
         self._expiry.add(entry)
 
     def forget_expiry(self, entry: Entry) -> None:
@@ -409,7 +415,7 @@ class Lifecycle:
         """Messages of a run expire, the first of them at a moment by `Agenda.now`, or on a date; 0
         is never."""
         if self._expiry is None:
-            self._expiry = Expiry(self)
+            self._expiry = MessageExpiry(self)
         self._expiry.add_run(place, moment, date)
 
     def forget_run(self, place: Entry) -> None:
@@ -419,7 +425,7 @@ class Lifecycle:
 
     def release_due(self, place: Entry) -> None:
         """The time of messages in a run may be over: those become entries."""
-        runs = self.queue.lane_of(place.level).runs
+        runs = self.queue.priority_level_of(place.level).runs
         if runs is not None:
             runs.release_due(place)
 
@@ -448,17 +454,17 @@ class Lifecycle:
         if entry.state == AVAILABLE:
             self.queue.drop(entry)
 
-    def push_out(self, entry: Entry, reason: str, buried: bool) -> None:
+    def drop_head(self, entry: Entry, reason: str, buried: bool) -> None:
         """An available entry has to make room: it is to be a dead letter, or it is just gone."""
         self.overflowed += 1
         if buried:
-            self._bury(entry, reason, None)
+            self._dead_letter(entry, reason, None)
         if entry.state == AVAILABLE:
             self.queue.drop(entry)
 
     def _count_expired(self, entry: Entry) -> None:
         self.expirations += 1
-        self._bury(entry, EXPIRED, None)
+        self._dead_letter(entry, EXPIRED, None)
 
     def on_failed(self, entry: Entry) -> bool:
         """A failed delivery has been counted; True if it was one too many.
@@ -468,7 +474,7 @@ class Lifecycle:
         limit = self.policy.delivery_limit
         if limit <= 0 or i64(entry.failures) <= limit:
             return False
-        self._bury(entry, DELIVERY_LIMIT, None)
+        self._dead_letter(entry, DELIVERY_LIMIT, None)
         return True
 
     def on_rejected(self, entry: Entry, error: Error | None) -> None:
@@ -477,9 +483,9 @@ class Lifecycle:
         That counts as a failed delivery (AMQP 1.0 §3.4.3).
         """
         entry.failures += 1
-        self._bury(entry, REJECTED, error)
+        self._dead_letter(entry, REJECTED, error)
 
-    def _bury(self, entry: Entry, reason: str, error: Error | None) -> None:
+    def _dead_letter(self, entry: Entry, reason: str, error: Error | None) -> None:
         policy = self.policy
         queue = self.queue
         address = policy.expired if reason == EXPIRED and policy.expired else policy.dead_letter
@@ -516,24 +522,24 @@ class Lifecycle:
         schedule = self._schedule
         if schedule is None or not schedule.cancel(sequence):
             return False
-        if self._idleness is not None:
-            self._idleness.reconsider()
+        if self._auto_delete is not None:
+            self._auto_delete.reconsider()
         # Senders may wait for the room, and the queue's end for the last message.
         self.queue.touch()
         return True
 
     # -- as it was ---------------------------------------------------------------------------
 
-    def restore_eras(self, fields: dict[str, object]) -> i64:
+    def restore_policy_history(self, fields: dict[str, object]) -> i64:
         """Earlier settings, as they were; the last message that any of them is for. Raises
         `StoreDamaged`."""
-        self.eras = eras = Eras()
-        eras.restore(fields)
-        return eras.last()
+        self.policy_history = policy_history = PolicyHistory()
+        policy_history.restore(fields)
+        return policy_history.last()
 
     def restore_entry(self, entry: Entry, time: i64, expires: bool) -> None:
         """An entry that was in the queue; `time` is the date when it came or, if so, `expires`."""
-        eras = self.eras
+        policy_history = self.policy_history
         agenda = self.queue.agenda
         date = expiry_date(entry.message)
         moment: i64 = 0
@@ -546,8 +552,8 @@ class Lifecycle:
                     moment = agenda.now + ttl
         else:
             ttl = self.policy.message_ttl
-            if eras is not None:
-                ttl = eras.ttl(entry.sequence, ttl)
+            if policy_history is not None:
+                ttl = policy_history.ttl(entry.sequence, ttl)
             ttl = time_to_live(entry.message, ttl)
             if ttl >= 0:
                 moment = agenda.moment_of(time) + ttl
@@ -556,7 +562,9 @@ class Lifecycle:
         if moment != 0 or date != 0:
             self._expire_at(entry, moment, date)
         last_values = self._last_values
-        if last_values is not None and (eras is None or entry.sequence > eras.unkeyed):
+        if last_values is not None and (
+            policy_history is None or entry.sequence > policy_history.unkeyed
+        ):
             before = last_values.add(entry)
             if before is not None:
                 # A consumer had it when the newer one came.
@@ -564,7 +572,7 @@ class Lifecycle:
                     self._replaced = []
                 self._replaced.append(before)
 
-    def restore_scheduled(self, sequence: i64, due: i64, message: Message, size: i64) -> None:
+    def restore_scheduled(self, sequence: i64, due: i64, message: BrokerMessage, size: i64) -> None:
         """Keep a message that was to come, with a payload of this size."""
         if self._schedule is None:
             self._schedule = Schedule(self)
@@ -590,8 +598,8 @@ class Lifecycle:
 
     def on_deserted(self) -> None:
         """The last link of the queue is gone."""
-        if self._idleness is not None:
-            self._idleness.used(self.queue.agenda.now)
+        if self._auto_delete is not None:
+            self._auto_delete.used(self.queue.agenda.now)
 
     def stop(self) -> None:
         """The queue is deleted: nothing is due any more."""
@@ -602,9 +610,9 @@ class Lifecycle:
         if self._expiry is not None:
             self._expiry.close()
             self._expiry = None
-        if self._idleness is not None:
-            self._idleness.close()
-            self._idleness = None
+        if self._auto_delete is not None:
+            self._auto_delete.close()
+            self._auto_delete = None
 
     def close(self, slices: Slices) -> bool:
         """Drop the messages that were to come; whether all are gone. Publish what consumers have
@@ -629,5 +637,5 @@ class Lifecycle:
         }
 
 
-def _is_own_dead_letter(message: Message) -> bool:
-    return message.origin == 0 and COUNT in facts_of(message).message_annotations
+def _is_own_dead_letter(message: BrokerMessage) -> bool:
+    return message.origin == 0 and COUNT in view_of(message).message_annotations

@@ -14,7 +14,7 @@ from mypy_extensions import i64
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.entry import Entry
-    from ferrymq_broker.nodes.message import Message
+    from ferrymq_broker.nodes.message import BrokerMessage
 
 
 @final
@@ -41,15 +41,15 @@ class Reservations:
     def __init__(self) -> None:
         self.count: i64 = 0
         self.size: i64 = 0
-        self._by_message: dict[Message, _Reservation] = {}
+        self._by_message: dict[BrokerMessage, _Reservation] = {}
         # Entries that are to be replaced, each with the messages that count on its room.
         self._replaced: dict[Entry, dict[_Reservation, None]] = {}
 
-    def knows(self, message: Message) -> bool:
+    def knows(self, message: BrokerMessage) -> bool:
         """Whether there is room for the message."""
         return message in self._by_message
 
-    def add(self, message: Message, replaced: Entry | None) -> None:
+    def add(self, message: BrokerMessage, replaced: Entry | None) -> None:
         """Keep room for a message, which perhaps has that of an entry it will replace."""
         known = self._by_message.get(message)
         if known is not None:
@@ -69,7 +69,7 @@ class Reservations:
         if replaced is not None:
             self._replaced.setdefault(replaced, {})[made] = None
 
-    def drop(self, message: Message) -> None:
+    def drop(self, message: BrokerMessage) -> None:
         """The message needs its room no longer, one time of those that it was asked for."""
         known = self._by_message.get(message)
         if known is None:

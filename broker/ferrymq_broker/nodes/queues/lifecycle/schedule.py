@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
-from ferrymq_broker.due_heap import DueHeap
+from ferrymq_broker.deadline_heap import DeadlineHeap
 from ferrymq_broker.errors import BrokerError
-from ferrymq_broker.nodes.facts import facts_of
+from ferrymq_broker.nodes.message_view import view_of
 from ferrymq_broker.nodes.paging.pager import forget_message, page_in_scheduled
-from ferrymq_broker.nodes.queues.storing import drop_body, drop_scheduled, put_scheduled
+from ferrymq_broker.nodes.queues.persistence import drop_body, drop_scheduled, put_scheduled
 from ferrymq_broker.slices import Slices, freed
-from ferrymq_broker.timers import Timed
+from ferrymq_broker.timers import Timer
 
 if TYPE_CHECKING:
-    from ferrymq_broker.nodes.message import Message
+    from ferrymq_broker.nodes.message import BrokerMessage
     from ferrymq_broker.nodes.node import Agenda
-    from ferrymq_broker.nodes.queues.lifecycle.lifecycle import Lifecycle
-    from ferrymq_broker.timers import Timers
+    from ferrymq_broker.nodes.queues.lifecycle.lifecycle import MessageLifecycle
+    from ferrymq_broker.timers import TimerHeap
 
 DELIVERY_TIME: Final = "x-opt-delivery-time"
 DELIVERY_DELAY: Final = "x-opt-delivery-delay"
@@ -43,13 +43,13 @@ _SLACK: Final = 64
 _STEP: Final = 4
 
 
-def delivery_time(message: Message, agenda: Agenda) -> i64:
+def delivery_time(message: BrokerMessage, agenda: Agenda) -> i64:
     """Return the deadline (`Agenda`) at which the message is to be in the queue; 0 for at once.
 
     A delivery time is a date, a delay is a duration. Raises `BrokerError` with
     `amqp:invalid-field` if an annotation says so but not when.
     """
-    annotations = facts_of(message).message_annotations
+    annotations = view_of(message).message_annotations
     date: i64 = 0
     if annotations:
         if DELIVERY_TIME in annotations:
@@ -92,7 +92,7 @@ class Scheduled:
 
     __slots__ = ("sequence", "due", "message", "size", "stored")
 
-    def __init__(self, sequence: i64, due: i64, message: Message, size: i64) -> None:
+    def __init__(self, sequence: i64, due: i64, message: BrokerMessage, size: i64) -> None:
         self.sequence: i64 = sequence
         self.due: i64 = due
         self.message = message
@@ -101,16 +101,16 @@ class Scheduled:
 
 
 @final
-class _Line(Timed):
+class _Line(Timer):
     """The messages that come by one clock, the next one first: when, and their numbers."""
 
     __slots__ = ("_schedule", "_timers", "_heap")
 
-    def __init__(self, schedule: Schedule, timers: Timers) -> None:
+    def __init__(self, schedule: Schedule, timers: TimerHeap) -> None:
         super().__init__()
         self._schedule = schedule
         self._timers = timers
-        self._heap: DueHeap[None] = DueHeap(_SLACK)
+        self._heap: DeadlineHeap[None] = DeadlineHeap(_SLACK)
 
     def add(self, due: i64, sequence: i64) -> None:
         """Let a message come at `due`."""
@@ -168,7 +168,7 @@ class Schedule:
 
     __slots__ = ("known", "count", "bytes", "_lifecycle", "_agenda", "_delays", "_dates", "_last")
 
-    def __init__(self, lifecycle: Lifecycle) -> None:
+    def __init__(self, lifecycle: MessageLifecycle) -> None:
         self.known: dict[int, Scheduled] = {}
         self.count: i64 = 0
         self.bytes: i64 = 0
@@ -179,7 +179,7 @@ class Schedule:
         self._dates = _Line(self, space.agenda.dates)
         self._last: i64 = 0
 
-    def add(self, message: Message, due: i64) -> Scheduled:
+    def add(self, message: BrokerMessage, due: i64) -> Scheduled:
         """Keep the message until the deadline `due`."""
         self._last += 1
         scheduled = Scheduled(self._last, due, message, len(message.payload))
@@ -190,7 +190,7 @@ class Schedule:
             put_scheduled(queue, scheduled)
         return scheduled
 
-    def restore(self, sequence: i64, date: i64, message: Message, size: i64) -> None:
+    def restore(self, sequence: i64, date: i64, message: BrokerMessage, size: i64) -> None:
         """Keep a message that was stored, to come on a date; its payload, which has this size, may
         be out of memory. A delay is never longer than it was."""
         due = -date
@@ -292,9 +292,9 @@ class Schedule:
         return True
 
 
-def delay_of(message: Message) -> i64:
+def delay_of(message: BrokerMessage) -> i64:
     """Return the delay that a message asks for in milliseconds; -1 if it asks for none."""
-    annotations = facts_of(message).message_annotations
+    annotations = view_of(message).message_annotations
     if DELIVERY_TIME in annotations:
         return -1
     delay = annotations.get(DELIVERY_DELAY)

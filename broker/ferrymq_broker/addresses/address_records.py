@@ -1,0 +1,71 @@
+"""What nodes and aliases are called and how they behave, as the store has it.
+
+Stored are nodes that somebody can find again: by an address that is not made up for one link, of a
+durable policy. Everything else they have they store themselves.
+"""
+
+from __future__ import annotations
+
+from ferrymq_broker.nodes.exchanges.exchange import Exchange
+from ferrymq_broker.nodes.node import PERMANENT, Node
+from ferrymq_broker.nodes.policy import NodePolicy
+from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_broker.nodes.queues.restore import describe_stored
+from ferrymq_broker.nodes.stored_policy import policy_fields
+from ferrymq_broker.nodes.streams.stream import Stream
+from ferrymq_broker.nodes.topics.topic import Topic
+from ferrymq_broker.store.changes import Changes
+from ferrymq_broker.store.map_values import encode_map
+from ferrymq_broker.store.tables import ALIAS, NODE
+
+
+def policy_of(node: Node) -> NodePolicy | None:
+    """The policy of a node; None if it is of a kind that has none."""
+    if isinstance(node, Queue | Topic | Stream | Exchange):
+        return node.policy
+    return None
+
+
+def keep_node(node: Node) -> None:
+    """A node has been made: store it, if there is a store and it is to outlive the process."""
+    changes = node.agenda.changes
+    if not changes.enabled or node.lifetime != PERMANENT or node.address.startswith("$"):
+        return
+    policy = policy_of(node)
+    if policy is None or not policy.durable:
+        return
+    id = changes.new_id()
+    if isinstance(node, Stream):
+        node.keep_stored(id)
+    else:
+        node.store_id = id
+    put_node(node)
+
+
+def put_node(node: Node) -> None:
+    """Store what the node is now, if it is stored at all."""
+    policy = policy_of(node)
+    if node.store_id == 0 or policy is None:
+        return
+    fields: dict[str, object] = {
+        "space": node.space.name,
+        "address": node.address,
+        "kind": node.kind,
+        "origin": node.origin,
+        "policy": policy_fields(policy),
+    }
+    if isinstance(node, Queue):
+        fields.update(describe_stored(node))
+    elif isinstance(node, Stream):
+        fields.update(node.describe_stored())
+    node.agenda.changes.put(NODE, node.store_id, 0, encode_map(fields))
+
+
+def put_alias(changes: Changes, id: int, space: str, name: str, address: str) -> None:
+    """Store that a name leads to an address."""
+    changes.put(ALIAS, id, 0, encode_map({"space": space, "name": name, "address": address}))
+
+
+def drop_alias(changes: Changes, id: int) -> None:
+    """The name leads nowhere any more."""
+    changes.drop(ALIAS, id, 0)

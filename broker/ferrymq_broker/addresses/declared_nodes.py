@@ -1,0 +1,93 @@
+"""What the configuration declares by name in one virtual host.
+
+A declared node is there from the start and does not go for want of use, and neither does a node
+that a declared exchange hands messages on to. Management may delete it. Then its name is made
+again, when somebody needs it, as what is declared and with the bindings that are declared.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.event_log import log
+from ferrymq_broker.nodes.exchanges.exchange import Exchange
+
+if TYPE_CHECKING:
+    from ferrymq_broker.addresses.address_space import AddressSpace
+    from ferrymq_broker.nodes.node import Node
+    from ferrymq_broker.nodes.policy import NodePolicy
+
+# Who wanted the nodes that are declared (`Node.origin`).
+CONFIGURATION: Final = "configuration"
+
+
+@final
+class DeclaredBinding:
+    """A binding of the exchange at one address to the node at another one."""
+
+    __slots__ = ("exchange", "destination", "key", "arguments")
+
+    def __init__(
+        self, exchange: str, destination: str, key: str, arguments: dict[str, object]
+    ) -> None:
+        self.exchange = exchange
+        self.destination = destination
+        self.key = key
+        self.arguments = arguments
+
+
+@final
+class Declarations:
+    """The policies of declared nodes by their names, and the declared bindings."""
+
+    __slots__ = ("policies", "_led_to", "_by_exchange", "_by_destination")
+
+    def __init__(self) -> None:
+        self.policies: dict[str, NodePolicy] = {}
+        # Addresses that declared exchanges hand messages on to.
+        self._led_to: set[str] = set()
+        self._by_exchange: dict[str, list[DeclaredBinding]] = {}
+        self._by_destination: dict[str, list[DeclaredBinding]] = {}
+
+    def keeps(self, address: str) -> bool:
+        """Return whether a node at this address stays, however long nobody uses it."""
+        return address in self.policies or address in self._led_to
+
+    def lead_to(self, node: Node) -> None:
+        """Keep a node that a declared exchange hands messages on to."""
+        self._led_to.add(node.address)
+        node.declared = True
+
+    def bind(self, exchange: Exchange, node: Node, key: str, arguments: dict[str, object]) -> None:
+        """Bind a node to an exchange, now and whenever one of the two is made again."""
+        binding = DeclaredBinding(exchange.address, node.address, key, arguments)
+        self._by_exchange.setdefault(binding.exchange, []).append(binding)
+        self._by_destination.setdefault(binding.destination, []).append(binding)
+        self.lead_to(node)
+        exchange.bind(node.address, key, dict(arguments))
+
+    def bind_again(self, space: AddressSpace, node: Node) -> None:
+        """Give a node that is made again the bindings that are declared from it and to it."""
+        if isinstance(node, Exchange):
+            for binding in self._by_exchange.get(node.address, []):
+                _bind(space, node, binding)
+        for binding in self._by_destination.get(node.address, []):
+            exchange = space.nodes.get(binding.exchange)
+            if isinstance(exchange, Exchange):
+                _bind(space, exchange, binding)
+
+
+def _bind(space: AddressSpace, exchange: Exchange, binding: DeclaredBinding) -> None:
+    try:
+        # A node that only a pattern knows may have been deleted too.
+        space.resolve(binding.destination)
+        exchange.bind(binding.destination, binding.key, dict(binding.arguments))
+    except BrokerError as error:
+        log.warning(
+            "a declared binding cannot be made again",
+            space=space.name,
+            exchange=binding.exchange,
+            destination=binding.destination,
+            reason=error.description,
+        )

@@ -1,0 +1,126 @@
+"""Lines of an export, read with care: the file may come from anybody.
+
+Whatever is in it, the memory that reading takes is bounded: by the longest line there may be, by
+how many values a line may have, and by nothing that grows with the number of lines.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterator
+from io import BufferedIOBase
+from pathlib import Path
+from typing import Final, NamedTuple, NoReturn
+
+from ferrymq_broker.cli.store.export import END, HEADER
+from ferrymq_broker.cli.store.json_lines import FORMAT, record_of
+from ferrymq_broker.cli.store.merge import Name, moved, name_of
+from ferrymq_broker.config.units import format_size
+from ferrymq_broker.store.errors import StoreError
+from ferrymq_broker.store.records import Record
+
+# Bytes of a line: those of a message of 100 MiB, the largest that a broker takes unless it is told
+# otherwise, in base64, and of what is said beside it.
+MAX_LINE: Final = 140 << 20
+# Bytes of the first line.
+_MAX_HEADER: Final = 4096
+# Commas and brackets in a line. A record has few; its long strings are base64, which has none.
+_MAX_VALUES: Final = 250_000
+# Bytes that are read before anything is known of a line.
+_FIRST: Final = 1 << 16
+
+
+class ExportLine(NamedTuple):
+    """A record that was read: on which line, of which table, and its name if it has one."""
+
+    place: int
+    table: int
+    record: Record
+    name: Name | None
+
+
+def read_lines(file: Path, max_line: int, by: int = 0) -> Iterator[ExportLine]:
+    """Read every record of a file that `export` has written, with ids that are higher `by` so much.
+
+    Raises `StoreError` with file and line for anything that export has not written, `OSError`.
+    """
+    opener = gzip.open if file.suffix == ".gz" else open
+    place = count = 0
+    ended = False
+    try:
+        with opener(file, "rb") as lines:
+            while not ended:
+                place += 1
+                line = _read_line(lines, _MAX_HEADER if place == 1 else max_line, place)
+                if not line:
+                    break
+                fields = _decode(line)
+                del line
+                if place == 1:
+                    _check_header(fields)
+                elif END in fields:
+                    if fields[END] != count:
+                        break
+                    ended = True
+                    if lines.read(1):
+                        raise StoreError("there is more behind the end")
+                else:
+                    count += 1
+                    table, record = record_of(moved(fields, by))
+                    yield ExportLine(place, table, record, name_of(table, fields.get("value")))
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise StoreError(f"{file}:{place}: it cannot be unpacked: {error}") from error
+    except (StoreError, ValueError) as error:
+        raise StoreError(f"{file}:{place}: {error}") from error
+    except RecursionError as error:
+        raise StoreError(f"{file}:{place}: values are nested too deeply") from error
+    if not ended:
+        raise StoreError(f"{file}: the end is missing; {count} records are there")
+
+
+def _read_line(lines: BufferedIOBase, most: int, place: int) -> bytes:
+    """The next line, empty at the end of the file."""
+    line = lines.readline(min(_FIRST, most + 1))
+    if line and not line.startswith(b"{"):
+        _refuse(place)
+    if not line.endswith(b"\n") and len(line) == _FIRST:
+        # Only what begins like a record may be long.
+        line += lines.readline(most + 1 - _FIRST)
+    if len(line) > most:
+        if place == 1:
+            _refuse(place)
+        raise StoreError(
+            f"the line has more than {format_size(most)}; --max-line says how long one may be"
+        )
+    return line
+
+
+def _refuse(place: int) -> NoReturn:
+    raise StoreError("export has not written this" if place == 1 else "that is no record")
+
+
+def _decode(line: bytes) -> dict[str, object]:
+    if line.count(b",") + line.count(b"[") + line.count(b"{") > _MAX_VALUES:
+        raise StoreError("there are more values in the line than a record has")
+    fields = json.loads(line, parse_constant=_no_number)
+    if not isinstance(fields, dict):
+        raise StoreError("that is no record")
+    return fields
+
+
+def _no_number(text: str) -> NoReturn:
+    raise StoreError(f"{text} is no number in JSON")
+
+
+def _check_header(fields: dict[str, object]) -> None:
+    format = fields.get(HEADER)
+    if not isinstance(format, int) or isinstance(format, bool):
+        raise StoreError("export has not written this")
+    if format > FORMAT:
+        version = str(fields.get("version"))[:40]
+        raise StoreError(
+            f"the file has format {str(format)[:40]}, this version of ferrymq knows {FORMAT} and "
+            f"older ones: import it with ferrymq {version} or newer"
+        )

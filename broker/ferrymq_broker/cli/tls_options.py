@@ -1,0 +1,106 @@
+"""How commands connect by TLS: their options, and what the client library makes of them."""
+
+from __future__ import annotations
+
+import ssl
+import sys
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import typer
+
+from ferrymq.engine.sasl import Anonymous, External
+from ferrymq.options import ConnectionArguments
+from ferrymq.url import parse_url
+from ferrymq_broker.cli.options import of_file
+
+Ca = Annotated[
+    Path | None,
+    of_file(
+        "--ca",
+        "FERRYMQ_CA",
+        "Who certifies the broker (PEM); without it, whom the system trusts.",
+    ),
+]
+Cert = Annotated[
+    Path | None,
+    of_file(
+        "--cert",
+        "FERRYMQ_CERT",
+        "The certificate to show (PEM). Without a user or a token it says who we are.",
+    ),
+]
+Key = Annotated[
+    Path | None,
+    of_file(
+        "--key",
+        "FERRYMQ_KEY",
+        "Its key, unless that is in the same file.",
+    ),
+]
+NoVerify = Annotated[
+    bool,
+    typer.Option("--no-verify", help="Take any certificate of the broker: for tests only."),
+]
+
+
+class TlsOptions(NamedTuple):
+    """What was said about TLS."""
+
+    ca: Path | None = None
+    cert: Path | None = None
+    key: Path | None = None
+    no_verify: bool = False
+
+    def arguments(self, url: str) -> ConnectionArguments:
+        """The arguments of `ferrymq.connect` for it. Raises ValueError if they make no sense, or
+        a file cannot be used."""
+        arguments: ConnectionArguments = {}
+        if not any(self):
+            return arguments
+        parsed = parse_url(url)
+        if not parsed.secure:
+            raise ValueError(
+                f"--ca, --cert and --no-verify are for amqps:// and wss://, not for {parsed}"
+            )
+        arguments["ssl"] = self.context()
+        if self.cert is not None and parsed.username is None:
+            arguments["sasl"] = [External(), Anonymous()]
+        return arguments
+
+    def context(self) -> ssl.SSLContext:
+        """What TLS is done with. Raises as `arguments` does."""
+        if self.key is not None and self.cert is None:
+            raise ValueError("--key is the key of a certificate: say --cert as well")
+        if self.no_verify and self.ca is not None:
+            raise ValueError("--ca and --no-verify exclude each other")
+        context = ssl.create_default_context()
+        if self.no_verify:
+            sys.stderr.write(
+                "ferrymq: WARNING: --no-verify: the certificate of the broker is not checked; "
+                "whoever answers gets what is sent, passwords too\n"
+            )
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if self.ca is not None:
+            # Then nobody else is trusted.
+            context = ssl.create_default_context(cafile=self._read(self.ca))
+        if self.cert is not None:
+            key = None if self.key is None else self._read(self.key)
+            try:
+                context.load_cert_chain(self._read(self.cert), key, lambda: "")
+            except ssl.SSLError as error:
+                reason = (error.reason or "no certificate with its key").lower().replace("_", " ")
+                raise ValueError(f"{self.cert}: {reason}") from None
+        return context
+
+    @staticmethod
+    def _read(path: Path) -> Path:
+        """The path of a file that can be read and has PEM in it."""
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise ValueError(f"{path}: {error.strerror}") from None
+        if b"-----BEGIN " not in content:
+            raise ValueError(f"{path}: there is nothing in PEM")
+        return path

@@ -1,0 +1,97 @@
+"""What was stored and cannot become what the configuration declares.
+
+A broker that finds any of it does not start, and says everything at once. `ferrymq check-config
+--data` finds the same before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ferrymq_broker.addresses.address_records import policy_of
+from ferrymq_broker.addresses.address_space import AddressSpace
+from ferrymq_broker.broker import Broker
+from ferrymq_broker.config.declarations import Nodes, Tables
+from ferrymq_broker.config.errors import ConfigMistake, Location
+from ferrymq_broker.config.model import Config
+from ferrymq_broker.config.nodes import kind_of
+from ferrymq_broker.config.policy_resolution import resolve_policy
+from ferrymq_broker.nodes.exchanges.exchange import Exchange
+from ferrymq_broker.nodes.node import Node
+from ferrymq_broker.nodes.policy import ExchangePolicy, NodePolicy
+
+_RID = (
+    "to be rid of it, leave it out here, start the broker where no client finds it"
+    " (serve --listen) and delete it by management"
+)
+
+
+def contradictions(config: Config, broker: Broker) -> list[ConfigMistake]:
+    """Return where the configuration and the nodes that the broker has from its store disagree."""
+    found = list(_of_space(config, config, config.nodes, broker.default, ()))
+    for at, host in enumerate(config.virtual_host):
+        nodes = config.nodes_of(host)
+        place: Location = ("virtual-host", at)
+        found += _of_space(config, host, nodes, broker.spaces[host.name], place)
+    return found
+
+
+def _of_space(
+    config: Config, tables: Tables, nodes: Nodes, space: AddressSpace, place: Location
+) -> Iterator[ConfigMistake]:
+    new = 0
+    for kind, at, entry in tables.declared():
+        if entry.name is None:
+            continue
+        node = space.nodes.get(entry.name)
+        if node is None:
+            new += 1
+            continue
+        differs = difference(node, resolve_policy(kind, entry, config.policies))
+        if differs is not None:
+            yield _contradiction(space, node, *differs, (*place, kind, at, "name"))
+    for at, redirect in enumerate(tables.redirect):
+        node = space.nodes.get(redirect.name)
+        if node is not None:
+            here = (*place, "redirect", at, "name")
+            yield _contradiction(space, node, "as redirect", f"as a {node.kind}", here)
+    for at, alias in enumerate(tables.alias):
+        node = space.nodes.get(alias.name)
+        if node is not None:
+            here = (*place, "alias", at, "name")
+            yield _contradiction(space, node, "as alias", f"as a {node.kind}", here)
+    present = len(space.nodes)
+    if new > 0 and present + new > nodes.limit:
+        yield ConfigMistake(
+            (*place, "nodes", "limit"),
+            f"{present} nodes are stored{_of(space)} and {new} more are declared, but [nodes] limit"
+            f" is {nodes.limit}: it has to be {present + new}, or delete some by management",
+        )
+
+
+def difference(node: Node, policy: NodePolicy) -> tuple[str, str] | None:
+    """Return what is declared and what is stored, if a node cannot become what is declared."""
+    kind = kind_of(policy)
+    if node.kind != kind:
+        return f"a {kind}", f"a {node.kind}"
+    before = policy_of(node)
+    if before is None or before.durable != policy.durable:
+        return "not durable", "durable"
+    if isinstance(node, Exchange) and isinstance(policy, ExchangePolicy):
+        if policy.type != node.policy.type:
+            return f'with routing = "{policy.type}"', f'with "{node.policy.type}"'
+    return None
+
+
+def _contradiction(
+    space: AddressSpace, node: Node, declared: str, stored: str, place: Location
+) -> ConfigMistake:
+    return ConfigMistake(
+        place,
+        f"{node.address!r}{_of(space)} is declared {declared}, but stored {stored}: declare it so,"
+        f" or give it another name; {_RID}",
+    )
+
+
+def _of(space: AddressSpace) -> str:
+    return "" if space.name == "default" else f" in the virtual host {space.name!r}"

@@ -1,0 +1,264 @@
+"""What one connection may make the broker keep, and how many connections one user may have.
+
+What is refused is refused at the smallest scope that helps: a link is, with
+``amqp:resource-limit-exceeded``, and the others go on; a consumer that holds as much as it may gets
+nothing until it settles something; a producer that does not settle what it was told gets no credit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from librt.strings import BytesWriter
+from mypy_extensions import i64
+
+from ferrymq.errors import AmqpError, RemoteProtocolError
+from ferrymq_broker.connections.memory_cost import cost_of_attach, cost_of_filters
+from ferrymq_broker.errors import BrokerError
+
+if TYPE_CHECKING:
+    from ferrymq.engine.connection import Connection
+    from ferrymq.engine.link import Link
+    from ferrymq.engine.session import Session
+    from ferrymq_broker.connections.handler import ConnectionHandler
+    from ferrymq_broker.nodes.node import Node
+
+EXCEEDED: Final = "amqp:resource-limit-exceeded"
+# However many sessions share what a connection may have sent unsettled, each may this much.
+LEAST_SHARE: Final = 16
+# Deliveries that are walked over in the time of one unit of `Slices`.
+_WALK: Final = 64
+
+
+@final
+class ClientLimits:
+    """The limits of each connection of one broker; the defaults hardly limit anything.
+
+    `attach_size` is in bytes, for one link, `attach_total` for all of a connection. `unsettled` is
+    in messages, for one link, `unsettled_total` for all of a connection.
+    """
+
+    __slots__ = (
+        "links",
+        "attach_size",
+        "attach_total",
+        "unsettled_map",
+        "dynamic_nodes",
+        "unsettled",
+        "unsettled_total",
+    )
+
+    def __init__(
+        self,
+        links: i64 = 1 << 31,
+        attach_size: i64 = 1 << 31,
+        attach_total: i64 = 1 << 40,
+        unsettled_map: i64 = 1 << 31,
+        dynamic_nodes: i64 = 1 << 31,
+        unsettled: i64 = 1 << 31,
+        unsettled_total: i64 = 1 << 31,
+    ) -> None:
+        self.links: i64 = links
+        self.attach_size: i64 = attach_size
+        self.attach_total: i64 = attach_total
+        self.unsettled_map: i64 = unsettled_map
+        self.dynamic_nodes: i64 = dynamic_nodes
+        self.unsettled: i64 = unsettled
+        self.unsettled_total: i64 = unsettled_total
+
+
+@final
+class Allowance:
+    """What one connection has of what its limits allow.
+
+    `share` is how many messages a session may hold unsettled, of those that the connection may, and
+    `spare` how many the connection may get before somebody counts again; `sent_share` is how many
+    messages a session may have sent that are unsettled.
+    """
+
+    __slots__ = ("limits", "share", "sent_share", "spare", "_spent", "_sizes", "_size", "_made")
+
+    def __init__(self, limits: ClientLimits) -> None:
+        self.limits = limits
+        self.share: i64 = limits.unsettled_total
+        self.sent_share: i64 = limits.unsettled_total
+        self.spare: i64 = 0
+        # Whether nothing is left, as far as is known.
+        self._spent = False
+        # Of the attaches of its links.
+        self._sizes: dict[Link, int] = {}
+        self._size: i64 = 0
+        # Nodes made for it; some may be gone.
+        self._made: list[Node] = []
+
+    def divide(self, sessions: i64) -> None:
+        """There are so many sessions now."""
+        share = self.limits.unsettled_total // (sessions if sessions > 0 else 1)
+        self.share = share if share > 1 else 1
+        self.sent_share = share if share > LEAST_SHARE else LEAST_SHARE
+        self.review()
+
+    def review(self) -> None:
+        """The client may have settled something."""
+        self._spent = False
+
+    def is_spent(self, connection: Connection) -> bool:
+        """Whether its sessions hold as many messages as they may together.
+
+        What they hold is counted when what was left at the last count is used up, so that each
+        message costs next to nothing however many sessions there are.
+        """
+        if self.spare > 0:
+            return False
+        if not self._spent:
+            held: i64 = 0
+            for session in connection.channels.by_remote.values():
+                held += len(session.outgoing.unsettled)
+            self.spare = self.limits.unsettled_total - held
+            self._spent = self.spare <= 0
+        return self._spent
+
+    def enter(self, link: Link) -> None:
+        """The client attaches the link. Raises `BrokerError` if it has too many already, or has
+        too much to say about this one."""
+        limits = self.limits
+        if len(self._sizes) >= limits.links:
+            raise BrokerError(
+                EXCEEDED, f"the connection has {limits.links} links, and may have no more"
+            )
+        attach = link.remote_attach
+        size = link.attach_size
+        if attach is not None and attach.unsettled is not None:
+            listed = len(attach.unsettled)
+            if listed > limits.unsettled_map:
+                raise BrokerError(
+                    EXCEEDED,
+                    f"the unsettled map has {listed} deliveries; "
+                    f"at most {limits.unsettled_map} are allowed",
+                )
+            # It is gone when the link is attached.
+            size = _size_without_map(link)
+        if attach is not None:
+            size += cost_of_attach(attach)
+        if size > limits.attach_size:
+            raise BrokerError(
+                EXCEEDED,
+                f"the attach has {size} bytes; at most {limits.attach_size} are allowed",
+            )
+        if attach is not None:
+            # Small ones with large conditions are for those who have few of them.
+            size += cost_of_filters(attach)
+        if self._size + size > limits.attach_total:
+            raise BrokerError(
+                EXCEEDED,
+                f"the attaches of the connection have {self._size + size} bytes; "
+                f"at most {limits.attach_total} are allowed",
+            )
+        self._sizes[link] = int(size)
+        self._size += size
+
+    def leave(self, link: Link) -> None:
+        """The link is gone, if it ever was there."""
+        self._size -= self._sizes.pop(link, 0)
+
+    def expect_node(self) -> None:
+        """Raise `BrokerError` if no more nodes may be made for the connection."""
+        limit = self.limits.dynamic_nodes
+        if len(self._made) >= limit:
+            self._made = [node for node in self._made if not node.deleted]
+            if len(self._made) >= limit:
+                raise BrokerError(
+                    EXCEEDED,
+                    f"{limit} dynamic nodes were made for the connection, and are still there",
+                )
+
+    def made(self, node: Node) -> None:
+        """A dynamic node was made for it."""
+        self._made.append(node)
+
+
+def _size_without_map(link: Link) -> i64:
+    attach = link.remote_attach
+    if attach is None or attach.unsettled is None:
+        return link.attach_size
+    unsettled = attach.unsettled
+    attach.unsettled = None
+    writer = BytesWriter()
+    attach.encode(writer)
+    attach.unsettled = unsettled
+    return len(writer)
+
+
+def forget_attach(link: Link, refused: bool) -> None:
+    """The link has been attached, or `refused`: what the client said of it takes memory as long as
+    it likes to wait, and what is not needed any more is forgotten."""
+    attach = link.remote_attach
+    if attach is not None:
+        attach.unsettled = None
+        attach.offered_capabilities = None
+        attach.desired_capabilities = None
+        if refused:
+            attach.source = None
+            attach.target = None
+            attach.properties = None
+
+
+def forget_begin(session: Session) -> None:
+    """The session has begun: nobody needs what the client said of it beyond its numbers."""
+    begin = session.remote_begin
+    if begin is not None:
+        begin.properties = None
+        begin.offered_capabilities = None
+        begin.desired_capabilities = None
+
+
+def count_walk(handler: ConnectionHandler, link: Link) -> None:
+    """A link is detached: the engine walks over the unsettled deliveries of its session."""
+    session = link.session
+    deliveries = len(session.outgoing.unsettled) + len(session.incoming.unsettled)
+    handler.broker.agenda.slices.spend(deliveries // _WALK)
+
+
+def is_over_limit(error: AmqpError) -> bool:
+    """Whether the engine has ended something because of a limit."""
+    return isinstance(error, RemoteProtocolError) and error.condition == EXCEEDED
+
+
+@final
+class ConnectionsPerUser:
+    """The open connections of each user, at most `limit`, 0 for any number; clients without a name
+    do not count."""
+
+    __slots__ = ("limit", "_user_of", "_counts")
+
+    def __init__(self) -> None:
+        self.limit: i64 = 0
+        self._user_of: dict[ConnectionHandler, str] = {}
+        self._counts: dict[str, int] = {}
+
+    def of(self, user: str) -> int:
+        """How many connections the user has."""
+        return self._counts.get(user, 0)
+
+    def enter(self, handler: ConnectionHandler) -> bool:
+        """The connection has opened; false if its user may have no more."""
+        user = handler.user
+        if user is None or handler in self._user_of:
+            return True
+        count = self._counts.get(user, 0)
+        if self.limit > 0 and count >= self.limit:
+            return False
+        self._user_of[handler] = user
+        self._counts[user] = count + 1
+        return True
+
+    def leave(self, handler: ConnectionHandler) -> None:
+        """The connection is over, if it ever had begun."""
+        user = self._user_of.pop(handler, None)
+        if user is None:
+            return
+        count = self._counts[user] - 1
+        if count > 0:
+            self._counts[user] = count
+        else:
+            del self._counts[user]

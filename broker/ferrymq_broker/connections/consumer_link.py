@@ -1,0 +1,557 @@
+"""Links on which the broker sends: consumers and browsers of a queue."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from mypy_extensions import i64
+
+from ferrymq.engine.delivery import OutgoingDelivery
+from ferrymq.engine.sender import SenderLink
+from ferrymq_broker.connections.client_limits import count_walk
+from ferrymq_broker.connections.durable_links.resume import SourceResumption
+from ferrymq_broker.connections.outcomes import (
+    FAILED,
+    REJECTED,
+    RELEASED,
+    apply_outcome,
+    is_terminal,
+    symbol,
+)
+from ferrymq_broker.connections.output_turns import LARGE, OUTPUT_LIMIT
+from ferrymq_broker.nodes.consumer import IDLE, OWNER, SETTLED, TAKEN, UNFIT, Consumer
+from ferrymq_broker.nodes.entry import Entry
+from ferrymq_broker.nodes.link_terms import SourceTerms
+from ferrymq_broker.nodes.node import Node
+from ferrymq_broker.nodes.outgoing_header import outgoing_header
+from ferrymq_types.messaging import Rejected
+from ferrymq_types.transactions import TransactionalState
+from ferrymq_types.transport import Error
+
+if TYPE_CHECKING:
+    from ferrymq_broker.connections.durable_links.source import SourceTerminus
+    from ferrymq_broker.connections.handler import ConnectionHandler
+    from ferrymq_broker.transactions.transaction import BrokerTransaction
+    from ferrymq_broker.transactions.txn_delivery import TxnDelivery
+    from ferrymq_types.unions import Outcome
+
+
+@final
+class ConsumerLink(Consumer):
+    """The broker's end of a link whose source is a node.
+
+    `asked` is the node the client named, `node` the one it consumes from: the same, or a part of
+    it. `outcomes` are those that the client may use, by their symbols, or None for all there are.
+    `acquiring` is the transaction that its flow state names (AMQP 1.0 §4.4.3), `memory` the
+    terminus that outlives the link, if it does.
+    """
+
+    __slots__ = (
+        "link",
+        "handler",
+        "asked",
+        "node",
+        "terms",
+        "default_outcome",
+        "imposed",
+        "outcomes",
+        "closed",
+        "acquiring",
+        "memory",
+        "_special",
+        "_resuming",
+        "_acquired",
+        "_enlisted",
+        "_fate",
+        "_for_good",
+        "_left",
+        "_holds_back",
+        "_most",
+    )
+
+    def __init__(
+        self,
+        link: SenderLink,
+        handler: ConnectionHandler,
+        asked: Node,
+        node: Node,
+        terms: SourceTerms,
+        default_outcome: Outcome | None,
+        outcomes: list[str] | None = None,
+    ) -> None:
+        super().__init__(handler.broker.new_id(), terms.browses)
+        self.priority = terms.priority
+        self.exclusive = terms.exclusive
+        self.filter = terms.filters.predicate
+        self.link = link
+        self.handler = handler
+        self.asked = asked
+        self.node = node
+        self.terms = terms
+        if asked is not node and not terms.part and "shared" not in terms.capabilities:
+            # The subscription is this link's own, however often that is attached.
+            self.known_as = OWNER
+        self.default_outcome = default_outcome
+        self.outcomes = outcomes
+        # The default outcome, if the client named it and no outcomes: then it is that of all.
+        self.imposed = None if outcomes is not None else default_outcome
+        self.closed = False
+        self.acquiring: BrokerTransaction | None = None
+        self.memory: SourceTerminus | None = None
+        # Whether either of the two is there.
+        self._special = False
+        # What of earlier links comes before anything new.
+        self._resuming: SourceResumption | None = None
+        # The state of what it is sent in that transaction.
+        self._acquired: TransactionalState | None = None
+        # The deliveries that are part of transactions; None if there never were any.
+        self._enlisted: dict[TxnDelivery, None] | None = None
+        # What becomes of what it holds once it is closed; whether it was closed for good; whether
+        # the node knows it no longer.
+        self._fate: Outcome = RELEASED
+        self._for_good = False
+        self._left = False
+        # Whether the node waits for the rest of it.
+        self._holds_back = False
+        link.count_available = self.count_available
+        # Messages it may hold.
+        self._most: i64 = handler.broker.client_limits.unsettled
+
+    def deliver(self, entry: Entry) -> i64:
+        """Send the message, if the link and the connection take one now."""
+        if not self._is_free():
+            return IDLE
+        if entry.attempts == 0 and entry.expires == 0:
+            return self._transfer(entry, b"", 0)
+        left: i64 = 0
+        if entry.expires != 0:
+            left = self.node.agenda.left(entry.expires)
+        head = outgoing_header(entry, left)
+        return self._transfer(entry, head, entry.message.header_end if head else 0)
+
+    def deliver_headed(self, entry: Entry, head: bytes, start: i64) -> i64:
+        """As `deliver`, a message of `head` and of the payload from `start` on."""
+        return self._transfer(entry, head, start) if self._is_free() else IDLE
+
+    def _transfer(self, entry: Entry, head: bytes, start: i64) -> i64:
+        link = self.link
+        handler = self.handler
+        message = entry.message
+        payload = message.payload
+        size: i64 = len(head) + len(payload) - start
+        limit = link.remote_max_message_size
+        if limit != 0 and size > limit:
+            return UNFIT
+        if size > LARGE and handler.broker.output_turns.spent:
+            handler.stand_by()
+            handler.stalled[self] = None
+            return IDLE
+        if self._special:
+            if self.acquiring is not None:
+                return self._deliver_acquired(entry, head, start)
+            return self._deliver_remembered(entry, head, start)
+        delivery = link.send(
+            payload,
+            settled=link.always_settled,
+            message_format=message.format,
+            head=head,
+            start=start,
+        )
+        if not handler.dirty:
+            handler.touch()
+        if len(handler.connection.output) >= OUTPUT_LIMIT:
+            handler.stop_sending()
+        if delivery.settled:
+            if entry.stored and not self.copies:
+                # It is gone on disk before it goes out: at most once.
+                handler.need = handler.changes.number
+            return SETTLED
+        if not self.copies:
+            delivery.context = entry
+        return TAKEN
+
+    def _is_free(self) -> bool:
+        """Whether link and connection take a message now; if not, it is noted what to wait for."""
+        link = self.link
+        if link.credit <= 0 or not link.usable:
+            return False
+        handler = self.handler
+        if handler.blocked:
+            handler.stalled[self] = None
+            return False
+        outgoing = link.session.outgoing
+        allowance = handler.allowance
+        if (
+            outgoing.remote_window <= 0
+            or link.parked > 0
+            or self.held >= self._most
+            or len(outgoing.unsettled) >= allowance.share
+            or allowance.is_spent(handler.connection)
+        ):
+            # A message is not taken before it can begin to go: others may have it, its time may
+            # pass, and the client may take the credit back.
+            handler.windowed[self] = None
+            if outgoing.remote_window <= 0:
+                outgoing.ask_for_window()
+                handler.touch()
+            return False
+        allowance.spare -= 1
+        return True
+
+    def takes_more(self) -> bool:
+        """Whether a message would go out at once."""
+        if not self._is_free():
+            return False
+        if self._special:
+            # As in delivering: it is woken when that is over.
+            if self._resuming is not None:
+                return False
+            transaction = self.acquiring
+            if transaction is not None:
+                return not transaction.is_full()
+            memory = self.memory
+            return memory is not None and not memory.is_full()
+        return True
+
+    def count_available(self) -> int:
+        """How many messages wait for credit (AMQP 1.0 §2.6.7)."""
+        return 0 if self.closed else int(self.node.count_available(self))
+
+    def is_behind(self) -> bool:
+        """Whether the session's window or the connection keeps something it was sent."""
+        return self.link.parked > 0 or self.handler.blocked
+
+    def _deliver_acquired(self, entry: Entry, head: bytes, start: i64) -> i64:
+        """Send the message as part of a transaction, which may take no more (AMQP 1.0 §4.4.3).
+
+        Sent settled or not, it is held: a rollback makes it available again.
+        """
+        transaction = self.acquiring
+        if transaction is None or transaction.is_full() or self._resuming is not None:
+            return IDLE
+        link = self.link
+        handler = self.handler
+        delivery = link.send(
+            entry.message.payload,
+            settled=link.always_settled,
+            message_format=entry.message.format,
+            state=self._acquired,
+            head=head,
+            start=start,
+        )
+        handler.touch()
+        self.limit_output()
+        handler.transactions.acquire(self, delivery, None if self.copies else entry)
+        return TAKEN
+
+    def _deliver_remembered(self, entry: Entry, head: bytes, start: i64) -> i64:
+        """Send the message when it is on record that it was sent."""
+        memory = self.memory
+        if memory is None or self._resuming is not None or memory.is_full():
+            return IDLE
+        link = self.link
+        handler = self.handler
+        delivery = link.send(
+            entry.message.payload,
+            settled=link.always_settled,
+            message_format=entry.message.format,
+            head=head,
+            start=start,
+        )
+        handler.touch()
+        self.limit_output()
+        if delivery.settled:
+            if entry.stored:
+                handler.need = handler.changes.number
+            return SETTLED
+        delivery.context = entry
+        if memory.add(delivery.tag, entry, entry.attempts == 0):
+            handler.need = handler.changes.number
+        return TAKEN
+
+    def is_full(self) -> bool:
+        """Whether the client has to settle something before it gets more."""
+        handler = self.handler
+        return (
+            self.held >= self._most
+            or len(self.link.session.outgoing.unsettled) >= handler.allowance.share
+            or handler.allowance.is_spent(handler.connection)
+        )
+
+    def is_held_up(self) -> bool:
+        """Whether the session's window or the client's settlements are still waited for."""
+        link = self.link
+        # A drain is answered without a window when nothing is left.
+        shut = link.session.outgoing.remote_window <= 0 and not link.drain
+        return shut or link.parked > 0 or self.is_full()
+
+    def limit_output(self) -> None:
+        """The connection may have had its share of this pass."""
+        handler = self.handler
+        if len(handler.connection.output) >= OUTPUT_LIMIT:
+            handler.stop_sending()
+
+    def on_credit(self, properties: dict[str, object] | None) -> None:
+        """A flow of the receiver has arrived (AMQP 1.0 §2.6.7), with these properties."""
+        link = self.link
+        if properties is not None and not self.closed:
+            self.handler.transactions.associate(self, properties)
+        if self.closed:
+            return
+        if link.credit > 0:
+            self.go_on()
+        if link.drain and not self.closed:
+            self.node.want_drained(self)
+
+    def go_on(self) -> None:
+        """The client may take messages again."""
+        resuming = self._resuming
+        if resuming is not None:
+            resuming.proceed()
+            if self.closed:
+                return
+            if resuming.over:
+                self._resuming = None
+        self.node.wake(self)
+
+    def nothing_left(self) -> bool:
+        """Answer a drain, unless messages still wait for the connection to take them."""
+        link = self.link
+        if not link.drain or not link.usable:
+            return True
+        if link.parked > 0:
+            # It is asked again when that has gone.
+            if self.handler.blocked:
+                self.handler.stalled[self] = None
+            else:
+                self.handler.windowed[self] = None
+            return False
+        if link.credit > 0 and not self.ready and not self._is_stopped():
+            # What it waited to send may have gone elsewhere meanwhile.
+            if self.handler.blocked or self.node.count_available(self) > 0:
+                return False
+        link.drained()
+        self.handler.touch()
+        return True
+
+    def on_outcome(self, delivery: OutgoingDelivery) -> None:
+        """The receiver told the state of a delivery, settled it, or both (AMQP 1.0 §3.4)."""
+        if self.closed:
+            # What the link held has gone back already, unless it is remembered.
+            if self.memory is not None:
+                self.memory.on_outcome(delivery)
+            return
+        entry = delivery.context
+        state = delivery.remote_state
+        if entry is None and delivery.state is not None and is_terminal(delivery.state):
+            # The broker has come to an outcome by itself, which the client confirms.
+            if not delivery.remote_settled and is_terminal(state):
+                delivery.settle()
+                self.handler.touch()
+            return
+        if self.outcomes is not None and is_terminal(state) and symbol(state) not in self.outcomes:
+            self.refuse("amqp:not-allowed", f"{symbol(state)} is no agreed outcome")
+            return
+        if not isinstance(entry, Entry):
+            if entry is not None:
+                self.handler.transactions.outcome(self, delivery)
+            elif not delivery.remote_settled and is_terminal(state):
+                # A browser's: whatever it thinks of the message changes nothing.
+                self._settle(delivery)
+            return
+        if isinstance(state, TransactionalState):
+            # Of a later disposition, which is still to be told.
+            return
+        imposed = self.imposed
+        if imposed is not None and is_terminal(state):
+            state = imposed
+        if apply_outcome(self.node, self, entry, state):
+            delivery.context = None
+            if not delivery.remote_settled:
+                self._settle(delivery)
+        elif delivery.remote_settled:
+            # Settled without a decision: the source's default decides (AMQP 1.0 §3.5.3).
+            delivery.context = None
+            apply_outcome(self.node, self, entry, self.fate(False))
+        else:
+            return
+        if self.memory is not None:
+            self.forget(delivery)
+
+    def _settle(self, delivery: OutgoingDelivery) -> None:
+        # A confirmation repeats the outcome, but not the receiver's own words.
+        state = self.imposed
+        if state is None and isinstance(delivery.remote_state, Rejected):
+            state = REJECTED
+        delivery.settle(state)
+        self.handler.touch()
+
+    def fate(self, lost: bool) -> Outcome:
+        """What becomes of a message that the client has not decided on (AMQP 1.0 §3.5.3)."""
+        outcome = self.default_outcome
+        if outcome is None:
+            return FAILED if lost else RELEASED
+        return outcome
+
+    # -- memory ----------------------------------------------------------------------------
+
+    def remember(self, memory: SourceTerminus, unsettled: dict[bytes, OutgoingDelivery]) -> bool:
+        """The terminus outlives the link; these are the deliveries of earlier ones.
+
+        False if the client's attach says of one of them what is not agreed.
+        """
+        self.memory = memory
+        memory.imposed = self.imposed
+        self.known_as = memory.number
+        self._special = memory.holds
+        memory.pass_to(self)
+        resuming = SourceResumption(self, memory, unsettled)
+        fine = resuming.begin()
+        if not resuming.over:
+            self._resuming = resuming
+        return fine
+
+    def recall(self, delivery: OutgoingDelivery, entry: Entry) -> None:
+        """A delivery of a transaction is none of it any longer, and has no outcome."""
+        memory = self.memory
+        if memory is not None and memory.holds and delivery.tag not in memory.sent:
+            if memory.add(delivery.tag, entry, entry.attempts <= 1):
+                self.handler.need = self.handler.changes.number
+
+    def forget(self, delivery: OutgoingDelivery) -> None:
+        """A delivery that may be remembered has its outcome."""
+        memory = self.memory
+        if memory is None:
+            return
+        if self.closed:
+            memory.forget_handed(self.id, delivery.tag)
+            return
+        full = memory.is_full()
+        memory.forget(delivery.tag)
+        if self._resuming is not None:
+            self._resuming.on_outcome()
+        elif full and self.link.credit > 0:
+            self.node.wake(self)
+
+    # -- transactions ----------------------------------------------------------------------
+
+    def enlist(self, holding: TxnDelivery) -> None:
+        """A delivery has become part of a transaction."""
+        if self._enlisted is None:
+            self._enlisted = {}
+        self._enlisted[holding] = None
+
+    def delist(self, holding: TxnDelivery) -> None:
+        """A delivery is part of a transaction no longer."""
+        if self._enlisted is not None:
+            self._enlisted.pop(holding, None)
+
+    def acquire_under(self, transaction: BrokerTransaction | None) -> None:
+        """From now on the link acquires in this transaction, or in none."""
+        self.acquiring = transaction
+        self._acquired = None if transaction is None else TransactionalState(txn_id=transaction.id)
+        self._special = transaction is not None or (self.memory is not None and self.memory.holds)
+
+    def stop_acquiring(self, transaction: BrokerTransaction) -> None:
+        """The transaction has been discharged; the credit stays (AMQP 1.0 §4.4.3)."""
+        if self.acquiring is transaction and not self.closed:
+            self.acquire_under(None)
+            if self.link.credit > 0:
+                self.node.wake(self)
+
+    def _is_stopped(self) -> bool:
+        """Whether there is no more for the link until its transaction is discharged, or it has been
+        attached once more."""
+        transaction = self.acquiring
+        resuming = self._resuming
+        return (
+            (transaction is not None and transaction.is_full())
+            or (resuming is not None and resuming.stuck)
+            or self.is_full()
+        )
+
+    def evict(self, error: Error) -> None:
+        """The queue is going away."""
+        count_walk(self.handler, self.link)
+        self.link.detach(closed=True, error=error)
+        self.handler.touch()
+        self.close(False, True)
+
+    def refuse(self, condition: str, description: str) -> None:
+        """The client states what it may not: the link ends, and what it held goes back.
+
+        A terminus that outlives its link outlives this as well. Any other is gone, and the client
+        is told so: there are clients that take no notice of a link that is merely detached.
+        """
+        terms = self.terms
+        gone = terms.granted_expiry_policy == "link-detach" and terms.granted_timeout == 0
+        self.link.detach(closed=gone, error=Error(condition=condition, description=description))
+        self.handler.touch()
+        self.close(False, gone)
+
+    def close(self, lost: bool, closed: bool) -> None:
+        """The link is gone: settle what it held by the default outcome (AMQP 1.0 §3.5.3).
+
+        Without one, messages return to the queue; if the link was `lost` with its connection, the
+        client may have seen them, which counts as a failed delivery. `closed` is whether the link
+        is gone for good, its terminus with it; one that outlives the link goes on holding what it
+        has sent.
+        """
+        self.begin_close(lost, closed)
+        while self.give_back_next():
+            pass
+        self.finish_close()
+
+    def begin_close(self, lost: bool, closed: bool, slowly: bool = False) -> None:
+        """The first part of `close`: nothing is sent over the link any more.
+
+        If the other parts come `slowly`, in other passes, the node hands out nothing until then.
+        """
+        if self.closed:
+            return
+        self.closed = True
+        if slowly:
+            self._holds_back = True
+            self.node.pause_dispatch()
+        self._for_good = closed
+        self.handler.stalled.pop(self, None)
+        self.handler.windowed.pop(self, None)
+        outcome = self.fate(lost)
+        self._fate = outcome
+        if self.acquiring is not None:
+            self.acquiring.acquirers.pop(self, None)
+            self.acquiring = None
+        memory = self.memory
+        if self._enlisted:
+            for holding in list(self._enlisted):
+                if memory is not None:
+                    memory.hand_to_link(self.id, holding.delivery.tag)
+                holding.orphan(outcome)
+        if memory is not None:
+            self._resuming = None
+            if closed:
+                memory.end()
+            else:
+                memory.stand_in(self.id)
+                memory.leave(self.terms.party.session, self.handler.id, lost)
+
+    def give_back_next(self) -> bool:
+        """The second part of `close`, to be called again and again: settle one message; False if
+        there is none left."""
+        entry = self.first_held()
+        if entry is None:
+            return False
+        apply_outcome(self.node, self, entry, self._fate)
+        return True
+
+    def finish_close(self) -> None:
+        """The last part of `close`: the node knows the link no longer."""
+        if self._left:
+            return
+        self._left = True
+        self.link.count_available = None
+        if self._holds_back:
+            self.node.resume_dispatch()
+        self.node.unsubscribe(self)
+        self.asked.close_source(self.terms, self._for_good)
+        self.asked.link_closed()

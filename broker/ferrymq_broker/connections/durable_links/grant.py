@@ -1,0 +1,223 @@
+"""Which termini outlive their links, and what the client is told of that (AMQP 1.0 §3.5.5–6).
+
+A target does if the client asks for any durability or a longer life than that of its session. A
+source does if the client asks for durability alone: messages that are held for one who does not
+come back to resume are kept from all the others. Of queues and of subscriptions that are the
+client's own the deliveries are kept (durability unsettled-state); those of subscriptions that are
+shared go to somebody else, and of streams and browsers nothing is held.
+
+What is granted is what is kept: without a store, or of what is not stored itself, no durability,
+but expiry policy and time-out all the same. What is dynamic ends with its link, and so does the
+anonymous terminus of those who have no name where there are rules: nothing would tell them apart.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mypy_extensions import i64
+
+from ferrymq_broker.connections.delivery_mode import EXACTLY_ONCE
+from ferrymq_broker.connections.durable_links.link_identity import LinkIdentity
+from ferrymq_broker.connections.durable_links.source import SourceTerminus
+from ferrymq_broker.connections.durable_links.target import TargetTerminus
+from ferrymq_broker.connections.link_names import is_nameless, key_of
+from ferrymq_broker.connections.permissions import require_terminus
+from ferrymq_types.messaging import Source, Target
+
+if TYPE_CHECKING:
+    from ferrymq.engine.link import Link
+    from ferrymq.engine.receiver import ReceiverLink
+    from ferrymq.engine.sender import SenderLink
+    from ferrymq_broker.connections.handler import ConnectionHandler
+    from ferrymq_broker.nodes.link_terms import SourceTerms
+    from ferrymq_broker.nodes.node import Node
+    from ferrymq_types.unions import Outcome
+
+
+def outlives(asked: Source | Target) -> bool:
+    """Whether the client asks for more life than a session has."""
+    return (
+        asked.durable.value > 0
+        or asked.timeout > 0
+        or asked.expiry_policy.value in ("never", "connection-close")
+    )
+
+
+def lasts(asked: Source | Target) -> bool:
+    """Whether the client asks for a terminus that is still there when a lost link comes back."""
+    return asked.timeout > 0 or asked.expiry_policy.value == "never"
+
+
+def holds(node: Node, asked: Source) -> bool:
+    """Whether deliveries from the node are to outlive a link with this source."""
+    return (
+        asked.durable.value > 1
+        and not asked.dynamic
+        and "shared" not in (asked.capabilities or [])
+        and (node.kind == "topic" or (node.kind == "queue" and asked.distribution_mode != "copy"))
+    )
+
+
+def find_target(handler: ConnectionHandler, link: Link) -> Target | None:
+    """What the link has had for its target, if it does not say."""
+    terminus = handler.broker.termini.find(key_of(handler, link))
+    return terminus.told if terminus is not None and isinstance(terminus.told, Target) else None
+
+
+def find_source(handler: ConnectionHandler, link: Link) -> Source | None:
+    """What the link has had for its source, if it does not say."""
+    terminus = handler.broker.termini.find(key_of(handler, link))
+    return terminus.told if terminus is not None and isinstance(terminus.told, Source) else None
+
+
+# -- targets -------------------------------------------------------------------------------------
+
+
+def remember_target(
+    handler: ConnectionHandler,
+    link: ReceiverLink,
+    asked: Target,
+    node: Node | None,
+    address: str,
+    mode: str,
+) -> TargetTerminus | None:
+    """The terminus of a link that brings messages; None if it ends with the link.
+
+    To be called before the attach is answered, which says what this one has been granted. `node` is
+    None for the anonymous terminus; `address` is that of the target with aliases followed, `mode`
+    the delivery mode in force. Raises `BrokerError` if there are too many.
+    """
+    termini = handler.broker.termini
+    key = key_of(handler, link)
+    known = termini.find(key)
+    require_terminus(handler, known)
+    if asked.dynamic or not outlives(asked) or (asked.address is None and is_nameless(handler)):
+        if known is not None:
+            known.end()
+        return None
+    durable: i64 = asked.durable.value
+    if not handler.changes.enabled or (node is not None and node.store_id == 0):
+        durable = 0
+    identity = LinkIdentity(key, address, durable, mode)
+    once = mode == EXACTLY_ONCE
+    if isinstance(known, TargetTerminus) and known.identity.matches(identity):
+        terminus = known
+        known.identity = identity
+        known.attach(link)
+        known.once = once
+        known.resume(link)
+    else:
+        if known is not None:
+            known.end()
+        termini.expect_room(key[0], key[1], handler.space.max_nodes)
+        terminus = TargetTerminus(identity, termini, asked)
+        terminus.once = once
+        if durable > 0:
+            terminus.store_id = handler.changes.new_id()
+        termini.add(terminus)
+        terminus.attach(link)
+    terminus.grant(asked.expiry_policy.value, asked.timeout)
+    return terminus
+
+
+def forget_target(handler: ConnectionHandler, link: ReceiverLink) -> None:
+    """Forget what is remembered under the name of a link that is to a coordinator now.
+
+    Clients that cannot be told apart do not forget for one another.
+    """
+    if is_nameless(handler):
+        return
+    known = handler.broker.termini.find(key_of(handler, link))
+    if known is not None:
+        known.end()
+    handler.broker.seen_tags.forget(handler, link, "")
+
+
+# -- sources -------------------------------------------------------------------------------------
+
+
+def remember_source(
+    handler: ConnectionHandler,
+    link: SenderLink,
+    asked: Source,
+    node: Node,
+    queue: Node,
+    terms: SourceTerms,
+    default: Outcome | None,
+    mode: str,
+) -> SourceTerminus | None:
+    """The terminus of a link that wants messages of `queue`; None if it ends with the link.
+
+    To be called before the attach is answered; fills in what the terms grant. `mode` is the
+    delivery mode in force. Raises `BrokerError` if there are too many.
+    """
+    termini = handler.broker.termini
+    key = key_of(handler, link)
+    known = termini.find(key)
+    require_terminus(handler, known)
+    shared = "shared" in terms.capabilities
+    plain = asked.dynamic or asked.durable.value == 0 or terms.browses or queue.kind != "queue"
+    if plain or shared:
+        if known is not None:
+            known.end()
+        if not plain and queue is not node and queue.store_id != 0:
+            # The subscription is kept, what its links are sent is not.
+            terms.granted_durable = 1
+        return None
+    durable: i64 = asked.durable.value
+    if not handler.changes.enabled or queue.store_id == 0:
+        durable = 0
+    policy = asked.expiry_policy.value
+    timeout: i64 = asked.timeout
+    if queue is not node and not terms.part:
+        # A subscription has its own say about its life.
+        policy = terms.granted_expiry_policy
+        timeout = terms.granted_timeout
+    terms.granted_durable = durable
+    terms.granted_expiry_policy = policy
+    terms.granted_timeout = timeout
+    identity = LinkIdentity(key, queue.address, durable, mode)
+    # A queue that was made anew at the same address has none of what was sent.
+    if (
+        isinstance(known, SourceTerminus)
+        and known.node is queue
+        and known.identity.matches(identity)
+    ):
+        terminus = known
+        terminus.identity = identity
+        terminus.fresh = False
+        terminus.attach(link)
+    else:
+        if known is not None:
+            known.end()
+        termini.expect_room(key[0], key[1], handler.space.max_nodes)
+        id: i64 = handler.changes.new_id() if durable > 0 else 0
+        terminus = SourceTerminus(identity, termini, asked, queue, id)
+        termini.add(terminus)
+        terminus.attach(link)
+    terminus.holds = asked.durable.value > 1
+    terminus.default = default
+    terminus.grant(policy, timeout)
+    return terminus
+
+
+def with_default(told: Source, asked: Outcome | None) -> Source:
+    """The source of an answer, with the default-outcome that the client has asked for.
+
+    It is what the terminus is remembered by: a client that named no outcome has named none when
+    it comes back, either.
+    """
+    return Source(
+        address=told.address,
+        durable=told.durable,
+        expiry_policy=told.expiry_policy,
+        timeout=told.timeout,
+        dynamic=told.dynamic,
+        dynamic_node_properties=told.dynamic_node_properties,
+        distribution_mode=told.distribution_mode,
+        filter=told.filter,
+        default_outcome=asked,
+        outcomes=told.outcomes,
+        capabilities=told.capabilities,
+    )

@@ -1,0 +1,105 @@
+"""How termini and their unsettled deliveries look in the store.
+
+A `TERMINUS` is a map: what the link is known by, what its terminus is and since when its time runs.
+A `DELIVERY` is one as well. Of a target, its `tag` and the `state` that was told, encoded; of a
+source, its `tag`, the `queue` and the `sequence` of the entry, whether it was the `first` delivery
+of that and the milliseconds that were `left` of its time: what the very same bytes can be made from
+again. Records of earlier versions have the `time` it was sent at instead.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from librt.strings import BytesWriter
+from mypy_extensions import i64
+
+from ferrymq_broker.store.errors import StoreDamaged
+from ferrymq_broker.store.map_values import encode_map
+from ferrymq_codec.errors import CodecError
+from ferrymq_codec.reader import Reader
+from ferrymq_codec.scalars import Described
+from ferrymq_codec.value_reader import read_value
+from ferrymq_types.messaging import Accepted, Modified, Rejected, Released, Source, Target
+from ferrymq_types.registry import typed
+from ferrymq_types.unions import Outcome
+
+# The state of most deliveries.
+_ACCEPTED: Final = b"\x00\x53\x24\x45"
+
+
+def encode_outcome(outcome: Outcome) -> bytes:
+    """An outcome as it goes over the wire."""
+    if isinstance(outcome, Accepted):
+        return _ACCEPTED
+    w = BytesWriter()
+    outcome.encode(w)
+    return w.getvalue()
+
+
+def decode_outcome(value: object) -> Outcome:
+    """What `encode_outcome` was given. Raises `StoreDamaged`."""
+    found = _decode(value)
+    if isinstance(found, Accepted | Rejected | Released | Modified):
+        return found
+    raise StoreDamaged("the state of a delivery is no outcome")
+
+
+def encode_terminus(terminus: Source | Target) -> bytes:
+    """A source or a target as it goes over the wire."""
+    w = BytesWriter()
+    terminus.encode(w)
+    return w.getvalue()
+
+
+def decode_source(value: object) -> Source:
+    """What `encode_terminus` was given. Raises `StoreDamaged`."""
+    found = _decode(value)
+    if isinstance(found, Source):
+        return found
+    raise StoreDamaged("a terminus has no source")
+
+
+def decode_target(value: object) -> Target:
+    """What `encode_terminus` was given. Raises `StoreDamaged`."""
+    found = _decode(value)
+    if isinstance(found, Target):
+        return found
+    raise StoreDamaged("a terminus has no target")
+
+
+def _decode(value: object) -> object:
+    if not isinstance(value, bytes):
+        return None
+    try:
+        reader = Reader(value)
+        found = read_value(reader, "record")
+        return typed(found) if isinstance(found, Described) else found
+    except CodecError as error:
+        raise StoreDamaged(f"a terminus cannot be read: {error}") from error
+
+
+def encode_received(tag: bytes, outcome: Outcome) -> bytes:
+    """A delivery to a target: what its sender is told of it."""
+    return encode_map({"tag": tag, "state": encode_outcome(outcome)})
+
+
+def encode_sent(tag: bytes, queue: i64, sequence: i64, first: bool, left: i64) -> bytes:
+    """A delivery of a source, which is one of the entry of a queue."""
+    return encode_map(
+        {
+            "tag": tag,
+            "queue": int(queue),
+            "sequence": int(sequence),
+            "first": first,
+            "left": int(left),
+        }
+    )
+
+
+def read_tag(fields: dict[str, object], id: int) -> bytes:
+    """The tag of a delivery. Raises `StoreDamaged`."""
+    tag = fields.get("tag")
+    if not isinstance(tag, bytes):
+        raise StoreDamaged(f"a delivery of terminus {id} has no tag")
+    return tag

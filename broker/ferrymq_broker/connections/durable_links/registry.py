@@ -1,0 +1,149 @@
+"""All termini that outlive their links, by what these are known by."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from mypy_extensions import i64
+
+from ferrymq_broker.connections.link_names import Key
+from ferrymq_broker.errors import BrokerError
+
+if TYPE_CHECKING:
+    from ferrymq_broker.broker import Broker
+    from ferrymq_broker.connections.durable_links.terminus import Terminus
+
+# Deliveries that the client of a terminus may leave without an outcome, or without settling them.
+UNSETTLED: Final = 100_000
+# What all termini of a user share of these. Each has some, however many there are: more than a link
+# needs whose sender settles first (`target.py`).
+UNSETTLED_OF_USER: Final = 1_000_000
+LEAST: Final = 4096
+
+
+@final
+class TerminusOwner:
+    """A user of a virtual host: how many termini he has, and how many unsettled deliveries each of
+    them may have."""
+
+    __slots__ = ("count", "share")
+
+    def __init__(self) -> None:
+        self.count: i64 = 0
+        self.share: i64 = UNSETTLED_OF_USER
+
+    def change(self, by: i64) -> None:
+        """There are so many more termini."""
+        self.count += by
+        if self.count > 0:
+            share = UNSETTLED_OF_USER // self.count
+            self.share = share if share > LEAST else LEAST
+
+
+@final
+class TerminusRegistry:
+    """Those of one broker. A virtual host has no more of them than it may have nodes, and a user of
+    it no more than `per_user`, 0 for any number. One that has `unsettled` deliveries, or its share
+    of what its user may have, takes no more."""
+
+    __slots__ = ("broker", "unsettled", "per_user", "_by_key", "_counts", "_owners", "_awaiting")
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.unsettled: i64 = UNSETTLED
+        self.per_user: i64 = 0
+        self._by_key: dict[Key, Terminus] = {}
+        # By virtual host.
+        self._counts: dict[str, int] = {}
+        # By virtual host and user.
+        self._owners: dict[tuple[str, str | None], TerminusOwner] = {}
+        # By the number of the session or connection whose end lets their time run.
+        self._awaiting: dict[int, dict[Terminus, None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def find(self, key: Key) -> Terminus | None:
+        """The one of this link."""
+        return self._by_key.get(key)
+
+    def of(self, space: str) -> list[Terminus]:
+        """Those of a virtual host, in the order they were made."""
+        return [terminus for key, terminus in self._by_key.items() if key[0] == space]
+
+    def expect_room(self, space: str, user: str | None, most: i64) -> None:
+        """Raise `BrokerError` if there may be no more in a virtual host, or of this user in it."""
+        owner = self._owners.get((space, user))
+        if owner is not None and 0 < self.per_user <= owner.count:
+            raise BrokerError(
+                "amqp:resource-limit-exceeded",
+                f"there are {self.per_user} termini of one user already that outlive their links,"
+                f" as many as there may be",
+            )
+        if self._counts.get(space, 0) >= most:
+            for terminus in self.of(space):
+                if terminus.is_void():
+                    terminus.end()
+        if self._counts.get(space, 0) >= most:
+            raise BrokerError(
+                "amqp:resource-limit-exceeded",
+                f"there are {most} termini already that outlive their links, as many as there may"
+                f" be nodes",
+            )
+
+    def add(self, terminus: Terminus) -> None:
+        """A new one, or one that was stored."""
+        space = terminus.key[0]
+        self._by_key[terminus.key] = terminus
+        self._counts[space] = self._counts.get(space, 0) + 1
+        owner = self._owners.get(terminus.key[:2])
+        if owner is None:
+            owner = TerminusOwner()
+            self._owners[terminus.key[:2]] = owner
+        owner.change(1)
+        terminus.owner = owner
+
+    def remove(self, terminus: Terminus) -> None:
+        """It has come to its end."""
+        self.rest(terminus)
+        if self._by_key.get(terminus.key) is terminus:
+            del self._by_key[terminus.key]
+            self._counts[terminus.key[0]] -= 1
+            owner = self._owners[terminus.key[:2]]
+            owner.change(-1)
+            if owner.count == 0:
+                del self._owners[terminus.key[:2]]
+
+    def end_orphans(self) -> None:
+        """Let go of what was held of queues that are gone."""
+        for terminus in list(self._by_key.values()):
+            if terminus.is_orphan():
+                terminus.end()
+
+    # -- time ------------------------------------------------------------------------------------
+
+    def wait(self, terminus: Terminus, number: i64) -> None:
+        """Its time is to run when the session or connection of this number has ended."""
+        terminus.awaits = number
+        waiting = self._awaiting.get(number)
+        if waiting is None:
+            self._awaiting[number] = {terminus: None}
+        else:
+            waiting[terminus] = None
+
+    def rest(self, terminus: Terminus) -> None:
+        """No time is to run."""
+        self.broker.timers.cancel(terminus)
+        number = terminus.awaits
+        if number != 0:
+            terminus.awaits = 0
+            waiting = self._awaiting[number]
+            del waiting[terminus]
+            if not waiting:
+                del self._awaiting[number]
+
+    def party_gone(self, number: i64) -> None:
+        """The session or connection of this number has ended, after all its links."""
+        for terminus in self._awaiting.pop(number, {}):
+            terminus.awaits = 0
+            terminus.run()

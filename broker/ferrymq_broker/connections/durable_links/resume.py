@@ -1,0 +1,157 @@
+"""Resuming what a source has sent over an earlier link (AMQP 1.0 §2.6.13, §3.4.6).
+
+Outcomes that the receiver's map tells are applied at once; the receiver hears of that as the
+deliveries are resumed, which takes credit. Those without one are resumed from where the receiver
+is: with the very bytes that went out before. If that is not possible they are aborted, and go back.
+
+As long as one of the two maps is incomplete no new delivery is sent. When all that could be resumed
+has come to its end, the broker detaches the link, to be attached again with smaller maps.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final, final
+
+from mypy_extensions import i32, i64
+
+from ferrymq.engine.delivery import OutgoingDelivery
+from ferrymq.engine.resumption import Resolution
+from ferrymq_broker.connections.outcomes import apply_outcome, is_terminal, symbol
+from ferrymq_broker.nodes.entry import Entry
+from ferrymq_broker.nodes.message import replace_start
+from ferrymq_broker.nodes.outgoing_header import outgoing_header
+from ferrymq_types.messaging import Received
+
+if TYPE_CHECKING:
+    from ferrymq_broker.connections.consumer_link import ConsumerLink
+    from ferrymq_broker.connections.durable_links.source import SourceTerminus, UnsettledSend
+
+# No receiver has got as far as from where a message can be sent that is lost.
+_NOWHERE: Final = Received(section_number=0xFFFFFFFF, section_offset=0)
+
+
+@final
+class SourceResumption:
+    """What there is left to do for one attachment. `live` counts the deliveries that were resumed
+    and have no outcome yet; `whole` is whether new ones may be sent."""
+
+    __slots__ = ("endpoint", "terminus", "whole", "live", "_todo")
+
+    def __init__(
+        self,
+        endpoint: ConsumerLink,
+        terminus: SourceTerminus,
+        unsettled: dict[bytes, OutgoingDelivery],
+    ) -> None:
+        self.endpoint = endpoint
+        self.terminus = terminus
+        self.live: i64 = 0
+        resumption = endpoint.link.resumption
+        self.whole = resumption is None or resumption.whole
+        self._todo: deque[OutgoingDelivery] = deque()
+        if resumption is not None:
+            for delivery in unsettled.values():
+                if resumption.resolution(delivery) is not Resolution.WAIT:
+                    self._todo.append(delivery)
+
+    @property
+    def over(self) -> bool:
+        """Whether the link goes on as any other."""
+        return self.whole and not self._todo
+
+    @property
+    def stuck(self) -> bool:
+        """Whether nothing more can come before the link is attached once more."""
+        return not self.whole and not self._todo
+
+    def begin(self) -> bool:
+        """Apply the outcomes that the receiver's map tells; false if one of them is not agreed."""
+        endpoint = self.endpoint
+        agreed = endpoint.outcomes
+        for delivery in self._todo:
+            state = delivery.remote_state
+            entry = delivery.context
+            if not isinstance(entry, Entry) or not is_terminal(state):
+                continue
+            if agreed is not None and symbol(state) not in agreed:
+                return False
+            delivery.context = None
+            imposed = endpoint.imposed
+            if imposed is not None:
+                # It is resumed with what the source says, not with what the map does.
+                state = imposed
+                delivery.state = imposed
+            apply_outcome(endpoint.node, endpoint, entry, state)
+            self.terminus.forget(delivery.tag)
+        return True
+
+    def proceed(self) -> None:
+        """Resume as much as credit and connection allow."""
+        endpoint = self.endpoint
+        link = endpoint.link
+        handler = endpoint.handler
+        todo = self._todo
+        while todo:
+            if link.credit <= 0 or not link.usable:
+                return
+            if handler.blocked:
+                handler.stalled[endpoint] = None
+                return
+            if link.parked > 0:
+                handler.windowed[endpoint] = None
+                return
+            self._resume(todo.popleft())
+            handler.touch()
+            endpoint.limit_output()
+        if not self.whole and self.live == 0:
+            if link.parked > 0:
+                handler.windowed[endpoint] = None
+            elif link.usable:
+                # A detach without an error: both attach again with what is left.
+                link.detach(closed=False)
+                handler.touch()
+                endpoint.close(False, False)
+
+    def _resume(self, delivery: OutgoingDelivery) -> None:
+        entry = delivery.context
+        link = self.endpoint.link
+        if not isinstance(entry, Entry):
+            # Its outcome has been applied.
+            link.resume(delivery)
+            return
+        sent = self.terminus.sent.get(delivery.tag)
+        message = self.endpoint.node.message_of(entry)
+        if sent is None or message is None:
+            # It cannot be read from disk.
+            delivery.state = _NOWHERE
+            resolution = link.resume(delivery)
+        else:
+            payload = sent_payload(entry, sent)
+            resolution = link.resume(delivery, payload, message_format=message.format)
+        if resolution is Resolution.CONTINUE:
+            self.live += 1
+        else:
+            # Aborted: the receiver has got further than we can go.
+            delivery.context = None
+            self.endpoint.node.give_back(self.endpoint, entry, True, False)
+            self.terminus.forget(delivery.tag)
+
+    def on_outcome(self) -> None:
+        """A delivery that was resumed has come to its end."""
+        if self.live > 0:
+            self.live -= 1
+        if not self.whole and self.live == 0 and not self.endpoint.closed:
+            self.proceed()
+
+
+def sent_payload(entry: Entry, sent: UnsettledSend) -> bytes:
+    """The bytes that went out with a delivery that was sent before."""
+    attempts = entry.attempts
+    entry.attempts = i32(0) if sent.first else i32(1)
+    try:
+        head = outgoing_header(entry, sent.left)
+        message = entry.message
+        return replace_start(message.payload, message.header_end, head) if head else message.payload
+    finally:
+        entry.attempts = attempts

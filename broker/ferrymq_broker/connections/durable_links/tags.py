@@ -1,0 +1,45 @@
+"""Deliveries that the broker has received and given an outcome, for the sender to be told again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ferrymq.engine.delivery import IncomingDelivery
+    from ferrymq_broker.connections.handler import ConnectionHandler
+    from ferrymq_broker.transactions.txn_publish import TxnPublish
+    from ferrymq_types.unions import Outcome
+
+
+class Tags:
+    """What a link on which the broker receives remembers of its deliveries."""
+
+    __slots__ = ()
+
+    def is_resent(self, tag: bytes) -> bool:
+        """Whether a delivery that is new was accepted on an earlier attachment; told once."""
+        return False
+
+    def add(self, delivery: IncomingDelivery, outcome: Outcome, kept: bool) -> None:
+        """The delivery, which its sender has not settled, gets this outcome, which is true after a
+        crash if it is `kept`."""
+
+    def posting(self, tag: bytes) -> TxnPublish | None:
+        """Return the message of a transaction that is not discharged yet, posted under this tag."""
+        return None
+
+    def add_posting(self, tag: bytes, posting: TxnPublish) -> None:
+        """Remember a message that is posted in a transaction."""
+
+    def end_posting(self, tag: bytes) -> None:
+        """Forget a message that was posted: its transaction is over."""
+
+    def forget(self, tag: bytes) -> None:
+        """The sender has settled the delivery: it knows the outcome."""
+
+    def is_full(self) -> bool:
+        """Whether no more can be remembered until the sender settles some."""
+        return False
+
+    def leave(self, handler: ConnectionHandler, lost: bool, closed: bool) -> None:
+        """The link is `closed`, and never comes back, or only detached, or `lost`."""

@@ -1,0 +1,115 @@
+"""Dynamic nodes: what they are, how long they live, and what the answer says (AMQP 1.0 §3.5.9)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from mypy_extensions import i64
+
+from ferrymq.node_properties import LIFETIME_POLICY, SUPPORTED_DIST_MODES
+from ferrymq_broker.connections.node_capabilities import wants_topic
+from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.nodes.node import (
+    DELETE_ON_CLOSE,
+    DELETE_ON_NO_LINKS,
+    DELETE_ON_NO_LINKS_OR_MESSAGES,
+    DELETE_ON_NO_MESSAGES,
+)
+from ferrymq_broker.nodes.policy import NodePolicy, QueuePolicy, TopicPolicy
+from ferrymq_codec.containers import Array
+from ferrymq_codec.scalars import Described
+from ferrymq_types.messaging import (
+    DeleteOnClose,
+    DeleteOnNoLinks,
+    DeleteOnNoLinksOrMessages,
+    DeleteOnNoMessages,
+)
+from ferrymq_types.registry import typed
+
+if TYPE_CHECKING:
+    from ferrymq.engine.link import Link
+    from ferrymq_broker.connections.handler import ConnectionHandler
+    from ferrymq_broker.nodes.node import Node
+
+
+def create_dynamic(
+    handler: ConnectionHandler,
+    link: Link,
+    asked: dict[str, object] | None,
+    capabilities: Sequence[str],
+) -> Node:
+    """A node made for a link: a topic if the capabilities say so, else a queue.
+
+    `asked` are the dynamic-node-properties. Raises `BrokerError` if the node cannot be what they
+    say.
+    """
+    properties: dict[str, object] = {} if asked is None else asked
+    policy: NodePolicy
+    if wants_topic(capabilities):
+        if "move" in _modes(properties.get(SUPPORTED_DIST_MODES)):
+            raise BrokerError("amqp:not-implemented", "a topic has no distribution mode but copy")
+        policy = TopicPolicy(durable=False)
+    else:
+        policy = QueuePolicy(durable=False)
+    handler.allowance.expect_node()
+    node = handler.space.create_dynamic(policy, _lifetime(properties.get(LIFETIME_POLICY)))
+    node.creator = True
+    node.owner = handler.id
+    handler.dynamic_nodes[link] = node
+    handler.allowance.made(node)
+    return node
+
+
+def end_creation(handler: ConnectionHandler, link: Link) -> None:
+    """The link is gone; so is the node that was made for it, if it was to live as long."""
+    node = handler.dynamic_nodes.pop(link, None)
+    if node is None or node.deleted:
+        return
+    node.creator = False
+    if node.lifetime == DELETE_ON_CLOSE:
+        node.space.remove(node)
+    else:
+        node.reconsider_life()
+
+
+def withdraw_creation(handler: ConnectionHandler, link: Link, made: Node | None = None) -> None:
+    """Remove what was made for a link that is refused after all: its dynamic node, or the node
+    `made` for its address."""
+    node = handler.dynamic_nodes.pop(link, made)
+    if node is not None:
+        node.space.remove(node)
+
+
+def node_properties(node: Node, asked: dict[str, object] | None) -> dict[str, object]:
+    """The dynamic-node-properties of the answer: the truth about what was asked for."""
+    properties: dict[str, object] = {LIFETIME_POLICY: _policy(node.lifetime)}
+    if asked is not None and SUPPORTED_DIST_MODES in asked:
+        modes = ["copy"] if node.kind == "topic" else ["move", "copy"]
+        properties[SUPPORTED_DIST_MODES] = Array("symbol", modes)
+    return properties
+
+
+def _modes(asked: object) -> list[object]:
+    return list(asked.items) if isinstance(asked, Array) else [asked]
+
+
+def _lifetime(asked: object) -> i64:
+    policy = typed(asked) if isinstance(asked, Described) else asked
+    if isinstance(policy, DeleteOnNoLinks):
+        return DELETE_ON_NO_LINKS
+    if isinstance(policy, DeleteOnNoMessages):
+        return DELETE_ON_NO_MESSAGES
+    if isinstance(policy, DeleteOnNoLinksOrMessages):
+        return DELETE_ON_NO_LINKS_OR_MESSAGES
+    return DELETE_ON_CLOSE
+
+
+def _policy(lifetime: i64) -> object:
+    if lifetime == DELETE_ON_NO_LINKS:
+        return DeleteOnNoLinks()
+    if lifetime == DELETE_ON_NO_MESSAGES:
+        return DeleteOnNoMessages()
+    if lifetime == DELETE_ON_NO_LINKS_OR_MESSAGES:
+        return DeleteOnNoLinksOrMessages()
+    return DeleteOnClose()

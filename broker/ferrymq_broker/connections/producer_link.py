@@ -1,0 +1,605 @@
+"""Links on which the broker receives: producers, with or without an address of their own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from mypy_extensions import i64
+
+from ferrymq.engine.delivery import IncomingDelivery
+from ferrymq.engine.receiver import ReceiverLink
+from ferrymq_broker.connections.client_limits import count_walk
+from ferrymq_broker.connections.durable_links.tags import Tags
+from ferrymq_broker.connections.durable_links.target import RememberedTags, TargetTerminus
+from ferrymq_broker.connections.message_batches import (
+    BATCH_FORMAT,
+    not_unpacked,
+    publish_batch,
+    unpack,
+    unpacks,
+)
+from ferrymq_broker.connections.outcomes import (
+    ACCEPTED,
+    MODIFIED_SYMBOL,
+    REJECTED_SYMBOL,
+    RELEASED,
+    RELEASED_SYMBOL,
+    is_terminal,
+    symbol,
+)
+from ferrymq_broker.connections.permissions import meant_by, put_on_record, require_key
+from ferrymq_broker.connections.seen_tags import WINDOW
+from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.nodes.exchanges.exchange import Exchange
+from ferrymq_broker.nodes.message import BrokerMessage, admit
+from ferrymq_broker.nodes.node import BOUNDLESS, Node, Producer, Refusal
+from ferrymq_broker.transactions.txn_publish import TxnPublish
+from ferrymq_codec.errors import DecodeError
+from ferrymq_types.messaging import Accepted, Modified, Rejected
+from ferrymq_types.transactions import TransactionalState
+from ferrymq_types.transport import Error, ReceiverSettleMode
+
+if TYPE_CHECKING:
+    from ferrymq_broker.connections.handler import ConnectionHandler
+    from ferrymq_types.unions import Outcome
+
+
+@final
+class ProducerLink(Producer):
+    """The broker's end of a link whose target is a node.
+
+    `node` is None for the anonymous terminus, where every message says where it goes in its
+    properties. `outcomes` are those the client can be told, by their symbols, or None for all there
+    are. `window` is the credit the client is kept supplied with as long as there is room, in
+    messages. `low` is the credit at which it is due for more. `address` is that of its target, with
+    aliases followed; empty for the anonymous terminus.
+    """
+
+    __slots__ = (
+        "link",
+        "handler",
+        "node",
+        "address",
+        "outcomes",
+        "window",
+        "low",
+        "closed",
+        "_direct",
+        "_ordered",
+        "_metered",
+        "_promised",
+        "_tags",
+        "memory",
+    )
+
+    def __init__(
+        self,
+        link: ReceiverLink,
+        handler: ConnectionHandler,
+        node: Node | None,
+        outcomes: list[str] | None = None,
+        address: str = "",
+    ) -> None:
+        self.link = link
+        self.handler = handler
+        self.node = node
+        self.address = address
+        self.outcomes = outcomes
+        self.window: i64 = 0
+        self.low: i64 = 0
+        self.closed = False
+        # The node, if messages go there without any questions.
+        self._direct = node
+        if link.rcv_settle_mode is ReceiverSettleMode.SECOND:
+            # What is in the queue is not to be kept twice, should the client never settle.
+            self._direct = None
+        if isinstance(node, Exchange) and handler.access.asks_for_parts():
+            # There may be rules for the keys that messages bring.
+            self._direct = None
+        # Requests have their sections in any order: they go no further, and Proton encodes them so.
+        self._ordered = node is None or node.kind != "service"
+        # Whether the node has a bound, and how much of the node's `promised` is this link's.
+        self._metered = False
+        self._promised: i64 = 0
+        self._tags: Tags | None = None
+        # The terminus that outlives the link, if it does.
+        self.memory: TargetTerminus | None = None
+
+    def remember_tags(self, tags: Tags) -> None:
+        """What becomes of the deliveries of this link is remembered, by their tags."""
+        self._tags = tags
+        self._direct = None
+
+    def remember(self, memory: TargetTerminus, session: i64) -> None:
+        """The terminus outlives the link, which is in the session of this number."""
+        self.memory = memory
+        self.remember_tags(RememberedTags(memory, session))
+
+    # -- messages ------------------------------------------------------------------------
+
+    def on_delivery(self, delivery: IncomingDelivery) -> None:
+        """A message has arrived: publish it and say so."""
+        node = self._direct
+        if delivery.remote_state is not None or node is None:
+            self._on_unusual(delivery)
+        elif delivery.message_format == BATCH_FORMAT:
+            self._on_batch(delivery, node)
+            if self._metered:
+                self._keep_promise(node)
+        else:
+            try:
+                message = admit(delivery.payload, delivery.message_format, self._ordered)
+            except DecodeError as error:
+                self.reject(delivery, "amqp:decode-error", str(error), None)
+            else:
+                message.origin = self.handler.id
+                refusal = node.publish(message)
+                if refusal is not None:
+                    self._refuse(delivery, refusal)
+                elif not delivery.remote_settled:
+                    delivery.settle(ACCEPTED)
+            if self._metered:
+                self._keep_promise(node)
+        if self.link.credit <= self.low:
+            self._ask_for_credit()
+
+    def _ask_for_credit(self) -> None:
+        """Be supplied: at the end of the pass where room is counted, for what else has come in this
+        pass has used credit, and its room is taken only when it is published."""
+        node = self.node
+        if self._metered and node is not None and not self.closed:
+            node.wait_for_room(self)
+            node.touch()
+        else:
+            self.supply()
+
+    def _on_unusual(self, delivery: IncomingDelivery) -> None:
+        """The anonymous terminus, deliveries with a state, links whose deliveries count once."""
+        state = delivery.remote_state
+        if self.closed:
+            # Its node went while the message was on its way: the sender still has it, or had it not
+            # wanted to know.
+            if delivery.remote_settled:
+                self.handler.broker.counters.messages_dropped += 1
+            if isinstance(state, TransactionalState):
+                self.handler.transactions.miss(self.link, state)
+            return
+        node = self.node
+        if is_terminal(state) and not isinstance(state, Accepted):
+            if delivery.resumed:
+                # The sender has come to an outcome of its own (AMQP 1.0 §3.4.6).
+                delivery.settle(state)
+            else:
+                self.refuse(
+                    "amqp:not-allowed",
+                    f"delivery {delivery.tag!r} comes with the outcome {symbol(state)}, which is "
+                    f"for the receiver to state",
+                )
+            return
+        if isinstance(state, TransactionalState):
+            posting = self.handler.transactions.post(self, delivery, state)
+            if posting is not None and self._metered:
+                # What the node has promised the link, it has promised the transaction now.
+                if self._promised > 0:
+                    self._promised -= 1
+                elif node is not None:
+                    # It was on its way when its credit was taken back.
+                    node.promised += 1
+                posting.promised = True
+                return
+        elif self.is_resent(delivery):
+            if not delivery.remote_settled:
+                delivery.settle(ACCEPTED)
+        elif self.posting(delivery) is not None:
+            self.reject(
+                delivery,
+                "amqp:illegal-state",
+                "the message with this delivery-tag is part of a transaction that is not "
+                "discharged",
+                None,
+            )
+        elif delivery.message_format == BATCH_FORMAT:
+            self._on_batch(delivery, node)
+        else:
+            try:
+                message = admit(delivery.payload, delivery.message_format, self._ordered)
+                target = self.route(message)
+            except DecodeError as error:
+                self.reject(delivery, "amqp:decode-error", str(error), None)
+            except BrokerError as error:
+                self.reject(delivery, error.condition, error.description, error.info)
+            else:
+                message.origin = self.handler.id
+                full = self.room_for_guest(target) if node is None else None
+                if full is not None:
+                    self._refuse(delivery, full)
+                else:
+                    self._publish(target, message, delivery)
+        if self._metered and node is not None:
+            self._keep_promise(node)
+
+    def _on_batch(self, delivery: IncomingDelivery, node: Node | None) -> None:
+        """Publish the messages of a batch where the node takes batches apart."""
+        if node is None:
+            # The messages could be meant for different nodes.
+            self._refuse(delivery, not_unpacked("the anonymous terminus"))
+            return
+        if not unpacks(node):
+            self._refuse(delivery, not_unpacked(node.address))
+            return
+        try:
+            messages = unpack(delivery.payload)
+            for message in messages:
+                self.route(message)
+        except DecodeError as error:
+            self.reject(delivery, "amqp:decode-error", str(error), None)
+            return
+        except BrokerError as error:
+            self.reject(delivery, error.condition, error.description, error.info)
+            return
+        refusal = publish_batch(node, messages, self.handler.id, self._metered)
+        if refusal is not None:
+            self._refuse(delivery, refusal)
+        elif not delivery.remote_settled:
+            # If it came again, those that are kept would be there twice.
+            kept = self.memory is not None and any(node.keeps(message) for message in messages)
+            self._tell(delivery, ACCEPTED, kept)
+
+    def _keep_promise(self, node: Node) -> None:
+        """What was promised has come. If it took no room after all, others may have that."""
+        if self._promised > 0:
+            # Otherwise it was on its way when its credit was taken back.
+            self._promised -= 1
+            node.promised -= 1
+        node.regain_room()
+
+    def _publish(self, node: Node, message: BrokerMessage, delivery: IncomingDelivery) -> None:
+        refusal = node.publish(message)
+        if refusal is not None:
+            self._refuse(delivery, refusal)
+        elif not delivery.remote_settled:
+            self._tell(delivery, ACCEPTED, self.memory is not None and node.keeps(message))
+
+    def _tell(self, delivery: IncomingDelivery, outcome: Outcome, kept: bool = True) -> None:
+        """Give a delivery that is not settled its outcome, and remember that: for good, if what has
+        become of its message is `kept` through a crash."""
+        if self._tags is not None:
+            self._tags.add(delivery, outcome, kept)
+        delivery.settle(outcome)
+        if not delivery.settled:
+            # It waits for the client, who may take its time.
+            delivery.payload = b""
+
+    def on_settlement(self, delivery: IncomingDelivery) -> None:
+        """The sender has settled a delivery whose outcome it was told, or has resumed one."""
+        tags = self._tags
+        if tags is None or self.closed:
+            return
+        stated = delivery.remote_state
+        if (
+            is_terminal(stated)
+            and is_terminal(delivery.state)
+            and type(stated) is not type(delivery.state)
+        ):
+            # Conflicting statements of an outcome are an error, also where the delivery is resumed:
+            # the broker's is definitive, for it has taken effect at the node.
+            self.refuse(
+                "amqp:illegal-state",
+                f"delivery {delivery.tag!r} has the outcome {symbol(delivery.state)}, and its "
+                f"sender says {symbol(stated)}",
+            )
+            return
+        if delivery.remote_settled:
+            full = tags.is_full()
+            tags.forget(delivery.tag)
+            if full:
+                self.supply()
+        elif isinstance(delivery.context, TxnPublish):
+            # Its outcome comes with the discharge of its transaction.
+            return
+        elif delivery.resumed and (not delivery.second or is_terminal(delivery.remote_state)):
+            # Its outcome was told with the unsettled map, and the broker need not wait.
+            delivery.settle(delivery.state)
+            self.handler.touch()
+
+    def on_abort(self, delivery: IncomingDelivery) -> None:
+        """The sender has given up a delivery, which settles it (AMQP 1.0 §2.7.5)."""
+        if self._tags is not None:
+            self._tags.forget(delivery.tag)
+        # It has used up credit as others do.
+        if self.link.credit <= self.low:
+            self._ask_for_credit()
+
+    def is_resent(self, delivery: IncomingDelivery) -> bool:
+        """Whether the delivery was accepted on an earlier attachment of the link."""
+        return self._tags is not None and self._tags.is_resent(delivery.tag)
+
+    def posting(self, delivery: IncomingDelivery) -> TxnPublish | None:
+        """Return the message that was posted under the tag of a delivery before, and is not
+        committed yet."""
+        return None if self._tags is None else self._tags.posting(delivery.tag)
+
+    def on_posted(self, delivery: IncomingDelivery, posting: TxnPublish) -> None:
+        """Remember a message that is posted in a transaction."""
+        if self._tags is not None and not delivery.remote_settled:
+            self._tags.add_posting(delivery.tag, posting)
+
+    def on_discharged(self, delivery: IncomingDelivery, committed: bool, kept: bool) -> None:
+        """Take note that the transaction of a posted message is over; `kept` is as for `_tell`."""
+        tags = self._tags
+        if tags is None or delivery.remote_settled:
+            return
+        tags.end_posting(delivery.tag)
+        if committed:
+            tags.add(delivery, ACCEPTED, kept)
+
+    def room_for_guest(self, node: Node) -> Refusal | None:
+        """Why a node that has promised this link nothing has no room for a message of it."""
+        return None if _has_room(node) else _full(node)
+
+    def route(self, message: BrokerMessage) -> Node:
+        """The node that a message of this link is for, which it says itself if the link does not.
+        Raises `BrokerError`, `DecodeError`."""
+        handler = self.handler
+        access = handler.access
+        node = self.node
+        if node is not None and access.open:
+            return node
+        to = "" if node is not None else message.to()
+        if to is None:
+            raise BrokerError(
+                "amqp:not-found", "the message has no properties.to, and the link no address"
+            )
+        if access.open:
+            return handler.space.target(to)
+        try:
+            if node is None:
+                address = meant_by(handler, to)
+                access.require_send(address, to)
+                node = handler.space.target(address, access)
+            require_key(handler, node, message)
+            return node
+        except BrokerError as error:
+            put_on_record(handler, error, "message")
+            raise
+
+    # -- refusals ------------------------------------------------------------------------
+
+    def _refuse(self, delivery: IncomingDelivery, refusal: Refusal) -> None:
+        """The node has not taken the message. A sender that settled it did not want to know."""
+        if delivery.remote_settled:
+            self.handler.broker.counters.messages_dropped += 1
+            return
+        outcome = self.outcome_of(delivery, refusal)
+        if outcome is None:
+            self.end_for(delivery, refusal)
+        else:
+            self._tell(delivery, outcome)
+
+    def outcome_of(self, delivery: IncomingDelivery, refusal: Refusal) -> Outcome | None:
+        """Choose the outcome that tells the client of a refusal; None if it agreed to none."""
+        if refusal.released:
+            if self.agreed(RELEASED_SYMBOL):
+                return RELEASED
+            if self.agreed(MODIFIED_SYMBOL):
+                return Modified(delivery_failed=False, undeliverable_here=False)
+        if not self.agreed(REJECTED_SYMBOL):
+            return None
+        return Rejected(error=_error_for(delivery, refusal))
+
+    def end_for(self, delivery: IncomingDelivery, refusal: Refusal) -> None:
+        """End the link of a client that cannot be told of a refusal with an outcome."""
+        self.evict(_error_for(delivery, refusal))
+
+    def reject(
+        self,
+        delivery: IncomingDelivery,
+        condition: str,
+        description: str,
+        info: dict[str, object] | None,
+    ) -> None:
+        """Reject a message that is malformed, or names no place to go.
+
+        A sender that cannot be told with an outcome is told with a detach.
+        """
+        refusal = Refusal(condition, description, False, info)
+        outcome = None if delivery.remote_settled else self.outcome_of(delivery, refusal)
+        if outcome is None:
+            self.end_for(delivery, refusal)
+        else:
+            self._tell(delivery, outcome)
+
+    def agreed(self, outcome: str) -> bool:
+        """Whether the client can be told this outcome."""
+        return self.outcomes is None or outcome in self.outcomes
+
+    # -- credit --------------------------------------------------------------------------
+
+    def supply(self) -> None:
+        """Give the client its credit again, as far as there is room for what it may send.
+
+        Not while its connection does not take what we answer, nor while there is an alarm; services
+        are exempt from that, for whoever is to purge a queue sends a request.
+        """
+        if self.closed:
+            return
+        handler = self.handler
+        credit = handler.broker.credit
+        if handler.blocked:
+            handler.unsupplied[self] = None
+            return
+        node = self.node
+        if credit.withheld and (node is None or node.kind != "service"):
+            credit.wait(self)
+            return
+        if len(self.link.session.incoming.unsettled) >= handler.allowance.sent_share:
+            # It does not settle what it was told, or has far too much in its transactions.
+            handler.crowded[self] = None
+            return
+        full = handler.credit_window
+        tags = self._tags
+        if tags is not None:
+            if tags.is_full():
+                return
+            if full > WINDOW:
+                full = WINDOW
+        if self.window < full:
+            self.window += credit.reserve(self, full - self.window)
+            if self.window == 0:
+                return
+        room = BOUNDLESS if node is None else node.room()
+        if node is not None and (room != BOUNDLESS or self._metered):
+            self._share(node, room)
+        else:
+            self._grant(self.window)
+
+    def withdraw(self) -> None:
+        """There is an alarm: take back the credit that has not been used. Services are exempt.
+
+        What is under way comes all the same; the room that a node has promised stays promised.
+        """
+        node = self.node
+        if self.closed or (node is not None and node.kind == "service"):
+            return
+        self.handler.broker.credit.wait(self)
+        if self.link.credit > 0 and self.link.usable:
+            self.link.set_credit(0)
+            self.handler.touch()
+
+    def meter(self) -> None:
+        """Count the credit of the link with what its node has promised."""
+        node = self.node
+        if self.closed or node is None:
+            return
+        self._metered = True
+        more = i64(self.link.credit) - self._promised
+        # It may be less than was promised, as long as there is an alarm.
+        if more > 0:
+            node.promised += more
+            self._promised += more
+
+    def narrow(self) -> None:
+        """Keep a share of the room that there is, and take back the credit above that.
+
+        What is on its way is taken in all the same (AMQP 1.0 §2.6.7).
+        """
+        node = self.node
+        if self.closed or node is None or not self._metered or not self.link.usable:
+            return
+        room = node.room()
+        if room == BOUNDLESS:
+            return
+        if node.pledged() <= room:
+            return
+        credit: i64 = self.link.credit
+        share = room // (len(node.producers) + 1) if room > 0 else 0
+        if share < credit:
+            node.promised -= credit - share
+            self._promised -= credit - share
+            self._grant(share)
+            node.wait_for_room(self)
+            node.regain_room()
+
+    def _grant(self, credit: i64) -> None:
+        self.low = credit >> 1
+        self.link.set_credit(credit)
+        if not self.handler.dirty:
+            self.handler.touch()
+
+    def _share(self, node: Node, room: i64) -> None:
+        """Give what is this link's of the room that is left.
+
+        Producers of a node have equal shares; one more could come at any time. A link that has
+        something left waits until it is worth a frame.
+        """
+        credit = self.link.credit
+        # Deliveries that were given up have used credit and taken no room.
+        node.promised += credit - self._promised
+        self._promised = credit
+        if room == BOUNDLESS:
+            node.promised -= credit
+            self._promised = 0
+            self._metered = False
+            self._grant(self.window)
+            return
+        self._metered = True
+        share = room // (len(node.producers) + 1)
+        if share < 1:
+            share = 1
+        if share > self.window:
+            share = self.window
+        more = share - credit
+        free = room - node.pledged()
+        if more > free:
+            more = free
+        if more > 0 and more >= credit:
+            node.promised += more
+            self._promised += more
+            credit += more
+            self._grant(credit)
+        if credit < self.window:
+            node.wait_for_room(self)
+
+    # -- the end -------------------------------------------------------------------------
+
+    def evict(self, error: Error) -> None:
+        """The node is going away, or the client cannot be told otherwise."""
+        count_walk(self.handler, self.link)
+        self.link.detach(closed=True, error=error)
+        self.handler.touch()
+        self.close(True)
+
+    def refuse(self, condition: str, description: str) -> None:
+        """The client may not send here any longer: the link ends, and its terminus with it unless
+        that outlives it."""
+        gone = self.memory is None
+        self.link.detach(closed=gone, error=Error(condition=condition, description=description))
+        self.handler.touch()
+        self.close(gone)
+
+    def close(self, closed: bool, lost: bool = False) -> None:
+        """The link is gone, for good if it is `closed`, or `lost`. What it published stays."""
+        if self.closed:
+            return
+        self.closed = True
+        self._direct = None
+        handler = self.handler
+        handler.unsupplied.pop(self, None)
+        if self._tags is not None:
+            self._tags.leave(handler, lost, closed)
+        node = self.node
+        if node is not None:
+            node.promised -= self._promised
+            self._promised = 0
+            # The delivery that it perhaps went for takes no more from the node.
+            self._metered = False
+            node.stop_waiting_for_room(self)
+            if self in node.producers:
+                del node.producers[self]
+                if not node.deleted:
+                    node.regain_room()
+                node.link_closed()
+        handler.broker.credit.leave(self, self.window)
+
+
+def _has_room(node: Node) -> bool:
+    """Whether a node takes a message for which it has promised no credit."""
+    room = node.room()
+    return room == BOUNDLESS or room > node.pledged()
+
+
+def _full(node: Node) -> Refusal:
+    """What a sender without credit of the node's is told."""
+    return Refusal(
+        "amqp:resource-limit-exceeded",
+        f"{node.address[:200]!r} has no room but for those it has promised it to",
+    )
+
+
+def _error_for(delivery: IncomingDelivery, refusal: Refusal) -> Error:
+    """Make the error of an outcome or a detach, which names the delivery by its delivery-tag
+    (Anonymous Terminus for Message Routing 1.0 §2.2.2)."""
+    info = refusal.info
+    details: dict[str, object] = {} if info is None else dict(info)
+    details["delivery-tag"] = delivery.tag
+    return Error(condition=refusal.condition, description=refusal.description, info=details)

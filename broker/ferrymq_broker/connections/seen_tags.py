@@ -1,0 +1,292 @@
+"""Tags of messages taken in, for links whose deliveries are to count once.
+
+A client that loses its link does not know which of its last deliveries have arrived, and sends them
+again, with the same tags, over a link of the same name. Those are told here.
+
+What is promised: as long as the broker runs, a delivery that was accepted on an earlier attachment
+of the link, and may be unknown to its sender to have been, is accepted once more and dropped. A tag
+is compared with earlier attachments alone: on one attachment the client has seen every outcome
+before the tag may come again. An attach with an unsettled map says which tags may come; without one
+any of the last `WINDOW` may. Nothing of this outlives the process; of a link whose target outlives
+it more is known (`durable_links/target.py`).
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING, Final, final
+
+from mypy_extensions import i64
+
+from ferrymq_broker.connections.delivery_mode import EXACTLY_ONCE
+from ferrymq_broker.connections.durable_links.link_identity import LinkIdentity
+from ferrymq_broker.connections.durable_links.tags import Tags
+from ferrymq_broker.connections.link_names import Key, tags_key_of
+from ferrymq_types.messaging import Accepted
+
+if TYPE_CHECKING:
+    from ferrymq.engine.delivery import IncomingDelivery
+    from ferrymq.engine.link import Link
+    from ferrymq_broker.connections.handler import ConnectionHandler
+    from ferrymq_broker.transactions.txn_publish import TxnPublish
+    from ferrymq_types.unions import Outcome
+
+# Tags remembered for each link. The credit of such a link is never larger: a client that was given
+# credit after a message has been sent the outcome of that message before.
+WINDOW: Final = 1024
+# Links that are remembered while they are not attached: of one user, and of all users of a virtual
+# host; and the tags of the latter together, some 100 bytes each.
+ABSENT: Final = 1024
+ABSENT_OF_SPACE: Final = 16 * ABSENT
+TAGS_OF_SPACE: Final = ABSENT * WINDOW
+# Places of users that are out of date stay until they are so many.
+_SLACK: Final = 64
+
+
+@final
+class SeenTags(Tags):
+    """The tags of one link: `earlier` are of attachments before, `current` of this one.
+
+    `provisional` has the messages of transactions that are not discharged yet.
+    """
+
+    __slots__ = ("owner", "identity", "earlier", "current", "provisional")
+
+    def __init__(self, owner: SeenTagsOfLinks, identity: LinkIdentity) -> None:
+        self.owner = owner
+        self.identity = identity
+        self.earlier: dict[bytes, None] = {}
+        self.current: dict[bytes, None] = {}
+        self.provisional: dict[bytes, TxnPublish] = {}
+
+    def __len__(self) -> int:
+        return len(self.earlier) + len(self.current)
+
+    def is_resent(self, tag: bytes) -> bool:
+        """Whether the delivery was accepted before the link was lost; told once."""
+        if tag in self.earlier:
+            del self.earlier[tag]
+            # The outcome may get lost once more.
+            self._remember(tag)
+            return True
+        return False
+
+    def add(self, delivery: IncomingDelivery, outcome: Outcome, kept: bool) -> None:
+        """The delivery gets this outcome: what was accepted is remembered."""
+        if isinstance(outcome, Accepted):
+            self._remember(delivery.tag)
+
+    def posting(self, tag: bytes) -> TxnPublish | None:
+        """Return the message of a transaction that is not discharged yet, posted under this tag."""
+        return self.provisional.get(tag)
+
+    def add_posting(self, tag: bytes, posting: TxnPublish) -> None:
+        """Remember a message that is posted in a transaction."""
+        self.provisional[tag] = posting
+
+    def end_posting(self, tag: bytes) -> None:
+        """Forget a message that was posted: its transaction is over."""
+        self.provisional.pop(tag, None)
+
+    def _remember(self, tag: bytes) -> None:
+        current = self.current
+        current[tag] = None
+        if len(current) > WINDOW:
+            del current[next(iter(current))]
+
+    def forget(self, tag: bytes) -> None:
+        """The sender knows the outcome."""
+        self.current.pop(tag, None)
+
+    def leave(self, handler: ConnectionHandler, lost: bool, closed: bool) -> None:
+        """The link is gone."""
+        self.owner.leave(self.identity.key, closed)
+
+    def reattach(self, unsettled: dict[object, object] | None) -> None:
+        """The link is attached again by a sender that has these unsettled, None if it says
+        nothing."""
+        earlier = self.earlier
+        earlier.update(self.current)
+        if unsettled is not None:
+            earlier = {tag: None for tag in earlier if tag in unsettled}
+        while len(earlier) > WINDOW:
+            del earlier[next(iter(earlier))]
+        self.earlier = earlier
+        self.current = {}
+
+
+@final
+class _Owner:
+    """The absent links of one user of a virtual host, in the order in which they left, and how many
+    tags they have."""
+
+    __slots__ = ("absent", "tags")
+
+    def __init__(self) -> None:
+        self.absent: dict[Key, SeenTags] = {}
+        self.tags: i64 = 0
+
+    def put(self, key: Key, seen: SeenTags) -> None:
+        """The link has left."""
+        self.take(key)
+        self.absent[key] = seen
+        self.tags += len(seen)
+
+    def take(self, key: Key) -> SeenTags | None:
+        """The link comes back, or is forgotten; None if it is not known."""
+        seen = self.absent.pop(key, None)
+        if seen is not None:
+            self.tags -= len(seen)
+        return seen
+
+    def forget_first(self) -> None:
+        """Forget the link that has been absent longest."""
+        self.take(next(iter(self.absent)))
+
+
+@final
+class _Tenant:
+    """What is remembered for the users of one virtual host.
+
+    `heap` has a place for every user as it was when he had so much: the user with most tags comes
+    first. A place that is out of date is dropped when it comes up.
+    """
+
+    __slots__ = ("owners", "links", "tags", "heap")
+
+    def __init__(self) -> None:
+        self.owners: dict[str | None, _Owner] = {}
+        self.links: i64 = 0
+        self.tags: i64 = 0
+        self.heap: list[tuple[int, str]] = []
+
+    def put(self, user: str | None, key: Key, seen: SeenTags, most: i64) -> None:
+        """A link of the user has left, who may have `most` absent links."""
+        owner = self.owners.get(user)
+        if owner is None:
+            owner = _Owner()
+            self.owners[user] = owner
+        links, tags = len(owner.absent), owner.tags
+        owner.put(key, seen)
+        while len(owner.absent) > most:
+            owner.forget_first()
+        self.links += len(owner.absent) - links
+        self.tags += owner.tags - tags
+        self._place(user, owner)
+
+    def take(self, user: str | None, key: Key) -> SeenTags | None:
+        """A link of the user comes back; None if it is not known."""
+        owner = self.owners.get(user)
+        seen = None if owner is None else owner.take(key)
+        if owner is None or seen is None:
+            return None
+        self.links -= 1
+        self.tags -= len(seen)
+        if owner.absent:
+            self._place(user, owner)
+        else:
+            del self.owners[user]
+        return seen
+
+    def _place(self, user: str | None, owner: _Owner) -> None:
+        heap = self.heap
+        heappush(heap, (-_weight(owner), _sortable(user)))
+        if len(heap) > 2 * len(self.owners) + _SLACK:
+            self.heap = [(-_weight(one), _sortable(name)) for name, one in self.owners.items()]
+            heapify(self.heap)
+
+    def make_room(self, links: i64, tags: i64) -> None:
+        """Forget links until there are no more than so many, with so many tags: of the user who
+        has most, the one that has been absent longest."""
+        while self.links > links or self.tags > tags:
+            weight, name = self.heap[0]
+            user = name[1:] if name else None
+            owner = self.owners.get(user)
+            if owner is None or -_weight(owner) != weight:
+                heappop(self.heap)
+                continue
+            before = owner.tags
+            owner.forget_first()
+            self.links -= 1
+            self.tags -= before - owner.tags
+            if owner.absent:
+                self._place(user, owner)
+            else:
+                del self.owners[user]
+
+
+def _weight(owner: _Owner) -> int:
+    """Return how much a user makes the broker remember; a link without tags costs something too."""
+    return int(owner.tags) + len(owner.absent)
+
+
+def _sortable(user: str | None) -> str:
+    """Return a user in a form that compares: ``""`` is who has no name."""
+    return "" if user is None else f"={user}"
+
+
+@final
+class SeenTagsOfLinks:
+    """The tags of every link that wants its deliveries to count once.
+
+    While they are not attached, at most `absent` links of a user are remembered, and of a virtual
+    host at most `links`, with `tags` tags together. If these are too many, the user who has most
+    loses what he left longest ago: no user makes the broker forget another one's few, and no
+    virtual host has anything to do with another.
+    """
+
+    __slots__ = ("absent", "links", "tags", "_attached", "_tenants")
+
+    def __init__(self) -> None:
+        self.absent: i64 = ABSENT
+        self.links: i64 = ABSENT_OF_SPACE
+        self.tags: i64 = TAGS_OF_SPACE
+        self._attached: dict[Key, SeenTags] = {}
+        self._tenants: dict[str, _Tenant] = {}
+
+    def __len__(self) -> int:
+        return len(self._attached) + sum(int(one.links) for one in self._tenants.values())
+
+    def open(
+        self,
+        handler: ConnectionHandler,
+        link: Link,
+        unsettled: dict[object, object] | None,
+        address: str = "",
+    ) -> SeenTags:
+        """Return the tags of a link to `address` that is being attached.
+
+        Those of a link of another identity are forgotten.
+        """
+        key = tags_key_of(handler, link, address)
+        identity = LinkIdentity(key, address, 0, EXACTLY_ONCE)
+        seen = self._take(key)
+        if seen is None or not seen.identity.matches(identity):
+            seen = SeenTags(self, identity)
+        else:
+            # What comes again is accepted at once: that it came before is to be on disk.
+            handler.changes.claim()
+            seen.reattach(unsettled)
+        self._attached[key] = seen
+        return seen
+
+    def forget(self, handler: ConnectionHandler, link: Link, address: str) -> None:
+        """Forget the tags under the name of a link that is attached without this delivery mode."""
+        if self._tenants:
+            self._take(tags_key_of(handler, link, address))
+
+    def _take(self, key: Key) -> SeenTags | None:
+        tenant = self._tenants.get(key[0])
+        return None if tenant is None else tenant.take(key[1], key)
+
+    def leave(self, key: Key, closed: bool) -> None:
+        """The link is `closed`, and never comes back, or only detached or lost."""
+        seen = self._attached.pop(key, None)
+        if seen is None or closed:
+            return
+        tenant = self._tenants.get(key[0])
+        if tenant is None:
+            tenant = _Tenant()
+            self._tenants[key[0]] = tenant
+        tenant.put(key[1], key, seen, self.absent)
+        tenant.make_room(self.links, self.tags)

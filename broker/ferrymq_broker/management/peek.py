@@ -1,0 +1,44 @@
+"""How much of what lies in a node one answer shows."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ferrymq_broker.management.errors import BAD_REQUEST, ManagementError
+from ferrymq_broker.management.operation import Call
+
+DEFAULT_COUNT: Final = 10
+MAX_COUNT: Final = 1000
+# Bytes of messages in one answer; the first message may be larger.
+MAX_BYTES: Final = 1024 * 1024
+
+
+def count_of(call: Call) -> int:
+    """How many messages are to be shown. Raises `ManagementError`."""
+    count = call.number("count", DEFAULT_COUNT)
+    if count > MAX_COUNT:
+        raise ManagementError(BAD_REQUEST, f"count: {count} is more than {MAX_COUNT}")
+    return count
+
+
+class PeekResult:
+    """The messages of one answer, as maps, until it is full."""
+
+    def __init__(self, count: int) -> None:
+        self.messages: list[dict[str, object]] = []
+        self._count = count
+        self._bytes = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether it takes no more."""
+        return len(self.messages) >= self._count or self._bytes >= MAX_BYTES
+
+    def add(self, payload: bytes, facts: dict[str, object]) -> bool:
+        """Put the encoded message on it with what there is to say; False if that is too much."""
+        if self.messages and self._bytes + len(payload) > MAX_BYTES:
+            self._bytes = MAX_BYTES
+            return False
+        self._bytes += len(payload)
+        self.messages.append({"message": payload, **facts})
+        return True

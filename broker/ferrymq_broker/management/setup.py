@@ -1,0 +1,59 @@
+"""Puts the management node into a virtual host."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ferrymq_broker.management import ADDRESS
+from ferrymq_broker.management.aliases import AliasEntities
+from ferrymq_broker.management.connections import ConnectionEntities, LinkEntities, SessionEntities
+from ferrymq_broker.management.entity import EntityType
+from ferrymq_broker.management.event_hubs import EventHubEntities, HubPartitionEntities
+from ferrymq_broker.management.exchanges import BindingEntities, ExchangeEntities
+from ferrymq_broker.management.fences import FenceEntities
+from ferrymq_broker.management.manager import Manager, failed
+from ferrymq_broker.management.overview import BrokerEntities, VirtualHostEntities
+from ferrymq_broker.management.queues import QueueEntities
+from ferrymq_broker.management.store import StoreEntities, StoreKeeper
+from ferrymq_broker.management.streams import StreamEntities
+from ferrymq_broker.management.termini import TerminusEntities
+from ferrymq_broker.management.topics import SubscriptionEntities, TopicEntities
+from ferrymq_broker.nodes.service import ServiceNode
+
+if TYPE_CHECKING:
+    from ferrymq_broker.addresses.address_space import AddressSpace
+    from ferrymq_broker.broker import Broker
+
+
+def install(space: AddressSpace, broker: Broker, keeper: StoreKeeper | None = None) -> ServiceNode:
+    """The management node of `space`, which can be found from now on. It manages the store that
+    `keeper` has, if it is to.
+
+    To be called once for every virtual host, when it is made.
+    """
+    connections = ConnectionEntities(broker, space)
+    types: list[EntityType] = [
+        QueueEntities(space),
+        TopicEntities(space),
+        SubscriptionEntities(space),
+        StreamEntities(space),
+        EventHubEntities(space),
+        HubPartitionEntities(space),
+        ExchangeEntities(space),
+        BindingEntities(space),
+        AliasEntities(space),
+        FenceEntities(space),
+        TerminusEntities(broker, space),
+        connections,
+        SessionEntities(connections),
+        LinkEntities(connections),
+        BrokerEntities(broker, space),
+        VirtualHostEntities(broker, space),
+    ]
+    if keeper is not None:
+        types.append(StoreEntities(keeper))
+    manager = Manager(types, space.name)
+    service = ServiceNode(ADDRESS, space, manager.answer, failed)
+    manager.take_time(broker, service)
+    space.insert_service(service)
+    return service

@@ -1,0 +1,160 @@
+"""Who may see the figures of a broker that is not open to everybody.
+
+Names and passwords come by HTTP Basic (RFC 7617), tokens by Bearer (RFC 6750); the broker decides
+on them as on a SASL exchange with PLAIN or OAUTHBEARER, by the same rules of what may come in the
+clear. Whoever is let in needs the right to manage `METRICS`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Callable
+from typing import Final
+
+from aiohttp import web
+
+from ferrymq.engine.events import AuthenticationRequested
+from ferrymq_broker import audit
+from ferrymq_broker.access.access import ConnectionAccess
+from ferrymq_broker.access.identity import UserIdentity
+from ferrymq_broker.access.rights import MANAGE
+from ferrymq_broker.broker import Broker
+from ferrymq_broker.connections.authentication import Authenticator, ClientTransport, ask
+
+# Where the right to see figures is asked for.
+METRICS: Final = "$metrics"
+# How long, in seconds, a decision may take.
+_PATIENCE: Final = 30.0
+# Characters of credentials that anybody looks at.
+_LONGEST: Final = 8192
+
+# By scheme, the SASL mechanism that proves the same.
+_MECHANISMS: Final = {"basic": "PLAIN", "bearer": "OAUTHBEARER"}
+_CHALLENGES: Final = {
+    "PLAIN": 'Basic realm="ferrymq", charset="UTF-8"',
+    "OAUTHBEARER": 'Bearer realm="ferrymq"',
+}
+
+
+class MetricsAuth:
+    """Asks who comes, where it matters.
+
+    `authenticator_for` says who decides on a client, None as long as nobody can. With `named`
+    everybody has to be somebody that the broker knows, also if it has no rules.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        authenticator_for: Callable[[ClientTransport], Authenticator | None],
+        *,
+        loopback: bool,
+        named: bool,
+    ) -> None:
+        self._broker = broker
+        self._authenticator_for = authenticator_for
+        self._loopback = loopback
+        self._named = named
+
+    async def refusal(self, request: web.Request) -> web.Response | None:
+        """What to answer to who may not see the figures; None to who may."""
+        broker = self._broker
+        if not broker.guarded and not self._named:
+            return None
+        transport = _transport(request, self._loopback)
+        authenticator = self._authenticator_for(transport)
+        if authenticator is None:
+            return web.Response(text="the broker is starting\n", status=503)
+        offered = authenticator.mechanisms(transport)
+        header = request.headers.get("Authorization")
+        if header is None:
+            if not authenticator.is_required(transport) and self._may_see(UserIdentity(None)):
+                return None
+            return _unauthorised(offered)
+        event = _read(header)
+        mechanism = None if event is None else event.mechanism
+        if event is None or mechanism not in offered:
+            why = "malformed credentials" if event is None else "not taken here, in the clear"
+            user = None if event is None else event.username
+            audit.login_refused(transport.peer, user, mechanism or "HTTP", transport.encrypted, why)
+            return _unauthorised(offered)
+        identity, why = await _decide(authenticator, event, transport)
+        if identity is None:
+            audit.login_refused(
+                transport.peer, event.username, event.mechanism, transport.encrypted, why
+            )
+            return _unauthorised(offered)
+        if not self._may_see(identity):
+            what = f"manage at {METRICS!r} is not allowed to you"
+            audit.access_refused(
+                transport.peer, identity.user, what, broker.default.name, via="http"
+            )
+            return web.Response(text=what + "\n", status=403)
+        return None
+
+    def _may_see(self, identity: UserIdentity) -> bool:
+        broker = self._broker
+        rules = broker.default.rules if broker.guarded else None
+        return ConnectionAccess(identity, rules).permits(MANAGE, METRICS)
+
+
+def _transport(request: web.Request, loopback: bool) -> ClientTransport:
+    peername = None
+    if request.transport is not None:
+        peername = request.transport.get_extra_info("peername")
+    if isinstance(peername, tuple) and len(peername) >= 2:
+        return ClientTransport(
+            f"{peername[0]}:{peername[1]}", str(peername[0]), loopback, request.secure
+        )
+    return ClientTransport("http", "", loopback, request.secure)
+
+
+def _read(header: str) -> AuthenticationRequested | None:
+    """What an Authorization field says; None if that is nothing we know."""
+    scheme, _, credentials = header.partition(" ")
+    credentials = credentials.strip()
+    mechanism = _MECHANISMS.get(scheme.lower())
+    if mechanism is None or not credentials or len(credentials) > _LONGEST:
+        return None
+    if mechanism == "OAUTHBEARER":
+        return AuthenticationRequested(mechanism, None, None, None, credentials)
+    try:
+        decoded = base64.b64decode(credentials, validate=True).decode("utf-8")
+    except (binascii.Error, ValueError):
+        return None
+    name, colon, password = decoded.partition(":")
+    if not colon or not name or "\0" in decoded:
+        return None
+    return AuthenticationRequested(mechanism, name, password, None)
+
+
+async def _decide(
+    authenticator: Authenticator, event: AuthenticationRequested, transport: ClientTransport
+) -> tuple[UserIdentity | None, str]:
+    decision: asyncio.Future[tuple[UserIdentity | None, str]]
+    decision = asyncio.get_running_loop().create_future()
+
+    def on_decision(identity: UserIdentity | None, reason: str) -> None:
+        if not decision.done():
+            decision.set_result((identity, reason))
+
+    ask(authenticator, event, transport, on_decision)
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            return await decision
+    except TimeoutError:
+        return None, "nobody decided in time"
+
+
+def _unauthorised(offered: list[str]) -> web.Response:
+    """What would do is said; where that is nothing, nobody gets in from here."""
+    response = web.Response(text="credentials are needed\n", status=401)
+    for mechanism, challenge in _CHALLENGES.items():
+        if mechanism in offered:
+            response.headers.add("WWW-Authenticate", challenge)
+    if "WWW-Authenticate" not in response.headers:
+        # RFC 9110 §15.5.2 wants one.
+        response.headers.add("WWW-Authenticate", _CHALLENGES["OAUTHBEARER"])
+    return response

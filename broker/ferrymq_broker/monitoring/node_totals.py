@@ -1,0 +1,191 @@
+"""Figures of all nodes, read a few nodes at a time: whoever asks, the traffic goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
+from itertools import chain
+from typing import Final, NamedTuple
+
+from ferrymq_broker.broker import Broker
+from ferrymq_broker.nodes.eviction import LinkEnd
+from ferrymq_broker.nodes.node import PART, Node
+from ferrymq_broker.nodes.queues.inspection import totals_of
+from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_broker.nodes.topics.topic import Topic
+
+# Nodes that are read in one pass of the event loop.
+AT_ONCE: Final = 500
+# What subscriptions are called among the kinds of nodes.
+SUBSCRIPTION: Final = "subscription"
+# The name, of which no subscription is, for all that have one at random.
+UNNAMED: Final = "~"
+
+# Figures of `Node.describe` that only grow, and what they count.
+COUNTERS: Final = {
+    "published": "Messages taken in",
+    "delivered": "Deliveries to consumers",
+    "accepted": "Deliveries accepted, or sent settled",
+    "released": "Deliveries that came back, not as failed",
+    "modified": "Deliveries that came back as failed, or not for their consumer again",
+    "rejected": "Deliveries rejected",
+    "refused": "Messages not taken in",
+    "expirations": "Messages whose time was over",
+    "dead-lettered": "Messages handed to a dead-letter address",
+    "dropped": "Messages dropped by a policy",
+    "overflowed": "Messages pushed out by others",
+    "replaced": "Messages replaced by newer ones of their key",
+    "duplicates": "Messages dropped as duplicates",
+    "unroutable": "Messages no binding matched",
+}
+# Those that rise and fall.
+GAUGES: Final = {
+    "available": "Messages that wait for a consumer",
+    "acquired": "Messages that consumers hold",
+    "scheduled": "Messages whose time has not come",
+    "paged-out": "Messages that are on disk only",
+    "excess": "Messages above max-length",
+    "excess-bytes": "Bytes of messages above max-bytes",
+    "bytes": "Bytes of messages in the node",
+    "records": "Records in a stream",
+    "bytes-for-holds": "Bytes in a stream that are there for holds alone",
+    "consumers": "Links that consume",
+    "producers": "Links that publish",
+    "subscriptions": "Subscriptions of a topic",
+}
+_OF_QUEUES: Final = tuple(name for name in COUNTERS if name != "unroutable")
+# The counters of each kind. Their sums are there from the start, before there is any such node: the
+# first message that is counted is an increase then.
+BY_KIND: Final = {
+    "queue": _OF_QUEUES,
+    SUBSCRIPTION: _OF_QUEUES,
+    "topic": ("published", "refused"),
+    "stream": ("published",),
+    "exchange": ("published", "refused", "unroutable"),
+}
+
+# Lets the event loop look at everybody else.
+Pause = Callable[[], Awaitable[object]]
+
+
+async def pause() -> None:
+    """Go on in another pass."""
+    await asyncio.sleep(0)
+
+
+class NodeRow(NamedTuple):
+    """Figures of a node, by the name of its virtual host, its kind and its address.
+
+    Neighbours of the same address belong together. A row without an address is for the sums alone,
+    and only its counters are used.
+    """
+
+    host: str
+    kind: str
+    address: str
+    figures: Callable[[], Mapping[str, int]]
+
+
+def all_rows(broker: Broker) -> Iterator[NodeRow]:
+    """Yield a row for every node there is now, and for each subscription of the topics among them.
+
+    The subscriptions of a topic are those that it has when its turn comes. What others had counted
+    that have ended by then comes with them: nothing is missing, and nothing is there twice.
+    """
+    nodes = [(host, node) for host, space in broker.spaces.items() for node in space.nodes.values()]
+    for host, node in nodes:
+        yield NodeRow(host, node.kind, node.address, node.figures)
+        if isinstance(node, Topic):
+            yield from _rows_of_subscriptions(host, node)
+
+
+def _rows_of_subscriptions(host: str, topic: Topic) -> Iterator[NodeRow]:
+    # Of one moment; what is done with them may take many.
+    subscriptions = topic.subscriptions()
+    ended = [(*_rows_of_ended(host, topic, named),) for named in (True, False)]
+    for one in subscriptions:
+        if one.named:
+            yield NodeRow(host, SUBSCRIPTION, one.address, one.queue.figures)
+    yield from ended[0]
+    together = f"{topic.address}{PART}{UNNAMED}"
+    for row in ended[1]:
+        yield row._replace(address=together)
+    for one in subscriptions:
+        if not one.named:
+            yield NodeRow(host, SUBSCRIPTION, together, one.queue.figures)
+
+
+def _rows_of_ended(host: str, topic: Topic, named: bool) -> Iterator[NodeRow]:
+    ended = topic.ended(named)
+    if ended is not None:
+        totals = dict(ended.totals)
+        yield NodeRow(host, SUBSCRIPTION, "", lambda: totals)
+        for node in ended.nodes:
+            if isinstance(node, Queue):
+                yield NodeRow(host, SUBSCRIPTION, "", partial(totals_of, node))
+
+
+class RetiredNodes(LinkEnd):
+    """Counters of deleted nodes, for `AddressSpace.on_change`.
+
+    `totals` has those of nodes that count no longer, by virtual host, kind and name of the figure.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.totals: dict[tuple[str, str, str], int] = defaultdict(int)
+
+    def on_change(self, node: Node, added: bool) -> None:
+        """Keep the counters of a node that goes."""
+        if not added:
+            self.add(node)
+
+    def settle(self, node: Node) -> None:
+        """Add up what the node and its subscriptions have counted."""
+        for row in rows_of(node):
+            for name, value in row.figures().items():
+                if name in COUNTERS and value:
+                    self.totals[row.host, row.kind, name] += value
+
+
+def rows_of(node: Node) -> Iterator[NodeRow]:
+    """Yield what a deleted node has counted so far: rows for the sums alone."""
+    host = node.space.name
+    yield NodeRow(host, node.kind, "", node.figures)
+    if isinstance(node, Topic):
+        for row in _rows_of_subscriptions(host, node):
+            yield row._replace(address="")
+
+
+class NodeTotals:
+    """Figures summed by virtual host and kind of node. Nodes that come while it counts are for the
+    next count, and so is the end of those that go: counters never fall."""
+
+    def __init__(self) -> None:
+        # By the name of the figure, then by virtual host and kind.
+        self.figures: dict[str, dict[tuple[str, ...], float]] = {}
+        self.nodes: dict[tuple[str, ...], float] = {}
+
+    async def count(self, broker: Broker, retired: RetiredNodes, pause: Pause = pause) -> None:
+        """Count the figures of all nodes, with those of nodes that have gone before."""
+        figures: dict[str, dict[tuple[str, ...], float]] = defaultdict(lambda: defaultdict(float))
+        for kind, names in BY_KIND.items():
+            for name in names:
+                figures[name].update({(host, kind): 0.0 for host in broker.spaces})
+        for (host, kind, name), value in retired.totals.items():
+            figures[name][host, kind] += value
+        nodes: dict[tuple[str, ...], float] = defaultdict(float)
+        leaving = chain.from_iterable(map(rows_of, list(retired.nodes)))
+        for at, row in enumerate(chain(all_rows(broker), leaving)):
+            if at % AT_ONCE == AT_ONCE - 1:
+                await pause()
+            key = (row.host, row.kind)
+            if row.address and row.kind != SUBSCRIPTION:
+                nodes[key] += 1
+            for name, value in row.figures().items():
+                if name in COUNTERS or (row.address and name in GAUGES):
+                    figures[name][key] += value
+        self.figures = figures
+        self.nodes = nodes

@@ -1,0 +1,184 @@
+"""How the four types of exchange find the bindings that match a message.
+
+A table answers into a list, each destination once: it marks those it has found with the number of
+the routing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from mypy_extensions import i64
+
+from ferrymq_broker.nodes.exchanges.binding import Binding, Destination
+from ferrymq_broker.nodes.exchanges.headers_match import HeadersMatch
+from ferrymq_broker.nodes.exchanges.trie import Trie
+from ferrymq_broker.nodes.message_view import view_of
+
+if TYPE_CHECKING:
+    from ferrymq_broker.nodes.message import BrokerMessage
+
+
+class BindingTable:
+    """The bindings of one exchange, arranged for looking up. `keyed` is whether keys matter."""
+
+    __slots__ = ("keyed",)
+
+    def __init__(self, keyed: bool) -> None:
+        self.keyed = keyed
+
+    def check(self, key: str, arguments: dict[str, object]) -> None:
+        """Raise `BrokerError` if a binding like this makes no sense."""
+
+    def add(self, binding: Binding) -> None:
+        """There is another binding."""
+
+    def remove(self, binding: Binding) -> None:
+        """The binding is no more."""
+
+    def match(
+        self, key: str, message: BrokerMessage | None, number: i64, found: list[Destination]
+    ) -> None:
+        """Append the destinations of bindings that match.
+
+        Without a message, those that could be meant by the key alone.
+        """
+
+
+@final
+class DirectTable(BindingTable):
+    """The key of the message is the key of the binding."""
+
+    __slots__ = ("_by_key",)
+
+    def __init__(self) -> None:
+        super().__init__(True)
+        self._by_key: dict[str, list[Destination]] = {}
+
+    def add(self, binding: Binding) -> None:
+        """There is another binding."""
+        known = self._by_key.get(binding.key)
+        if known is None:
+            self._by_key[binding.key] = [binding.target]
+        else:
+            known.append(binding.target)
+
+    def remove(self, binding: Binding) -> None:
+        """The binding is no more."""
+        known = self._by_key[binding.key]
+        known.remove(binding.target)
+        if not known:
+            del self._by_key[binding.key]
+
+    def match(
+        self, key: str, message: BrokerMessage | None, number: i64, found: list[Destination]
+    ) -> None:
+        """One look."""
+        known = self._by_key.get(key)
+        if known is not None:
+            for target in known:
+                if target.seen != number:
+                    target.seen = number
+                    found.append(target)
+
+
+@final
+class FanoutTable(BindingTable):
+    """All match."""
+
+    __slots__ = ("_targets",)
+
+    def __init__(self) -> None:
+        super().__init__(False)
+        # With how many bindings each has.
+        self._targets: dict[Destination, int] = {}
+
+    def add(self, binding: Binding) -> None:
+        """There is another binding."""
+        self._targets[binding.target] = self._targets.get(binding.target, 0) + 1
+
+    def remove(self, binding: Binding) -> None:
+        """The binding is no more."""
+        left = self._targets[binding.target] - 1
+        if left:
+            self._targets[binding.target] = left
+        else:
+            del self._targets[binding.target]
+
+    def match(
+        self, key: str, message: BrokerMessage | None, number: i64, found: list[Destination]
+    ) -> None:
+        """Whatever the key."""
+        for target in self._targets:
+            target.seen = number
+            found.append(target)
+
+
+@final
+class TopicTable(BindingTable):
+    """The key of the binding is a pattern of words."""
+
+    __slots__ = ("_trie",)
+
+    def __init__(self) -> None:
+        super().__init__(True)
+        self._trie = Trie()
+
+    def add(self, binding: Binding) -> None:
+        """There is another binding."""
+        self._trie.add(binding.key, binding.target)
+
+    def remove(self, binding: Binding) -> None:
+        """The binding is no more."""
+        self._trie.remove(binding.key, binding.target)
+
+    def match(
+        self, key: str, message: BrokerMessage | None, number: i64, found: list[Destination]
+    ) -> None:
+        """Down the trie."""
+        self._trie.match(key, number, found)
+
+
+@final
+class HeadersTable(BindingTable):
+    """The arguments of the binding are compared with the headers of the message, one by one."""
+
+    __slots__ = ("_bindings",)
+
+    def __init__(self) -> None:
+        super().__init__(False)
+        self._bindings: dict[Binding, HeadersMatch] = {}
+
+    def check(self, key: str, arguments: dict[str, object]) -> None:
+        """Raise `BrokerError` for an unknown ``x-match``."""
+        HeadersMatch(arguments)
+
+    def add(self, binding: Binding) -> None:
+        """There is another binding."""
+        self._bindings[binding] = HeadersMatch(binding.arguments)
+
+    def remove(self, binding: Binding) -> None:
+        """The binding is no more."""
+        del self._bindings[binding]
+
+    def match(
+        self, key: str, message: BrokerMessage | None, number: i64, found: list[Destination]
+    ) -> None:
+        """One binding after the other."""
+        view = None if message is None else view_of(message)
+        for binding, wanted in self._bindings.items():
+            target = binding.target
+            if target.seen != number and (view is None or wanted.matches(view)):
+                target.seen = number
+                found.append(target)
+
+
+def make_table(type: str) -> BindingTable:
+    """The table of an exchange of this type, one of `policy.EXCHANGE_TYPES`."""
+    if type == "fanout":
+        return FanoutTable()
+    if type == "topic":
+        return TopicTable()
+    if type == "headers":
+        return HeadersTable()
+    return DirectTable()

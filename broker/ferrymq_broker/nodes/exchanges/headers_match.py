@@ -1,0 +1,67 @@
+"""What a binding of a headers exchange compares.
+
+``x-match`` says whether all arguments must match (the default) or any; ``all`` and ``any`` leave
+out those whose names begin with ``x-``, ``all-with-x`` and ``any-with-x`` do not. An argument
+without a value matches whatever value the message has. The headers of a message are its
+application-properties and, for names that begin with ``x-``, its message-annotations.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Final, final
+
+from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.nodes.message_view import MessageView
+
+X_MATCH: Final = "x-match"
+_OURS: Final = "x-"
+_MATCHES: Final = ("all", "any", "all-with-x", "any-with-x")
+
+
+@final
+class HeadersMatch:
+    """The arguments of one binding. Raises `BrokerError` if they ask for an unknown match."""
+
+    __slots__ = ("any", "_wanted")
+
+    def __init__(self, arguments: dict[str, object]) -> None:
+        match = arguments.get(X_MATCH, "all")
+        if not isinstance(match, str) or match not in _MATCHES:
+            raise BrokerError(
+                "amqp:invalid-field",
+                f"x-match {str(match)[:100]!r}; there are {', '.join(_MATCHES)}",
+            )
+        self.any = match.startswith("any")
+        with_x = match.endswith("-with-x")
+        self._wanted: list[tuple[str, object]] = []
+        for name, value in arguments.items():
+            if name != X_MATCH and (with_x or not name.startswith(_OURS)):
+                self._wanted.append((name, value))
+
+    def matches(self, view: MessageView) -> bool:
+        """Whether the message has them: of none at all, it has all and not any."""
+        found = False
+        properties = view.application_properties
+        for name, value in self._wanted:
+            has = name in properties
+            if has:
+                given = properties[name]
+                found = value is None or _equal(value, given)
+            elif name.startswith(_OURS):
+                annotations = view.message_annotations
+                found = name in annotations and (value is None or _equal(value, annotations[name]))
+            else:
+                found = False
+            if found == self.any:
+                return found
+        return not self.any
+
+
+def _equal(wanted: object, given: object) -> bool:
+    """Whether two values are the same; a boolean is no number, and NaN not even itself."""
+    for value in (wanted, given):
+        if isinstance(value, Decimal) and value.is_nan():
+            # Comparing a signaling one raises.
+            return False
+    return wanted == given and isinstance(wanted, bool) == isinstance(given, bool)

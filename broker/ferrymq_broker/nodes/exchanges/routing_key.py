@@ -1,0 +1,24 @@
+"""Where a message says how it is to be routed, if its address does not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ferrymq_broker.nodes.message_view import view_of
+
+if TYPE_CHECKING:
+    from ferrymq_broker.nodes.message import BrokerMessage
+
+ROUTING_KEY: Final = "x-opt-routing-key"
+# The longest routing or binding key, in characters.
+MAX_KEY: Final = 2048
+
+
+def key_of(message: BrokerMessage) -> str:
+    """The routing key that a message brings itself."""
+    view = view_of(message)
+    subject = view.subject
+    if subject is not None:
+        return subject
+    annotated = view.message_annotations.get(ROUTING_KEY)
+    return annotated if isinstance(annotated, str) else ""

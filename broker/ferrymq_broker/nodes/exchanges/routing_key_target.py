@@ -1,0 +1,73 @@
+"""An exchange as it is to those who name a routing key in the address, ``EXCHANGE::KEY``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from mypy_extensions import i64
+
+from ferrymq_broker.nodes.backpressure import BackpressureGroup
+from ferrymq_broker.nodes.node import PART, Node, Refusal
+
+if TYPE_CHECKING:
+    from ferrymq_broker.nodes.exchanges.exchange import Exchange
+    from ferrymq_broker.nodes.message import BrokerMessage
+
+
+@final
+class RoutingKeyTarget(Node):
+    """An exchange with a routing key that every message has which comes in here."""
+
+    __slots__ = ("exchange", "key", "_backpressures")
+
+    def __init__(self, exchange: Exchange, key: str) -> None:
+        super().__init__(f"{exchange.address}{PART}{key}", exchange.space)
+        self.exchange = exchange
+        self.key = key
+        self._backpressures = BackpressureGroup(self)
+
+    @property
+    def kind(self) -> str:
+        """``exchange``."""
+        return "exchange"
+
+    def publish(self, message: BrokerMessage) -> Refusal | None:
+        """Hand the message on with this key."""
+        return self.exchange.route(message, self.key)
+
+    def keeps(self, message: BrokerMessage) -> bool:
+        """See `Exchange.keeps_with`."""
+        return self.exchange.keeps_with(message, self.key)
+
+    def reserve(self, message: BrokerMessage, holders: list[Node]) -> Refusal | None:
+        """Keep room for a message with this key."""
+        return self.exchange.reserve_for(message, self.key, holders)
+
+    def room(self) -> i64:
+        """What the fullest node has left that a message could go to."""
+        nodes = self.exchange.reachable(self.key)
+        # One without a link was made for a single message, and nobody would take its gates away.
+        return (
+            self._backpressures.room(nodes)
+            if self.links > 0
+            else self._backpressures.spare_room(nodes)
+        )
+
+    def regain_room(self) -> None:
+        """Those who send to the nodes behind by other ways starve there."""
+        super().regain_room()
+        self._backpressures.regain_room()
+
+    def link_opened(self) -> None:
+        """A link of the exchange, too."""
+        super().link_opened()
+        self.exchange.entrances[self] = None
+        self.exchange.link_opened()
+
+    def link_closed(self) -> None:
+        """A link of the exchange, too."""
+        super().link_closed()
+        if self.links == 0:
+            self.exchange.entrances.pop(self, None)
+            self._backpressures.withdraw()
+        self.exchange.link_closed()

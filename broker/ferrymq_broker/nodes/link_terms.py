@@ -1,0 +1,143 @@
+"""What a link asks of a node, and what the node grants it (AMQP 1.0 §3.5).
+
+The connection fills in the first half from the client's attach, the node the second; the answer to
+the attach is made from the second. So what is answered is what was granted, by whoever grants it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from mypy_extensions import i64
+
+if TYPE_CHECKING:
+    from ferrymq_broker.access.access import ConnectionAccess
+    from ferrymq_broker.filters.filter_set import FilterSet
+
+
+@final
+class Party:
+    """Who is at the other end of a link, and what it may do: numbers are unique in the broker."""
+
+    __slots__ = ("connection", "session", "container_id", "user", "peer", "access")
+
+    def __init__(
+        self,
+        connection: i64,
+        session: i64,
+        container_id: str,
+        user: str | None,
+        peer: str,
+        access: ConnectionAccess,
+    ) -> None:
+        self.connection: i64 = connection
+        self.session: i64 = session
+        self.container_id = container_id
+        # Who the client has proved to be; None if it is anonymous.
+        self.user = user
+        self.peer = peer
+        self.access = access
+
+
+@final
+class SourceTerms:
+    """Of a link that takes messages from a node.
+
+    Asked: `part` (``ADDRESS::PART``), the `distribution_mode` (None leaves it to the node), what
+    passes the `filters`, `durable` and `timeout` (seconds) and `expiry_policy` of the terminus,
+    `priority` among the consumers of a queue (higher first), `exclusive` use, the capabilities and
+    properties as they came, and `target_address`, `paired` and `max_message_size` (0: any) of the
+    attach.
+
+    Granted: the fields of the same names with `granted_` before them. They start as the least
+    there is; `granted_mode` as move. The node sets `browses` where the link takes nothing out of
+    what it consumes from. A subscriber is granted copy and does not browse: the queue behind its
+    subscription is its own.
+    """
+
+    __slots__ = (
+        "party",
+        "link_name",
+        "part",
+        "distribution_mode",
+        "filters",
+        "durable",
+        "expiry_policy",
+        "timeout",
+        "priority",
+        "exclusive",
+        "capabilities",
+        "properties",
+        "target_address",
+        "paired",
+        "max_message_size",
+        "browses",
+        "made",
+        "granted_mode",
+        "granted_durable",
+        "granted_expiry_policy",
+        "granted_timeout",
+        "granted_priority",
+        "granted_exclusive",
+        "granted_capabilities",
+        "granted_properties",
+    )
+
+    def __init__(self, party: Party, link_name: str, part: str, filters: FilterSet) -> None:
+        self.party = party
+        self.link_name = link_name
+        self.part = part
+        self.filters = filters
+        self.distribution_mode: str | None = None
+        self.durable: i64 = 0
+        self.expiry_policy = "session-end"
+        self.timeout: i64 = 0
+        self.priority: i64 = 0
+        self.exclusive = False
+        self.capabilities: list[str] = []
+        self.properties: dict[str, object] = {}
+        self.target_address: str | None = None
+        self.paired = False
+        self.max_message_size = 0
+        self.browses = False
+        # Whether the subscription was made for this link.
+        self.made = False
+        self.granted_mode = "move"
+        self.granted_durable: i64 = 0
+        self.granted_expiry_policy = "link-detach"
+        self.granted_timeout: i64 = 0
+        self.granted_priority: i64 = 0
+        self.granted_exclusive = False
+        self.granted_capabilities: list[str] = []
+        self.granted_properties: dict[str, object] = {}
+
+
+@final
+class TargetTerms:
+    """Terms of a link that brings messages to a node.
+
+    The fields are those of `SourceTerms`; `source_address` is that of the attach.
+    """
+
+    __slots__ = (
+        "party",
+        "link_name",
+        "part",
+        "capabilities",
+        "properties",
+        "source_address",
+        "paired",
+        "granted_capabilities",
+        "granted_properties",
+    )
+
+    def __init__(self, party: Party, link_name: str, part: str) -> None:
+        self.party = party
+        self.link_name = link_name
+        self.part = part
+        self.capabilities: list[str] = []
+        self.properties: dict[str, object] = {}
+        self.source_address: str | None = None
+        self.paired = False
+        self.granted_capabilities: list[str] = []
+        self.granted_properties: dict[str, object] = {}

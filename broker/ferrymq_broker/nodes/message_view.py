@@ -1,0 +1,258 @@
+"""What is in a message, for those who route and filter: each section decoded once, when asked for.
+
+    facts = facts_of(message)
+    if facts.subject == "usd.stock" and facts.application_properties.get("colour") == "red": ...
+
+Nothing here raises: a section that is malformed is as good as absent, and so are all sections of a
+message in a foreign format. What facts answer with belongs to everybody: nobody changes it.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+from uuid import UUID
+
+from mypy_extensions import i64
+
+from ferrymq_broker.nodes.message import BrokerMessage
+from ferrymq_broker.nodes.sections import (
+    APPLICATION_PROPERTIES,
+    MESSAGE_ANNOTATIONS,
+    PROPERTIES,
+    section_at,
+    section_end,
+)
+from ferrymq_codec.errors import DecodeError
+from ferrymq_codec.limits import SECTION_ELEMENTS
+from ferrymq_codec.reader import Reader
+from ferrymq_types.messaging import (
+    Header,
+    Properties,
+    decode_application_properties,
+    decode_message_annotations,
+    decode_properties,
+)
+
+_NO_HEADER: Final = Header()
+_NO_ANNOTATIONS: Final[dict[str | int, object]] = {}
+_NO_PROPERTIES: Final[dict[str, object]] = {}
+
+# Messages keep their facts until so many others have been looked at. A large message would be kept
+# in memory by that, so there is only ever one of those.
+_RECENT: Final = 64
+_LARGE: Final = 16_384
+
+
+@final
+class MessageView:
+    """What the sections of one message say (AMQP 1.0 §3.2); made by `view_of`."""
+
+    __slots__ = (
+        "message",
+        "_located",
+        "_annotations_at",
+        "_properties_at",
+        "_application_at",
+        "_body_at",
+        "_header",
+        "_annotations",
+        "_properties",
+        "_properties_read",
+        "_application",
+    )
+
+    def __init__(self, message: BrokerMessage) -> None:
+        self.message = message
+        self._located = False
+        # Where the sections begin, −1 for one that is not there.
+        self._annotations_at: i64 = -1
+        self._properties_at: i64 = -1
+        self._application_at: i64 = -1
+        self._body_at: i64 = 0
+        self._header: Header | None = None
+        self._annotations: dict[str | int, object] | None = None
+        self._properties: Properties | None = None
+        self._properties_read = False
+        self._application: dict[str, object] | None = None
+
+    # -- sections --------------------------------------------------------------------------
+
+    @property
+    def header(self) -> Header:
+        """The header (AMQP 1.0 §3.2.1), one of defaults if there is none."""
+        header = self._header
+        if header is None:
+            try:
+                header = self.message.header()
+            except DecodeError:
+                header = _NO_HEADER
+            self._header = header
+        return header
+
+    @property
+    def message_annotations(self) -> dict[str | int, object]:
+        """The message-annotations (AMQP 1.0 §3.2.3), empty if there are none."""
+        annotations = self._annotations
+        if annotations is None:
+            annotations = self._read_annotations()
+            self._annotations = annotations
+        return annotations
+
+    @property
+    def properties(self) -> Properties | None:
+        """The properties (AMQP 1.0 §3.2.4)."""
+        if not self._properties_read:
+            self._properties_read = True
+            self._properties = self._read_properties()
+        return self._properties
+
+    @property
+    def application_properties(self) -> dict[str, object]:
+        """The application-properties (AMQP 1.0 §3.2.5), empty if there are none."""
+        application = self._application
+        if application is None:
+            application = self._read_application_properties()
+            self._application = application
+        return application
+
+    # -- single fields ---------------------------------------------------------------------
+
+    @property
+    def message_id(self) -> int | UUID | bytes | str | None:
+        """properties.message-id: what a producer tells its messages apart by."""
+        properties = self.properties
+        return None if properties is None else properties.message_id
+
+    @property
+    def group_id(self) -> str | None:
+        """properties.group-id."""
+        properties = self.properties
+        return None if properties is None else properties.group_id
+
+    @property
+    def subject(self) -> str | None:
+        """properties.subject, which serves as a routing key."""
+        properties = self.properties
+        return None if properties is None else properties.subject
+
+    @property
+    def body_size(self) -> i64:
+        """How many bytes the encoded body and footer have; all of a message in a foreign format."""
+        if not self._located:
+            self._locate()
+        return len(self.message.payload) - self._body_at
+
+    @property
+    def head_size(self) -> i64:
+        """How many bytes are in front of the body; none in a foreign format."""
+        if not self._located:
+            self._locate()
+        return self._body_at
+
+    # -- decoding --------------------------------------------------------------------------
+
+    def _locate(self) -> None:
+        """Find where the sections begin, in their order (AMQP 1.0 §3.2), without reading them."""
+        self._located = True
+        message = self.message
+        if message.opaque:
+            return
+        payload = message.payload
+        pos = message.header_end
+        self._body_at = pos
+        try:
+            code = section_at(payload, pos)
+            if code == MESSAGE_ANNOTATIONS:
+                end = section_end(payload, pos)
+                self._annotations_at = pos
+                pos = end
+                self._body_at = pos
+                code = section_at(payload, pos)
+            if code == PROPERTIES:
+                end = section_end(payload, pos)
+                self._properties_at = pos
+                pos = end
+                self._body_at = pos
+                code = section_at(payload, pos)
+            if code == APPLICATION_PROPERTIES:
+                end = section_end(payload, pos)
+                self._application_at = pos
+                self._body_at = end
+        except DecodeError:
+            # What was found up to here stands; the rest cannot be told apart.
+            return
+
+    def _read_annotations(self) -> dict[str | int, object]:
+        if not self._located:
+            self._locate()
+        if self._annotations_at < 0:
+            return _NO_ANNOTATIONS
+        try:
+            return decode_message_annotations(self._enter(self._annotations_at)).value
+        except DecodeError:
+            return _NO_ANNOTATIONS
+
+    def _read_properties(self) -> Properties | None:
+        if not self._located:
+            self._locate()
+        if self._properties_at < 0:
+            return None
+        try:
+            return decode_properties(self._enter(self._properties_at))
+        except DecodeError:
+            return None
+
+    def _read_application_properties(self) -> dict[str, object]:
+        if not self._located:
+            self._locate()
+        if self._application_at < 0:
+            return _NO_PROPERTIES
+        try:
+            return decode_application_properties(self._enter(self._application_at)).value
+        except DecodeError:
+            return _NO_PROPERTIES
+
+    def _enter(self, pos: i64) -> Reader:
+        """A reader behind the descriptor of the section at `pos`."""
+        reader = Reader(self.message.payload, pos, len(self.message.payload))
+        reader.budget = SECTION_ELEMENTS
+        reader.read_descriptor("message")
+        return reader
+
+
+def view_of(message: BrokerMessage) -> MessageView:
+    """What is in the message; the same object while it is among those looked at last."""
+    view = message.view
+    if view is None:
+        view = MessageView(message)
+        message.view = view
+        _memory.keep(message)
+    return view
+
+
+@final
+class _Memory:
+    """The messages that have facts now: a ring of small ones and the last large one."""
+
+    __slots__ = ("_ring", "_next", "_large")
+
+    def __init__(self) -> None:
+        self._ring: list[BrokerMessage | None] = [None] * _RECENT
+        self._next: i64 = 0
+        self._large: BrokerMessage | None = None
+
+    def keep(self, message: BrokerMessage) -> None:
+        """The message has facts from now on; another one may lose them."""
+        if len(message.payload) > _LARGE:
+            gone = self._large
+            self._large = message
+        else:
+            at = self._next
+            gone = self._ring[at]
+            self._ring[at] = message
+            self._next = at + 1 if at + 1 < _RECENT else 0
+        if gone is not None:
+            gone.view = None
+
+
+_memory: Final = _Memory()

@@ -1,0 +1,95 @@
+"""What leaves the broker of a message that has been in it: the header, brought up to date.
+
+A first delivery of a message without a ttl sends the very bytes that came. Only what the
+specification asks an intermediary to change is changed (AMQP 1.0 §3.2.1), and the bare message
+never.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from librt.strings import BytesWriter
+from mypy_extensions import i64
+
+from ferrymq_broker.nodes.message import BrokerMessage, derive
+from ferrymq_broker.nodes.sections import MESSAGE_ANNOTATIONS, section_at, section_end
+from ferrymq_types.messaging import (
+    MessageAnnotations,
+    encode_header,
+    encode_message_annotations,
+)
+
+if TYPE_CHECKING:
+    from ferrymq_broker.nodes.entry import Entry
+
+
+def outgoing_header(entry: Entry, left: i64) -> bytes:
+    """Encode the header of the next delivery of the entry, which has `left` ms of its time left;
+    nothing if the message goes out as it came.
+
+    `left` is of no account if the entry does not expire. The ttl of the header is what is left of
+    it: the time the message has spent here is taken off, so that every broker it passes through
+    counts on (AMQP 1.0 §3.2.1). The rest of the message follows as it is, and is not copied.
+    """
+    message = entry.message
+    if entry.expires == 0 or message.ttl < 0:
+        if entry.attempts == 0:
+            return b""
+        return message.redelivery_header(i64(entry.failures))
+    if left < 0:
+        left = 0
+    if entry.attempts == 0 and left >= message.ttl:
+        return b""
+    header = message.header()
+    header.ttl = left if left < message.ttl else message.ttl
+    if entry.attempts != 0:
+        header.first_acquirer = False
+        count = header.delivery_count + i64(entry.failures)
+        header.delivery_count = count if count < 0xFFFFFFFF else 0xFFFFFFFF
+    w = BytesWriter()
+    encode_header(w, header)
+    return w.getvalue()
+
+
+def delivered_before(message: BrokerMessage, failures: i64) -> BrokerMessage:
+    """The message as it goes on to another node after somebody here has had it.
+
+    Its header says so, and has `failures` more in its delivery-count (AMQP 1.0 §3.2.1).
+    """
+    payload = message.redelivery(failures)
+    if payload is message.payload:
+        return message
+    rest: i64 = len(message.payload) - message.header_end
+    return derive(message, payload, len(payload) - rest)
+
+
+def readdressed(message: BrokerMessage, annotations: dict[str | int, object]) -> BrokerMessage:
+    """The message as the broker itself sends it on: without ttl, with just these annotations.
+
+    The message-annotations that it has are replaced. Its times no longer count: neither the
+    absolute-expiry-time nor a schedule is looked at again (`special` is false).
+    """
+    if message.opaque:
+        other = derive(message, message.payload, 0)
+    else:
+        payload = message.payload
+        rest = message.header_end
+        if section_at(payload, rest) == MESSAGE_ANNOTATIONS:
+            rest = section_end(payload, rest)
+        w = BytesWriter()
+        if message.ttl >= 0:
+            header = message.header()
+            header.ttl = None
+            encode_header(w, header)
+        else:
+            w.write(payload[: message.header_end])
+        header_end = len(w)
+        if annotations:
+            encode_message_annotations(w, MessageAnnotations(value=annotations))
+        w.write(payload[rest:])
+        other = derive(message, w.getvalue(), header_end)
+    other.ttl = -1
+    other.special = False
+    other.origin = 0
+    return other

@@ -1,0 +1,496 @@
+"""Runs: what a lane keeps of messages that are on disk, in place of an entry for each.
+
+Entries of messages that are out differ in few numbers: the sequence, the size, the deadline. A run
+keeps these for up to `MOST` messages, as rows of bytes, and has one *place* in the lane: an entry
+in the state `RUN`, with the sequence of the first message. Whoever walks a lane meets places among
+entries. Rows become entries again when somebody needs one: `take` (those at the front), `cut` (one
+in the middle), `release_due` (those that expire). `stand_in` makes an entry to look at only.
+
+A place is passed as a whole: a cursor that points to it has passed none of its messages, the
+position of a browser that has it all of them. Whoever stops in the middle divides it (`divide`).
+
+Only entries that nothing points to become rows (`fold`): those that are available, no consumer has
+had, and that no consumer is excluded from; without a group, a failed delivery or a last value.
+
+A row: sequence (less `DiskRun.base`) i32 | size i32 | index of its kind i32. Deadlines
+(`Agenda`) are i64 each: `Entry.expires` and, where a message has both, `Entry.expires_too`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from librt.strings import BytesWriter, read_i32_be, read_i64_be, write_i32_be, write_i64_be
+from mypy_extensions import i32, i64
+
+from ferrymq_broker.nodes.entry import AVAILABLE, REMOVED, RUN, Entry
+from ferrymq_broker.nodes.message import BrokerMessage
+from ferrymq_broker.nodes.queues.persistence import drop_entries
+
+if TYPE_CHECKING:
+    from ferrymq_broker.nodes.queues.priority_levels import PriorityLevel
+    from ferrymq_broker.nodes.queues.queue import Queue
+
+# Messages in a run.
+MOST: Final = 1024
+# Kinds of messages in a run; those of another kind begin another run.
+_KINDS: Final = 64
+# Bytes of a row.
+ROW: Final = 12
+_DEADLINE: Final = 8
+# How far the sequences of a run may be apart.
+_SPAN: Final = 0x7FFF_FFFF
+_NOTHING: Final = BrokerMessage(b"", 0, 0)
+
+
+@final
+class Kind:
+    """What messages of a run have in common: the `message` that stands for them, whether they are
+    `stored`, and how many `attempts` there were."""
+
+    __slots__ = ("message", "stored", "attempts")
+
+    def __init__(self, message: BrokerMessage, stored: bool, attempts: i64) -> None:
+        self.message = message
+        self.stored = stored
+        self.attempts: i64 = attempts
+
+
+@final
+class DiskRun:
+    """The rows from `begin` to before `end`, of messages with `bytes` bytes; `deadlines` is empty
+    if none of them expires, `others` if none has two deadlines."""
+
+    __slots__ = ("base", "begin", "end", "bytes", "rows", "deadlines", "others", "kinds")
+
+    def __init__(self, base: i64) -> None:
+        self.base: i64 = base
+        self.begin: i64 = 0
+        self.end: i64 = 0
+        self.bytes: i64 = 0
+        self.rows = b""
+        self.deadlines = b""
+        self.others = b""
+        self.kinds: list[Kind] = []
+
+    def count(self) -> i64:
+        """How many messages there are."""
+        return self.end - self.begin
+
+    def sequence(self, index: i64) -> i64:
+        """The sequence of a row."""
+        return self.base + i64(read_i32_be(self.rows, ROW * index))
+
+    def size(self, index: i64) -> i64:
+        """The size of the payload of a row."""
+        return i64(read_i32_be(self.rows, ROW * index + 4))
+
+    def kind(self, index: i64) -> Kind:
+        """The kind of a row."""
+        return self.kinds[i64(read_i32_be(self.rows, ROW * index + 8))]
+
+    def deadline(self, index: i64) -> i64:
+        """The deadline of a row that comes first, 0 for never."""
+        return read_i64_be(self.deadlines, _DEADLINE * index) if self.deadlines else 0
+
+    def deadline_too(self, index: i64) -> i64:
+        """The other deadline of a row, by the other clock, 0 if it has none."""
+        return read_i64_be(self.others, _DEADLINE * index) if self.others else 0
+
+    def earliest(self, dates: bool) -> i64:
+        """When the first of the messages expires by one of the clocks, 0 if none does: the first
+        date, or the first moment."""
+        earliest: i64 = 0
+        for deadlines in (self.deadlines, self.others):
+            if not deadlines:
+                continue
+            index = self.begin
+            while index < self.end:
+                time = read_i64_be(deadlines, _DEADLINE * index)
+                if dates:
+                    time = -time
+                if time > 0 and (earliest == 0 or time < earliest):
+                    earliest = time
+                index += 1
+        return earliest
+
+    def kind_of(self, message: BrokerMessage, stored: bool, attempts: i64) -> i64:
+        """The index of a kind, -1 if there is no room for one more."""
+        index: i64 = 0
+        for kind in self.kinds:
+            if kind.message is message and kind.stored == stored and kind.attempts == attempts:
+                return index
+            index += 1
+        if index == _KINDS:
+            return -1
+        self.kinds.append(Kind(message, stored, attempts))
+        return index
+
+    def append(self, entries: list[Entry], first: i64) -> i64:
+        """Take in entries from the index `first` on, which are later than all others here; the
+        index of the first for which there is no room."""
+        rows = BytesWriter()
+        deadlines = BytesWriter()
+        others = BytesWriter()
+        expires = bool(self.deadlines)
+        twice = bool(self.others)
+        count = self.count()
+        index = first
+        while index < len(entries) and count < MOST:
+            entry = entries[index]
+            offset = entry.sequence - self.base
+            kind = self.kind_of(entry.message, entry.stored, i64(entry.attempts))
+            if kind < 0 or offset > _SPAN:
+                break
+            write_i32_be(rows, i32(offset))
+            write_i32_be(rows, entry.size)
+            write_i32_be(rows, i32(kind))
+            write_i64_be(deadlines, entry.expires)
+            write_i64_be(others, entry.expires_too)
+            if entry.expires != 0:
+                expires = True
+            if entry.expires_too != 0:
+                twice = True
+            self.bytes += i64(entry.size)
+            count += 1
+            index += 1
+        begin = self.begin
+        if expires:
+            before = self.deadlines[_DEADLINE * begin :] or bytes(_DEADLINE * self.count())
+            self.deadlines = before + deadlines.getvalue()
+        if twice:
+            before = self.others[_DEADLINE * begin :] or bytes(_DEADLINE * self.count())
+            self.others = before + others.getvalue()
+        self.rows = self.rows[ROW * begin :] + rows.getvalue()
+        self.begin = 0
+        self.end = count
+        return index
+
+    def weigh(self) -> None:
+        """Count the bytes of rows that were not appended one by one, and for each kind how many
+        messages it stands for."""
+        index = self.begin
+        while index < self.end:
+            self.bytes += self.size(index)
+            self.kind(index).message.holders += 1
+            index += 1
+
+    def part(self, first: i64, end: i64) -> DiskRun:
+        """A run of the rows from `first` to before `end`."""
+        other = DiskRun(self.base)
+        other.end = end - first
+        other.rows = self.rows[ROW * first : ROW * end]
+        if self.deadlines:
+            other.deadlines = self.deadlines[_DEADLINE * first : _DEADLINE * end]
+        if self.others:
+            other.others = self.others[_DEADLINE * first : _DEADLINE * end]
+        other.kinds = list(self.kinds)
+        index: i64 = 0
+        while index < other.end:
+            other.bytes += other.size(index)
+            index += 1
+        return other
+
+
+@final
+class DiskRuns:
+    """The runs of one `priority_level` of a `queue`. Less than `least` messages remain entries."""
+
+    __slots__ = ("queue", "priority_level", "least", "_runs")
+
+    def __init__(self, queue: Queue, priority_level: PriorityLevel, least: i64) -> None:
+        self.queue = queue
+        self.priority_level = priority_level
+        self.least: i64 = least
+        self._runs: dict[Entry, DiskRun] = {}
+
+    def of(self, place: Entry) -> DiskRun:
+        """The run that has this place."""
+        return self._runs[place]
+
+    def has_any(self, place: Entry, sequences: set[int]) -> bool:
+        """Whether the run has a message of these sequences."""
+        run = self._runs[place]
+        index = run.begin
+        while index < run.end:
+            if int(run.sequence(index)) in sequences:
+                return True
+            index += 1
+        return False
+
+    def append(self, run: DiskRun) -> None:
+        """Put a run behind all that is in the lane."""
+        self.priority_level.append(self._add(run))
+
+    # -- entries out of rows -------------------------------------------------------------------
+
+    def stand_in(self, run: DiskRun, index: i64) -> Entry:
+        """An entry like that of a row, which is in no list."""
+        kind = run.kind(index)
+        entry = Entry(kind.message, run.sequence(index), self.priority_level.level)
+        entry.size = i32(run.size(index))
+        entry.stored = kind.stored
+        entry.attempts = i32(kind.attempts)
+        entry.expires = run.deadline(index)
+        entry.expires_too = run.deadline_too(index)
+        return entry
+
+    def all(self, place: Entry) -> list[Entry]:
+        """Stand-ins of all rows."""
+        run = self._runs[place]
+        entries: list[Entry] = []
+        index = run.begin
+        while index < run.end:
+            entries.append(self.stand_in(run, index))
+            index += 1
+        return entries
+
+    def take(self, place: Entry, most: i64) -> Entry:
+        """Make entries of up to so many rows at the front; the first of them. What pointed to the
+        place, because it has passed none of the messages, points to that."""
+        run = self._runs[place]
+        end = run.begin + most
+        if end > run.end:
+            end = run.end
+        first: Entry | None = None
+        while run.begin < end:
+            entry = self._enter(place, run, run.begin)
+            run.begin += 1
+            if first is None:
+                first = entry
+        assert first is not None, "a run is never empty"
+        self.priority_level.redirect(place, first)
+        self._shrink(place, run)
+        return first
+
+    def cut(self, place: Entry, index: i64) -> Entry:
+        """Make an entry of the row; those before it have a place of their own."""
+        self.divide(place, index)
+        return self.take(place, 1)
+
+    def divide(self, place: Entry, index: i64) -> None:
+        """Let the rows before `index` be entries, or have a place of their own, before the place.
+        What has passed none of the messages points there."""
+        run = self._runs[place]
+        if index <= run.begin:
+            return
+        if index - run.begin < self.least:
+            self.take(place, index - run.begin)
+            return
+        before = self._add(run.part(run.begin, index))
+        self.priority_level.insert(before, place)
+        self.priority_level.redirect(place, before)
+        run.bytes -= self._runs[before].bytes
+        run.begin = index
+        self._watch(before)
+        self._shrink(place, run)
+
+    def release_due(self, place: Entry) -> None:
+        """Make entries of the rows that expire by now; they lie before the place."""
+        agenda = self.queue.agenda
+        run = self._runs[place]
+        due: list[int] = []
+        index = run.begin
+        while index < run.end:
+            time = run.deadline(index)
+            other = run.deadline_too(index)
+            if (time != 0 and agenda.left(time) <= 0) or (other != 0 and agenda.left(other) <= 0):
+                due.append(int(index))
+            index += 1
+        if not due:
+            self._watch(place)
+            return
+        rest: list[Entry] = []
+        at = 0
+        index = run.begin
+        while index < run.end:
+            if at < len(due) and i64(due[at]) == index:
+                at += 1
+                self._enter(place, run, index)
+            else:
+                rest.append(self.stand_in(run, index))
+            index += 1
+        run.begin = run.end = 0
+        run.rows = run.deadlines = run.others = b""
+        run.bytes = 0
+        run.append(rest, 0)
+        self._shrink(place, run)
+        if rest:
+            self._watch(place)
+
+    def _enter(self, place: Entry, run: DiskRun, index: i64) -> Entry:
+        """Let the row be an entry before the place; it is still to be taken out of the run."""
+        entry = self.stand_in(run, index)
+        run.bytes -= i64(entry.size)
+        self.priority_level.insert(entry, place)
+        if entry.expires != 0:
+            self.queue.lifecycle.watch_expiry(entry)
+        return entry
+
+    def _shrink(self, place: Entry, run: DiskRun) -> None:
+        """Rows at the front are gone."""
+        if run.begin == run.end:
+            self._remove(place)
+        else:
+            place.renumber(run.sequence(run.begin))
+
+    # -- rows out of entries -------------------------------------------------------------------
+
+    def fold(self, begin: Entry, end: Entry | None, restored: i64) -> None:
+        """Let entries from `begin` to before `end` be rows where they can. Nobody has had those up
+        to the sequence `restored` since they were restored."""
+        held = pointed(self.queue, self.priority_level)
+        place: Entry | None = None
+        before = begin.prev
+        back: i64 = 0
+        # Those that were too few for a run the last time.
+        while before is not None and back < self.least and self._fits(before, restored):
+            begin = before
+            before = begin.prev
+            back += 1
+        if before is not None and before.state == RUN and before not in held:
+            place = before
+        batch: list[Entry] = []
+        node: Entry | None = begin
+        while node is not None and node is not end:
+            after = node.next
+            if node.state == RUN:
+                place = self._fold(batch, place)
+                batch = []
+                if node in held or place is None or not self._merge(place, node):
+                    place = node if node not in held else None
+            elif node not in held and self._fits(node, restored):
+                batch.append(node)
+            else:
+                self._fold(batch, place)
+                batch = []
+                place = None
+            node = after
+        self._fold(batch, place)
+
+    def _fits(self, entry: Entry, restored: i64) -> bool:
+        """Whether the entry can be a row."""
+        attempts = i64(entry.attempts)
+        return (
+            entry.state == AVAILABLE
+            and entry.message.header_end < 0
+            and entry.excluded is None
+            and entry.group is None
+            and entry.failures == 0
+            and (attempts == 0 or (attempts == 1 and entry.sequence <= restored))
+            and not self.queue.lifecycle.has_key(entry)
+        )
+
+    def _fold(self, entries: list[Entry], place: Entry | None) -> Entry | None:
+        """Let these, which follow each other, be rows of the run just before them, or of others;
+        the place that is last then, None if entries are."""
+        index: i64 = 0
+        while index < len(entries):
+            begin = index
+            if place is not None:
+                index = self._runs[place].append(entries, begin)
+            if index == begin:
+                if len(entries) - begin < self.least:
+                    return None
+                place = self._add(DiskRun(entries[begin].sequence))
+                index = self._runs[place].append(entries, begin)
+                self.priority_level.insert(place, entries[begin])
+                place.renumber(entries[begin].sequence)
+            assert place is not None and index > begin
+            while begin < index:
+                self._leave(entries[begin])
+                begin += 1
+            self._watch(place)
+        return place
+
+    def _leave(self, entry: Entry) -> None:
+        self.priority_level.unlink(entry)
+        # For whatever still has it: it is in the queue no more.
+        entry.state = REMOVED
+        if entry.expires != 0:
+            self.queue.lifecycle.forget_expiry(entry)
+
+    def _merge(self, place: Entry, other: Entry) -> bool:
+        """Let the run behind a place have it together with its own, if there is room."""
+        run = self._runs[place]
+        more = self._runs[other]
+        if run.count() + more.count() > MOST or len(run.kinds) + len(more.kinds) > _KINDS:
+            return False
+        if more.sequence(more.end - 1) - run.base > _SPAN:
+            return False
+        run.append(self.all(other), 0)
+        self._remove(other)
+        self._watch(place)
+        return True
+
+    def _add(self, run: DiskRun) -> Entry:
+        """A place for a run; it is still to be put into the lane."""
+        place = Entry(_NOTHING, run.sequence(0) if run.end else run.base, self.priority_level.level)
+        place.state = RUN
+        self._runs[place] = run
+        return place
+
+    def _watch(self, place: Entry) -> None:
+        """Let messages of the run expire when they have to."""
+        run = self._runs[place]
+        moment = run.earliest(False)
+        date = run.earliest(True)
+        if moment != 0 or date != 0:
+            self.queue.lifecycle.watch_run(place, moment, date)
+
+    # -- the end of a run ----------------------------------------------------------------------
+
+    def drop(self, place: Entry) -> i64:
+        """Drop all messages of the run, out of the queue and the store; how many there were."""
+        queue = self.queue
+        run = self._runs[place]
+        count = run.count()
+        pager = queue.agenda.pager
+        first: i64 = 0
+        last: i64 = -2
+        index = run.begin
+        while index < run.end:
+            sequence = run.sequence(index)
+            kind = run.kind(index)
+            if pager is not None:
+                pager.forget_out(queue, kind.message, sequence, run.size(index))
+            if kind.stored:
+                if sequence != last + 1:
+                    drop_entries(queue, first, last)
+                    first = sequence
+                last = sequence
+            index += 1
+        drop_entries(queue, first, last)
+        queue.available -= count
+        queue.bytes -= run.bytes
+        self._remove(place)
+        return count
+
+    def _remove(self, place: Entry) -> None:
+        del self._runs[place]
+        self.queue.detach(place)
+        self.priority_level.unlink(place)
+        place.state = REMOVED
+        if place.expires != 0:
+            self.queue.lifecycle.forget_run(place)
+
+
+def pointed(queue: Queue, priority_level: PriorityLevel) -> set[Entry]:
+    """What cursors, browsers and others point to in a lane."""
+    found: set[Entry] = set()
+    _add_to(found, priority_level.oldest)
+    _add_to(found, priority_level.plain.next)
+    others = priority_level.others
+    if others is not None:
+        for cursor in others:
+            _add_to(found, cursor.next)
+    for view in queue.views.values():
+        _add_to(found, view.matched(priority_level))
+    for browser in queue.browsers.values():
+        _add_to(found, browser.position(priority_level.level))
+    return found
+
+
+def _add_to(found: set[Entry], entry: Entry | None) -> None:
+    if entry is not None:
+        found.add(entry)

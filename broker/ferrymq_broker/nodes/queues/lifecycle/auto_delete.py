@@ -1,0 +1,68 @@
+"""A queue that nobody uses goes by itself: `auto_delete`.
+
+Used is a queue with links, and one that messages are published to. One with messages in it stays,
+however long; it goes as soon as it is empty. One that the configuration declares by name stays.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from mypy_extensions import i64
+
+from ferrymq_broker.timers import Timer
+
+if TYPE_CHECKING:
+    from ferrymq_broker.nodes.queues.queue import Queue
+
+
+@final
+class AutoDelete(Timer):
+    """How long one queue has not been used; it may be `idle_limit` milliseconds."""
+
+    __slots__ = ("idle_limit", "_queue", "_used")
+
+    def __init__(self, queue: Queue, idle_limit: i64) -> None:
+        super().__init__()
+        self.idle_limit: i64 = idle_limit
+        self._queue = queue
+        # When it was used last; 0 if it was made before there was a time of day.
+        self._used: i64 = queue.agenda.now
+        # Without any patience it goes with its last link or message, not before there was one.
+        if idle_limit > 0:
+            self.reconsider()
+
+    def used(self, now: i64) -> None:
+        """A link has gone, or a message come."""
+        self._used = now
+        self.reconsider()
+
+    def reconsider(self) -> None:
+        """Something has changed: perhaps the queue goes, or goes later."""
+        queue = self._queue
+        if queue.links > 0 or queue.deleted:
+            return
+        now = queue.agenda.now
+        due = self._used + self.idle_limit
+        if due < now:
+            due = now
+        # A timer that is set too early sets itself anew: this need not be exact for every message.
+        if self.due == 0 or self.due > due:
+            queue.space.timers.set(self, due if due > 0 else 1)
+
+    def on_time(self, now: i64) -> None:
+        """Go, if it is so."""
+        queue = self._queue
+        if queue.links > 0 or queue.deleted:
+            return
+        if self._used == 0:
+            self._used = now
+        due = self._used + self.idle_limit
+        if due > now:
+            queue.space.timers.set(self, due)
+        elif queue.message_count() == 0:
+            queue.end_unused()
+
+    def close(self) -> None:
+        """The queue is gone already."""
+        self._queue.space.timers.cancel(self)

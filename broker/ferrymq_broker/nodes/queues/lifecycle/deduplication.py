@@ -1,0 +1,95 @@
+"""Messages that were sent twice, known by their message-id (AMQP 1.0 §3.2.4).
+
+An id is remembered for the window, counted from its first message, and no longer than the newest
+`limit` ids are: memory is bounded whatever clients send. Ids of the four types are told apart.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final, final
+
+from mypy_extensions import i64
+
+from ferrymq_broker.nodes.message_view import view_of
+from ferrymq_broker.nodes.queues.persistence import drop_identity, put_identity
+
+if TYPE_CHECKING:
+    from ferrymq_broker.nodes.message import BrokerMessage
+    from ferrymq_broker.nodes.node import Agenda
+    from ferrymq_broker.nodes.queues.queue import Queue
+
+# Longer ids are remembered by their digests.
+_LONG: Final = 64
+
+
+def identity_of(message: BrokerMessage) -> object:
+    """What tells the message apart from all others; None if it has no message-id."""
+    value = view_of(message).message_id
+    if isinstance(value, str):
+        if len(value) > _LONG:
+            return ("string", blake2b(value.encode("utf-8", "surrogatepass")).digest())
+    elif isinstance(value, bytes) and len(value) > _LONG:
+        return ("binary", blake2b(value).digest())
+    return value
+
+
+@final
+class DuplicateDetection:
+    """The ids one queue has seen: for `window` milliseconds, `limit` of them at most.
+
+    Those of messages that are stored are stored with them.
+    """
+
+    __slots__ = ("queue", "window", "limit", "_seen", "_order", "_last")
+
+    def __init__(self, queue: Queue, window: i64, limit: i64) -> None:
+        self.queue = queue
+        self.window: i64 = window
+        self.limit: i64 = limit
+        self._seen: set[object] = set()
+        # When each was seen, the oldest first, and the number of its record, 0 without one.
+        self._order: deque[tuple[int, object, int]] = deque()
+        self._last: i64 = 0
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def knows(self, identity: object, now: i64) -> bool:
+        """Whether a message of this identity came within the window."""
+        self._forget(now, self.limit)
+        return identity in self._seen
+
+    def remember(self, identity: object, agenda: Agenda, stored: bool) -> None:
+        """A message of this identity, which was not known, has been taken in."""
+        if self.limit <= 0:
+            return
+        now = agenda.now
+        self._forget(now, self.limit - 1)
+        number: i64 = 0
+        if stored:
+            self._last += 1
+            number = self._last
+            put_identity(self.queue, number, agenda.wall, identity)
+        self._seen.add(identity)
+        self._order.append((now, identity, number))
+
+    def restore(self, number: i64, time: i64, identity: object) -> None:
+        """An identity that was recovered, of the moment `time`; the oldest comes first."""
+        self._last = number
+        self._seen.add(identity)
+        self._order.append((time, identity, number))
+
+    def close(self) -> None:
+        """Nobody cares any more."""
+        self._forget(0, 0)
+
+    def _forget(self, now: i64, limit: i64) -> None:
+        order = self._order
+        oldest = now - self.window
+        while order and (len(order) > limit or order[0][0] <= oldest):
+            _, identity, number = order.popleft()
+            self._seen.discard(identity)
+            if number != 0:
+                drop_identity(self.queue, number)

@@ -1,0 +1,135 @@
+"""Messages of a queue that are dropped all together, in slices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from mypy_extensions import i64
+
+from ferrymq_broker.nodes.entry import AVAILABLE, DAMAGED, RUN, Entry
+from ferrymq_broker.nodes.node import BOUNDLESS
+from ferrymq_broker.nodes.queues.priority_levels import LevelCursor
+from ferrymq_broker.slices import MESSAGE, SlicedTask, Slices, freed
+
+if TYPE_CHECKING:
+    from ferrymq_broker.nodes.queues.filter_views import FilterView
+    from ferrymq_broker.nodes.queues.queue import Queue
+
+# A heap may have so many outdated records before they are worth a look.
+_SLACK: Final = 64
+# Messages of a run that become entries together.
+_ENTERED: Final = 64
+
+
+@final
+class Purge(SlicedTask):
+    """Drops what nobody holds of what is in a queue when it begins; `count` messages so far.
+
+    `over` is whether that is all. Messages that come meanwhile stay, and so does what consumers
+    hold or take meanwhile. With `whole` the queue is gone, and nothing stays.
+    """
+
+    __slots__ = ("count", "over", "_queue", "_last", "_cursors")
+
+    def __init__(self, queue: Queue, whole: bool = False) -> None:
+        super().__init__()
+        self.count: i64 = 0
+        self.over = False
+        self._queue = queue
+        # The last message that is dropped.
+        self._last: i64 = BOUNDLESS if whole else queue.published
+        self._cursors: list[LevelCursor] = []
+        for priority_level in queue.priority_levels:
+            # The lane moves it on when the entry that it points to leaves.
+            cursor = LevelCursor(priority_level)
+            priority_level.add_cursor(cursor)
+            self._cursors.append(cursor)
+        queue.purges += 1
+        queue.reconsider()
+
+    def go_on(self, slices: Slices) -> bool:
+        """Drop as many as the slice allows."""
+        queue = self._queue
+        cursors = self._cursors
+        while cursors:
+            cursor = cursors[-1]
+            entry = cursor.next
+            while entry is not None and entry.sequence <= self._last:
+                if slices.is_spent():
+                    return False
+                if entry.state == RUN:
+                    entry = self._drop_run(cursor, entry, slices)
+                    continue
+                cursor.next = entry.next
+                cost: i64 = MESSAGE
+                if entry.state == DAMAGED:
+                    entry.state = AVAILABLE
+                    queue.available += 1
+                    queue.acquired -= 1
+                if entry.state == AVAILABLE:
+                    cost = freed(i64(entry.size))
+                    queue.drop(entry)
+                    self.count += 1
+                slices.spend(cost)
+                entry = cursor.next
+            cursor.priority_level.drop_cursor(cursor)
+            cursors.pop()
+        if not self.over:
+            self.over = True
+            queue.purges -= 1
+            for view in queue.views.values():
+                _tidy(view, slices)
+            queue.reconsider()
+        return True
+
+    def _drop_run(self, cursor: LevelCursor, place: Entry, slices: Slices) -> Entry | None:
+        """Drop the messages of a run on disk, or make entries of some of them if others have come
+        since; what comes next."""
+        queue = self._queue
+        priority_level = cursor.priority_level
+        runs = priority_level.runs
+        if runs is None:
+            return None
+        run = runs.of(place)
+        if run.sequence(run.end - 1) > self._last:
+            first = priority_level.enter(place, _ENTERED)
+            cursor.next = first
+            return first
+        after = place.next
+        cursor.next = after
+        dropped = queue.drop_run(priority_level, place)
+        self.count += dropped
+        slices.spend(dropped * MESSAGE)
+        return after
+
+
+@final
+class _Outdated(SlicedTask):
+    """Lets go of records a few at a time: to free a hundred thousand objects takes its time."""
+
+    __slots__ = ("_records",)
+
+    def __init__(self, records: list[tuple[int, Entry]]) -> None:
+        super().__init__()
+        self._records = records
+
+    def go_on(self, slices: Slices) -> bool:
+        """Free as many as the slice allows."""
+        records = self._records
+        while records:
+            if slices.is_spent():
+                return False
+            records.pop()
+            slices.spend(MESSAGE)
+        return True
+
+
+def _tidy(view: FilterView, slices: Slices) -> None:
+    """Drop outdated records from the heaps of a view, and with them messages that are gone."""
+    available = view.queue.available
+    for heap in (view.returned, view.aside):
+        if heap and (available == 0 or len(heap) > 2 * available + _SLACK):
+            outdated = heap[:]
+            # Still in the order of a heap: it is sorted.
+            heap[:] = sorted(record for record in outdated if record[1].state == AVAILABLE)
+            slices.do(_Outdated(outdated))

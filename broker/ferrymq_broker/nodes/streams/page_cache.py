@@ -1,0 +1,147 @@
+"""Records that have left memory, as readers have them back: a page of a few dozen at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from mypy_extensions import i64
+
+from ferrymq_broker.event_log import log as journal
+from ferrymq_broker.nodes.streams.segments import Extent, LogSegment
+from ferrymq_broker.nodes.streams.stored import HEAD, format_of, origin_of, time_of
+from ferrymq_broker.store.errors import StoreDamaged
+from ferrymq_broker.store.tables import RECORD
+
+if TYPE_CHECKING:
+    from ferrymq_broker.nodes.streams.partition import StreamPartition
+
+# Records of a page, and bytes with which it is full.
+PAGE: Final = 64
+_PAGE_BYTES: Final = 128 * 1024
+
+# How many records that cannot be read are remembered, to be spoken of once.
+_REMEMBERED: Final = 1000
+
+
+@final
+class PageCache:
+    """The pages of a partition that are in memory: no more than `most` bytes, but one always.
+
+    `bytes` is the size of their payloads, which are counted in `Agenda.held`. Records before the
+    offset `recovered` came in another process: the number of the connection that brought them does
+    not mean anything in this one.
+    """
+
+    __slots__ = ("most", "bytes", "recovered", "_partition", "_id", "_pages", "_spoken_of")
+
+    def __init__(self, partition: StreamPartition, id: i64, most: i64) -> None:
+        self.most: i64 = most
+        self.bytes: i64 = 0
+        self.recovered: i64 = 0
+        self._partition = partition
+        self._id: i64 = id
+        # By the first offset that a page with these records could have, the last used at the end.
+        self._pages: dict[int, LogSegment] = {}
+        self._spoken_of: set[int] = set()
+
+    def find(self, extent: Extent, offset: i64) -> LogSegment:
+        """The page with a record of the extent. Raises `StoreDamaged` if that cannot be read."""
+        pages = self._pages
+        slot = offset - (offset - extent.first) % PAGE
+        page = pages.pop(slot, None)
+        if page is not None:
+            if page.first <= offset and offset < page.first + page.count:
+                pages[slot] = page
+                return page
+            self._evict(page)
+        end = extent.first + extent.count
+        page = self._load(offset, slot + PAGE if slot + PAGE < end else end)
+        size = page.bytes
+        self.bytes += size
+        self._partition.agenda.held += size
+        while pages and self.bytes > self.most:
+            self._evict(pages.pop(next(iter(pages))))
+        pages[slot] = page
+        return page
+
+    def _load(self, offset: i64, end: i64) -> LogSegment:
+        """Records from an offset on, one at least, up to one that cannot be read."""
+        page = LogSegment(offset)
+        store = self._partition.agenda.store
+        values: list[bytes] = []
+        if store is not None:
+            values = store.run(RECORD, self._id, offset, end, _PAGE_BYTES)
+        if not values:
+            value = self.value_of(offset)
+            if value is None:
+                raise StoreDamaged(f"the record {offset} cannot be read")
+            values.append(value)
+        for value in values:
+            if len(value) < HEAD:
+                if page.count == 0:
+                    # It is told what is wrong with it.
+                    self.value_of(offset)
+                    raise StoreDamaged(f"the record {offset} cannot be read")
+                break
+            origin: i64 = 0
+            if offset >= self.recovered:
+                origin = origin_of(value)
+            page.add(page.count, value[HEAD:], time_of(value), origin, format_of(value))
+            page.count += 1
+            offset += 1
+        return page
+
+    def value_of(self, offset: i64) -> bytes | None:
+        """The value of a record; None if it cannot be read, which is told once."""
+        reason = "it is missing"
+        partition = self._partition
+        store = partition.agenda.store
+        if store is not None:
+            try:
+                value = store.get(RECORD, self._id, offset)
+                if value is not None:
+                    if len(value) >= HEAD:
+                        return value
+                    reason = "it is shorter than its head"
+            except StoreDamaged as error:
+                reason = str(error)
+        if offset not in self._spoken_of and len(self._spoken_of) < _REMEMBERED:
+            self._spoken_of.add(offset)
+            journal.error(
+                "record of a stream cannot be read",
+                stream=partition.stream.address,
+                partition=int(partition.number),
+                offset=int(offset),
+                reason=reason,
+            )
+        return None
+
+    def search(self, extent: Extent, time: i64) -> i64:
+        """The offset of the first record of the extent appended at `time` or later; the one behind
+        it if there is none. Looks at a few records."""
+        low = extent.first
+        high = low + extent.count
+        while low < high:
+            middle = (low + high) // 2
+            # One that cannot be read counts as being as old as the next.
+            probe = middle
+            value = self.value_of(probe)
+            while value is None and probe + 1 < high:
+                probe += 1
+                value = self.value_of(probe)
+            if value is not None and time_of(value) < time:
+                low = probe + 1
+            else:
+                high = middle
+        return low
+
+    def drop_before(self, end: i64) -> None:
+        """Records before this offset are no more."""
+        for slot in list(self._pages):
+            if slot < end:
+                self._evict(self._pages.pop(slot))
+
+    def _evict(self, page: LogSegment) -> None:
+        self.bytes -= page.bytes
+        self._partition.agenda.held -= page.bytes
+        page.drop()

@@ -1,0 +1,186 @@
+"""The records of one partition, in order: what is kept, where it begins, how it is found.
+
+A log is a row of segments. A record is appended to the last one; what is too old goes by whole
+segments, from the front.
+
+`PartitionLog` is what partitions and readers know; `MemoryLog` keeps everything in memory,
+`StoredLog` does not have to.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from mypy_extensions import i64
+
+from ferrymq_broker.nodes.streams.segments import Division, Extent, LogSegment, RecordRow
+from ferrymq_broker.nodes.streams.size_estimate import SizeEstimate
+from ferrymq_broker.slices import Disposal, Slices
+
+if TYPE_CHECKING:
+    from ferrymq_broker.nodes.message import BrokerMessage
+
+
+class PartitionLog:
+    """Records with offsets from 0 without gaps: those from `first` to before `next` may be read.
+
+    `bytes` is the size of their payloads together. A log that keeps its records elsewhere hands
+    out segments with the records in memory, by the same methods. It may have records that nobody
+    may see yet: behind `next`, in nothing of what this says, and their offsets are taken.
+    """
+
+    __slots__ = ("first", "next", "bytes")
+
+    def __init__(self) -> None:
+        self.first: i64 = 0
+        self.next: i64 = 0
+        self.bytes: i64 = 0
+
+    def divide(self, segment_bytes: i64, segment_records: i64, segment_span: i64) -> None:
+        """Close segments from now on when they have so many bytes or records, or are so old."""
+
+    def append(self, message: BrokerMessage, time: i64, now: i64) -> None:
+        """Add a record with the next offset, at the moment `now`.
+
+        It is dated `time`, or as the last one if that is later.
+        """
+
+    def find(self, offset: i64) -> LogSegment:
+        """The segment with the record at an offset between `first` and `next`, both included.
+
+        That of `next` is the one it will be in, or the one that ends there. Raises `StoreDamaged`
+        if the record is kept elsewhere and cannot be read.
+        """
+        return LogSegment(offset)
+
+    def offset_at(self, time: i64) -> i64:
+        """The offset of the first record appended at `time` or later; `next` if there is none."""
+        return self.next
+
+    def reach(self, offset: i64, size: i64) -> i64:
+        """The offset up to which records from `offset` on have `size` bytes and no more: one record
+        at least, and `next` at most. `offset` is between `first` and `next`, both included.
+
+        Records that are not in memory count by what their extent has on the average.
+        """
+        return offset
+
+    def began(self) -> i64:
+        """When the first record was appended; there has to be one."""
+        return 0
+
+    def ended(self) -> i64:
+        """When the last record was appended; there has to be one."""
+        return 0
+
+    def oldest(self) -> Extent | None:
+        """The records that would go next, together; None if there are none."""
+        return None
+
+    def overdue(self, offset: i64, max_bytes: i64, max_records: i64, before: i64) -> i64:
+        """Bytes of records from about an offset on that limits let go: see `RecordRow.overdue`."""
+        return 0
+
+    def trim(self, slices: Slices) -> i64:
+        """Drop what `oldest` has, and free it in slices; how many bytes of memory that is."""
+        return 0
+
+    def trimmed(self) -> None:
+        """That was all for now that is dropped."""
+
+    def doom(self) -> i64:
+        """All records there are will be dropped, by `trim`; how many."""
+        return self.next - self.first
+
+
+@final
+class MemoryLog(PartitionLog):
+    """A log in memory, divided as `Division` says."""
+
+    __slots__ = ("_division", "_row", "_tail", "_time")
+
+    def __init__(self, segment_bytes: i64, segment_records: i64, segment_span: i64) -> None:
+        super().__init__()
+        self._division = Division(segment_bytes, segment_records, segment_span)
+        self._tail = LogSegment(0)
+        self._row: RecordRow[LogSegment] = RecordRow(self._tail)
+        # When the last record was appended.
+        self._time: i64 = 0
+
+    def divide(self, segment_bytes: i64, segment_records: i64, segment_span: i64) -> None:
+        """Close segments so from now on."""
+        self._division.change(segment_bytes, segment_records, segment_span)
+
+    def append(self, message: BrokerMessage, time: i64, now: i64) -> None:
+        """Add a record on the date `time`, at the moment `now`."""
+        if time < self._time:
+            # Somebody has set the clock back; the order of records does not follow.
+            time = self._time
+        self._time = time
+        payload = message.payload
+        size: i64 = len(payload)
+        tail = self._tail
+        count = tail.count
+        if count == 0:
+            self._division.begin(tail, time, now)
+        elif self._division.is_full(tail, size, now):
+            tail = LogSegment(self.next)
+            self._tail = tail
+            self._row.extents.append(tail)
+            self._division.begin(tail, time, now)
+            count = 0
+        tail.add(count, payload, time, message.origin, message.format)
+        tail.count = count + 1
+        tail.ended = time
+        tail.moment = now
+        self.bytes += size
+        self.next += 1
+
+    def find(self, offset: i64) -> LogSegment:
+        """The segment with the record at an offset: the last that begins there or before."""
+        return self._row.find(offset)
+
+    def offset_at(self, time: i64) -> i64:
+        """The offset of the first record appended at `time` or later."""
+        segment = self._row.find_time(time)
+        return self.next if segment is None else segment.first + segment.index_at(time)
+
+    def reach(self, offset: i64, size: i64) -> i64:
+        """Where so many bytes from an offset on end, to the record."""
+        segments = self._row.extents
+        i = self._row.index_of(offset)
+        measure = SizeEstimate(offset, size)
+        while i < len(segments) and measure.go_through(segments[i], segments[i]):
+            i += 1
+        return measure.between(offset, self.next)
+
+    def began(self) -> i64:
+        """When the first record was appended."""
+        return self._row.front().began
+
+    def ended(self) -> i64:
+        """When the last record was appended."""
+        return self._time
+
+    def oldest(self) -> Extent | None:
+        """The segment at the front."""
+        segment = self._row.front()
+        return None if segment.count == 0 else segment
+
+    def overdue(self, offset: i64, max_bytes: i64, max_records: i64, before: i64) -> i64:
+        """Bytes of segments from that with an offset on that limits let go."""
+        return self._row.overdue(self.bytes, self.next, offset, max_bytes, max_records, before)
+
+    def trim(self, slices: Slices) -> i64:
+        """Drop the segment at the front."""
+        segment = self._row.front()
+        size = segment.bytes
+        self.first = segment.first + segment.count
+        self.bytes -= size
+        slices.do(Disposal(segment.drop()))
+        if segment is self._tail:
+            self._tail = LogSegment(self.next)
+            self._row.restart(self._tail)
+        else:
+            self._row.drop_front()
+        return size

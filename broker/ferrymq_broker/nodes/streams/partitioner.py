@@ -1,0 +1,77 @@
+"""Which partition of a stream a message goes to.
+
+1. The one that the message annotation ``x-opt-partition`` names.
+2. That of the key: the message annotation ``x-opt-partition-key``, else properties.group-id.
+3. Without either, the next one in turn.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from zlib import crc32
+
+from mypy_extensions import i64
+
+from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.nodes.message import BrokerMessage
+from ferrymq_broker.nodes.message_view import view_of
+from ferrymq_broker.nodes.streams.stream_annotations import PARTITION
+from ferrymq_codec.scalars import Timestamp
+
+PARTITION_KEY: Final = "x-opt-partition-key"
+
+# More digits than any stream has partitions.
+_DIGITS: Final = 9
+
+
+def partition_of_key(key: bytes, partitions: i64) -> i64:
+    """The CRC-32 (that of zlib and gzip) of the key, modulo the number of partitions."""
+    return i64(crc32(key)) % partitions
+
+
+def place(message: BrokerMessage, partitions: i64) -> i64:
+    """The partition that the message itself decides on, −1 if it does not.
+
+    Raises `BrokerError` if it names one that is not there, or a key of a type that is none.
+    """
+    view = view_of(message)
+    annotations = view.message_annotations
+    if annotations:
+        chosen = annotations.get(PARTITION)
+        if chosen is not None:
+            return _chosen(chosen, partitions)
+        key = annotations.get(PARTITION_KEY)
+        if isinstance(key, str):
+            return partition_of_key(key.encode(), partitions)
+        if isinstance(key, bytes):
+            return partition_of_key(key, partitions)
+        if key is not None:
+            raise BrokerError(
+                "amqp:invalid-field",
+                f"{PARTITION_KEY} is a {type(key).__name__}; it may be a string, symbol or binary",
+            )
+    if partitions == 1:
+        return 0
+    group = view.group_id
+    return -1 if group is None else partition_of_key(group.encode(), partitions)
+
+
+def _chosen(value: object, partitions: int) -> i64:
+    # In this order: compiled code knows no more of what is an int than its value.
+    if isinstance(value, bool | Timestamp) or not isinstance(value, int):
+        raise BrokerError(
+            "amqp:invalid-field", f"{PARTITION} is a {type(value).__name__} and has to be an int"
+        )
+    if value < 0 or value >= partitions:
+        raise BrokerError(
+            "amqp:invalid-field",
+            f"{PARTITION} is {value}; there are the partitions 0 to {partitions - 1}",
+        )
+    return value
+
+
+def read_part(part: str) -> i64:
+    """The number of a partition in an address, −1 if it is none. There is one way to write it."""
+    if not (part.isascii() and part.isdigit()) or len(part) > _DIGITS:
+        return -1
+    return -1 if part[0] == "0" and len(part) > 1 else int(part)

@@ -1,0 +1,162 @@
+"""All subscriptions of one topic: how they come, are found, and go."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from mypy_extensions import i64
+
+from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.nodes.backpressure import BackpressureGroup
+from ferrymq_broker.nodes.narrowing import narrow
+from ferrymq_broker.nodes.node import BOUNDLESS, PART, Node
+from ferrymq_broker.nodes.queues.queue import Queue
+from ferrymq_broker.nodes.topics.ended_subscriptions import EndedSubscriptions
+from ferrymq_broker.nodes.topics.fanout import Fanout
+from ferrymq_broker.nodes.topics.persistence import drop_subscription, keep_subscription
+from ferrymq_broker.nodes.topics.subscription import Subscription
+from ferrymq_broker.nodes.topics.subscription_expiry import SubscriptionExpiry
+from ferrymq_types.transport import Error
+
+if TYPE_CHECKING:
+    from ferrymq_broker.filters.filter import Filter
+    from ferrymq_broker.nodes.policy import QueuePolicy
+    from ferrymq_broker.nodes.topics.topic import Topic
+
+# The longest name, in characters: as long as an address may be.
+MAX_NAME: Final = 1024
+
+
+@final
+class SubscriptionRegistry:
+    """The subscriptions of `topic` by name; `fanout` fills them, `expiry` ends those left alone.
+
+    `ended` has the totals of those that were here, by whether they were named.
+    """
+
+    __slots__ = ("topic", "fanout", "expiry", "ended", "_by_name", "_by_key", "_backpressures")
+
+    def __init__(self, topic: Topic) -> None:
+        self.topic = topic
+        self.fanout = Fanout(topic.agenda.slices)
+        self.expiry = SubscriptionExpiry(topic)
+        self.ended: dict[bool, EndedSubscriptions] = {}
+        self._by_name: dict[str, Subscription] = {}
+        # Those that others than their one link can find: kept ones, and shared ones.
+        self._by_key: dict[tuple[bool, str], Subscription] = {}
+        self._backpressures = BackpressureGroup(topic)
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def all(self) -> list[Subscription]:
+        """All there are, in the order they were made."""
+        return list(self._by_name.values())
+
+    def get(self, name: str) -> Subscription | None:
+        """The one of that name."""
+        return self._by_name.get(name)
+
+    def find(self, key: str, kept: bool) -> Subscription | None:
+        """The one with this identity; those that are kept have identities of their own."""
+        return self._by_key.get((kept, key))
+
+    def room(self) -> i64:
+        """What the fullest of those has left that make senders wait."""
+        blocking: list[Node] = []
+        for subscription in self._by_name.values():
+            if subscription.queue.policy.overflow == "block":
+                blocking.append(subscription.queue)
+        return self._backpressures.room(blocking) if blocking else BOUNDLESS
+
+    def regain_room(self) -> None:
+        """The topic has promised less."""
+        self._backpressures.regain_room()
+
+    def add(
+        self, name: str, key: str, kept: bool, filter: Filter | None, policy: QueuePolicy
+    ) -> Subscription:
+        """A new one. Raises `BrokerError` if there are too many, or for an endless name."""
+        topic = self.topic
+        limit = topic.policy.max_subscriptions
+        if limit != 0 and len(self._by_name) >= limit:
+            raise BrokerError(
+                "amqp:resource-limit-exceeded",
+                f"{topic.address!r} has {limit} subscriptions, which is the most",
+            )
+        most = topic.space.max_nodes
+        if kept and len(topic.space.durables) >= most:
+            raise BrokerError(
+                "amqp:resource-limit-exceeded",
+                f"there are {most} durable subscriptions already, as many as there may be nodes",
+            )
+        if len(name) > MAX_NAME:
+            raise BrokerError(
+                "amqp:invalid-field",
+                f"a subscription with a name of {len(name)} characters; {MAX_NAME} are allowed",
+            )
+        subscription = self.insert(name, key, kept, filter, policy)
+        keep_subscription(topic, subscription)
+        return subscription
+
+    def insert(
+        self, name: str, key: str, kept: bool, filter: Filter | None, policy: QueuePolicy
+    ) -> Subscription:
+        """A new one that there may be, and that is not stored so far."""
+        topic = self.topic
+        queue = Queue(f"{topic.address}{PART}{name}", topic.space, policy)
+        queue.watchers = [topic]
+        subscription = Subscription(name, key, queue)
+        subscription.filter = filter
+        subscription.kept = kept
+        self._by_name[name] = subscription
+        if key:
+            self._by_key[kept, key] = subscription
+            if kept:
+                topic.space.durables[key] = topic
+        self.fanout.add(subscription)
+        topic.subscription_added()
+        if queue.room() != BOUNDLESS:
+            # Who publishes to the topic may have credit that is beyond its bound.
+            narrow(queue)
+        return subscription
+
+    def refilter(self, subscription: Subscription, filter: Filter | None) -> None:
+        """Its filter is said in the same words, and means another connection now."""
+        before = subscription.filter
+        if before is not None and filter is not None and before.key != filter.key:
+            self.fanout.remove(subscription)
+            subscription.filter = filter
+            self.fanout.add(subscription)
+
+    def drop(self, subscription: Subscription, why: str) -> None:
+        """The end of a subscription: its links are closed, its messages dropped."""
+        if subscription.gone:
+            return
+        subscription.gone = True
+        topic = self.topic
+        self.expiry.attached(subscription)
+        drop_subscription(topic, subscription)
+        self.fanout.remove(subscription)
+        del self._by_name[subscription.name]
+        key = subscription.key
+        if key:
+            del self._by_key[subscription.kept, key]
+            if subscription.kept:
+                topic.space.durables.pop(key, None)
+        queue = subscription.queue
+        if not queue.deleted:
+            queue.delete(
+                Error(
+                    condition="amqp:resource-deleted",
+                    description=f"the subscription {queue.address!r} has gone: {why}",
+                )
+            )
+        ended = self.ended.get(subscription.named)
+        if ended is None:
+            ended = EndedSubscriptions()
+            self.ended[subscription.named] = ended
+        ended.add(queue)
+        if queue.policy.overflow == "block":
+            topic.grant_room()
+        topic.subscription_dropped()

@@ -1,0 +1,90 @@
+"""Checks of what a configuration names and of whom it lets in, without starting a broker."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ferrymq_broker.access.identity import UserIdentity
+from ferrymq_broker.access.rights import MANAGE
+from ferrymq_broker.config.declarations import Tables
+from ferrymq_broker.config.errors import ConfigMistake
+from ferrymq_broker.config.model import Config
+from ferrymq_broker.errors import ConfigError
+
+Found = tuple[list[ConfigMistake], list[str]]
+
+
+def check_users(config: Config) -> Found:
+    """Return what is wrong with the file of users, and what is odd about it."""
+    path = config.security.users_file
+    if path is None:
+        return [], []
+    # What reads the file takes a while to import: who has none does not wait.
+    from ferrymq_broker.security.users_file import is_readable_by_others, read_users
+
+    place = ("security", "users-file")
+    try:
+        users = read_users(path)
+    except ConfigError as error:
+        return [ConfigMistake(place, str(error))], []
+    warnings = []
+    if is_readable_by_others(path):
+        warnings.append(f"{path}: others can read the hashes of passwords; chmod 600 ends that")
+    if not users and not config.security.users:
+        warnings.append(f"{path}: there are no users in it yet")
+    return [], warnings
+
+
+def check_store(config: Config) -> Found:
+    """Return what is wrong with the folder of the store: whether the broker could write there."""
+    path = config.store.path
+    if path is None:
+        return [], []
+    place = ("store", "path")
+    there = path
+    while not _exists(there) and there != there.parent:
+        there = there.parent
+    try:
+        if not there.is_dir():
+            return [ConfigMistake(place, f"{there} is no folder")], []
+        if not os.access(there, os.W_OK | os.X_OK):
+            return [ConfigMistake(place, f"{there}: this user may not write there")], []
+    except OSError as error:
+        return [ConfigMistake(place, f"{there}: {error.strerror or error}")], []
+    return [], []
+
+
+def _exists(path: Path) -> bool:
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        # It cannot be said. What tries it says why.
+        return True
+    return True
+
+
+def warnings_of_strangers(config: Config) -> list[str]:
+    """Return a warning for each virtual host that strangers from other machines may manage."""
+    security = config.security
+    outside = [each.url for each in config.listener if not each.address.is_loopback]
+    if not outside or not security.anonymous:
+        return []
+    hosts: list[tuple[str, Tables]] = [("", config)]
+    hosts += [(host.name, host) for host in config.virtual_host]
+    guarded = security.takes_tokens or any(tables.rule for _, tables in hosts)
+    if not guarded:
+        return [
+            f"{outside[0]}: anonymous clients from other machines may do everything, management"
+            " included, for there are no rules"
+        ]
+    stranger = UserIdentity(None)
+    return [
+        f"{outside[0]}: anonymous clients from other machines may manage"
+        f" {', '.join(each.where)}" + (f" in the virtual host {name}" if name else "")
+        for name, tables in hosts
+        for each in tables.rule
+        if (rule := each.rule()).may & MANAGE and rule.is_about(stranger)
+    ]

@@ -1,0 +1,56 @@
+"""Has a broker take tokens, if its configuration says of any that they are good."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ferrymq_broker.broker import Broker
+from ferrymq_broker.clock import Clock
+from ferrymq_broker.config.errors import ConfigMistake
+from ferrymq_broker.config.model import Config
+from ferrymq_broker.config.security import Security
+from ferrymq_broker.config.tokens import is_url
+from ferrymq_broker.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ferrymq_broker.security.tokens import TokenVerifier
+
+
+def take_tokens(security: Security, broker: Broker, clock: Clock) -> TokenVerifier | None:
+    """What tokens are checked with, and ``$cbs`` in every virtual host; None for nothing.
+
+    To be called once, when the virtual hosts are there. Raises `ConfigError` for a file of keys
+    that cannot be used.
+    """
+    if not security.takes_tokens:
+        return None
+    # joserfc takes a while to import: who does not need it does not wait.
+    from ferrymq_broker.security.cbs import install_tokens
+    from ferrymq_broker.security.tokens import make_verifier
+
+    verifier = make_verifier(security, clock)
+    install_tokens(security, broker, verifier)
+    return verifier
+
+
+def check_tokens(config: Config) -> tuple[list[ConfigMistake], list[str]]:
+    """What is wrong with the files of keys, and what is odd about the tokens that are taken."""
+    security = config.security
+    mistakes: list[ConfigMistake] = []
+    for at, issuer in enumerate(security.jwt):
+        if is_url(issuer.keys):
+            continue
+        from ferrymq_broker.security.tokens import keys_of
+
+        try:
+            keys_of(issuer, lambda: 0.0)
+        except ConfigError as error:
+            mistakes.append(ConfigMistake(("security", "jwt", at, "keys"), str(error)))
+    warnings = []
+    if (
+        security.takes_tokens
+        and not any(each.rule for each in (config, *config.virtual_host))
+        and not any(key.may for key in security.shared_access_key)
+    ):
+        warnings.append("tokens are taken, so what no rule allows is refused; and there is no rule")
+    return mistakes, warnings

@@ -1,0 +1,44 @@
+"""The listener for those who watch, as the configuration wants it."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+
+from ferrymq_broker.broker import Broker
+from ferrymq_broker.config.model import Config
+from ferrymq_broker.config.url import http_address
+from ferrymq_broker.connections.authentication import Authenticator, ClientTransport
+from ferrymq_broker.monitoring.http import MonitoringServer
+from ferrymq_broker.monitoring.metrics_auth import MetricsAuth
+from ferrymq_broker.monitoring.readiness import Readiness
+
+
+def make_monitoring(
+    config: Config,
+    broker: Broker,
+    readiness: Callable[[], Readiness],
+    authenticator_for: Callable[[ClientTransport], Authenticator | None],
+    ssl_context: ssl.SSLContext | None,
+) -> MonitoringServer:
+    """Figures are for everybody only if the broker is, or if it is asked from this machine.
+
+    `authenticator_for` says who decides on a client, None as long as nobody can. `ssl_context` is
+    for ``https:``.
+    """
+    url = config.http.url or ""
+    loopback = http_address(url).is_loopback
+    metrics_auth = MetricsAuth(
+        broker,
+        authenticator_for,
+        loopback=loopback,
+        named=config.security.names_somebody and not loopback,
+    )
+    return MonitoringServer(
+        broker,
+        url,
+        readiness,
+        metrics_auth=metrics_auth,
+        connections=config.http.connections,
+        ssl_context=ssl_context,
+    )

@@ -1,0 +1,48 @@
+"""Whether there is room on the disk: producers wait while there is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from ferrymq_broker.event_log import log
+
+# Reasons: no further segment can be made, a batch has no place, records cannot grow, `max-bytes`,
+# there is no more than it takes to go on without producers.
+SEGMENT: Final = "no room for another segment of the journal"
+BATCH: Final = "no room for a batch"
+RECORDS: Final = "no room for records"
+LIMIT: Final = "the store has its largest size"
+ROOM: Final = "little room is left on the disk"
+
+
+class DiskAlarm:
+    """Says when the first reason comes, and when the last one goes."""
+
+    def __init__(self, tell: Callable[[bool], None]) -> None:
+        self._tell = tell
+        self._reasons: set[str] = set()
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there is no room."""
+        return bool(self._reasons)
+
+    def has(self, reason: str) -> bool:
+        """Whether this is one of the reasons."""
+        return reason in self._reasons
+
+    def set(self, reason: str, on: bool) -> None:
+        """A reason is there, or is not."""
+        if on == (reason in self._reasons):
+            return
+        was_on = self.is_on
+        if on:
+            self._reasons.add(reason)
+            log.warning("the disk is full", reason=reason)
+        else:
+            self._reasons.discard(reason)
+        if self.is_on != was_on:
+            if was_on:
+                log.warning("the disk has room again")
+            self._tell(self.is_on)

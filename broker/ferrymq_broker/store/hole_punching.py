@@ -1,0 +1,102 @@
+"""Pages of LMDB's file that nobody needs, given back to the file system while the store is in use.
+
+LMDB uses free pages again, but its file never shrinks. What is in a free page is never read, so its
+place on the disk can be taken away: the file keeps its size and has a hole. A page that is written
+there later gets a place anew.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from ferrymq_broker.store.errors import StoreDamaged
+from ferrymq_broker.store.lmdb_pages import PageFile
+
+# Less than this is not worth the while; nor is less than what is in use.
+_WASTE: Final = 64 << 20
+# FALLOC_FL_KEEP_SIZE and FALLOC_FL_PUNCH_HOLE of Linux.
+_PUNCH: Final = 1 | 2
+# Pages that are given back together begin at multiples of eight of them: bytes of the map.
+_FREE: Final = re.compile(rb"\xff{2,}")
+
+
+class HolePuncher:
+    """Of the file of `path`, whose pages have `page_bytes` bytes. `given` counts bytes."""
+
+    def __init__(self, path: Path, page_bytes: int) -> None:
+        self.path = path
+        self.given = 0
+        self.waste = _WASTE
+        self._page_bytes = page_bytes
+        self._fallocate = _find_fallocate()
+        # What was free on the disk, and could not be given back.
+        self._left = 0
+
+    def allocated(self) -> int:
+        """The bytes that the file has on the disk."""
+        status = self.path.stat()
+        blocks: int = getattr(status, "st_blocks", -1)
+        return status.st_size if blocks < 0 else 512 * blocks
+
+    def give_back(self, used: int) -> bool:
+        """Give back what is free, if `used` bytes are little of what the file has on the disk;
+        whether that was tried. To be called while no transaction is under way, when the last one
+        is on disk. What cannot be given back stays."""
+        if self._fallocate is None:
+            return False
+        waste = self.allocated() - used
+        if waste < self.waste or waste < used:
+            self._left = min(self._left, max(waste, 0))
+            return False
+        if waste - self._left < self.waste:
+            return False
+        try:
+            self._punch()
+        except (OSError, StoreDamaged):
+            # A store that is damaged says so to whoever reads it.
+            self._fallocate = None
+            return False
+        self._left = max(0, self.allocated() - used)
+        return True
+
+    def _punch(self) -> None:
+        file = PageFile(str(self.path))
+        try:
+            free = file.free_map()
+        finally:
+            file.close()
+        descriptor = os.open(self.path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
+        try:
+            for found in _FREE.finditer(free):
+                first, end = 8 * found.start(), 8 * found.end()
+                size = (end - first) * self._page_bytes
+                self._call(descriptor, first * self._page_bytes, size)
+                self.given += size
+        finally:
+            os.close(descriptor)
+
+    def _call(self, descriptor: int, offset: int, size: int) -> None:
+        assert self._fallocate is not None
+        while self._fallocate(descriptor, _PUNCH, offset, size) != 0:
+            code = ctypes.get_errno()
+            if code != errno.EINTR:
+                raise OSError(code, os.strerror(code), str(self.path))
+
+
+def _find_fallocate() -> Any:
+    """The function of the C library, None where there is none."""
+    if not sys.platform.startswith("linux"):
+        return None
+    try:
+        function = ctypes.CDLL(None, use_errno=True).fallocate64
+    except (OSError, AttributeError):
+        return None
+    function.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+    function.restype = ctypes.c_int
+    return function

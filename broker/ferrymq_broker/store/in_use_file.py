@@ -1,0 +1,69 @@
+"""The file `in-use`, which is there from the opening of a store to its closing.
+
+It says which files these are: the numbers that the file system gave to itself and to the records
+(inodes). A copy has the same content and other numbers. So the copy of a store that was not closed
+is known for one: its files may be of different moments, as a broker may have written to them while
+they were copied.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ferrymq_broker.store.disk import Folder
+from ferrymq_broker.store.errors import StoreDamaged
+from ferrymq_broker.store.marker_files import decode_label, encode_label
+
+IN_USE_NAME: Final = "in-use"
+_NEW_NAME: Final = "in-use.new"
+_DATA_NAME: Final = "data.mdb"
+
+_TITLE: Final = "ferrymq store in use"
+
+
+def require_original(folder: Folder) -> None:
+    """Check that a store that was not closed is where it was used. Raises `StoreDamaged`."""
+    if IN_USE_NAME not in folder.names():
+        return
+    file = folder.open(IN_USE_NAME)
+    try:
+        fields = decode_label(_TITLE, file.read(0, 4096))
+    finally:
+        file.close()
+    where = folder.describe(IN_USE_NAME)
+    if fields is None:
+        raise StoreDamaged(
+            f"{where} is not what was written there. If these files were not copied from another "
+            "directory, remove it"
+        )
+    known = _identities(folder, IN_USE_NAME)
+    # Records that are missing are another matter.
+    if any(value and fields.get(key) != value for key, value in known.items()):
+        raise StoreDamaged(
+            f"{where}: this is a copy of a store that was not closed. If a broker used the store "
+            "while it was copied, messages are missing in the copy: use ferrymq store backup. If "
+            f"no broker did, or all files were copied in one moment, remove {IN_USE_NAME}"
+        )
+
+
+def mark_in_use(folder: Folder) -> None:
+    """Say that these files are in use, from now on. Raises `OSError`."""
+    if IN_USE_NAME in folder.names():
+        return
+    file = folder.create(_NEW_NAME)
+    try:
+        file.write(0, (encode_label(_TITLE, _identities(folder, _NEW_NAME)),))
+    finally:
+        file.close()
+    folder.rename(_NEW_NAME, IN_USE_NAME)
+    folder.sync()
+
+
+def unmark(folder: Folder) -> None:
+    """Say that nobody uses these files; on disk with the next `Folder.sync`."""
+    if IN_USE_NAME in folder.names():
+        folder.remove(IN_USE_NAME)
+
+
+def _identities(folder: Folder, name: str) -> dict[str, str]:
+    return {"this-file": folder.identity(name), "records": folder.identity(_DATA_NAME)}

@@ -1,0 +1,174 @@
+"""Messages that are on disk for want of memory only: nothing of this is there after a restart.
+
+They are in an LMDB of their own, whose writes nobody syncs or waits for.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import google_crc32c
+import lmdb
+
+_MIN_MAP: Final = 1 << 30
+# More free room than this is in the map before anything is written.
+_HEADROOM: Final = 64 << 20
+# A file that has nothing in it is begun anew when it is larger than this.
+_WASTE: Final = 64 << 20
+# A key: what the page belongs to, and a number, which is never negative.
+_PREFIX_BYTES: Final = 8
+_BEHIND: Final = b"\xff" * 8
+# A page of LMDB has room for less than five values of this size.
+_LARGE: Final = 780
+
+_crc: Final[Any] = google_crc32c.value
+_extend_crc: Final[Any] = google_crc32c.extend
+
+
+class PageStore:
+    """Values by keys of 16 bytes. All methods but `drop` raise `OSError`."""
+
+    def put(self, pairs: Sequence[tuple[bytes, bytes]]) -> None:
+        """Keep these values, all of them or none."""
+        raise NotImplementedError
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value of a key; None if there is none, or if it is damaged."""
+        raise NotImplementedError
+
+    def take(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The values of these keys, which are no longer there then; None as in `get`."""
+        raise NotImplementedError
+
+    def drop(self, keys: Sequence[bytes]) -> None:
+        """The values of these keys are not needed any more."""
+        raise NotImplementedError
+
+    def used_bytes(self) -> int:
+        """How large the file is."""
+        return 0
+
+    def tidy(self) -> None:
+        """To be called now and then: give back what is not needed."""
+
+    def close(self) -> None:
+        """The end."""
+
+
+class LmdbPageStore(PageStore):
+    """In a directory that is nobody else's. Whatever was in it is gone."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.path = folder / "data.mdb"
+        self._env: Any = None
+        self._count = 0
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def put(self, pairs: Sequence[tuple[bytes, bytes]]) -> None:
+        """As in `PageStore`: one transaction, which nobody syncs."""
+        if self._env is None:
+            self._open()
+        need = sum(len(value) for _, value in pairs)
+        info = self._env.info()
+        used = (info["last_pgno"] + 1) * self._env.stat()["psize"]
+        if info["map_size"] - used < _HEADROOM + 4 * need:
+            self._env.set_mapsize(2 * info["map_size"] + 4 * need)
+        try:
+            with self._env.begin(write=True) as txn, txn.cursor() as cursor:
+                # Something lies behind what is put in order and fills pages with a few, so that
+                # LMDB leaves full pages full (`LmdbRecords.extend`).
+                ends: set[bytes] = set()
+                if need > _LARGE * len(pairs):
+                    ends = {key[:_PREFIX_BYTES] + _BEHIND for key, _ in pairs}
+                cursor.putmulti([(end, b"") for end in ends])
+                cursor.putmulti([(key, _sealed(key, value)) for key, value in pairs])
+                for end in ends:
+                    txn.delete(end)
+        except lmdb.Error as error:
+            raise OSError(str(error)) from error
+        self._count += len(pairs)
+
+    def get(self, key: bytes) -> bytes | None:
+        """As in `PageStore`."""
+        if self._env is None:
+            return None
+        try:
+            with self._env.begin() as txn:
+                return _opened(key, txn.get(key))
+        except lmdb.Error as error:
+            raise OSError(str(error)) from error
+
+    def take(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """As in `PageStore`: one transaction."""
+        if self._env is None:
+            return [None] * len(keys)
+        try:
+            with self._env.begin(write=True) as txn:
+                values = [txn.pop(key) for key in keys]
+        except lmdb.Error as error:
+            raise OSError(str(error)) from error
+        self._count -= len(keys)
+        return [_opened(key, value) for key, value in zip(keys, values, strict=True)]
+
+    def drop(self, keys: Sequence[bytes]) -> None:
+        """As in `PageStore`; what cannot be dropped stays, and nobody asks for it."""
+        if self._env is None:
+            return
+        try:
+            with self._env.begin(write=True) as txn:
+                for key in keys:
+                    txn.delete(key)
+        except lmdb.Error:
+            # They stay where they are, and nobody asks for them.
+            return
+        self._count -= len(keys)
+
+    def used_bytes(self) -> int:
+        """The size of the file."""
+        return self.path.stat().st_size if self._env is not None else 0
+
+    def tidy(self) -> None:
+        """Begin anew if there is nothing in a large file."""
+        if self._count <= 0 and self.used_bytes() > _WASTE:
+            self.close()
+
+    def close(self) -> None:
+        """Remove the file."""
+        if self._env is not None:
+            self._env.close()
+            self._env = None
+            self._count = 0
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _open(self) -> None:
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            self._env = lmdb.open(
+                str(self.folder),
+                map_size=_MIN_MAP,
+                max_dbs=0,
+                lock=False,
+                sync=False,
+                metasync=False,
+                meminit=False,
+                mode=0o600,
+            )
+        except lmdb.Error as error:
+            raise OSError(str(error)) from error
+
+
+def _sealed(key: bytes, value: bytes) -> bytes:
+    crc: int = _extend_crc(_crc(key), value)
+    return crc.to_bytes(4, "big") + value
+
+
+def _opened(key: bytes, stored: bytes | None) -> bytes | None:
+    if stored is None:
+        return None
+    value = stored[4:]
+    crc: int = _extend_crc(_crc(key), value)
+    return value if crc.to_bytes(4, "big") == stored[:4] else None

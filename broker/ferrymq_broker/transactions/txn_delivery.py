@@ -1,0 +1,211 @@
+"""Deliveries that are acquired or retired in a transaction (AMQP 1.0 §4.4.2–3).
+
+What a client holds it may give an outcome in a transaction, and what it takes under the flow state
+of one it holds within it. Both are the same thing here: a delivery that is part of a transaction,
+`acquired` in it or not, with an `outcome` or none so far. While it is, it is the `context` of the
+delivery, in place of the entry.
+
+The link may go before the discharge. An outcome that was given stays given, and is applied when the
+transaction is committed: JMS sessions close consumers before they commit. Without an outcome, or
+when the transaction is rolled back, the message goes the way of everything a lost link held.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from ferrymq_broker.connections.outcomes import (
+    REJECTED,
+    RELEASED,
+    apply_outcome,
+)
+from ferrymq_broker.nodes.consumer import Consumer
+from ferrymq_broker.nodes.node import Node
+from ferrymq_broker.transactions.txn_work import TxnWork
+from ferrymq_types.messaging import Accepted, Modified, Rejected, Released
+from ferrymq_types.transactions import TransactionalState
+
+if TYPE_CHECKING:
+    from ferrymq.engine.delivery import OutgoingDelivery
+    from ferrymq_broker.connections.consumer_link import ConsumerLink
+    from ferrymq_broker.nodes.entry import Entry
+    from ferrymq_broker.transactions.transaction import BrokerTransaction
+    from ferrymq_types.unions import DeliveryState, Outcome
+
+
+@final
+class TxnDelivery(TxnWork):
+    """A delivery of `transaction`. `entry` is None for one of a browser, which holds nothing.
+
+    `settled` is whether the client can say no more about it: it has settled it, or it was sent
+    settled (`presettled`). `holder` is what holds the entry: the endpoint of the link, or once that
+    is gone (`orphaned`) something in its place; `fate` is what happens then without an outcome.
+    """
+
+    __slots__ = (
+        "transaction",
+        "endpoint",
+        "delivery",
+        "node",
+        "entry",
+        "holder",
+        "acquired",
+        "outcome",
+        "settled",
+        "presettled",
+        "orphaned",
+        "fate",
+        "over",
+    )
+
+    def __init__(
+        self,
+        transaction: BrokerTransaction,
+        endpoint: ConsumerLink,
+        delivery: OutgoingDelivery,
+        entry: Entry | None,
+        acquired: bool,
+    ) -> None:
+        self.transaction = transaction
+        self.endpoint = endpoint
+        self.delivery = delivery
+        self.node: Node = endpoint.node
+        self.entry = entry
+        self.holder: Consumer = endpoint
+        self.acquired = acquired
+        self.outcome: Outcome | None = None
+        self.settled = delivery.settled
+        self.presettled = delivery.settled
+        self.orphaned = False
+        self.fate: Outcome | None = None
+        # Whether the message has had what becomes of it.
+        self.over = False
+        delivery.context = self
+        endpoint.enlist(self)
+
+    def retire(self, state: DeliveryState | None, settled: bool) -> None:
+        """The client wants this outcome. The last word before the discharge counts."""
+        if not self.settled and isinstance(state, Accepted | Released | Rejected | Modified):
+            self.outcome = state
+        if settled:
+            self.settled = True
+
+    def orphan(self, fate: Outcome) -> None:
+        """The link is gone."""
+        self.orphaned = True
+        self.fate = fate
+        entry = self.entry
+        if entry is not None:
+            stand_in = Consumer(self.endpoint.id, False)
+            stand_in.known_as = self.endpoint.known_as
+            self.node.hand_over(entry, self.holder, stand_in)
+            self.holder = stand_in
+
+    def is_sending(self) -> bool:
+        """Whether the window of the session holds back some of an acquired message."""
+        return self.acquired and not self.orphaned and not self.delivery.sent
+
+    # -- the end -------------------------------------------------------------------------------
+
+    def commit(self) -> None:
+        """Apply the outcome, if there is one; else the delivery is held like any other."""
+        entry = self.entry
+        outcome = self.outcome
+        if self.presettled and entry is not None:
+            self._leave()
+            self.over = True
+            if outcome is None:
+                self.node.remove(self.holder, entry)
+            else:
+                self._apply(entry, outcome)
+        elif outcome is not None or self.settled or self.orphaned:
+            self._finish(self._default(False) if outcome is None else outcome)
+        else:
+            self._return_to_link()
+
+    def roll_back(self, lost: bool) -> None:
+        """What was acquired goes back to its place; what was retired is only held again."""
+        self.outcome = None
+        if self.acquired:
+            fate = self.fate
+            if fate is None:
+                fate = self.endpoint.fate(True) if lost else RELEASED
+            self.outcome = fate
+            self._finish(fate)
+        elif self.settled or self.orphaned:
+            self._finish(self._default(lost))
+        else:
+            self._return_to_link()
+
+    def settle(self, committed: bool) -> None:
+        """Settle what has come to its outcome, unless the client has."""
+        delivery = self.delivery
+        if not self.over or self.orphaned or delivery.settled:
+            return
+        outcome = self.outcome
+        if delivery.remote_settled or outcome is None:
+            delivery.settle()
+        elif self.acquired and not committed:
+            # No outcome of the client's: it has to confirm this one first (AMQP 1.0 §2.6.12).
+            delivery.update(outcome)
+        else:
+            # A confirmation repeats the outcome, but not the client's own words.
+            delivery.settle(REJECTED if isinstance(outcome, Rejected) else outcome)
+
+    def _default(self, lost: bool) -> Outcome:
+        fate = self.fate
+        return self.endpoint.fate(lost) if fate is None else fate
+
+    def _finish(self, outcome: Outcome) -> None:
+        """This becomes of the message."""
+        self._leave()
+        self.over = True
+        entry = self.entry
+        if entry is not None:
+            self._apply(entry, outcome)
+
+    def _apply(self, entry: Entry, outcome: Outcome) -> None:
+        self.entry = None
+        if self.node.deleted:
+            # There is nothing left for it to return to.
+            self.node.remove(self.holder, entry)
+        else:
+            apply_outcome(self.node, self.holder, entry, outcome)
+        if self.endpoint.memory is not None:
+            self.endpoint.forget(self.delivery)
+
+    def _return_to_link(self) -> None:
+        """The delivery is as it was before it became part of the transaction."""
+        self.endpoint.delist(self)
+        delivery = self.delivery
+        entry = self.entry
+        delivery.context = entry
+        if entry is not None and self.endpoint.memory is not None:
+            self.endpoint.recall(delivery, entry)
+        if isinstance(delivery.remote_state, TransactionalState):
+            delivery.remote_state = None
+
+    def _leave(self) -> None:
+        """The delivery is part of the transaction no longer, and of nothing else."""
+        self.delivery.context = None
+        self.endpoint.delist(self)
+
+
+@final
+class TxnBrowse(TxnWork):
+    """What a link that takes nothing out has been shown in a transaction.
+
+    If that is rolled back, the link is shown it again.
+    """
+
+    __slots__ = ("endpoint", "bookmark")
+
+    def __init__(self, endpoint: ConsumerLink, bookmark: list[int]) -> None:
+        self.endpoint = endpoint
+        self.bookmark = bookmark
+
+    def roll_back(self, lost: bool) -> None:
+        """Go back to where it began."""
+        endpoint = self.endpoint
+        if not endpoint.closed:
+            endpoint.node.rewind(endpoint, self.bookmark)

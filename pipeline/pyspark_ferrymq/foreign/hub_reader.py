@@ -1,0 +1,178 @@
+"""Event Hubs for tasks: a range of a partition of a hub, event by event.
+
+It begins with a selector on sequence numbers, sees that each is one more than the last, and ends
+with the last of the range. A connection that is lost is made again, and reading goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark_ferrymq.data_loss import AHEAD, DELETED, TRIMMED, Loss, report
+from pyspark_ferrymq.errors import AmqpSourceError
+from pyspark_ferrymq.options.connection import AmqpUnreachableError, connect
+from pyspark_ferrymq.task_planning import OffsetRange
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ferrymq.blocking import Connection, Delivery
+    from pyspark_ferrymq.options import BrokerOptions, SourceOptions
+
+# Events that may be on their way or waiting.
+_CREDIT: Final = 500
+_LOSSES: Final = {
+    "amqp:not-found": DELETED,
+    "amqp:resource-deleted": DELETED,
+    "amqp:precondition-failed": AHEAD,
+}
+
+
+def address_of(settings: BrokerOptions, hub: str, partition: int) -> str:
+    """Where a consumer group reads a partition."""
+    return f"{hub}/ConsumerGroups/{settings.consumer_group}/Partitions/{partition}"
+
+
+def sequence_number(delivery: Delivery) -> int:
+    """That of an event. Raises `AmqpSourceError` if it has none."""
+    found = delivery.message.message_annotations.get("x-opt-sequence-number")
+    if not isinstance(found, int):
+        raise AmqpSourceError(
+            "an event has no sequence number (message annotation x-opt-sequence-number): this is"
+            " not Event Hubs; see the option 'service'"
+        )
+    return int(found)
+
+
+def read_range(
+    options: SourceOptions, columns: Sequence[str], range: OffsetRange
+) -> Iterator[pa.RecordBatch]:
+    """The events of a range as record batches of the columns.
+
+    Raises `AmqpDataLossError`, unless `failOnDataLoss` is false, and `AmqpSourceError`.
+    """
+    return _HubRange(options, columns, range).read()
+
+
+class _HubRange:
+    """One range that is read. `at` is the next event to come."""
+
+    def __init__(self, options: SourceOptions, columns: Sequence[str], range: OffsetRange) -> None:
+        from ferrymq.arrow import RecordDecoder
+
+        self._options = options
+        self._columns = list(columns)
+        self._range = range
+        self._at = range.first
+        # The offset is looked at, whether or not it is asked for.
+        wanted = [*columns, *(["offset"] if "offset" not in columns else [])]
+        self._decoder = RecordDecoder(wanted, address=range.stream, partition=range.partition)
+        # Losses of the connection since there was an event.
+        self._lost = 0
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """All of it."""
+        from ferrymq import AmqpError, LinkDetached
+
+        options, range = self._options, self._range
+        while self._at < range.until:
+            role = f"{range.stream[:60]}/{range.partition}@{range.first}"
+            connection: Connection | None = None
+            try:
+                connection = connect(options.connection, role, patient=True)
+                yield from self._receive(connection)
+            except LinkDetached as error:
+                reason = _LOSSES.get(error.condition or "")
+                if reason is None:
+                    raise AmqpSourceError(
+                        f"{range}: the link ended at {self._at}: {error}"
+                    ) from None
+                loss = Loss(range.stream, range.partition, reason, self._at, range.until)
+                report([loss], options.fail_on_data_loss)
+                return
+            except (AmqpError, TimeoutError, AmqpUnreachableError) as error:
+                self._lost += 1
+                if self._lost > options.num_retries:
+                    if isinstance(error, AmqpUnreachableError):
+                        raise
+                    told = str(error) or f"nothing came for {options.connection.timeout:g} s"
+                    raise AmqpUnreachableError(
+                        f"{range}: {options.connection.place} was lost {self._lost} times at offset"
+                        f" {self._at} (option 'fetchOffset.numRetries'): {told}"
+                    ) from None
+            finally:
+                if connection is not None:
+                    connection.close()
+
+    def _receive(self, connection: Connection) -> Iterator[pa.RecordBatch]:
+        from ferrymq_types.transport import SenderSettleMode
+
+        options, range = self._options, self._range
+        receiver = connection.receiver(
+            address_of(options.connection, range.stream, range.partition),
+            selector=_from(self._at),
+            credit=_CREDIT,
+            snd_settle_mode=SenderSettleMode.SETTLED,
+        )
+        waiting: list[Delivery] = []
+        size = 0
+        while self._at < range.until:
+            more = receiver.receive_many(
+                options.max_records_per_batch, timeout=options.connection.timeout
+            )
+            for delivery in more:
+                if not delivery.settled:
+                    delivery.accept()
+            waiting += more
+            size += sum(len(delivery.payload) for delivery in more)
+            last = sequence_number(more[-1]) >= range.until - 1
+            full = len(waiting) >= options.max_records_per_batch
+            if last or full or size >= options.max_bytes_per_batch:
+                yield from self._decoded(waiting)
+                waiting, size = [], 0
+
+    def _decoded(self, deliveries: Sequence[Delivery]) -> Iterator[pa.RecordBatch]:
+        """Events that are next, as a batch: nothing between them is missing in silence."""
+        batch = self._decoder.decode_messages(
+            [delivery.payload for delivery in deliveries],
+            [delivery.message_format for delivery in deliveries],
+        )
+        range = self._range
+        offsets: list[Any] = batch.column(batch.schema.get_field_index("offset")).to_pylist()
+        count = 0
+        for offset in offsets:
+            if offset is None:
+                sequence_number(deliveries[count])
+                raise AmqpSourceError(f"{range}: an event at {self._at} or behind is malformed")
+            if offset >= range.until:
+                # What is between is gone, as is the end of the range.
+                if self._at < range.until:
+                    self._lose(range.until)
+                self._at = range.until
+                break
+            if offset < self._at:
+                raise AmqpSourceError(
+                    f"{range}: the event {offset} came where {self._at} was to come"
+                )
+            if offset > self._at:
+                self._lose(offset)
+            self._at = offset + 1
+            count += 1
+        self._lost = 0
+        if count:
+            yield batch.slice(0, count).select(self._columns)
+
+    def _lose(self, first: int) -> None:
+        """The events from the next one to before `first` are gone."""
+        range = self._range
+        available = (first, max(first, range.until))
+        loss = Loss(range.stream, range.partition, TRIMMED, self._at, range.until, available)
+        report([loss], self._options.fail_on_data_loss)
+
+
+def _from(offset: int) -> str:
+    """The selector that begins with an event."""
+    if offset == 0:
+        return "amqp.annotation.x-opt-offset > '-1'"
+    return f"amqp.annotation.x-opt-sequence-number > '{offset - 1}'"

@@ -1,0 +1,73 @@
+"""Reading a batch: from where options say to where they say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from pyspark_ferrymq.data_loss import missing_before, missing_from, report
+from pyspark_ferrymq.errors import AmqpSourceError, plain, plain_rows
+from pyspark_ferrymq.reading.read_task import read_range
+from pyspark_ferrymq.reading.resolve_offsets import check_found, resolve
+from pyspark_ferrymq.stream_metadata import StreamRanges, StreamService, asking, open_service
+from pyspark_ferrymq.task_planning import OffsetRange, RangePartition, plan
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pyspark_ferrymq.options import SourceOptions
+
+
+class OffsetBatchReader(DataSourceReader):
+    """Plans in the driver, with one connection that is closed again, and reads in tasks."""
+
+    def __init__(self, options: SourceOptions, columns: Sequence[str]) -> None:
+        self.options = options
+        self.columns = tuple(columns)
+        self.start, self.end = options.for_batch()
+
+    @plain
+    def partitions(self) -> list[InputPartition]:
+        """What the tasks read."""
+        service = open_service(self.options.connection)
+        try:
+            ranges = asking(self.options, lambda: self.ranges(service))
+        finally:
+            service.close()
+        options = self.options
+        planned = plan(ranges, options.min_partitions, options.max_records_per_partition)
+        return [RangePartition(range) for range in planned]
+
+    @plain_rows
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The records of one task."""
+        # Where there is nothing to read Spark makes up a partition.
+        if isinstance(partition, RangePartition):
+            yield from read_range(self.options, self.columns, partition.range)
+
+    def ranges(self, service: StreamService) -> list[OffsetRange]:
+        """What is to be read, one range for each partition."""
+        selection = self.options.selection
+        found = service.ranges(selection)
+        check_found(selection, found, service, self.options.connection.place)
+        start = resolve(self.start, found, service)
+        end = resolve(self.end, found, service)
+        losses = missing_from(start, found) + missing_before(start, end, found)
+        report(losses, self.options.fail_on_data_loss)
+        return [
+            OffsetRange(name, found[name].incarnation, number, first, last)
+            for name, number, offset in start
+            for first, last in [_there(found, name, number, offset, end.of(name, number))]
+        ]
+
+
+def _there(
+    found: Mapping[str, StreamRanges], name: str, number: int, first: int, until: int | None
+) -> tuple[int, int]:
+    """What there is of what was asked for."""
+    there = found[name].partitions.get(number)
+    if there is None or until is None:
+        raise AmqpSourceError(f"there is no partition {number} in the stream {name!r}")
+    return max(first, there.first), min(until, there.next)

@@ -1,0 +1,164 @@
+"""What a task does: read one range of a partition over a connection of its own.
+
+It begins where it is told to, sees that nothing is missing in between, and ends at the end of the
+range. A connection that is lost is made again, and reading goes on behind what has been read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from pyspark_ferrymq.data_loss import AHEAD, ANEW, DELETED, TRIMMED, Loss, report
+from pyspark_ferrymq.errors import AmqpOptionError, AmqpSourceError
+from pyspark_ferrymq.options.connection import AmqpUnreachableError, connect
+from pyspark_ferrymq.options.values import shown
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ferrymq.blocking import ChunkReader, Connection
+    from ferrymq.errors import LinkDetached
+    from pyspark_ferrymq.options import SourceOptions
+    from pyspark_ferrymq.task_planning import OffsetRange
+
+# Chunks that may be on their way or waiting, beside the one that is worked on.
+_CREDIT: Final = 2
+
+
+def read_range(
+    options: SourceOptions, columns: Sequence[str], range: OffsetRange
+) -> Iterator[pa.RecordBatch]:
+    """Read the records of a range that pass the selector, as record batches of the columns.
+
+    Raises `AmqpDataLossError`, unless `failOnDataLoss` is false, and `AmqpSourceError`.
+    """
+    if options.connection.service == "eventhubs":
+        from pyspark_ferrymq.foreign.eventhubs import read_range as read_foreign
+
+        return read_foreign(options, columns, range)
+    return _read(options, columns, range)
+
+
+def _read(
+    options: SourceOptions, columns: Sequence[str], range: OffsetRange
+) -> Iterator[pa.RecordBatch]:
+    from ferrymq import AmqpError, LinkDetached
+    from ferrymq.arrow import RecordDecoder
+    from ferrymq.errors import CodecError, ProtocolError
+
+    decoder = RecordDecoder(columns, address=range.stream, partition=range.partition)
+    at = range.first
+    # Losses of the connection since there was a chunk.
+    lost = 0
+    while at < range.until:
+        connection: Connection | None = None
+        try:
+            connection = connect(options.connection, role_of(range), patient=True)
+            reader = _attach(connection, options, range, at)
+            if reader is None:
+                return
+            at = max(at, reader.first_offset)
+            while True:
+                chunk = reader.receive(timeout=options.connection.timeout)
+                if chunk is None:
+                    return
+                if chunk.first > at:
+                    _gap(options, range, at, chunk.first, chunk.end)
+                at = chunk.next
+                lost = 0
+                if len(chunk):
+                    yield decoder.decode(chunk)
+        except LinkDetached as error:
+            _detached(error, options, range, at)
+            return
+        except (CodecError, ProtocolError) as error:
+            raise AmqpSourceError(f"{range}: {error}") from None
+        except (AmqpError, TimeoutError, AmqpUnreachableError) as error:
+            lost += 1
+            if lost > options.num_retries:
+                if isinstance(error, AmqpUnreachableError):
+                    raise
+                reason = str(error) or f"nothing came for {options.connection.timeout:g} s"
+                raise AmqpUnreachableError(
+                    f"{range}: {options.connection.place} was lost {lost} times at offset {at}"
+                    f" (option 'fetchOffset.numRetries'): {reason}"
+                ) from None
+        finally:
+            if connection is not None:
+                connection.close()
+
+
+def role_of(range: OffsetRange) -> str:
+    """What a connection of this task is called: query, batch, range, attempt."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    parts = []
+    if context is not None:
+        query = context.getLocalProperty("sql.streaming.queryId")
+        if query is not None:
+            parts.append(f"query-{query}")
+            parts.append(f"batch-{context.getLocalProperty('streaming.sql.batchId')}")
+        parts.append(f"task-{context.taskAttemptId()}")
+    parts.append(f"{range.stream[:60]}::{range.partition}@{range.first}")
+    return "/".join(parts)
+
+
+def _attach(
+    connection: Connection, options: SourceOptions, range: OffsetRange, at: int
+) -> ChunkReader | None:
+    """A reader that begins where it is to; None if there is nothing left to read."""
+    reader = connection.chunk_reader(
+        f"{range.stream}::{range.partition}",
+        start=at,
+        until=range.until,
+        chunk_bytes=options.max_bytes_per_batch,
+        chunk_records=options.max_records_per_batch,
+        credit=_CREDIT,
+        selector=options.selector,
+        on_trim="detach" if options.fail_on_data_loss else "continue",
+    )
+    if range.incarnation and str(reader.incarnation) != range.incarnation:
+        _lose(options, Loss(range.stream, range.partition, ANEW, at, range.until))
+        return None
+    if reader.first_offset > at:
+        _gap(options, range, at, reader.first_offset, None)
+    return reader
+
+
+def _gap(options: SourceOptions, range: OffsetRange, at: int, first: int, end: int | None) -> None:
+    """The records from `at` to before `first` are gone."""
+    available = (first, max(first, end if end is not None else range.until))
+    _lose(options, Loss(range.stream, range.partition, TRIMMED, at, range.until, available))
+
+
+def _detached(error: LinkDetached, options: SourceOptions, range: OffsetRange, at: int) -> None:
+    """Raise what the broker means by ending the link; return if it may be."""
+    condition = error.condition
+    info = error.error.info if error.error is not None else None
+    first, end = (info or {}).get("first"), (info or {}).get("next")
+    available = (first, end) if isinstance(first, int) and isinstance(end, int) else None
+    reasons = {
+        "ferrymq:stream-trimmed": TRIMMED,
+        "amqp:precondition-failed": AHEAD,
+        "amqp:not-found": DELETED,
+        "amqp:resource-deleted": DELETED,
+    }
+    if condition == "amqp:invalid-field" and options.selector is not None:
+        raise AmqpOptionError(
+            f"option 'selector': {shown(options.selector)} is refused by"
+            f" {options.connection.place}: {error}"
+        ) from None
+    if condition not in reasons:
+        raise AmqpSourceError(
+            f"{range}: the broker ended the link at offset {at}: {error}"
+        ) from None
+    _lose(
+        options,
+        Loss(range.stream, range.partition, reasons[condition], at, range.until, available),
+    )
+
+
+def _lose(options: SourceOptions, loss: Loss) -> None:
+    report([loss], options.fail_on_data_loss)

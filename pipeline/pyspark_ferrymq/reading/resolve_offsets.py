@@ -1,0 +1,109 @@
+"""From what options say of a beginning and an end to offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pyspark_ferrymq.errors import AmqpOptionError, AmqpSourceError
+from pyspark_ferrymq.offsets import EARLIEST, LATEST, Offset, PartitionOffset
+from pyspark_ferrymq.options.start_and_end import AtCheckpoint, AtOffsets, AtTime, Bound, End
+from pyspark_ferrymq.stream_metadata import PartitionRange, StreamRanges, StreamService
+
+if TYPE_CHECKING:
+    from pyspark_ferrymq.options import Selection
+
+
+def check_found(
+    selection: Selection, ranges: Mapping[str, StreamRanges], service: StreamService, place: str
+) -> None:
+    """Raise `AmqpSourceError` if a stream, or a partition, that is named is not there."""
+    for name in selection.names:
+        stream = ranges.get(name)
+        if stream is None:
+            raise AmqpSourceError(f"option {selection}: {service.explain(name)}")
+        for number in selection.partitions.get(name, ()):
+            if number not in stream.partitions:
+                raise AmqpSourceError(
+                    f"option {selection}: there is no partition {number} in the stream {name!r} at"
+                    f" {place}"
+                )
+
+
+def resolve(bound: Bound, ranges: Mapping[str, StreamRanges], service: StreamService) -> Offset:
+    """The offset of every partition there is, as the bound has it.
+
+    It need not be among those there are. Raises `AmqpOptionError` if the bound leaves out some
+    partition, or names one that is not read.
+    """
+    if isinstance(bound, AtOffsets):
+        _check_complete(bound, ranges)
+    streams: dict[str, PartitionOffset] = {}
+    for name, stream in sorted(ranges.items()):
+        if isinstance(bound, AtTime):
+            offsets = _at_time(bound, stream, service)
+            streams[name] = PartitionOffset(stream.incarnation, offsets)
+        elif isinstance(bound, AtCheckpoint):
+            position = bound.offset.streams.get(name)
+            known = {} if position is None else position.partitions
+            incarnation = stream.incarnation if position is None else position.incarnation
+            # As in a query that goes on: what is new there begins with its first record.
+            offsets = {number: known.get(number, 0) for number in stream.partitions}
+            streams[name] = PartitionOffset(incarnation, offsets)
+        else:
+            offsets = {
+                number: _place(bound, name, there) for number, there in stream.partitions.items()
+            }
+            streams[name] = PartitionOffset(stream.incarnation, offsets)
+    return Offset(streams)
+
+
+def _place(bound: End | AtOffsets, name: str, there: PartitionRange) -> int:
+    if isinstance(bound, End):
+        return there.first if bound.place == "earliest" else there.next
+    offset = bound.offsets[name][there.partition]
+    if offset == EARLIEST:
+        return there.first
+    return there.next if offset == LATEST else offset
+
+
+def _check_complete(bound: AtOffsets, ranges: Mapping[str, StreamRanges]) -> None:
+    for name, offsets in bound.offsets.items():
+        stream = ranges.get(name)
+        for number in offsets:
+            if stream is None or number not in stream.partitions:
+                raise AmqpOptionError(
+                    f"option {bound.option!r}: {name}::{number} is not among what is read:"
+                    f" {_listed(ranges)}"
+                )
+    for name, stream in ranges.items():
+        for number in stream.partitions:
+            if number not in bound.offsets.get(name, {}):
+                raise AmqpOptionError(
+                    f"option {bound.option!r}: it leaves out {name}::{number}; it has to say where"
+                    f" to be in each of {_listed(ranges)}; {bound.places}"
+                )
+
+
+def _at_time(bound: AtTime, stream: StreamRanges, service: StreamService) -> dict[int, int]:
+    late = [
+        number
+        for number, there in stream.partitions.items()
+        if there.first == there.next or there.last_time is None or there.last_time < bound.time
+    ]
+    if late and bound.otherwise == "error":
+        raise AmqpOptionError(
+            f"option 'startingTimestamp': {bound.time}: {stream.name}::{late[0]} has no record of"
+            " that time or later; with 'startingOffsetsByTimestampStrategy' = latest it is read"
+            " from its end on"
+        )
+    found = service.at_time(
+        stream.name,
+        {number: bound.time for number in stream.partitions if number not in late},
+    )
+    return {number: found.get(number, there.next) for number, there in stream.partitions.items()}
+
+
+def _listed(ranges: Mapping[str, StreamRanges]) -> str:
+    names = [f"{name}::{number}" for name in sorted(ranges) for number in ranges[name].partitions]
+    return ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")

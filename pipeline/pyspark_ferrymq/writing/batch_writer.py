@@ -1,0 +1,58 @@
+"""A frame written once: ``df.write.format("amqp").mode("append").save()``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from pyspark_ferrymq.errors import AmqpOptionError
+from pyspark_ferrymq.writing.columns import check_columns
+from pyspark_ferrymq.writing.options import EXACTLY_ONCE, SinkOptions
+from pyspark_ferrymq.writing.task_identity import WrittenRows, of_job
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Made in the driver; tasks get copies. A job has a name of its own, unless the options
+    `txnAppId` and `txnVersion` give it one that is the same when it is run again."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+        self._group = options.app_id or f"job-{uuid4()}"
+        self._sequence = options.version or 0
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenRows:
+        """In a task: its rows, in one transaction."""
+        from pyspark_ferrymq.writing.write_task import write
+
+        work = of_job(self._group, self._sequence, self._options.tasks, self._options.address)
+        return write(self._options, work, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """In the driver: all tasks have written."""
+        from pyspark_ferrymq.writing.fences import finish
+
+        if self._options.delivery == EXACTLY_ONCE:
+            finish(self._options, [one for one in messages if isinstance(one, WrittenRows)])
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """In the driver: a task has failed. Others may still write; what they have committed
+        stays, and is not written again by who runs the job under the same name."""
+
+
+def batch_writer(options: dict[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
+    """The writer of a batch. Raises `AmqpOptionError`."""
+    if overwrite:
+        raise AmqpOptionError(
+            "messages are added to what there is; there is nothing to overwrite. Write with"
+            ' mode("append")'
+        )
+    parsed = SinkOptions.parse(options, streaming=False)
+    check_columns(schema, parsed)
+    return BatchWriter(parsed)

@@ -1,0 +1,152 @@
+"""What went wrong with the messages of a task, in words that say what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from pyspark_ferrymq.errors import AmqpWriteError
+from pyspark_ferrymq.management import FORBIDDEN, AmqpRefusedError
+from pyspark_ferrymq.writing.task_identity import TaskIdentity
+
+if TYPE_CHECKING:
+    from ferrymq import AmqpError
+    from ferrymq_types.transport import Error
+
+# How many rejected rows an error names.
+_SHOWN: Final = 10
+_SMALLER: Final = (
+    "Give tasks fewer rows (repartition, or maxOffsetsPerTrigger of the source), or raise"
+    " transaction-work and transaction-bytes under [limits] of the broker"
+)
+_NOTHING: Final = "Nothing of the task is written"
+
+
+def refused_row(work: TaskIdentity, address: str, row: int, error: Error | None) -> AmqpWriteError:
+    """One message was not accepted, in a transaction."""
+    return AmqpWriteError(f"{work}: row {row} for {address!r}: {_text(error)}. {_NOTHING}")
+
+
+def refused_rows(
+    work: TaskIdentity, address: str, errors: Mapping[int, AmqpError]
+) -> AmqpWriteError:
+    """Messages were not accepted, outside of a transaction; `errors` are by their rows."""
+    shown = "; ".join(f"row {row}: {error}" for row, error in list(errors.items())[:_SHOWN])
+    more = len(errors) - _SHOWN
+    return AmqpWriteError(
+        f"{work}: {len(errors)} rows for {address!r} were not accepted: {shown}"
+        f"{f'; and {more} more' if more > 0 else ''}. The others are written, and will be again if"
+        " Spark repeats the task"
+    )
+
+
+def too_large(work: TaskIdentity, address: str, row: int, size: int, limit: int) -> AmqpWriteError:
+    """A message is larger than the node takes."""
+    return AmqpWriteError(
+        f"{work}: row {row} for {address!r}: amqp:link:message-size-exceeded: a message of {size}"
+        f" bytes, and at most {limit} are taken (max-message-size of the broker). {_NOTHING}"
+    )
+
+
+def unattached(work: TaskIdentity, address: str, error: AmqpError) -> AmqpWriteError:
+    """There is no link to the address."""
+    return AmqpWriteError(f"{work}: {address!r} takes no messages: {error}. {_NOTHING}")
+
+
+def rolled_back(work: TaskIdentity, error: Error | None, otherwise: object) -> AmqpWriteError:
+    """The transaction could not be committed."""
+    if error is None:
+        return AmqpWriteError(f"{work}: {otherwise}. {_NOTHING}")
+    info = error.info or {}
+    if error.condition == "ferrymq:fence-width":
+        return AmqpWriteError(other_width(work, info.get("width")))
+    if "limit" in info:
+        return AmqpWriteError(f"{work}: {_text(error)}. {_SMALLER}. {_NOTHING}")
+    if error.condition == "amqp:transaction:timeout":
+        return AmqpWriteError(
+            f"{work}: {_text(error)}. {_SMALLER.split(',')[0]}), or raise transaction-timeout under"
+            f" [limits] of the broker. {_NOTHING}"
+        )
+    if error.condition == "amqp:resource-limit-exceeded" and "fences" in str(error.description):
+        return AmqpWriteError(
+            f"{work}: {_text(error)}. Delete those of queries and jobs that are over, with"
+            f" ferrymq admin, or raise [nodes] limit of the broker. {_NOTHING}"
+        )
+    return AmqpWriteError(f"{work}: {_text(error)}. {_NOTHING}")
+
+
+def other_width(work: TaskIdentity, width: object) -> str:
+    """Return the message for a batch that has been committed by another number of tasks."""
+    return (
+        f"{work}: the batch has been written, or begun, by {width} tasks, and now there are"
+        f" {work.width}. It would be shared out otherwise: restore the partitioning, with"
+        f" repartition({width}) and the option 'tasks' = {width}, until the batch is done"
+    )
+
+
+def other_count(work: TaskIdentity, found: int) -> str:
+    """Return the message for a batch that another number of tasks has written than was said."""
+    return (
+        f"batch {work.sequence} of {work.group!r} was written by {found} tasks, and the option"
+        f" 'tasks' says {work.width}: restore the partitioning with repartition({work.width}), or"
+        f" give the option 'tasks' = {found}"
+    )
+
+
+def behind(work: TaskIdentity, last: int) -> AmqpWriteError:
+    """Return the error for a batch that is older than the last one at the target."""
+    if not work.of_query:
+        return AmqpWriteError(
+            f"{work}: {last} is the last 'txnVersion' that {work.group!r} has written to"
+            f" {work.target!r}, and {work.sequence} is lower. {_NOTHING}. Give the rows a higher"
+            " 'txnVersion', or another 'txnAppId'"
+        )
+    return AmqpWriteError(
+        f"{work}: {work.target!r} has batch {last} of this query already, so its checkpoint is"
+        " older than what has been written: has it been restored from a copy, or is the query"
+        f" running twice? {_NOTHING}. Spark would not read again what it read then, so rows may be"
+        " there already, or not: compare the target with the source. To go on from what the"
+        " checkpoint says, with rows there twice, forget the fences of the query: ferrymq admin"
+        f" delete fence {work.group}. To go on behind what is there, begin with a new checkpoint"
+        " and the option 'startingOffsets'"
+    )
+
+
+def other_content(work: TaskIdentity, error: object) -> AmqpWriteError:
+    """Return the error for work that has been committed with other rows."""
+    again = (
+        "the source is not the same, the query was changed, or its checkpoint has been restored"
+        if work.of_query
+        else "this is other work under the same 'txnAppId' and 'txnVersion'"
+    )
+    return AmqpWriteError(
+        f"{work}: it has been written to {work.target!r} before, with other rows than now:"
+        f" {error}. {_NOTHING} this time. Either {again}; or the rows are made up anew each time,"
+        " as with rand(), uuid() or the time of day. If that is so, and what was written first"
+        " counts, give the option 'deterministic' = false: then a batch is known by its number"
+        " alone"
+    )
+
+
+def unanswered(work: TaskIdentity, refused: AmqpRefusedError) -> AmqpWriteError:
+    """Return the error for a fence that the broker does not tell of."""
+    if refused.status == FORBIDDEN:
+        return AmqpWriteError(
+            f"{work}: the broker does not say how far it has got: {refused}. Who writes exactly"
+            f" once needs the right to send to {work.target!r}, or to the fences '$fence/*'"
+        )
+    return AmqpWriteError(
+        f"{work}: the broker does not say how far it has got: {refused}. Is it older than this"
+        " package? It has to know fences with a target"
+    )
+
+
+def _text(error: Error | None) -> str:
+    if error is None:
+        return "not accepted, and no reason given"
+    if error.description is None:
+        return str(error.condition)
+    hint = ""
+    if "x-opt-partition " in error.description:
+        hint = ". The column 'partition' chooses it; drop the column, and the broker chooses"
+    return f"{error.condition}: {error.description}{hint}"

@@ -1,0 +1,123 @@
+"""A broker that is away for a while: how long a task, or the driver, waits for it to be back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from pyspark_ferrymq.data_loss import LOGGER
+from pyspark_ferrymq.errors import AmqpWriteError
+from pyspark_ferrymq.options import BrokerOptions, connect
+from pyspark_ferrymq.options.connection import AmqpUnreachableError
+
+if TYPE_CHECKING:
+    from ferrymq.blocking import Connection
+
+T = TypeVar("T")
+
+# Seconds between two attempts: at first, and at most.
+_PAUSE: Final = 0.1
+_LONGEST_PAUSE: Final = 2.0
+# Seconds for connecting at the end of an outage.
+_SHORTEST: Final = 1.0
+
+
+class Outage:
+    """The time that the broker is away, for one task or one step of the driver.
+
+    It begins when a connection is lost or cannot be made, and is over when more has been done than
+    ever before (`progress`). `timeout` is the longest one, in seconds.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        timeout: float,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._what = what
+        self._timeout = timeout
+        self._clock = clock
+        self._sleep = sleep
+        self._since: float | None = None
+        self._pause = _PAUSE
+
+    def left(self) -> float | None:
+        """Return the seconds that are left of it; None while there is none."""
+        if self._since is None:
+            return None
+        return self._since + self._timeout - self._clock()
+
+    def progress(self) -> None:
+        """The broker is there, and more has been done than before."""
+        self._since = None
+        self._pause = _PAUSE
+
+    def lost(self, error: Exception, place: str) -> None:
+        """Wait a little before the next attempt.
+
+        Raises `AmqpWriteError` when the broker has been away for too long.
+        """
+        now = self._clock()
+        if self._since is None:
+            self._since = now
+        reason = str(error) or "there was no answer in time"
+        if self._since + self._timeout - now <= self._pause:
+            raise AmqpWriteError(
+                f"{self._what}: {place} was away for {now - self._since:.0f} s, and the time to"
+                f" try again is over (option 'write.retryTimeoutMs'): {reason}. What was not"
+                " committed is not written"
+            ) from None
+        LOGGER.warning("%s: %s is away, trying again: %s", self._what, place, reason)
+        self._sleep(self._pause)
+        self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+
+
+def retrying(
+    settings: BrokerOptions, role: str, outage: Outage, work: Callable[[Connection], T]
+) -> T:
+    """Do work over a connection, from its beginning again with a new one when that is lost.
+
+    Raises `AmqpWriteError` when the outage takes too long, and what the work raises.
+    """
+    while True:
+        try:
+            with _connected(settings, role, outage) as connection:
+                return work(connection)
+        except Exception as error:
+            if not was_lost(error):
+                raise
+            outage.lost(error, settings.place)
+
+
+def was_lost(error: BaseException | None) -> bool:
+    """Return whether an error says that the broker was not there, or is not there any more."""
+    from ferrymq import ConnectionClosed, LinkDetached, SessionEnded, TransactionRolledBack
+    from ferrymq.errors import TransactionInDoubt
+
+    if isinstance(error, LinkDetached):
+        return error.condition in ("amqp:connection:forced", "amqp:link:detach-forced")
+    if isinstance(error, TransactionRolledBack | TransactionInDoubt):
+        return was_lost(error.__cause__)
+    return isinstance(error, ConnectionClosed | SessionEnded | TimeoutError | AmqpUnreachableError)
+
+
+@contextmanager
+def _connected(settings: BrokerOptions, role: str, outage: Outage) -> Iterator[Connection]:
+    from ferrymq import ConnectionClosed
+
+    left = outage.left()
+    if left is not None:
+        settings = replace(settings, timeout=min(settings.timeout, max(left, _SHORTEST)))
+    connection = connect(settings, role)
+    try:
+        yield connection
+    finally:
+        try:
+            connection.close()
+        except (ConnectionClosed, TimeoutError):
+            pass

@@ -1,0 +1,58 @@
+"""A frame written batch after batch: ``df.writeStream.format("amqp").start()``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+
+from pyspark_ferrymq.errors import AmqpOptionError
+from pyspark_ferrymq.writing.columns import check_columns
+from pyspark_ferrymq.writing.options import EXACTLY_ONCE, SinkOptions
+from pyspark_ferrymq.writing.task_identity import WrittenRows, of_query
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Made in the driver for each batch; tasks get copies. A query is known by its id, which is in
+    its checkpoint, and its batches by their numbers."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenRows:
+        """In a task: its rows, in one transaction."""
+        from pyspark_ferrymq.writing.write_task import write
+
+        return write(self._options, of_query(self._options.tasks, self._options.address), iterator)
+
+    def commit(
+        self,
+        messages: list[WriterCommitMessage | None],
+        batchId: int,  # noqa: N803
+    ) -> None:
+        """In the driver: all tasks have written."""
+        from pyspark_ferrymq.writing.fences import finish
+
+        if self._options.delivery == EXACTLY_ONCE:
+            finish(self._options, [one for one in messages if isinstance(one, WrittenRows)])
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """In the driver: a task has failed. Others may still write; what they have committed
+        stays, and is not written again when the batch is repeated."""
+
+
+def stream_writer(options: dict[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
+    """The writer of a query. Raises `AmqpOptionError`."""
+    if overwrite:
+        raise AmqpOptionError(
+            "messages are added to what there is, so a result cannot be replaced as a whole. Write"
+            ' with outputMode("append"), or "update" in foreachBatch'
+        )
+    parsed = SinkOptions.parse(options, streaming=True)
+    check_columns(schema, parsed)
+    return StreamWriter(parsed)

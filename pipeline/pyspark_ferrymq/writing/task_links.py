@@ -1,0 +1,101 @@
+"""The links of one task, one for each address, and what comes of the messages sent on them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final
+
+from pyspark_ferrymq.errors import AmqpWriteError
+from pyspark_ferrymq.writing.error_messages import (
+    refused_row,
+    refused_rows,
+    rolled_back,
+    too_large,
+    unattached,
+)
+from pyspark_ferrymq.writing.rows import Shipment
+from pyspark_ferrymq.writing.task_identity import TaskIdentity
+
+if TYPE_CHECKING:
+    from ferrymq import DeliveryError
+    from ferrymq.blocking import Connection, Sender, Transaction
+
+# Links that are kept for the next rows with their address; the one not used for longest goes.
+_MOST: Final = 256
+
+
+class TaskLinks:
+    """Sends shipments, in a `transaction` or without.
+
+    With `settled` messages of a transaction have no outcome of their own, but for the last of each
+    shipment: the broker of ferrymq names the message for which a transaction cannot be committed.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        work: TaskIdentity,
+        transaction: Transaction | None,
+        settled: bool = False,
+    ) -> None:
+        self._connection = connection
+        self._work = work
+        self._transaction = transaction
+        self._settled = settled
+        self._senders: OrderedDict[str, Sender] = OrderedDict()
+        # Messages of the transaction so far.
+        self._sent = 0
+
+    def send(self, shipment: Shipment) -> None:
+        """Returns when all of it is accepted, provisionally in a transaction.
+
+        Raises `AmqpWriteError` otherwise, and what ended the connection.
+        """
+        from ferrymq import LinkDetached
+
+        sender = self._sender(shipment.address)
+        limit = sender.max_message_size
+        if limit is not None and (size := max(map(len, shipment.payloads))) > limit:
+            index = next(i for i, one in enumerate(shipment.payloads) if len(one) == size)
+            raise too_large(self._work, shipment.address, shipment.rows[index], size, limit)
+        try:
+            errors = sender.send_encoded(
+                shipment.payloads, settled=self._settled, transaction=self._transaction
+            )
+        except LinkDetached as error:
+            raise unattached(self._work, shipment.address, error) from None
+        if errors:
+            raise self._failure(shipment, errors)
+        self._sent += len(shipment.payloads)
+
+    def _failure(self, shipment: Shipment, errors: dict[int, DeliveryError]) -> AmqpWriteError:
+        if self._transaction is None:
+            by_row = {shipment.rows[index]: error for index, error in errors.items()}
+            return refused_rows(self._work, shipment.address, by_row)
+        index, first = next(iter(errors.items()))
+        error = getattr(first, "error", None)
+        info = {} if error is None or error.info is None else error.info
+        if self._settled and "message" not in info and index == len(shipment.payloads) - 1:
+            if error is not None and error.condition.startswith("amqp:transaction:"):
+                return rolled_back(self._work, error, first)
+        number = info.get("message")
+        if isinstance(number, int) and 0 <= number - self._sent < len(shipment.rows):
+            index = number - self._sent
+        return refused_row(self._work, shipment.address, shipment.rows[index], error)
+
+    def _sender(self, address: str) -> Sender:
+        from ferrymq import LinkDetached
+
+        sender = self._senders.get(address)
+        if sender is not None:
+            self._senders.move_to_end(address)
+            return sender
+        if len(self._senders) >= _MOST:
+            # What it has sent in the transaction stays part of that.
+            self._senders.popitem(last=False)[1].close()
+        try:
+            sender = self._connection.sender(address)
+        except LinkDetached as error:
+            raise unattached(self._work, address, error) from None
+        self._senders[address] = sender
+        return sender

@@ -1,0 +1,180 @@
+"""The part of one task: its rows over one connection, in one transaction.
+
+A connection that is lost is made again, and the task begins again with the rows it has kept.
+Whether a commit without an answer was done, the broker knows by its fence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from pyspark_ferrymq.errors import AmqpWriteError
+from pyspark_ferrymq.writing.error_messages import other_content, rolled_back
+from pyspark_ferrymq.writing.fences import FenceClient, fence_of
+from pyspark_ferrymq.writing.kept_batches import KeptBatches
+from pyspark_ferrymq.writing.options import AT_LEAST_ONCE, EXACTLY_ONCE, SinkOptions
+from pyspark_ferrymq.writing.retry import Outage, retrying, was_lost
+from pyspark_ferrymq.writing.rows import RowBatches, Shipment
+from pyspark_ferrymq.writing.task_identity import TaskIdentity, WrittenRows
+from pyspark_ferrymq.writing.task_links import TaskLinks
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ferrymq import Digest
+    from ferrymq.blocking import Connection
+
+
+def write(
+    options: SinkOptions, work: TaskIdentity, batches: Iterator[pa.RecordBatch]
+) -> WrittenRows:
+    """Write the rows of a task. Raises `AmqpWriteError`; nothing of it is there then, but for what
+    was accepted with `AT_LEAST_ONCE`."""
+    kept = KeptBatches(batches)
+    outage = Outage(str(work), options.retry_timeout)
+    task = _Task(options, work, kept, outage)
+    try:
+        role = f"write/{work.sequence}/{work.partition}"
+        return retrying(options.connection, role, outage, task.attempt)
+    finally:
+        kept.close()
+
+
+class _Task:
+    """What is known of a task from one attempt to the next."""
+
+    def __init__(
+        self, options: SinkOptions, work: TaskIdentity, kept: KeptBatches, outage: Outage
+    ) -> None:
+        self._options = options
+        self._work = work
+        self._kept = kept
+        self._outage = outage
+        # How many rows have been accepted in the attempt that came farthest.
+        self._accepted = 0
+        # What was written in a transaction of whose commit there was no answer.
+        self._doubtful: WrittenRows | None = None
+
+    def attempt(self, connection: Connection) -> WrittenRows:
+        """Write all there is to write. Raises what ended the connection, and `AmqpWriteError`."""
+        options = self._options
+        if options.delivery == AT_LEAST_ONCE:
+            rows = self._send_all(TaskLinks(connection, self._work, None), self._accepted)
+            return WrittenRows(self._work, rows.count)
+        if options.delivery != EXACTLY_ONCE:
+            return self._in_transaction(connection)
+        fences = FenceClient(connection, options, self._work)
+        if fences.done is None:
+            return self._in_transaction(connection)
+        return self._there(fences, None)
+
+    def _there(self, fences: FenceClient, digest: Digest | None) -> WrittenRows:
+        """The work is committed: compare the rows with what was, and write none.
+
+        `digest` is that of the rows, if it is known.
+        """
+        mine = self._doubtful
+        if mine is not None and not fences.whole and fences.done is not None:
+            if fences.done.is_of(mine):
+                # By an attempt of this task, whose commit had no answer.
+                return mine
+        if not fences.comparable:
+            digest = None
+        elif digest is None:
+            digest = self._digest()
+        if fences.whole:
+            # It may be shared out otherwise now: the driver compares the whole of it.
+            skipped = 0 if digest is None else digest.rows
+        else:
+            skipped = fences.repeat(self._work.member, digest)
+        return WrittenRows(self._work, 0, True, skipped, None if digest is None else digest.value)
+
+    def _digest(self) -> Digest | None:
+        rows = RowBatches(self._options, self._work)
+        for batch in self._kept.from_the_beginning():
+            for _ in rows.shipments(batch):
+                pass
+        return rows.digest
+
+    def _in_transaction(self, connection: Connection) -> WrittenRows:
+        from ferrymq import FenceMismatch, FencePassed, TransactionInDoubt, TransactionRolledBack
+
+        options, work = self._options, self._work
+        fence = fence_of(work) if options.delivery == EXACTLY_ONCE else None
+        batches = self._kept.from_the_beginning()
+        # The time of a transaction runs from its beginning: Spark may take long for the first rows.
+        first = next(batches, None)
+        transaction = connection.transaction(fence=fence)
+        links = TaskLinks(connection, work, transaction, settled=fence is not None)
+        try:
+            rows = self._send_all(links, 0, _with_first(first, batches))
+            written = WrittenRows(
+                work, rows.count, digest=None if rows.digest is None else rows.digest.value
+            )
+            transaction.commit(digest=rows.digest)
+        except FenceMismatch as error:
+            raise other_content(work, error) from None
+        except FencePassed:
+            # Another attempt was faster.
+            return self._there(FenceClient(connection, options, work), rows.digest)
+        except TransactionInDoubt as doubt:
+            if fence is None:
+                raise AmqpWriteError(f"{work}: {doubt}") from None
+            # The broker knows, when it is there again.
+            self._doubtful = written
+            raise
+        except TransactionRolledBack as error:
+            if was_lost(error):
+                raise
+            raise rolled_back(work, error.error, error) from None
+        return written
+
+    def _send_all(
+        self, links: TaskLinks, first: int, batches: Iterator[pa.RecordBatch] | None = None
+    ) -> RowBatches:
+        """Send the rows from `first` on; encode one shipment while the one before is sent."""
+        rows = RowBatches(self._options, self._work, first)
+        if batches is None:
+            batches = _from(first, self._kept.from_the_beginning())
+        under_way: Future[None] | None = None
+        before = first
+        with ThreadPoolExecutor(1, thread_name_prefix="amqp-sink") as sending:
+            for shipment in _shipments(rows, batches):
+                if under_way is not None:
+                    under_way.result()
+                    self._accept(before)
+                under_way, before = sending.submit(links.send, shipment), shipment.end
+            if under_way is not None:
+                under_way.result()
+                self._accept(before)
+        return rows
+
+    def _accept(self, count: int) -> None:
+        if count > self._accepted:
+            self._accepted = count
+            self._outage.progress()
+
+
+def _shipments(rows: RowBatches, batches: Iterator[pa.RecordBatch]) -> Iterator[Shipment]:
+    for batch in batches:
+        yield from rows.shipments(batch)
+
+
+def _from(first: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches without the rows before `first`."""
+    for batch in batches:
+        if first >= batch.num_rows:
+            first -= batch.num_rows
+            continue
+        yield batch.slice(first)
+        first = 0
+
+
+def _with_first(
+    first: pa.RecordBatch | None, rest: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    if first is not None:
+        yield first
+        yield from rest
