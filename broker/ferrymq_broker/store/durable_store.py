@@ -34,7 +34,7 @@ from ferrymq_broker.store.journal import (
     Journal,
     Placement,
 )
-from ferrymq_broker.store.lmdb_check import check_file
+from ferrymq_broker.store.lmdb_file import check_file
 from ferrymq_broker.store.lmdb_records import DATA_NAME, LmdbRecords
 from ferrymq_broker.store.paged_out_file import take_paged_out, write_paged_out
 from ferrymq_broker.store.records import Brief, Part, Record, Records

@@ -17,9 +17,8 @@ from typing import Final, final
 from librt.strings import read_i64_be
 from mypy_extensions import i64
 
-_PAGE_HEAD: Final = 16
-# Of a node, and of where it is.
-_NODE_HEAD: Final = 10
+from ferrymq_broker.store.lmdb_pages import NODE_BYTES, PAGE_HEAD_BYTES
+
 _PREFIX_BYTES: Final = 9
 
 # Pages at the ends of a run of keys, and one that is merged with these or split off.
@@ -54,12 +53,12 @@ class Footprint:
     def put(self, key: bytes, size: int) -> None:
         """A value of this size is put."""
         self._keys.append(key)
-        node: i64 = _NODE_HEAD + len(key) + i64(size)
-        if node <= (self._page_bytes - _PAGE_HEAD) // 2:
+        node: i64 = NODE_BYTES + len(key) + i64(size)
+        if node <= (self._page_bytes - PAGE_HEAD_BYTES) // 2:
             self._in_leaves += node
             return
-        pages = (_PAGE_HEAD + i64(size) - 1) // self._page_bytes + 1
-        self._in_leaves += _NODE_HEAD + len(key) + 8
+        pages = (PAGE_HEAD_BYTES + i64(size) - 1) // self._page_bytes + 1
+        self._in_leaves += NODE_BYTES + len(key) + 8
         if pages == 1:
             self._alone += 1
         else:
@@ -111,7 +110,7 @@ class Footprint:
         return runs - in_runs + max(0, singles - (usable - in_runs))
 
     def _new_leaves(self) -> i64:
-        return 2 * self._in_leaves // (self._page_bytes - _PAGE_HEAD) + 1
+        return 2 * self._in_leaves // (self._page_bytes - PAGE_HEAD_BYTES) + 1
 
     def _runs_of_keys(self) -> i64:
         """How many times a key does not follow the one before."""

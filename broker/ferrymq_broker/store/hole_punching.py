@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ferrymq_broker.store.errors import StoreDamaged
-from ferrymq_broker.store.lmdb_pages import PageFile
+from ferrymq_broker.store.lmdb_file import read_free_map
 
 # Less than this is not worth the while; nor is less than what is in use.
 _WASTE: Final = 64 << 20
@@ -66,11 +66,7 @@ class HolePuncher:
         return True
 
     def _punch(self) -> None:
-        file = PageFile(str(self.path))
-        try:
-            free = file.free_map()
-        finally:
-            file.close()
+        free = read_free_map(self.path)
         descriptor = os.open(self.path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
         try:
             for found in _FREE.finditer(free):

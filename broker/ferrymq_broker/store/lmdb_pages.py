@@ -1,4 +1,4 @@
-"""The pages of LMDB's file, looked at without LMDB.
+"""The pages of LMDB's file, looked at without LMDB. `lmdb_file` is the way to them.
 
 LMDB believes what its pages say, and a process that reads a damaged one may crash, or wait for
 ever. So before it is given the file, every page that can be reached is read here, where no number
@@ -27,8 +27,10 @@ from mypy_extensions import i64
 from ferrymq_broker.store.errors import StoreDamaged
 from ferrymq_broker.store.keys import KEY_BYTES, describe_key
 
-_PAGE_HEAD: Final = 16
+PAGE_HEAD_BYTES: Final = 16
 _NODE_HEAD: Final = 8
+NODE_BYTES: Final = _NODE_HEAD + 2
+"""Bytes that a node takes beside its key and value: its head, and the offset that leads to it."""
 
 _BRANCH: Final = 0x01
 _LEAF: Final = 0x02
@@ -171,7 +173,7 @@ class PageFile:
 
     def _check_meta(self, page: bytes, number: int) -> None:
         said, _, flags, _ = _HEAD.unpack_from(page)
-        magic, version, _, _ = _META_HEAD.unpack_from(page, _PAGE_HEAD)
+        magic, version, _, _ = _META_HEAD.unpack_from(page, PAGE_HEAD_BYTES)
         if said != number or not flags & _META or magic != _MAGIC or version != _VERSION:
             raise self._wrong(f"page {number} is no meta page of LMDB")
 
@@ -265,9 +267,9 @@ class PageFile:
         lower: i64 = i64(read_i16_le(page, 12)) & 0xFFFF
         upper: i64 = i64(read_i16_le(page, 14)) & 0xFFFF
         # An upper end of 0 is one of 65536.
-        if lower < _PAGE_HEAD or lower & 1 or lower > upper or upper > self.page_bytes:
+        if lower < PAGE_HEAD_BYTES or lower & 1 or lower > upper or upper > self.page_bytes:
             raise self._bad_page(number)
-        nodes: i64 = (lower - _PAGE_HEAD) // 2
+        nodes: i64 = (lower - PAGE_HEAD_BYTES) // 2
         if is_leaf:
             self._leaves += 1
             whole = self._values or not is_records
@@ -300,7 +302,7 @@ class PageFile:
         pages: list[int] = []
         at_index: i64 = 0
         while at_index < nodes:
-            at: i64 = i64(read_i16_le(page, _PAGE_HEAD + 2 * at_index)) & 0xFFFF
+            at: i64 = i64(read_i16_le(page, PAGE_HEAD_BYTES + 2 * at_index)) & 0xFFFF
             if at < upper or at & 1 or at + _NODE_HEAD > self.page_bytes:
                 raise self._bad_page(number)
             key_bytes: i64 = i64(read_i16_le(page, at + 6)) & 0xFFFF
@@ -337,7 +339,7 @@ class PageFile:
     ) -> None:
         index: i64 = 0
         while index < nodes:
-            at: i64 = i64(read_i16_le(page, _PAGE_HEAD + 2 * index)) & 0xFFFF
+            at: i64 = i64(read_i16_le(page, PAGE_HEAD_BYTES + 2 * index)) & 0xFFFF
             index += 1
             if at < upper or at & 1 or at + _NODE_HEAD > self.page_bytes:
                 raise self._bad_page(number)
@@ -384,7 +386,7 @@ class PageFile:
         taken: i64 = 0
         index: i64 = 0
         while index < nodes:
-            at: i64 = i64(read_i16_le(page, _PAGE_HEAD + 2 * index)) & 0xFFFF
+            at: i64 = i64(read_i16_le(page, PAGE_HEAD_BYTES + 2 * index)) & 0xFFFF
             if at < upper or at & 1 or at + _NODE_HEAD + KEY_BYTES > end_of_page:
                 return False
             if i64(read_i16_le(page, at + 6)) != KEY_BYTES:
@@ -437,12 +439,12 @@ class PageFile:
 
     def _check_overflow(self, number: int, size: i64) -> None:
         """Look at the head of the pages that a value has to itself."""
-        count = (_PAGE_HEAD - 1 + size) // self.page_bytes + 1
+        count = (PAGE_HEAD_BYTES - 1 + size) // self.page_bytes + 1
         if number < 2 or number + count - 1 > self.last_page:
             raise self._wrong(f"a page {number} is said to be in it")
         if (number + count) * self.page_bytes > self._size:
             raise self._wrong(f"it was cut off at {self._size} bytes, before page {number}")
-        head = os.pread(self._descriptor, _PAGE_HEAD, number * self.page_bytes)
+        head = os.pread(self._descriptor, PAGE_HEAD_BYTES, number * self.page_bytes)
         said, _, flags, pages = _HEAD.unpack(head)
         if said != number or flags != _OVERFLOW or pages != count:
             raise self._bad_page(number)
@@ -471,13 +473,13 @@ class PageFile:
         self._listed += count
 
     def _read_overflow(self, number: int, size: i64) -> bytes:
-        count = (_PAGE_HEAD - 1 + size) // self.page_bytes + 1
+        count = (PAGE_HEAD_BYTES - 1 + size) // self.page_bytes + 1
         data = self._read(number, count)
         _, _, flags, pages = _HEAD.unpack_from(data)
         if flags != _OVERFLOW or pages != count:
             raise self._bad_page(number)
         self._overflows += count
-        return data[_PAGE_HEAD : _PAGE_HEAD + size]
+        return data[PAGE_HEAD_BYTES : PAGE_HEAD_BYTES + size]
 
     def _read(self, number: int, count: i64) -> bytes:
         """Pages that are one after the other, the first of which says that it is `number`."""

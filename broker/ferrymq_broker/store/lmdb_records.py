@@ -17,7 +17,6 @@ import lmdb
 
 from ferrymq_broker.store.disk import GONE, free_bytes, is_in_place, only_pretends
 from ferrymq_broker.store.errors import StoreDamaged
-from ferrymq_broker.store.footprint import Footprint
 from ferrymq_broker.store.hole_punching import HolePuncher
 from ferrymq_broker.store.keys import (
     APPLIED_KEY,
@@ -27,7 +26,12 @@ from ferrymq_broker.store.keys import (
     is_intact,
     seal,
 )
-from ferrymq_broker.store.lmdb_pages import PageFile
+from ferrymq_broker.store.lmdb_file import (
+    NODE_BYTES,
+    PAGE_HEAD_BYTES,
+    Footprint,
+    read_free_lists,
+)
 from ferrymq_broker.store.record_scan import take_parts, take_records, take_values
 from ferrymq_broker.store.records import Brief, Part, Record, Records, RecordsGrow
 
@@ -43,9 +47,6 @@ _HEADROOM: Final = 256 << 20
 _SCAN_AT_ONCE: Final = 100
 _SCAN_BYTES: Final = 1 << 18
 
-# Of a page, and of a record in it, beside key and value.
-_PAGE_HEAD: Final = 16
-_NODE_BYTES: Final = 10
 # Fewer records than this in a page: what the split of a page leaves empty is too much.
 _FEW: Final = 5
 # The number that no record has, behind all others of a prefix.
@@ -218,8 +219,8 @@ class LmdbRecords(Records):
         a record without a value lies there for the time being.
         """
         self._end_run()
-        node = _NODE_BYTES + KEY_BYTES + size
-        room = self._page_bytes - _PAGE_HEAD
+        node = NODE_BYTES + KEY_BYTES + size
+        room = self._page_bytes - PAGE_HEAD_BYTES
         if room // _FEW < node <= room // 2:
             end = prefix + _BEHIND
             self.put(end, b"")
@@ -310,13 +311,8 @@ class LmdbRecords(Records):
             return
         before = self._env.stat()
         freed = max(0, _pages_of(before) - _pages_of(now))
-        file = PageFile(str(self.path))
-        try:
-            lists_of_free = file.free_pages()
-        finally:
-            file.close()
         growth = self._footprint.growth(
-            now["leaf_pages"], now["branch_pages"], freed, lists_of_free
+            now["leaf_pages"], now["branch_pages"], freed, read_free_lists(self.path)
         )
         # Some of what is free in the file may have no place on the disk, but no more pages need one
         # than are written.

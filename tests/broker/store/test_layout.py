@@ -11,7 +11,7 @@ from ferrymq_broker.store.changes import Changes
 from ferrymq_broker.store.disk import RealFolder
 from ferrymq_broker.store.hole_punching import _find_fallocate
 from ferrymq_broker.store.journal_replay import apply_now
-from ferrymq_broker.store.lmdb_check import check_file
+from ferrymq_broker.store.lmdb_file import check_file
 from ferrymq_broker.store.lmdb_records import DATA_NAME, LmdbRecords
 from ferrymq_broker.store.net_effect import NetEffect
 from ferrymq_broker.store.tables import ENTRY, STATE

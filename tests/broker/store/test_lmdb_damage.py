@@ -10,7 +10,7 @@ import pytest
 
 from ferrymq_broker.store.errors import StoreDamaged
 from ferrymq_broker.store.keys import encode_key, seal
-from ferrymq_broker.store.lmdb_check import check_file, main
+from ferrymq_broker.store.lmdb_file import check_file, main
 from ferrymq_broker.store.lmdb_records import LmdbRecords
 
 PAGE = 4096

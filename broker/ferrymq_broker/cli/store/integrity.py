@@ -27,7 +27,7 @@ from ferrymq_broker.store.head_file import (
 )
 from ferrymq_broker.store.in_use_file import IN_USE_NAME, require_original
 from ferrymq_broker.store.keys import APPLIED_KEY, describe_key, is_intact
-from ferrymq_broker.store.lmdb_check import check_file
+from ferrymq_broker.store.lmdb_file import check_file
 from ferrymq_broker.store.lmdb_records import DATA_NAME
 from ferrymq_broker.store.records import Record
 from ferrymq_broker.store.segments import JournalFrame, JournalReader, find_segments
