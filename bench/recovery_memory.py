@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 
 import ferrymq
 from bench.client import drain, fill
+from bench.encoding import DURABLE_HEADER, data_section
 from bench.machine import PEAK, memory_of
 from bench.process import Server, durable_broker
 from bench.tree import Trees
@@ -66,8 +67,7 @@ to = "c"
 
 def encoded(size: int) -> bytes:
     """A durable message with so many bytes of data (AMQP 1.0 §3.2)."""
-    data = b"\x00\x53\x75\xb0" + size.to_bytes(4, "big") + bytes(size)
-    return b"\x00\x53\x70\xc0\x02\x01\x41" + data
+    return DURABLE_HEADER + data_section(bytes(size))
 
 
 def queue(port: int, count: int) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-PAYLOAD: Final = b"\x00\x53\x75\xa0\x5f" + bytes(range(95))
+from bench.encoding import data_section
+
+PAYLOAD: Final = data_section(bytes(range(95)))
 """100 bytes: what follows the performative in a transfer frame."""
 
 BODY: Final = bytes(range(100))

@@ -52,6 +52,7 @@ def check(
     `combinations` are the capabilities that fields require together, each with the first field.
     """
     modules = _Scope(mistakes, RESERVED_MODULES)
+    descriptors = _Scope(mistakes, ["Final"])
     seen: dict[str, Location] = {}
     for part in spec.parts:
         if part.name in seen:
@@ -67,6 +68,9 @@ def check(
             scope.take(constant_name(definition.name), what, definition.at)
         for type_ in part.types():
             _type(type_, scope, mistakes)
+            if type_.descriptors:
+                # Here the types of all parts meet.
+                descriptors.take(constant_name(type_.name), f"type {type_.name}", type_.at)
     aliases = _Scope(mistakes, [*IMPORTS, "CODES"])
     for word, providers in capabilities.items():
         at = providers[0].at

@@ -22,6 +22,7 @@ IMPORTS: Final = {
     "UUID": "uuid",
     "BytesWriter": "librt.strings",
     "i64": "mypy_extensions",
+    "NULL": "ferrymq_codec.codes",
     "Array": "ferrymq_codec.containers",
     "Composite": "ferrymq_codec.composite",
     "EncodeError": "ferrymq_codec.errors",

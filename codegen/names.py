@@ -54,8 +54,10 @@ WIDER_FIELDS: Final = {
 }
 """Fields, by type and name, that are read as more than they require: as this capability."""
 
-RESERVED_MODULES: Final = frozenset({"unions", "registry", "containers", "descriptor"})
-"""What no part may be called: two modules of the output, and two names (`_containers`,
+RESERVED_MODULES: Final = frozenset(
+    {"unions", "registry", "descriptors", "containers", "descriptor"}
+)
+"""What no part may be called: three modules of the output, and two names (`_containers`,
 `_descriptor`) that generated modules use and an import of the part would take.
 """
 

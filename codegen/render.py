@@ -21,6 +21,7 @@ from codegen.imports import IMPORTS
 from codegen.model import Type
 from codegen.names import (
     class_name,
+    constant_name,
     module_name,
     snake_name,
     union_name,
@@ -41,6 +42,8 @@ class _Row:
     code: str
     cls: str
     decode: str
+    constant: str
+    doc: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +106,9 @@ def render(resolved: Resolved, package: str) -> dict[str, str]:
     )
     doc = docstring(text, 0, "")
     files["unions.py"] = _wrap(body, package, doc, _sources(resolved), modules, early=everything)
+    body = environment.get_template("descriptors.py.jinja").render(rows=rows)
+    doc = docstring("The numeric descriptor of every described type.", 0, "")
+    files["descriptors.py"] = _wrap(body, package, doc, _sources(resolved), [], early=())
     types = [(t.name, module_name(t.part), class_name(t.name)) for t in resolved.spec.types()]
     body = environment.get_template("registry.py.jinja").render(rows=rows, types=types)
     doc = docstring("Every described type by code, symbol and class.", 0, "")
@@ -121,7 +127,11 @@ def _header(sources: list[str]) -> str:
 
 def _package(resolved: Resolved, package: str) -> str:
     lines = [f"- `{module_name(p.name)}`: {p.label or p.name}" for p in resolved.parts()]
-    lines += ["- `unions`: what provides each capability", "- `registry`: types by descriptor"]
+    lines += [
+        "- `unions`: what provides each capability",
+        "- `registry`: types by descriptor",
+        "- `descriptors`: the descriptors as constants",
+    ]
     text = "\n\n".join(["The wire types of AMQP 1.0, generated from their XML.", *lines])
     doc = docstring(text, 0, "").replace("\n\n- ", "\n- ")
     doc = doc.replace("\n- ", "\n\n- ", 1)
@@ -196,6 +206,8 @@ def _row(type_: Type) -> _Row:
         code=f"{descriptor.code:#04x}",
         cls=prefix + class_name(type_.name),
         decode=f"{prefix}decode_{snake_name(type_.name)}",
+        constant=constant_name(type_.name),
+        doc=docstring(f"Descriptor of the type {type_.name}: {descriptor.name}.", 0, ""),
     )
 
 

@@ -11,11 +11,12 @@ from typing import Final, final
 from librt.strings import read_i64_be
 from mypy_extensions import i64
 
+from bench.encoding import data_head
 from ferrymq_codec.errors import DecodeError
 from ferrymq_codec.reader import Reader
+from ferrymq_types import descriptors
 
 MIN_SIZE: Final = 16
-_DATA: Final = 0x75
 
 
 @final
@@ -29,8 +30,7 @@ class Numbered:
             raise ValueError(f"a body of {size} bytes cannot hold the numbers: {MIN_SIZE} at least")
         self.run = run
         self.size = size
-        length = bytes((0xA0, size)) if size <= 255 else b"\xb0" + size.to_bytes(4, "big")
-        self._head = b"\x00\x53\x75" + length + run.to_bytes(8, "big")
+        self._head = data_head(size) + run.to_bytes(8, "big")
         self._tail = bytes([i % 251 for i in range(size - MIN_SIZE)])
 
     def message(self, number: int) -> bytes:
@@ -42,7 +42,7 @@ class Numbered:
         reader = Reader(message)
         try:
             while reader.pos < reader.end:
-                if reader.read_descriptor("message") != _DATA:
+                if reader.read_descriptor("message") != descriptors.DATA:
                     reader.skip_value("message")
                     continue
                 body = reader.read_binary("data")

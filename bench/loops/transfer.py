@@ -15,6 +15,7 @@ from mypy_extensions import i64
 
 from ferrymq.engine.frames import begin_frame, end_frame
 from ferrymq.engine.input import FrameInput
+from ferrymq_types import descriptors
 from ferrymq_types.transport import Transfer, decode_transfer, encode_transfer
 
 BATCH: Final = 64
@@ -78,7 +79,7 @@ def decode(count: int, data: bytes) -> int:
         while frames.next_frame(MAX_FRAME_SIZE, 0):
             reader = frames.reader
             end = reader.end
-            if reader.read_descriptor("frame") != 0x14:
+            if reader.read_descriptor("frame") != descriptors.TRANSFER:
                 reader.fail("frame", "no transfer")
             transfer = decode_transfer(reader)
             payload = data[reader.pos : end]

@@ -18,6 +18,7 @@ from typing import Final, Protocol
 from bench.loops.load import End, Plan, Receiver, Sender
 from bench.machine import build
 from bench.results import Figure, Report
+from ferrymq_types import descriptors
 
 SIZE: Final = 100
 WARM_UP: Final = 50
@@ -172,7 +173,7 @@ def _has_transfer(data: bytes) -> bool:
         size = int.from_bytes(data[pos : pos + 4], "big")
         if len(data) - pos < size:
             return False
-        if data[pos + 10] == 0x14:
+        if data[pos + 10] == descriptors.TRANSFER:
             return True
         pos += size
     return False

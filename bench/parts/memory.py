@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from bench.client import Peer, drain, fill
+from bench.encoding import DURABLE_HEADER, data_section
 from bench.machine import NOW, PEAK, build, memory_of
 from bench.metrics import metric
 from bench.results import Figure, Report
@@ -31,11 +32,11 @@ PAGING_PATIENCE: Final = 10.0
 # Links that one session carries here: what brokers allow without asking.
 LINKS: Final = 1_000
 # An encoded message: a data section of `SIZE` bytes.
-MESSAGE: Final = b"\x00\x53\x75\xb0" + SIZE.to_bytes(4, "big") + bytes(SIZE)
+MESSAGE: Final = data_section(bytes(SIZE))
 # The same with a header that says durable (AMQP 1.0 §3.2.1).
-DURABLE: Final = b"\x00\x53\x70\xc0\x02\x01\x41" + MESSAGE
+DURABLE: Final = DURABLE_HEADER + MESSAGE
 # One of 113 bytes, 108 of them data.
-SMALL: Final = b"\x00\x53\x75\xa0\x6c" + bytes(108)
+SMALL: Final = data_section(bytes(108))
 
 
 class Watched:

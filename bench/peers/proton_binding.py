@@ -12,6 +12,7 @@ from typing import Any
 from proton import Data, Message
 
 from bench import samples
+from ferrymq_types import descriptors
 
 NAME = "Proton"
 
@@ -26,7 +27,7 @@ def encode_frame(payload: bytes) -> bytes:
     data.clear()
     data.put_described()
     data.enter()
-    data.put_ulong(0x14)
+    data.put_ulong(descriptors.TRANSFER)
     data.put_list()
     data.enter()
     data.put_uint(0)

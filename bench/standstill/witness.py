@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Final
 
 from bench.client import Peer
+from bench.encoding import data_section
 
 # Seconds between two messages: the broker has time for the others.
 PAUSE: Final = 0.0005
-_MESSAGE: Final = b"\x00\x53\x75\xa0\x04ping"
+_MESSAGE: Final = data_section(b"ping")
 
 
 def processor_time(pid: int) -> float:

@@ -18,6 +18,7 @@ from uuid import UUID
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
+from ferrymq_codec.codes import NULL
 from ferrymq_codec.composite import Composite
 from ferrymq_codec.compound import (
     begin_composite,
@@ -288,7 +289,7 @@ def encode_header(w: BytesWriter, value: Header) -> None:
         nulls += 1
     else:
         while nulls > 0:
-            w.append(0x40)
+            w.append(NULL)
             nulls -= 1
         write_ubyte(w, priority, "header.priority")
     ttl = value.ttl
@@ -296,7 +297,7 @@ def encode_header(w: BytesWriter, value: Header) -> None:
         nulls += 1
     else:
         while nulls > 0:
-            w.append(0x40)
+            w.append(NULL)
             nulls -= 1
         write_uint(w, ttl, "header.ttl")
     first_acquirer = value.first_acquirer
@@ -304,7 +305,7 @@ def encode_header(w: BytesWriter, value: Header) -> None:
         nulls += 1
     else:
         while nulls > 0:
-            w.append(0x40)
+            w.append(NULL)
             nulls -= 1
         write_boolean(w, first_acquirer, "header.first-acquirer")
     delivery_count = value.delivery_count
@@ -312,7 +313,7 @@ def encode_header(w: BytesWriter, value: Header) -> None:
         nulls += 1
     else:
         while nulls > 0:
-            w.append(0x40)
+            w.append(NULL)
             nulls -= 1
         write_uint(w, delivery_count, "header.delivery-count")
     end_list(w, mark, 5 - nulls)
@@ -580,7 +581,7 @@ def encode_properties(w: BytesWriter, value: Properties) -> None:
         nulls += 1
     else:
         while nulls > 0:
-            w.append(0x40)
+            w.append(NULL)
             nulls -= 1
         write_binary(w, user_id, "properties.user-id")
     to = value.to
@@ -588,7 +589,7 @@ def encode_properties(w: BytesWriter, value: Properties) -> None:
         nulls += 1
     else:
         while nulls > 0:
-            w.append(0x40)
+            w.append(NULL)
             nulls -= 1
         write_string(w, to, "properties.to")
     subject = value.subject
@@ -596,7 +597,7 @@ def encode_properties(w: BytesWriter, value: Properties) -> None:
         nulls += 1
     else:
         while nulls > 0:
-            w.append(0x40)
+            w.append(NULL)
             nulls -= 1
         write_string(w, subject, "properties.subject")
     reply_to = value.reply_to
@@ -604,7 +605,7 @@ def encode_properties(w: BytesWriter, value: Properties) -> None:
         nulls += 1
     else:
         while nulls > 0:
-            w.append(0x40)
+            w.append(NULL)
             nulls -= 1
         write_string(w, reply_to, "properties.reply-to")
     correlation_id = value.correlation_id
@@ -612,7 +613,7 @@ def encode_properties(w: BytesWriter, value: Properties) -> None:
         nulls += 1
     else:
         while nulls > 0:
-            w.append(0x40)
+            w.append(NULL)
             nulls -= 1
         _unions.encode_message_id(w, correlation_id, "properties.correlation-id")
     content_type = value.content_type
@@ -620,7 +621,7 @@ def encode_properties(w: BytesWriter, value: Properties) -> None:
         nulls += 1
     else:
         while nulls > 0:
-            w.append(0x40)
+            w.append(NULL)
             nulls -= 1
         write_symbol(w, content_type, "properties.content-type")
     content_encoding = value.content_encoding
@@ -628,7 +629,7 @@ def encode_properties(w: BytesWriter, value: Properties) -> None:
         nulls += 1
     else:
         while nulls > 0:
-            w.append(0x40)
+            w.append(NULL)
             nulls -= 1
         write_symbol(w, content_encoding, "properties.content-encoding")
     absolute_expiry_time = value.absolute_expiry_time
@@ -636,7 +637,7 @@ def encode_properties(w: BytesWriter, value: Properties) -> None:
         nulls += 1
     else:
         while nulls > 0:
-            w.append(0x40)
+            w.append(NULL)
             nulls -= 1
         write_timestamp(w, absolute_expiry_time, "properties.absolute-expiry-time")
     creation_time = value.creation_time
@@ -644,7 +645,7 @@ def encode_properties(w: BytesWriter, value: Properties) -> None:
         nulls += 1
     else:
         while nulls > 0:
-            w.append(0x40)
+            w.append(NULL)
             nulls -= 1
         write_timestamp(w, creation_time, "properties.creation-time")
     group_id = value.group_id
@@ -652,7 +653,7 @@ def encode_properties(w: BytesWriter, value: Properties) -> None:
         nulls += 1
     else:
         while nulls > 0:
-            w.append(0x40)
+            w.append(NULL)
             nulls -= 1
         write_string(w, group_id, "properties.group-id")
     group_sequence = value.group_sequence
@@ -660,7 +661,7 @@ def encode_properties(w: BytesWriter, value: Properties) -> None:
         nulls += 1
     else:
         while nulls > 0:
-            w.append(0x40)
+            w.append(NULL)
             nulls -= 1
         write_uint(w, group_sequence, "properties.group-sequence")
     reply_to_group_id = value.reply_to_group_id
@@ -668,7 +669,7 @@ def encode_properties(w: BytesWriter, value: Properties) -> None:
         nulls += 1
     else:
         while nulls > 0:
-            w.append(0x40)
+            w.append(NULL)
             nulls -= 1
         write_string(w, reply_to_group_id, "properties.reply-to-group-id")
     end_list(w, mark, 13 - nulls)
@@ -1241,7 +1242,7 @@ def encode_modified(w: BytesWriter, value: Modified) -> None:
         nulls += 1
     else:
         while nulls > 0:
-            w.append(0x40)
+            w.append(NULL)
             nulls -= 1
         write_boolean(w, undeliverable_here, "modified.undeliverable-here")
     message_annotations = value.message_annotations
@@ -1249,7 +1250,7 @@ def encode_modified(w: BytesWriter, value: Modified) -> None:
         nulls += 1
     else:
         while nulls > 0:
-            w.append(0x40)
+            w.append(NULL)
             nulls -= 1
         write_symbol_map(w, message_annotations, "modified.message-annotations")
     end_list(w, mark, 3 - nulls)
@@ -1417,7 +1418,7 @@ def encode_source(w: BytesWriter, value: Source) -> None:
         nulls += 1
     else:
         while nulls > 0:
-            w.append(0x40)
+            w.append(NULL)
             nulls -= 1
         write_terminus_durability(w, durable, "source.durable")
     expiry_policy = value.expiry_policy
@@ -1425,7 +1426,7 @@ def encode_source(w: BytesWriter, value: Source) -> None:
         nulls += 1
     else:
         while nulls > 0:
-            w.append(0x40)
+            w.append(NULL)
             nulls -= 1
         write_terminus_expiry_policy(w, expiry_policy, "source.expiry-policy")
     timeout = value.timeout
@@ -1433,7 +1434,7 @@ def encode_source(w: BytesWriter, value: Source) -> None:
         nulls += 1
     else:
         while nulls > 0:
-            w.append(0x40)
+            w.append(NULL)
             nulls -= 1
         write_uint(w, timeout, "source.timeout")
     dynamic = value.dynamic
@@ -1441,7 +1442,7 @@ def encode_source(w: BytesWriter, value: Source) -> None:
         nulls += 1
     else:
         while nulls > 0:
-            w.append(0x40)
+            w.append(NULL)
             nulls -= 1
         write_boolean(w, dynamic, "source.dynamic")
     dynamic_node_properties = value.dynamic_node_properties
@@ -1449,7 +1450,7 @@ def encode_source(w: BytesWriter, value: Source) -> None:
         nulls += 1
     else:
         while nulls > 0:
-            w.append(0x40)
+            w.append(NULL)
             nulls -= 1
         write_symbol_map(w, dynamic_node_properties, "source.dynamic-node-properties")
     distribution_mode = value.distribution_mode
@@ -1457,7 +1458,7 @@ def encode_source(w: BytesWriter, value: Source) -> None:
         nulls += 1
     else:
         while nulls > 0:
-            w.append(0x40)
+            w.append(NULL)
             nulls -= 1
         write_symbol(w, distribution_mode, "source.distribution-mode")
     filter_ = value.filter
@@ -1465,7 +1466,7 @@ def encode_source(w: BytesWriter, value: Source) -> None:
         nulls += 1
     else:
         while nulls > 0:
-            w.append(0x40)
+            w.append(NULL)
             nulls -= 1
         write_symbol_map(w, filter_, "source.filter")
     default_outcome: Composite | None = value.default_outcome
@@ -1473,7 +1474,7 @@ def encode_source(w: BytesWriter, value: Source) -> None:
         nulls += 1
     else:
         while nulls > 0:
-            w.append(0x40)
+            w.append(NULL)
             nulls -= 1
         default_outcome.encode(w)
     outcomes = value.outcomes
@@ -1481,7 +1482,7 @@ def encode_source(w: BytesWriter, value: Source) -> None:
         nulls += 1
     else:
         while nulls > 0:
-            w.append(0x40)
+            w.append(NULL)
             nulls -= 1
         write_multiple_symbol(w, outcomes, "source.outcomes")
     capabilities = value.capabilities
@@ -1489,7 +1490,7 @@ def encode_source(w: BytesWriter, value: Source) -> None:
         nulls += 1
     else:
         while nulls > 0:
-            w.append(0x40)
+            w.append(NULL)
             nulls -= 1
         write_multiple_symbol(w, capabilities, "source.capabilities")
     end_list(w, mark, 11 - nulls)
@@ -1652,7 +1653,7 @@ def encode_target(w: BytesWriter, value: Target) -> None:
         nulls += 1
     else:
         while nulls > 0:
-            w.append(0x40)
+            w.append(NULL)
             nulls -= 1
         write_terminus_durability(w, durable, "target.durable")
     expiry_policy = value.expiry_policy
@@ -1660,7 +1661,7 @@ def encode_target(w: BytesWriter, value: Target) -> None:
         nulls += 1
     else:
         while nulls > 0:
-            w.append(0x40)
+            w.append(NULL)
             nulls -= 1
         write_terminus_expiry_policy(w, expiry_policy, "target.expiry-policy")
     timeout = value.timeout
@@ -1668,7 +1669,7 @@ def encode_target(w: BytesWriter, value: Target) -> None:
         nulls += 1
     else:
         while nulls > 0:
-            w.append(0x40)
+            w.append(NULL)
             nulls -= 1
         write_uint(w, timeout, "target.timeout")
     dynamic = value.dynamic
@@ -1676,7 +1677,7 @@ def encode_target(w: BytesWriter, value: Target) -> None:
         nulls += 1
     else:
         while nulls > 0:
-            w.append(0x40)
+            w.append(NULL)
             nulls -= 1
         write_boolean(w, dynamic, "target.dynamic")
     dynamic_node_properties = value.dynamic_node_properties
@@ -1684,7 +1685,7 @@ def encode_target(w: BytesWriter, value: Target) -> None:
         nulls += 1
     else:
         while nulls > 0:
-            w.append(0x40)
+            w.append(NULL)
             nulls -= 1
         write_symbol_map(w, dynamic_node_properties, "target.dynamic-node-properties")
     capabilities = value.capabilities
@@ -1692,7 +1693,7 @@ def encode_target(w: BytesWriter, value: Target) -> None:
         nulls += 1
     else:
         while nulls > 0:
-            w.append(0x40)
+            w.append(NULL)
             nulls -= 1
         write_multiple_symbol(w, capabilities, "target.capabilities")
     end_list(w, mark, 7 - nulls)

@@ -15,6 +15,7 @@ from typing import Final
 
 from librt.strings import BytesWriter
 
+from ferrymq_codec.codes import NULL
 from ferrymq_codec.composite import Composite
 from ferrymq_codec.compound import begin_composite, end_list
 from ferrymq_codec.errors import EncodeError
@@ -235,12 +236,12 @@ def encode_sasl_init(w: BytesWriter, value: SaslInit) -> None:
     write_symbol(w, mechanism, "sasl-init.mechanism")
     initial_response = value.initial_response
     if initial_response is None:
-        w.append(0x40)
+        w.append(NULL)
     else:
         write_binary(w, initial_response, "sasl-init.initial-response")
     hostname = value.hostname
     if hostname is None:
-        w.append(0x40)
+        w.append(NULL)
     else:
         write_string(w, hostname, "sasl-init.hostname")
     end_list(w, mark, 3)
@@ -449,7 +450,7 @@ def encode_sasl_outcome(w: BytesWriter, value: SaslOutcome) -> None:
     write_sasl_code(w, code, "sasl-outcome.code")
     additional_data = value.additional_data
     if additional_data is None:
-        w.append(0x40)
+        w.append(NULL)
     else:
         write_binary(w, additional_data, "sasl-outcome.additional-data")
     end_list(w, mark, 2)

@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
+from ferrymq_codec.codes import NULL
 from ferrymq_codec.composite import Composite
 from ferrymq_codec.compound import begin_composite, end_list
 from ferrymq_codec.maps import read_map, read_symbol_map, write_map, write_symbol_map
@@ -468,7 +469,7 @@ def encode_open(w: BytesWriter, value: Open) -> None:
     write_string(w, container_id, "open.container-id")
     hostname = value.hostname
     if hostname is None:
-        w.append(0x40)
+        w.append(NULL)
     else:
         write_string(w, hostname, "open.hostname")
     max_frame_size = value.max_frame_size
@@ -477,32 +478,32 @@ def encode_open(w: BytesWriter, value: Open) -> None:
     write_ushort(w, channel_max, "open.channel-max")
     idle_time_out = value.idle_time_out
     if idle_time_out is None:
-        w.append(0x40)
+        w.append(NULL)
     else:
         write_uint(w, idle_time_out, "open.idle-time-out")
     outgoing_locales = value.outgoing_locales
     if not outgoing_locales:
-        w.append(0x40)
+        w.append(NULL)
     else:
         write_multiple_symbol(w, outgoing_locales, "open.outgoing-locales")
     incoming_locales = value.incoming_locales
     if not incoming_locales:
-        w.append(0x40)
+        w.append(NULL)
     else:
         write_multiple_symbol(w, incoming_locales, "open.incoming-locales")
     offered_capabilities = value.offered_capabilities
     if not offered_capabilities:
-        w.append(0x40)
+        w.append(NULL)
     else:
         write_multiple_symbol(w, offered_capabilities, "open.offered-capabilities")
     desired_capabilities = value.desired_capabilities
     if not desired_capabilities:
-        w.append(0x40)
+        w.append(NULL)
     else:
         write_multiple_symbol(w, desired_capabilities, "open.desired-capabilities")
     properties = value.properties
     if properties is None:
-        w.append(0x40)
+        w.append(NULL)
     else:
         write_symbol_map(w, properties, "open.properties")
     end_list(w, mark, 10)
@@ -662,7 +663,7 @@ def encode_begin(w: BytesWriter, value: Begin) -> None:
     mark = begin_composite(w, 0x11)
     remote_channel = value.remote_channel
     if remote_channel is None:
-        w.append(0x40)
+        w.append(NULL)
     else:
         write_ushort(w, remote_channel, "begin.remote-channel")
     next_outgoing_id = value.next_outgoing_id
@@ -675,17 +676,17 @@ def encode_begin(w: BytesWriter, value: Begin) -> None:
     write_uint(w, handle_max, "begin.handle-max")
     offered_capabilities = value.offered_capabilities
     if not offered_capabilities:
-        w.append(0x40)
+        w.append(NULL)
     else:
         write_multiple_symbol(w, offered_capabilities, "begin.offered-capabilities")
     desired_capabilities = value.desired_capabilities
     if not desired_capabilities:
-        w.append(0x40)
+        w.append(NULL)
     else:
         write_multiple_symbol(w, desired_capabilities, "begin.desired-capabilities")
     properties = value.properties
     if properties is None:
-        w.append(0x40)
+        w.append(NULL)
     else:
         write_symbol_map(w, properties, "begin.properties")
     end_list(w, mark, 8)
@@ -903,44 +904,44 @@ def encode_attach(w: BytesWriter, value: Attach) -> None:
     write_receiver_settle_mode(w, rcv_settle_mode, "attach.rcv-settle-mode")
     source: Composite | None = value.source
     if source is None:
-        w.append(0x40)
+        w.append(NULL)
     else:
         source.encode(w)
     target: Composite | None = value.target
     if target is None:
-        w.append(0x40)
+        w.append(NULL)
     else:
         target.encode(w)
     unsettled = value.unsettled
     if unsettled is None:
-        w.append(0x40)
+        w.append(NULL)
     else:
         write_map(w, unsettled, "attach.unsettled")
     incomplete_unsettled = value.incomplete_unsettled
     write_boolean(w, incomplete_unsettled, "attach.incomplete-unsettled")
     initial_delivery_count = value.initial_delivery_count
     if initial_delivery_count is None:
-        w.append(0x40)
+        w.append(NULL)
     else:
         write_uint(w, initial_delivery_count, "attach.initial-delivery-count")
     max_message_size = value.max_message_size
     if max_message_size is None:
-        w.append(0x40)
+        w.append(NULL)
     else:
         write_ulong(w, max_message_size, "attach.max-message-size")
     offered_capabilities = value.offered_capabilities
     if not offered_capabilities:
-        w.append(0x40)
+        w.append(NULL)
     else:
         write_multiple_symbol(w, offered_capabilities, "attach.offered-capabilities")
     desired_capabilities = value.desired_capabilities
     if not desired_capabilities:
-        w.append(0x40)
+        w.append(NULL)
     else:
         write_multiple_symbol(w, desired_capabilities, "attach.desired-capabilities")
     properties = value.properties
     if properties is None:
-        w.append(0x40)
+        w.append(NULL)
     else:
         write_symbol_map(w, properties, "attach.properties")
     end_list(w, mark, 14)
@@ -1143,7 +1144,7 @@ def encode_flow(w: BytesWriter, value: Flow) -> None:
     mark = begin_composite(w, 0x13)
     next_incoming_id = value.next_incoming_id
     if next_incoming_id is None:
-        w.append(0x40)
+        w.append(NULL)
     else:
         write_uint(w, next_incoming_id, "flow.next-incoming-id")
     incoming_window = value.incoming_window
@@ -1154,22 +1155,22 @@ def encode_flow(w: BytesWriter, value: Flow) -> None:
     write_uint(w, outgoing_window, "flow.outgoing-window")
     handle = value.handle
     if handle is None:
-        w.append(0x40)
+        w.append(NULL)
     else:
         write_uint(w, handle, "flow.handle")
     delivery_count = value.delivery_count
     if delivery_count is None:
-        w.append(0x40)
+        w.append(NULL)
     else:
         write_uint(w, delivery_count, "flow.delivery-count")
     link_credit = value.link_credit
     if link_credit is None:
-        w.append(0x40)
+        w.append(NULL)
     else:
         write_uint(w, link_credit, "flow.link-credit")
     available = value.available
     if available is None:
-        w.append(0x40)
+        w.append(NULL)
     else:
         write_uint(w, available, "flow.available")
     drain = value.drain
@@ -1178,7 +1179,7 @@ def encode_flow(w: BytesWriter, value: Flow) -> None:
     write_boolean(w, echo, "flow.echo")
     properties = value.properties
     if properties is None:
-        w.append(0x40)
+        w.append(NULL)
     else:
         write_symbol_map(w, properties, "flow.properties")
     end_list(w, mark, 11)
@@ -1374,34 +1375,34 @@ def encode_transfer(w: BytesWriter, value: Transfer) -> None:
     write_uint(w, handle, "transfer.handle")
     delivery_id = value.delivery_id
     if delivery_id is None:
-        w.append(0x40)
+        w.append(NULL)
     else:
         write_uint(w, delivery_id, "transfer.delivery-id")
     delivery_tag = value.delivery_tag
     if delivery_tag is None:
-        w.append(0x40)
+        w.append(NULL)
     else:
         write_binary(w, delivery_tag, "transfer.delivery-tag")
     message_format = value.message_format
     if message_format is None:
-        w.append(0x40)
+        w.append(NULL)
     else:
         write_uint(w, message_format, "transfer.message-format")
     settled = value.settled
     if settled is None:
-        w.append(0x40)
+        w.append(NULL)
     else:
         write_boolean(w, settled, "transfer.settled")
     more = value.more
     write_boolean(w, more, "transfer.more")
     rcv_settle_mode = value.rcv_settle_mode
     if rcv_settle_mode is None:
-        w.append(0x40)
+        w.append(NULL)
     else:
         write_receiver_settle_mode(w, rcv_settle_mode, "transfer.rcv-settle-mode")
     state: Composite | None = value.state
     if state is None:
-        w.append(0x40)
+        w.append(NULL)
     else:
         state.encode(w)
     resume = value.resume
@@ -1559,14 +1560,14 @@ def encode_disposition(w: BytesWriter, value: Disposition) -> None:
     write_uint(w, first, "disposition.first")
     last = value.last
     if last is None:
-        w.append(0x40)
+        w.append(NULL)
     else:
         write_uint(w, last, "disposition.last")
     settled = value.settled
     write_boolean(w, settled, "disposition.settled")
     state: Composite | None = value.state
     if state is None:
-        w.append(0x40)
+        w.append(NULL)
     else:
         state.encode(w)
     batchable = value.batchable
@@ -1671,7 +1672,7 @@ def encode_detach(w: BytesWriter, value: Detach) -> None:
     write_boolean(w, closed, "detach.closed")
     error = value.error
     if error is None:
-        w.append(0x40)
+        w.append(NULL)
     else:
         encode_error(w, error)
     end_list(w, mark, 3)
@@ -1741,7 +1742,7 @@ def encode_end(w: BytesWriter, value: End) -> None:
     mark = begin_composite(w, 0x17)
     error = value.error
     if error is None:
-        w.append(0x40)
+        w.append(NULL)
     else:
         encode_error(w, error)
     end_list(w, mark, 1)
@@ -1803,7 +1804,7 @@ def encode_close(w: BytesWriter, value: Close) -> None:
     mark = begin_composite(w, 0x18)
     error = value.error
     if error is None:
-        w.append(0x40)
+        w.append(NULL)
     else:
         encode_error(w, error)
     end_list(w, mark, 1)
@@ -1892,7 +1893,7 @@ def encode_error(w: BytesWriter, value: Error) -> None:
         nulls += 1
     else:
         while nulls > 0:
-            w.append(0x40)
+            w.append(NULL)
             nulls -= 1
         write_symbol_map(w, info, "error.info")
     end_list(w, mark, 3 - nulls)

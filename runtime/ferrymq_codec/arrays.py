@@ -15,7 +15,7 @@ from uuid import UUID
 from librt.strings import BytesWriter, read_i32_be, write_f64_be
 from mypy_extensions import i64, u8
 
-from ferrymq_codec.codes import TYPE_NAMES, describe_code
+from ferrymq_codec import codes
 from ferrymq_codec.compound import widen, write_u32
 from ferrymq_codec.containers import Array, Repeated
 from ferrymq_codec.decimals import pack_decimal
@@ -34,57 +34,57 @@ from ferrymq_codec.writer import (
 # The constructors among which the encoder chooses, narrowest first. Zero-width ones are not among
 # them: many peers cannot read an array of those.
 _CODES: Final[dict[str, tuple[int, int]]] = {
-    "null": (0x40, 0x40),
-    "boolean": (0x56, 0x56),
-    "ubyte": (0x50, 0x50),
-    "ushort": (0x60, 0x60),
-    "uint": (0x52, 0x70),
-    "ulong": (0x53, 0x80),
-    "byte": (0x51, 0x51),
-    "short": (0x61, 0x61),
-    "int": (0x54, 0x71),
-    "long": (0x55, 0x81),
-    "float": (0x72, 0x72),
-    "double": (0x82, 0x82),
-    "decimal32": (0x74, 0x74),
-    "decimal64": (0x84, 0x84),
-    "decimal128": (0x94, 0x94),
-    "char": (0x73, 0x73),
-    "timestamp": (0x83, 0x83),
-    "uuid": (0x98, 0x98),
-    "binary": (0xA0, 0xB0),
-    "string": (0xA1, 0xB1),
-    "symbol": (0xA3, 0xB3),
-    "list": (0xC0, 0xD0),
-    "map": (0xC1, 0xD1),
-    "array": (0xE0, 0xF0),
+    "null": (codes.NULL, codes.NULL),
+    "boolean": (codes.BOOLEAN, codes.BOOLEAN),
+    "ubyte": (codes.UBYTE, codes.UBYTE),
+    "ushort": (codes.USHORT, codes.USHORT),
+    "uint": (codes.SMALL_UINT, codes.UINT),
+    "ulong": (codes.SMALL_ULONG, codes.ULONG),
+    "byte": (codes.BYTE, codes.BYTE),
+    "short": (codes.SHORT, codes.SHORT),
+    "int": (codes.SMALL_INT, codes.INT),
+    "long": (codes.SMALL_LONG, codes.LONG),
+    "float": (codes.FLOAT, codes.FLOAT),
+    "double": (codes.DOUBLE, codes.DOUBLE),
+    "decimal32": (codes.DECIMAL32, codes.DECIMAL32),
+    "decimal64": (codes.DECIMAL64, codes.DECIMAL64),
+    "decimal128": (codes.DECIMAL128, codes.DECIMAL128),
+    "char": (codes.CHAR, codes.CHAR),
+    "timestamp": (codes.TIMESTAMP, codes.TIMESTAMP),
+    "uuid": (codes.UUID, codes.UUID),
+    "binary": (codes.BINARY8, codes.BINARY32),
+    "string": (codes.STRING8, codes.STRING32),
+    "symbol": (codes.SYMBOL8, codes.SYMBOL32),
+    "list": (codes.LIST8, codes.LIST32),
+    "map": (codes.MAP8, codes.MAP32),
+    "array": (codes.ARRAY8, codes.ARRAY32),
 }
 
 # Integer constructors: bytes, lowest and highest value.
 _RANGES: Final[dict[int, tuple[int, int, int]]] = {
-    0x50: (1, 0, 0xFF),
-    0x51: (1, -0x80, 0x7F),
-    0x52: (1, 0, 0xFF),
-    0x53: (1, 0, 0xFF),
-    0x54: (1, -0x80, 0x7F),
-    0x55: (1, -0x80, 0x7F),
-    0x60: (2, 0, 0xFFFF),
-    0x61: (2, -0x8000, 0x7FFF),
-    0x70: (4, 0, 0xFFFFFFFF),
-    0x71: (4, -0x80000000, 0x7FFFFFFF),
-    0x80: (8, 0, 0xFFFFFFFFFFFFFFFF),
-    0x81: (8, -0x8000000000000000, 0x7FFFFFFFFFFFFFFF),
-    0x83: (8, -0x8000000000000000, 0x7FFFFFFFFFFFFFFF),
+    codes.UBYTE: (1, 0, 0xFF),
+    codes.BYTE: (1, -128, 127),
+    codes.SMALL_UINT: (1, 0, 0xFF),
+    codes.SMALL_ULONG: (1, 0, 0xFF),
+    codes.SMALL_INT: (1, -128, 127),
+    codes.SMALL_LONG: (1, -128, 127),
+    codes.USHORT: (2, 0, 0xFFFF),
+    codes.SHORT: (2, -0x8000, 0x7FFF),
+    codes.UINT: (4, 0, 0xFFFFFFFF),
+    codes.INT: (4, -0x80000000, 0x7FFFFFFF),
+    codes.ULONG: (8, 0, 0xFFFFFFFFFFFFFFFF),
+    codes.LONG: (8, -0x8000000000000000, 0x7FFFFFFFFFFFFFFF),
+    codes.TIMESTAMP: (8, -0x8000000000000000, 0x7FFFFFFFFFFFFFFF),
 }
 
 
 def read_array(r: Reader, field: str) -> Array:
     """Read an array; raises DecodeError for anything else."""
     code = r.peek_code(field)
-    if code != 0xE0 and code != 0xF0:
+    if code != codes.ARRAY8 and code != codes.ARRAY32:
         r.unexpected(field, "array")
     r.pos += 1
-    return read_array_content(r, code == 0xF0, field)
+    return read_array_content(r, code == codes.ARRAY32, field)
 
 
 def read_array_content(r: Reader, wide: bool, field: str) -> Array:
@@ -96,15 +96,15 @@ def read_array_content(r: Reader, wide: bool, field: str) -> Array:
     r.depth += 1
     descriptors: list[object] = []
     code = r.peek_code(field)
-    while code == 0:
+    while code == codes.DESCRIBED:
         if r.depth + len(descriptors) >= MAX_DEPTH:
             r.fail(field, "nested too deeply")
         r.pos += 1
         descriptors.append(read_value(r, field))
         code = r.peek_code(field)
-    name = TYPE_NAMES.get(code)
+    name = codes.TYPE_NAMES.get(code)
     if name is None:
-        r.fail(field, f"{describe_code(code)} is not a constructor")
+        r.fail(field, f"{codes.describe_code(code)} is not a constructor")
     r.pos += 1
     array = Array(name, _read_items(r, code, count, field), code=code)
     array.descriptors = tuple(descriptors)
@@ -139,18 +139,17 @@ def enter_array(r: Reader, wide: bool, field: str) -> i64:
 
 
 def _read_items(r: Reader, code: i64, count: i64, field: str) -> Sequence[object] | Repeated:
-    if code < 0x50:
+    if code < codes.FIXED_1:
         return Repeated(read_payload(r, code, field), count)
-    category = code >> 4
     least: i64
-    if category < 0xA:
-        least = 1 << (category - 5)
-    elif category == 0xA or category == 0xB:
-        least = 1 if category == 0xA else 4
-    elif category == 0xC or category == 0xD:
-        least = 2 if category == 0xC else 8
+    if code < codes.VARIABLE_1:
+        least = 1 << ((code - codes.FIXED_1) >> 4)
+    elif code < codes.COMPOUND_1:
+        least = 1 if code < codes.VARIABLE_4 else 4
+    elif code < codes.ARRAY_1:
+        least = 2 if code < codes.COMPOUND_4 else 8
     else:
-        least = 3 if category == 0xE else 9
+        least = 3 if code < codes.ARRAY_4 else 9
     if count > (r.end - r.pos) // least:
         r.fail(field, f"count {count} exceeds the {r.end - r.pos} bytes of content")
     r.charge(count, field)
@@ -174,16 +173,16 @@ def write_nested_array(w: BytesWriter, value: Array, field: str, depth: i64) -> 
     items = value.items
     kind = value.element_type
     count: i64 = len(items)
-    w.append(0xE0)
+    w.append(codes.ARRAY8)
     w.append(0)
     w.append(0)
     mark: i64 = len(w)
     for descriptor in value.descriptors:
-        w.append(0)
+        w.append(codes.DESCRIBED)
         write_nested(w, descriptor, field, depth + 1)
     narrow, wide = _CODES[kind]
     code: i64 = wide if value.code is None else value.code
-    if code < 0x50:
+    if code < codes.FIXED_1:
         w.append(u8(code))
         _check_zero_width(items, code, field)
     elif kind == "binary" or kind == "string" or kind == "symbol":
@@ -200,7 +199,7 @@ def write_nested_array(w: BytesWriter, value: Array, field: str, depth: i64) -> 
             code = narrow
         w.append(u8(code))
         for element in elements:
-            element.write(w, code < 0xD0 or code == 0xE0, field)
+            element.write(w, code < codes.COMPOUND_4 or code == codes.ARRAY8, field)
     else:
         if value.code is None and narrow != wide and _all_narrow(items, narrow):
             code = narrow
@@ -212,7 +211,7 @@ def write_nested_array(w: BytesWriter, value: Array, field: str, depth: i64) -> 
         w[mark - 2] = u8(size)
         w[mark - 1] = u8(count)
     else:
-        widen(w, mark, count, 0xF0)
+        widen(w, mark, count, codes.ARRAY32)
 
 
 def _check_zero_width(items: tuple[object, ...] | Repeated, code: i64, field: str) -> None:
@@ -225,7 +224,7 @@ def _check_zero_width(items: tuple[object, ...] | Repeated, code: i64, field: st
             if item != wanted:
                 fits = False
     if not fits:
-        raise EncodeError(field, f"elements of {describe_code(code)} are all {wanted!r}")
+        raise EncodeError(field, f"elements of {codes.describe_code(code)} are all {wanted!r}")
 
 
 def _all_narrow(items: tuple[object, ...] | Repeated, code: int) -> bool:
@@ -246,7 +245,7 @@ def _to_bytes(item: object, kind: str, field: str) -> bytes:
 
 
 def _write_size(w: BytesWriter, size: i64, code: i64, field: str) -> None:
-    if code >= 0xB0:
+    if code >= codes.VARIABLE_4:
         write_u32(w, size)
     elif size < 256:
         w.append(u8(size))
@@ -255,44 +254,48 @@ def _write_size(w: BytesWriter, size: i64, code: i64, field: str) -> None:
 
 
 def _write_fixed(w: BytesWriter, code: i64, kind: str, item: object, field: str) -> None:
-    if code == 0x56:
+    if code == codes.BOOLEAN:
         if not isinstance(item, bool):
             _refuse(item, kind, field)
         w.append(1 if item else 0)
-    elif code == 0x72 or code == 0x82:
+    elif code == codes.FLOAT or code == codes.DOUBLE:
         if not isinstance(item, (float, int)):
             _refuse(item, kind, field)
             return
         number = float(item)
-        if code == 0x72:
+        if code == codes.FLOAT:
             check_float(number, field)
             write_float32(w, number)
         else:
             write_f64_be(w, number)
-    elif code == 0x73:
+    elif code == codes.CHAR:
         if not isinstance(item, str):
             _refuse(item, kind, field)
             return
         write_u32(w, char_point(item, field))
-    elif code == 0x98:
+    elif code == codes.UUID:
         if not isinstance(item, UUID):
             _refuse(item, kind, field)
             return
         w.write(item.bytes)
-    elif code == 0x74 or code == 0x84 or code == 0x94:
+    elif code == codes.DECIMAL32 or code == codes.DECIMAL64 or code == codes.DECIMAL128:
         if not isinstance(item, Decimal):
             _refuse(item, kind, field)
             return
-        w.write(pack_decimal(item, 4 if code == 0x74 else 8 if code == 0x84 else 16, field))
+        w.write(
+            pack_decimal(
+                item, 4 if code == codes.DECIMAL32 else 8 if code == codes.DECIMAL64 else 16, field
+            )
+        )
     else:
-        if code == 0x83 and isinstance(item, datetime):
+        if code == codes.TIMESTAMP and isinstance(item, datetime):
             item = to_milliseconds(item, field)
         if isinstance(item, bool) or not isinstance(item, int):
             _refuse(item, kind, field)
             return
         width, low, high = _RANGES[code]
         if item < low or item > high:
-            raise EncodeError(field, f"{item} is out of range for {describe_code(code)}")
+            raise EncodeError(field, f"{item} is out of range for {codes.describe_code(code)}")
         w.write(int(item).to_bytes(width, "big", signed=low < 0))
 
 
@@ -310,12 +313,12 @@ class _Element:
         write_nested(scratch, item, field, depth)
         data = scratch.getvalue()
         code = data[0]
-        if TYPE_NAMES.get(code) != kind:
+        if codes.TYPE_NAMES.get(code) != kind:
             _refuse(item, kind, field)
-        if code == 0x45:
+        if code == codes.LIST0:
             self.count: i64 = 0
             self.content = b""
-        elif code < 0xD0 or code == 0xE0:
+        elif code < codes.COMPOUND_4 or code == codes.ARRAY8:
             self.count = data[2]
             self.content = data[3:]
         else:

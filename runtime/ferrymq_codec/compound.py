@@ -11,6 +11,7 @@ from typing import Final
 from librt.strings import BytesWriter, write_i32_be, write_i64_be
 from mypy_extensions import i32, i64, u8
 
+from ferrymq_codec import codes
 from ferrymq_codec.errors import EncodeError
 from ferrymq_codec.limits import MAX_U32
 
@@ -25,25 +26,32 @@ def write_u32(w: BytesWriter, value: i64) -> None:
 
 def write_descriptor(w: BytesWriter, code: i64) -> None:
     """Append 0x00 and a numeric descriptor, which the value it describes must follow (§1.2)."""
-    w.append(0)
+    w.append(codes.DESCRIBED)
     if 0 <= code < 256:
-        w.append(0x53)
+        w.append(codes.SMALL_ULONG)
         w.append(u8(code))
     else:
-        w.append(0x80)
+        w.append(codes.ULONG)
         write_i64_be(w, code)
+
+
+def descriptor_bytes(code: i64) -> bytes:
+    """Return what `write_descriptor` writes, for encodings that are known beforehand."""
+    w = BytesWriter()
+    write_descriptor(w, code)
+    return w.getvalue()
 
 
 def begin_composite(w: BytesWriter, code: i64) -> i64:
     """Append a numeric descriptor and open a list; returns the mark that `end_list` wants."""
-    w.append(0)
+    w.append(codes.DESCRIBED)
     if 0 <= code < 256:
-        w.append(0x53)
+        w.append(codes.SMALL_ULONG)
         w.append(u8(code))
     else:
-        w.append(0x80)
+        w.append(codes.ULONG)
         write_i64_be(w, code)
-    w.append(0xC0)
+    w.append(codes.LIST8)
     w.append(0)
     w.append(0)
     return len(w)
@@ -51,19 +59,19 @@ def begin_composite(w: BytesWriter, code: i64) -> i64:
 
 def write_empty_composite(w: BytesWriter, code: i64) -> None:
     """Append a numeric descriptor and an empty list."""
-    w.append(0)
+    w.append(codes.DESCRIBED)
     if 0 <= code < 256:
-        w.append(0x53)
+        w.append(codes.SMALL_ULONG)
         w.append(u8(code))
     else:
-        w.append(0x80)
+        w.append(codes.ULONG)
         write_i64_be(w, code)
-    w.append(0x45)
+    w.append(codes.LIST0)
 
 
 def begin_list(w: BytesWriter) -> i64:
     """Open a list; returns the mark that `end_list` wants."""
-    w.append(0xC0)
+    w.append(codes.LIST8)
     w.append(0)
     w.append(0)
     return len(w)
@@ -71,7 +79,7 @@ def begin_list(w: BytesWriter) -> i64:
 
 def begin_map(w: BytesWriter) -> i64:
     """Open a map; returns the mark that `end_map` wants."""
-    w.append(0xC1)
+    w.append(codes.MAP8)
     w.append(0)
     w.append(0)
     return len(w)
@@ -83,12 +91,12 @@ def end_list(w: BytesWriter, mark: i64, count: i64) -> None:
     if size < 256 and count < 256:
         if count == 0:
             w.truncate(mark - 3)
-            w.append(0x45)
+            w.append(codes.LIST0)
             return
         w[mark - 2] = u8(size)
         w[mark - 1] = u8(count)
         return
-    widen(w, mark, count, 0xD0)
+    widen(w, mark, count, codes.LIST32)
 
 
 def end_map(w: BytesWriter, mark: i64, count: i64) -> None:
@@ -98,7 +106,7 @@ def end_map(w: BytesWriter, mark: i64, count: i64) -> None:
         w[mark - 2] = u8(size)
         w[mark - 1] = u8(count)
         return
-    widen(w, mark, count, 0xD1)
+    widen(w, mark, count, codes.MAP32)
 
 
 def widen(w: BytesWriter, mark: i64, count: i64, code: u8) -> None:

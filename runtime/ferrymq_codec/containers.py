@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import final
 
-from ferrymq_codec.codes import TYPE_NAMES
+from ferrymq_codec import codes
 from ferrymq_codec.scalars import Symbol, ULong, equal_values
 
 
@@ -87,9 +87,9 @@ class Array:
         descriptors: Iterable[object] = (),
         code: int | None = None,
     ) -> None:
-        if element_type not in TYPE_NAMES.values():
+        if element_type not in codes.TYPE_NAMES.values():
             raise ValueError(f"{element_type!r} is not a primitive type of AMQP")
-        if code is not None and TYPE_NAMES.get(code) != element_type:
+        if code is not None and codes.TYPE_NAMES.get(code) != element_type:
             raise ValueError(f"0x{code:02x} is not a constructor of {element_type}")
         self.element_type = element_type
         self.items: tuple[object, ...] | Repeated = (

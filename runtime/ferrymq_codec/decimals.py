@@ -11,6 +11,7 @@ from typing import Final, final
 
 from librt.strings import BytesWriter
 
+from ferrymq_codec import codes
 from ferrymq_codec.errors import EncodeError
 from ferrymq_codec.reader import Reader
 
@@ -49,9 +50,9 @@ class DecimalFormat:
         self.max_exponent = values - 1 - self.bias
 
 
-_32: Final = DecimalFormat("decimal32", 0x74, 32, 8, 7)
-_64: Final = DecimalFormat("decimal64", 0x84, 64, 10, 16)
-_128: Final = DecimalFormat("decimal128", 0x94, 128, 14, 34)
+_32: Final = DecimalFormat("decimal32", codes.DECIMAL32, 32, 8, 7)
+_64: Final = DecimalFormat("decimal64", codes.DECIMAL64, 64, 10, 16)
+_128: Final = DecimalFormat("decimal128", codes.DECIMAL128, 128, 14, 34)
 
 
 def read_decimal32(r: Reader, field: str) -> Decimal:
@@ -71,19 +72,19 @@ def read_decimal128(r: Reader, field: str) -> Decimal:
 
 def write_decimal32(w: BytesWriter, value: Decimal, field: str) -> None:
     """Append a decimal32; raises EncodeError if `value` is not exactly a decimal32."""
-    w.append(0x74)
+    w.append(codes.DECIMAL32)
     w.write(_pack(value, _32, field))
 
 
 def write_decimal64(w: BytesWriter, value: Decimal, field: str) -> None:
     """Append a decimal64; raises EncodeError if `value` is not exactly a decimal64."""
-    w.append(0x84)
+    w.append(codes.DECIMAL64)
     w.write(_pack(value, _64, field))
 
 
 def write_decimal128(w: BytesWriter, value: Decimal, field: str) -> None:
     """Append a decimal128; raises EncodeError if `value` is not exactly a decimal128."""
-    w.append(0x94)
+    w.append(codes.DECIMAL128)
     w.write(_pack(value, _128, field))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from ferrymq_codec.codes import describe_code
+from ferrymq_codec import codes
 from ferrymq_codec.compound import begin_map, end_map
 from ferrymq_codec.containers import PairMap
 from ferrymq_codec.errors import EncodeError
@@ -143,14 +143,14 @@ def read_annotations(r: Reader, field: str) -> dict[str | int, object]:
     while i < count:
         key: str | int
         code = r.peek_code(field)
-        if code == 0xA3 or code == 0xB3:
+        if code == codes.SYMBOL8 or code == codes.SYMBOL32:
             key = r.read_symbol(field)
-        elif code == 0xA1 or code == 0xB1:
+        elif code == codes.STRING8 or code == codes.STRING32:
             key = r.read_symbol_key(field)
-        elif code == 0x53 or code == 0x80 or code == 0x44:
+        elif code == codes.SMALL_ULONG or code == codes.ULONG or code == codes.ULONG0:
             key = r.read_ulong(field)
         else:
-            r.fail(field, f"a key is a symbol or a ulong, not {describe_code(code)}")
+            r.fail(field, f"a key is a symbol or a ulong, not {codes.describe_code(code)}")
         if key in result:
             r.fail(field, f"duplicate key {key!r:.80}")
         result[key] = read_value(r, field)
@@ -188,8 +188,8 @@ def read_string_map(r: Reader, field: str) -> dict[str, object]:
         if key in result:
             r.fail(field, f"duplicate key {key!r:.80}")
         code = r.peek_code(field)
-        if code >= 0xC0 or code == 0 or code == 0x45:
-            r.fail(field, f"the value of {key!r:.80} is not simple: {describe_code(code)}")
+        if code >= codes.COMPOUND_1 or code == codes.DESCRIBED or code == codes.LIST0:
+            r.fail(field, f"the value of {key!r:.80} is not simple: {codes.describe_code(code)}")
         result[key] = read_value(r, field)
         i += 2
     r.leave(outer, field)
@@ -206,9 +206,9 @@ def write_string_map(w: BytesWriter, value: dict[Any, object], field: str) -> No
         at: i64 = len(w)
         write_nested(w, item, field, 1)
         code = i64(w[at])
-        if code >= 0xC0 or code == 0 or code == 0x45:
+        if code >= codes.COMPOUND_1 or code == codes.DESCRIBED or code == codes.LIST0:
             raise EncodeError(
-                field, f"the value of {key!r:.80} is not simple: {describe_code(code)}"
+                field, f"the value of {key!r:.80} is not simple: {codes.describe_code(code)}"
             )
     end_map(w, mark, 2 * len(value))
 

@@ -11,8 +11,8 @@ from typing import Any
 from librt.strings import BytesWriter, read_i32_be
 from mypy_extensions import i64
 
+from ferrymq_codec import codes
 from ferrymq_codec.arrays import enter_array, read_array, write_array
-from ferrymq_codec.codes import TYPE_NAMES, describe_code
 from ferrymq_codec.containers import Array, Repeated
 from ferrymq_codec.limits import MAX_DEPTH
 from ferrymq_codec.reader import Reader
@@ -21,23 +21,23 @@ from ferrymq_codec.reader import Reader
 def read_multiple_symbol(r: Reader, field: str) -> list[str]:
     """Read one symbol or an array of symbols; raises DecodeError."""
     code = r.peek_code(field)
-    if code != 0xE0 and code != 0xF0:
+    if code != codes.ARRAY8 and code != codes.ARRAY32:
         return [r.read_symbol(field)]
     if r.depth >= MAX_DEPTH:
         r.fail(field, "nested too deeply")
     r.pos += 1
     outer = r.end
-    count = enter_array(r, code == 0xF0, field)
+    count = enter_array(r, code == codes.ARRAY32, field)
     r.depth += 1
     element = r.peek_code(field)
-    if element != 0xA3 and element != 0xB3:
-        r.fail(field, f"expected an array of symbol, found {describe_code(element)}")
+    if element != codes.SYMBOL8 and element != codes.SYMBOL32:
+        r.fail(field, f"expected an array of symbol, found {codes.describe_code(element)}")
     r.pos += 1
     r.charge(count, field)
     result: list[str] = []
     i: i64 = 0
     while i < count:
-        result.append(_read_symbol_element(r, element == 0xB3, field))
+        result.append(_read_symbol_element(r, element == codes.SYMBOL32, field))
         i += 1
     r.leave(outer, field)
     return result
@@ -72,7 +72,7 @@ def read_multiple(r: Reader, type_name: str, field: str) -> list[Any]:
     Raises DecodeError for other types, described elements included.
     """
     code = r.peek_code(field)
-    if TYPE_NAMES.get(code) == type_name and type_name != "array":
+    if codes.TYPE_NAMES.get(code) == type_name and type_name != "array":
         return [_plain(read_value(r, field))]
     array = read_array(r, field)
     if array.element_type != type_name or array.descriptors:

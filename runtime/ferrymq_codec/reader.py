@@ -95,7 +95,7 @@ class Reader:
     def take_null(self) -> bool:
         """Consume a null if one is next, and say whether it was (AMQP 1.0 §1.6.1)."""
         pos = self.pos
-        if pos < self.end and self.data[pos] == 0x40:
+        if pos < self.end and self.data[pos] == codes.NULL:
             self.pos = pos + 1
             return True
         return False
@@ -115,28 +115,28 @@ class Reader:
         """
         pos = self.pos
         data = self.data
-        if pos + 2 > self.end or data[pos] != 0:
-            if pos < self.end and data[pos] != 0:
+        if pos + 2 > self.end or data[pos] != codes.DESCRIBED:
+            if pos < self.end and data[pos] != codes.DESCRIBED:
                 found = codes.describe_code(data[pos])
                 self.fail(field, f"expected a described value, found {found}")
             self.fail(field, "truncated descriptor")
         code: i64 = data[pos + 1]
-        if code == 0x53:
+        if code == codes.SMALL_ULONG:
             if pos + 3 > self.end:
                 self.fail(field, "truncated descriptor")
             self.pos = pos + 3
             return data[pos + 2]
         self.pos = pos + 1
-        if code == 0x80:
+        if code == codes.ULONG:
             if pos + 10 > self.end:
                 self.fail(field, "truncated descriptor")
             self.pos = pos + 10
             number = read_i64_be(data, pos + 2)
             return number if number >= 0 else -2
-        if code == 0x44:
+        if code == codes.ULONG0:
             self.pos = pos + 2
             return 0
-        if code == 0xA3 or code == 0xB3:
+        if code == codes.SYMBOL8 or code == codes.SYMBOL32:
             self.symbol = self.read_symbol(field)
             return -1
         self.skip_value(field)
@@ -149,13 +149,13 @@ class Reader:
         pos = self.pos
         if pos < self.end:
             code: i64 = self.data[pos]
-            if code == 0x41:
+            if code == codes.TRUE:
                 self.pos = pos + 1
                 return True
-            if code == 0x42:
+            if code == codes.FALSE:
                 self.pos = pos + 1
                 return False
-            if code == 0x56 and pos + 2 <= self.end:
+            if code == codes.BOOLEAN and pos + 2 <= self.end:
                 value: i64 = self.data[pos + 1]
                 if value > 1:
                     self.fail(field, f"boolean byte 0x{value:02x} is neither 0 nor 1")
@@ -166,7 +166,7 @@ class Reader:
     def read_ubyte(self, field: str) -> i64:
         """Read a ubyte (AMQP 1.0 §1.6.3)."""
         pos = self.pos
-        if pos + 2 <= self.end and self.data[pos] == 0x50:
+        if pos + 2 <= self.end and self.data[pos] == codes.UBYTE:
             self.pos = pos + 2
             return self.data[pos + 1]
         self.unexpected(field, "ubyte")
@@ -174,7 +174,7 @@ class Reader:
     def read_ushort(self, field: str) -> i64:
         """Read a ushort (AMQP 1.0 §1.6.4)."""
         pos = self.pos
-        if pos + 3 <= self.end and self.data[pos] == 0x60:
+        if pos + 3 <= self.end and self.data[pos] == codes.USHORT:
             self.pos = pos + 3
             return i64(read_i16_be(self.data, pos + 1)) & 0xFFFF
         self.unexpected(field, "ushort")
@@ -184,13 +184,13 @@ class Reader:
         pos = self.pos
         if pos < self.end:
             code: i64 = self.data[pos]
-            if code == 0x52 and pos + 2 <= self.end:
+            if code == codes.SMALL_UINT and pos + 2 <= self.end:
                 self.pos = pos + 2
                 return self.data[pos + 1]
-            if code == 0x43:
+            if code == codes.UINT0:
                 self.pos = pos + 1
                 return 0
-            if code == 0x70 and pos + 5 <= self.end:
+            if code == codes.UINT and pos + 5 <= self.end:
                 self.pos = pos + 5
                 return i64(read_i32_be(self.data, pos + 1)) & U32
         self.unexpected(field, "uint")
@@ -200,13 +200,13 @@ class Reader:
         pos = self.pos
         if pos < self.end:
             code: i64 = self.data[pos]
-            if code == 0x53 and pos + 2 <= self.end:
+            if code == codes.SMALL_ULONG and pos + 2 <= self.end:
                 self.pos = pos + 2
                 return self.data[pos + 1]
-            if code == 0x44:
+            if code == codes.ULONG0:
                 self.pos = pos + 1
                 return 0
-            if code == 0x80 and pos + 9 <= self.end:
+            if code == codes.ULONG and pos + 9 <= self.end:
                 self.pos = pos + 9
                 value = read_i64_be(self.data, pos + 1)
                 if value >= 0:
@@ -217,7 +217,7 @@ class Reader:
     def read_byte(self, field: str) -> i64:
         """Read a byte (AMQP 1.0 §1.6.7)."""
         pos = self.pos
-        if pos + 2 <= self.end and self.data[pos] == 0x51:
+        if pos + 2 <= self.end and self.data[pos] == codes.BYTE:
             self.pos = pos + 2
             return self._signed(pos + 1)
         self.unexpected(field, "byte")
@@ -225,7 +225,7 @@ class Reader:
     def read_short(self, field: str) -> i64:
         """Read a short (AMQP 1.0 §1.6.8)."""
         pos = self.pos
-        if pos + 3 <= self.end and self.data[pos] == 0x61:
+        if pos + 3 <= self.end and self.data[pos] == codes.SHORT:
             self.pos = pos + 3
             return i64(read_i16_be(self.data, pos + 1))
         self.unexpected(field, "short")
@@ -235,10 +235,10 @@ class Reader:
         pos = self.pos
         if pos < self.end:
             code: i64 = self.data[pos]
-            if code == 0x54 and pos + 2 <= self.end:
+            if code == codes.SMALL_INT and pos + 2 <= self.end:
                 self.pos = pos + 2
                 return self._signed(pos + 1)
-            if code == 0x71 and pos + 5 <= self.end:
+            if code == codes.INT and pos + 5 <= self.end:
                 self.pos = pos + 5
                 return i64(read_i32_be(self.data, pos + 1))
         self.unexpected(field, "int")
@@ -248,10 +248,10 @@ class Reader:
         pos = self.pos
         if pos < self.end:
             code: i64 = self.data[pos]
-            if code == 0x55 and pos + 2 <= self.end:
+            if code == codes.SMALL_LONG and pos + 2 <= self.end:
                 self.pos = pos + 2
                 return self._signed(pos + 1)
-            if code == 0x81 and pos + 9 <= self.end:
+            if code == codes.LONG and pos + 9 <= self.end:
                 self.pos = pos + 9
                 return read_i64_be(self.data, pos + 1)
         self.unexpected(field, "long")
@@ -259,7 +259,7 @@ class Reader:
     def read_float(self, field: str) -> float:
         """Read a float, an IEEE 754 binary32 (AMQP 1.0 §1.6.11)."""
         pos = self.pos
-        if pos + 5 <= self.end and self.data[pos] == 0x72:
+        if pos + 5 <= self.end and self.data[pos] == codes.FLOAT:
             self.pos = pos + 5
             return read_float32(self.data, pos + 1)
         self.unexpected(field, "float")
@@ -267,7 +267,7 @@ class Reader:
     def read_double(self, field: str) -> float:
         """Read a double, an IEEE 754 binary64 (AMQP 1.0 §1.6.12)."""
         pos = self.pos
-        if pos + 9 <= self.end and self.data[pos] == 0x82:
+        if pos + 9 <= self.end and self.data[pos] == codes.DOUBLE:
             self.pos = pos + 9
             return read_f64_be(self.data, pos + 1)
         self.unexpected(field, "double")
@@ -275,7 +275,7 @@ class Reader:
     def read_char(self, field: str) -> str:
         """Read a char: one Unicode scalar value, hence no surrogate (AMQP 1.0 §1.6.16)."""
         pos = self.pos
-        if pos + 5 <= self.end and self.data[pos] == 0x73:
+        if pos + 5 <= self.end and self.data[pos] == codes.CHAR:
             point = i64(read_i32_be(self.data, pos + 1)) & U32
             if point > 0x10FFFF or (0xD800 <= point <= 0xDFFF):
                 self.fail(field, f"0x{point:x} is not a Unicode character")
@@ -286,7 +286,7 @@ class Reader:
     def read_timestamp(self, field: str) -> i64:
         """Read a timestamp: milliseconds since the Unix epoch (AMQP 1.0 §1.6.17)."""
         pos = self.pos
-        if pos + 9 <= self.end and self.data[pos] == 0x83:
+        if pos + 9 <= self.end and self.data[pos] == codes.TIMESTAMP:
             self.pos = pos + 9
             return read_i64_be(self.data, pos + 1)
         self.unexpected(field, "timestamp")
@@ -294,7 +294,7 @@ class Reader:
     def read_uuid(self, field: str) -> UUID:
         """Read a uuid (AMQP 1.0 §1.6.18)."""
         pos = self.pos
-        if pos + 17 <= self.end and self.data[pos] == 0x98:
+        if pos + 17 <= self.end and self.data[pos] == codes.UUID:
             self.pos = pos + 17
             return UUID(bytes=self.data[pos + 1 : pos + 17])
         self.unexpected(field, "uuid")
@@ -307,14 +307,14 @@ class Reader:
 
     def read_binary(self, field: str) -> bytes:
         """Read a binary (AMQP 1.0 §1.6.19)."""
-        size = self._enter_variable(0xA0, 0xB0, field, "binary")
+        size = self._enter_variable(codes.BINARY8, codes.BINARY32, field, "binary")
         start = self.pos
         self.pos = start + size
         return self.data[start : start + size]
 
     def read_string(self, field: str) -> str:
         """Read a string, which is UTF-8 on the wire (AMQP 1.0 §1.6.20)."""
-        size = self._enter_variable(0xA1, 0xB1, field, "string")
+        size = self._enter_variable(codes.STRING8, codes.STRING32, field, "string")
         start = self.pos
         text = self.data[start : start + size]
         self.pos = start + size
@@ -325,7 +325,7 @@ class Reader:
 
     def read_symbol(self, field: str) -> str:
         """Read a symbol, which is ASCII on the wire, as a plain str (AMQP 1.0 §1.6.21)."""
-        size = self._enter_variable(0xA3, 0xB3, field, "symbol")
+        size = self._enter_variable(codes.SYMBOL8, codes.SYMBOL32, field, "symbol")
         start = self.pos
         text = self.data[start : start + size]
         self.pos = start + size
@@ -337,8 +337,8 @@ class Reader:
         Some clients write strings there. `converted` tells that one did.
         """
         pos = self.pos
-        if pos < self.end and (self.data[pos] == 0xA1 or self.data[pos] == 0xB1):
-            size = self._enter_variable(0xA1, 0xB1, field, "string")
+        if pos < self.end and (self.data[pos] == codes.STRING8 or self.data[pos] == codes.STRING32):
+            size = self._enter_variable(codes.STRING8, codes.STRING32, field, "string")
             start = self.pos
             self.pos = start + size
             self.converted = True
@@ -392,15 +392,15 @@ class Reader:
         if pos < self.end:
             code: i64 = self.data[pos]
             self.pos = pos + 1
-            if code == 0xC0:
+            if code == codes.LIST8:
                 return self.enter_narrow(field)
-            if code == 0x45:
+            if code == codes.LIST0:
                 if self.depth >= MAX_DEPTH:
                     self.fail(field, "nested too deeply")
                 self.depth += 1
                 self.end = pos + 1
                 return 0
-            if code == 0xD0:
+            if code == codes.LIST32:
                 return self.enter_wide(field)
             self.pos = pos
         self.unexpected(field, "list")
@@ -413,9 +413,9 @@ class Reader:
         pos = self.pos
         if pos < self.end:
             code: i64 = self.data[pos]
-            if code == 0xC1 or code == 0xD1:
+            if code == codes.MAP8 or code == codes.MAP32:
                 self.pos = pos + 1
-                count = self.enter_narrow(field) if code == 0xC1 else self.enter_wide(field)
+                count = self.enter_narrow(field) if code == codes.MAP8 else self.enter_wide(field)
                 if count & 1 != 0:
                     self.fail(field, f"map of {count} items: a key has no value")
                 return count
@@ -494,7 +494,7 @@ class Reader:
             if pos >= self.end:
                 self.fail(field, "truncated")
             code: i64 = self.data[pos]
-            if code == 0:
+            if code == codes.DESCRIBED:
                 nested += 1
                 if nested > MAX_DEPTH:
                     self.fail(field, "nested too deeply")
@@ -504,11 +504,10 @@ class Reader:
                 continue
             if code not in codes.TYPE_NAMES:
                 self.fail(field, f"0x{code:02x} is not a constructor")
-            category = code >> 4
             size: i64
-            if category < 0xA:
-                size = 1 if category == 4 else 1 + (1 << (category - 5))
-            elif category & 1 == 0:
+            if code < codes.VARIABLE_1:
+                size = 1 if code < codes.FIXED_1 else 1 + (1 << ((code - codes.FIXED_1) >> 4))
+            elif code & codes.WIDER == 0:
                 if pos + 2 > self.end:
                     self.fail(field, "truncated size")
                 size = 2 + i64(self.data[pos + 1])

@@ -11,6 +11,7 @@ from uuid import UUID
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
+from ferrymq_codec import codes
 from ferrymq_codec.composite import Composite
 from ferrymq_codec.compound import begin_list, begin_map, end_list, end_map
 from ferrymq_codec.containers import Array, PairMap
@@ -75,7 +76,7 @@ def write_list(w: BytesWriter, value: list[object], field: str) -> None:
 def write_nested(w: BytesWriter, value: object, field: str, depth: i64) -> None:
     """Append a value inside `depth` other containers."""
     if value is None:
-        w.append(0x40)
+        w.append(codes.NULL)
     elif isinstance(value, str):
         if type(value) is str:
             write_string(w, value, field)
@@ -88,9 +89,9 @@ def write_nested(w: BytesWriter, value: object, field: str, depth: i64) -> None:
     elif type(value) is int:
         write_long(w, value, field)
     elif value is True:
-        w.append(0x41)
+        w.append(codes.TRUE)
     elif value is False:
-        w.append(0x42)
+        w.append(codes.FALSE)
     elif type(value) is float:
         write_double(w, value, field)
     elif isinstance(value, bytes):

@@ -19,6 +19,7 @@ from librt.strings import (
 )
 from mypy_extensions import i16, i32, i64, u8
 
+from ferrymq_codec import codes
 from ferrymq_codec.compound import (
     begin_composite,
     begin_list,
@@ -74,19 +75,19 @@ FLOAT_OVERFLOW: Final = 3.4028235677973366e38
 
 def write_null(w: BytesWriter) -> None:
     """Append null (AMQP 1.0 §1.6.1)."""
-    w.append(0x40)
+    w.append(codes.NULL)
 
 
 def write_boolean(w: BytesWriter, value: bool, field: str) -> None:
     """Append a boolean (AMQP 1.0 §1.6.2)."""
-    w.append(0x41 if value else 0x42)
+    w.append(codes.TRUE if value else codes.FALSE)
 
 
 def write_ubyte(w: BytesWriter, value: int, field: str) -> None:
     """Append a ubyte, 0 to 255 (AMQP 1.0 §1.6.3)."""
     if value < 0 or value > 0xFF:
         _out_of_range(value, "ubyte", field)
-    w.append(0x50)
+    w.append(codes.UBYTE)
     w.append(u8(value))
 
 
@@ -95,7 +96,7 @@ def write_ushort(w: BytesWriter, value: int, field: str) -> None:
     if value < 0 or value > 0xFFFF:
         _out_of_range(value, "ushort", field)
     number: i64 = value
-    w.append(0x60)
+    w.append(codes.USHORT)
     write_i16_be(w, i16(number if number < 0x8000 else number - 0x10000))
 
 
@@ -105,12 +106,12 @@ def write_uint(w: BytesWriter, value: int, field: str) -> None:
         _out_of_range(value, "uint", field)
     number: i64 = value
     if number == 0:
-        w.append(0x43)
+        w.append(codes.UINT0)
     elif number < 256:
-        w.append(0x52)
+        w.append(codes.SMALL_UINT)
         w.append(u8(number))
     else:
-        w.append(0x70)
+        w.append(codes.UINT)
         write_i32_be(w, i32(number if number < 0x80000000 else number - 0x100000000))
 
 
@@ -119,21 +120,21 @@ def write_ulong(w: BytesWriter, value: int, field: str) -> None:
     if value < 0 or value > 0xFFFFFFFFFFFFFFFF:
         _out_of_range(value, "ulong", field)
     if value == 0:
-        w.append(0x44)
+        w.append(codes.ULONG0)
     elif value < 256:
-        w.append(0x53)
+        w.append(codes.SMALL_ULONG)
         w.append(u8(value))
     else:
-        w.append(0x80)
+        w.append(codes.ULONG)
         write_i64_be(w, i64(value if value <= 0x7FFFFFFFFFFFFFFF else value - (1 << 64)))
 
 
 def write_byte(w: BytesWriter, value: int, field: str) -> None:
     """Append a byte, -128 to 127 (AMQP 1.0 §1.6.7)."""
-    if value < -0x80 or value > 0x7F:
+    if value < -128 or value > 127:
         _out_of_range(value, "byte", field)
     number: i64 = value
-    w.append(0x51)
+    w.append(codes.BYTE)
     w.append(u8(number & 0xFF))
 
 
@@ -141,7 +142,7 @@ def write_short(w: BytesWriter, value: int, field: str) -> None:
     """Append a short, -32 768 to 32 767 (AMQP 1.0 §1.6.8)."""
     if value < -0x8000 or value > 0x7FFF:
         _out_of_range(value, "short", field)
-    w.append(0x61)
+    w.append(codes.SHORT)
     write_i16_be(w, i16(value))
 
 
@@ -151,10 +152,10 @@ def write_int(w: BytesWriter, value: int, field: str) -> None:
         _out_of_range(value, "int", field)
     number: i64 = value
     if -128 <= number <= 127:
-        w.append(0x54)
+        w.append(codes.SMALL_INT)
         w.append(u8(number & 0xFF))
     else:
-        w.append(0x71)
+        w.append(codes.INT)
         write_i32_be(w, i32(number))
 
 
@@ -164,17 +165,17 @@ def write_long(w: BytesWriter, value: int, field: str) -> None:
         _out_of_range(value, "long", field)
     number: i64 = value
     if -128 <= number <= 127:
-        w.append(0x55)
+        w.append(codes.SMALL_LONG)
         w.append(u8(number & 0xFF))
     else:
-        w.append(0x81)
+        w.append(codes.LONG)
         write_i64_be(w, number)
 
 
 def write_float(w: BytesWriter, value: float, field: str) -> None:
     """Append a float, rounded to IEEE 754 binary32 (AMQP 1.0 §1.6.11)."""
     check_float(value, field)
-    w.append(0x72)
+    w.append(codes.FLOAT)
     write_float32(w, value)
 
 
@@ -187,14 +188,14 @@ def check_float(value: float, field: str) -> None:
 
 def write_double(w: BytesWriter, value: float, field: str) -> None:
     """Append a double, IEEE 754 binary64 (AMQP 1.0 §1.6.12)."""
-    w.append(0x82)
+    w.append(codes.DOUBLE)
     write_f64_be(w, value)
 
 
 def write_char(w: BytesWriter, value: str, field: str) -> None:
     """Append a char: a str of one Unicode scalar value (AMQP 1.0 §1.6.16)."""
     point = char_point(value, field)
-    w.append(0x73)
+    w.append(codes.CHAR)
     write_i32_be(w, i32(point))
 
 
@@ -216,7 +217,7 @@ def write_timestamp(w: BytesWriter, value: int | datetime, field: str) -> None:
     number = to_milliseconds(value, field) if isinstance(value, datetime) else value
     if number < -0x8000000000000000 or number > 0x7FFFFFFFFFFFFFFF:
         _out_of_range(number, "timestamp", field)
-    w.append(0x83)
+    w.append(codes.TIMESTAMP)
     write_i64_be(w, i64(number))
 
 
@@ -229,23 +230,23 @@ def to_milliseconds(value: datetime, field: str) -> int:
 
 def write_uuid(w: BytesWriter, value: UUID, field: str) -> None:
     """Append a uuid (AMQP 1.0 §1.6.18)."""
-    w.append(0x98)
+    w.append(codes.UUID)
     w.write(value.bytes)
 
 
 def write_binary(w: BytesWriter, value: bytes, field: str) -> None:
     """Append a binary (AMQP 1.0 §1.6.19)."""
-    _write_variable(w, value, 0xA0, field)
+    _write_variable(w, value, codes.BINARY8, field)
 
 
 def write_string(w: BytesWriter, value: str, field: str) -> None:
     """Append a string as UTF-8 (AMQP 1.0 §1.6.20)."""
-    _write_variable(w, encode_string(value, field), 0xA1, field)
+    _write_variable(w, encode_string(value, field), codes.STRING8, field)
 
 
 def write_symbol(w: BytesWriter, value: str, field: str) -> None:
     """Append a symbol as ASCII (AMQP 1.0 §1.6.21)."""
-    _write_variable(w, encode_symbol(value, field), 0xA3, field)
+    _write_variable(w, encode_symbol(value, field), codes.SYMBOL8, field)
 
 
 def encode_string(value: str, field: str) -> bytes:
@@ -264,6 +265,13 @@ def encode_symbol(value: str, field: str) -> bytes:
         raise EncodeError(field, "a symbol is ASCII only") from None
 
 
+def symbol_bytes(value: str) -> bytes:
+    """Return what `write_symbol` writes, for names that are known beforehand."""
+    w = BytesWriter()
+    write_symbol(w, value, "symbol")
+    return w.getvalue()
+
+
 def _write_variable(w: BytesWriter, value: bytes, narrow: u8, field: str) -> None:
     size: i64 = len(value)
     if size < 256:
@@ -272,7 +280,7 @@ def _write_variable(w: BytesWriter, value: bytes, narrow: u8, field: str) -> Non
     else:
         if size > MAX_U32:
             raise EncodeError(field, f"{size} bytes do not fit one value")
-        w.append(narrow + 0x10)
+        w.append(narrow + codes.WIDER)
         write_u32(w, size)
     w.write(value)
 

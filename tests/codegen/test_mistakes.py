@@ -485,7 +485,7 @@ def test_two_parts_of_one_name(workshop) -> None:
     assert result.err.startswith(f"{two}:2: part case is already defined at ")
 
 
-@pytest.mark.parametrize("name", ["unions", "registry"])
+@pytest.mark.parametrize("name", ["unions", "registry", "descriptors"])
 def test_part_that_would_replace_a_module_of_the_output(workshop, name: str) -> None:
     path = workshop.write(f'<amqp name="{name}"/>')
     result = workshop.generate()

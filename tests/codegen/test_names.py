@@ -180,7 +180,7 @@ def test_anything_else_of_any_name(workshop, generated, kind: str) -> None:
     assert len(lines) > len(names) // 4
 
 
-@pytest.mark.parametrize("name", ["containers", "descriptor", "unions", "registry"])
+@pytest.mark.parametrize("name", ["containers", "descriptor", "descriptors", "unions", "registry"])
 def test_a_part_that_takes_a_name_of_generated_code(workshop, name: str) -> None:
     path = workshop.write(f'<amqp name="{name}"/>')
     result = workshop.generate()

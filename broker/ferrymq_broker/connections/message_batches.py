@@ -14,7 +14,11 @@ from mypy_extensions import i64
 
 from ferrymq_broker.nodes.message import BrokerMessage, admit
 from ferrymq_broker.nodes.node import BOUNDLESS, Refusal
-from ferrymq_broker.nodes.sections import (
+from ferrymq_broker.nodes.sections import section_at, section_end
+from ferrymq_codec.errors import DecodeError
+from ferrymq_codec.limits import SECTION_ELEMENTS
+from ferrymq_codec.reader import Reader
+from ferrymq_types.descriptors import (
     APPLICATION_PROPERTIES,
     DATA,
     DELIVERY_ANNOTATIONS,
@@ -22,12 +26,7 @@ from ferrymq_broker.nodes.sections import (
     HEADER,
     MESSAGE_ANNOTATIONS,
     PROPERTIES,
-    section_at,
-    section_end,
 )
-from ferrymq_codec.errors import DecodeError
-from ferrymq_codec.limits import SECTION_ELEMENTS
-from ferrymq_codec.reader import Reader
 from ferrymq_types.messaging import decode_message_annotations
 
 if TYPE_CHECKING:

@@ -21,6 +21,7 @@ from ferrymq_broker.filters.predicates import (
 )
 from ferrymq_broker.filters.selector import selector
 from ferrymq_codec.scalars import Described
+from ferrymq_types import descriptors
 from ferrymq_types import filters as types
 
 # What can be asked for. Plain numbers stand for the filters.
@@ -48,14 +49,14 @@ _SYMBOLS: Final[dict[str, int]] = {
     "ferrymq:position": _POSITION,
 }
 _CODES: Final[dict[int, int]] = {
-    0x468C_0000_0000: _DIRECT,
-    0x468C_0000_0001: _TOPIC,
-    0x468C_0000_0002: _HEADERS,
-    0x468C_0000_0003: _NO_LOCAL,
-    0x468C_0000_0004: _SELECTOR,
-    0x120: _SQL,
-    0x173: _PROPERTIES,
-    0x174: _APPLICATION_PROPERTIES,
+    descriptors.LEGACY_AMQP_DIRECT_BINDING: _DIRECT,
+    descriptors.LEGACY_AMQP_TOPIC_BINDING: _TOPIC,
+    descriptors.LEGACY_AMQP_HEADERS_BINDING: _HEADERS,
+    descriptors.NO_LOCAL_FILTER: _NO_LOCAL,
+    descriptors.SELECTOR_FILTER: _SELECTOR,
+    types.SQL_FILTER: _SQL,
+    types.PROPERTIES_FILTER: _PROPERTIES,
+    types.APPLICATION_PROPERTIES_FILTER: _APPLICATION_PROPERTIES,
 }
 
 # Names under which some clients put a selector that is a plain string, not a described one.

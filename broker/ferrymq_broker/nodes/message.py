@@ -16,17 +16,15 @@ from librt.strings import BytesWriter
 from mypy_extensions import i32, i64, u8
 
 from ferrymq_broker.nodes.sections import (
-    DELIVERY_ANNOTATIONS,
-    HEADER,
-    MESSAGE_ANNOTATIONS,
-    PROPERTIES,
     check_delivery_annotations,
     check_order,
     checked_annotations,
     section_at,
     section_end,
 )
+from ferrymq_codec import codes
 from ferrymq_codec.reader import Reader
+from ferrymq_types.descriptors import DELIVERY_ANNOTATIONS, HEADER, MESSAGE_ANNOTATIONS, PROPERTIES
 from ferrymq_types.messaging import (
     Header,
     MessageAnnotations,
@@ -280,10 +278,10 @@ def _read_header(message: BrokerMessage) -> None:
 
 def _field_count(payload: bytes, pos: i64) -> i64:
     """How many fields the properties at `pos` have; many if that takes a closer look."""
-    if pos + 5 < len(payload) and payload[pos + 1] == 0x53:
+    if pos + 5 < len(payload) and payload[pos + 1] == codes.SMALL_ULONG:
         code = payload[pos + 3]
-        if code == 0xC0:
+        if code == codes.LIST8:
             return i64(payload[pos + 5])
-        if code == 0x45:
+        if code == codes.LIST0:
             return 0
     return _UP_TO_EXPIRY

@@ -15,16 +15,11 @@ from uuid import UUID
 from mypy_extensions import i64
 
 from ferrymq_broker.nodes.message import BrokerMessage
-from ferrymq_broker.nodes.sections import (
-    APPLICATION_PROPERTIES,
-    MESSAGE_ANNOTATIONS,
-    PROPERTIES,
-    section_at,
-    section_end,
-)
+from ferrymq_broker.nodes.sections import section_at, section_end
 from ferrymq_codec.errors import DecodeError
 from ferrymq_codec.limits import SECTION_ELEMENTS
 from ferrymq_codec.reader import Reader
+from ferrymq_types.descriptors import APPLICATION_PROPERTIES, MESSAGE_ANNOTATIONS, PROPERTIES
 from ferrymq_types.messaging import (
     Header,
     Properties,

@@ -13,7 +13,8 @@ from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 from ferrymq_broker.nodes.message import BrokerMessage, derive
-from ferrymq_broker.nodes.sections import MESSAGE_ANNOTATIONS, section_at, section_end
+from ferrymq_broker.nodes.sections import section_at, section_end
+from ferrymq_types.descriptors import MESSAGE_ANNOTATIONS
 from ferrymq_types.messaging import (
     MessageAnnotations,
     encode_header,

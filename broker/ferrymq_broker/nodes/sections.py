@@ -12,10 +12,22 @@ from typing import Final
 from librt.strings import BytesWriter, read_i32_be
 from mypy_extensions import i64
 
+from ferrymq_codec import codes
 from ferrymq_codec.errors import DecodeError
 from ferrymq_codec.limits import SECTION_ELEMENTS
 from ferrymq_codec.reader import Reader
 from ferrymq_codec.scalars import Described
+from ferrymq_types.descriptors import (
+    AMQP_SEQUENCE,
+    AMQP_VALUE,
+    APPLICATION_PROPERTIES,
+    DATA,
+    DELIVERY_ANNOTATIONS,
+    FOOTER,
+    HEADER,
+    MESSAGE_ANNOTATIONS,
+    PROPERTIES,
+)
 from ferrymq_types.messaging import (
     DeliveryAnnotations,
     Footer,
@@ -29,16 +41,6 @@ from ferrymq_types.messaging import (
 from ferrymq_types.registry import typed
 from ferrymq_types.transport import Error
 
-HEADER: Final = 0x70
-DELIVERY_ANNOTATIONS: Final = 0x71
-MESSAGE_ANNOTATIONS: Final = 0x72
-PROPERTIES: Final = 0x73
-APPLICATION_PROPERTIES: Final = 0x74
-DATA: Final = 0x75
-SEQUENCE: Final = 0x76
-VALUE: Final = 0x77
-FOOTER: Final = 0x78
-
 _NOTHING: Final = -1
 _OTHER: Final = -2
 
@@ -49,8 +51,8 @@ _SYMBOLS: Final[dict[str, int]] = {
     "amqp:properties:list": PROPERTIES,
     "amqp:application-properties:map": APPLICATION_PROPERTIES,
     "amqp:data:binary": DATA,
-    "amqp:amqp-sequence:list": SEQUENCE,
-    "amqp:amqp-value:*": VALUE,
+    "amqp:amqp-sequence:list": AMQP_SEQUENCE,
+    "amqp:amqp-value:*": AMQP_VALUE,
     "amqp:footer:map": FOOTER,
 }
 
@@ -63,12 +65,12 @@ _NAMES: Final = (
 _MOST_PLAIN: Final = 16
 # The bytes that a value takes, by its constructor, where any content is a value; 0 for others.
 _WIDTHS: Final = bytes(
-    1 if code in (0x40, 0x41, 0x42, 0x43, 0x44)
-    else 2 if 0x50 <= code <= 0x55
-    else 3 if code in (0x60, 0x61)
-    else 5 if code in (0x70, 0x71, 0x72)
-    else 9 if code in (0x80, 0x81, 0x82, 0x83)
-    else 17 if code == 0x98
+    1 if code in (codes.NULL, codes.TRUE, codes.FALSE, codes.UINT0, codes.ULONG0)
+    else 2 if codes.UBYTE <= code <= codes.SMALL_LONG
+    else 3 if code in (codes.USHORT, codes.SHORT)
+    else 5 if code in (codes.UINT, codes.INT, codes.FLOAT)
+    else 9 if code in (codes.ULONG, codes.LONG, codes.DOUBLE, codes.TIMESTAMP)
+    else 17 if code == codes.UUID
     else 0
     for code in range(256)
 )  # fmt: skip
@@ -82,7 +84,11 @@ def section_at(payload: bytes, pos: i64) -> i64:
     size: i64 = len(payload)
     if pos >= size:
         return _NOTHING
-    if pos + 3 <= size and payload[pos] == 0 and payload[pos + 1] == 0x53:
+    if (
+        pos + 3 <= size
+        and payload[pos] == codes.DESCRIBED
+        and payload[pos + 1] == codes.SMALL_ULONG
+    ):
         return i64(payload[pos + 2])
     reader = Reader(payload, pos, size)
     code = reader.read_descriptor("message")
@@ -96,13 +102,15 @@ def section_end(payload: bytes, pos: i64) -> i64:
     """Where the section that begins at `pos` ends. Raises `DecodeError` if it is cut off."""
     size: i64 = len(payload)
     end: i64
-    if pos + 5 <= size and payload[pos + 1] == 0x53:
+    if pos + 5 <= size and payload[pos + 1] == codes.SMALL_ULONG:
         code = i64(payload[pos + 3])
-        if code == 0xC0 or code == 0xA0 or code == 0xC1:
+        if code == codes.LIST8 or code == codes.BINARY8 or code == codes.MAP8:
             end = pos + 5 + i64(payload[pos + 4])
             if end <= size:
                 return end
-        elif (code == 0xB0 or code == 0xD0 or code == 0xD1) and pos + 8 <= size:
+        elif (
+            code == codes.BINARY32 or code == codes.LIST32 or code == codes.MAP32
+        ) and pos + 8 <= size:
             end = pos + 8 + (i64(read_i32_be(payload, pos + 4)) & 0xFFFFFFFF)
             if end <= size:
                 return end
@@ -130,20 +138,24 @@ def check_order(payload: bytes, pos: i64, latest: i64) -> i64:
     try:
         while pos < size:
             end = -1
-            if pos + 5 <= size and payload[pos] == 0 and payload[pos + 1] == 0x53:
+            if (
+                pos + 5 <= size
+                and payload[pos] == codes.DESCRIBED
+                and payload[pos + 1] == codes.SMALL_ULONG
+            ):
                 # Nearly all sections; this is done for every message.
                 code = payload[pos + 2]
                 form = payload[pos + 3]
-                if form == 0xA0 or form == 0xC0 or form == 0xC1:
+                if form == codes.BINARY8 or form == codes.LIST8 or form == codes.MAP8:
                     end = pos + 5 + payload[pos + 4]
             else:
                 code = section_at(payload, pos)
-            if DATA <= code <= VALUE:
-                if body != 0 and (latest == FOOTER or code != body or code == VALUE):
+            if DATA <= code <= AMQP_VALUE:
+                if body != 0 and (latest == FOOTER or code != body or code == AMQP_VALUE):
                     problem = _disorder(code, body if latest != FOOTER else FOOTER)
                     break
                 body = code
-                if code != VALUE or pos + 4 > size or payload[pos + 3] != 0x40:
+                if code != AMQP_VALUE or pos + 4 > size or payload[pos + 3] != codes.NULL:
                     latest = code
             elif HEADER <= code <= FOOTER:
                 if footer >= 0:
@@ -211,7 +223,9 @@ def _is_plain(payload: bytes, pos: i64) -> bool:
     as keys, and values that cannot be wrong. This is asked of every message with annotations, so
     nothing is decoded; of others the decoder knows more."""
     size: i64 = len(payload)
-    if pos + 6 > size or payload[pos + 1] != 0x53 or payload[pos + 3] != 0xC1:
+    if pos + 6 > size:
+        return False
+    if payload[pos + 1] != codes.SMALL_ULONG or payload[pos + 3] != codes.MAP8:
         return False
     end: i64 = pos + 5 + payload[pos + 4]
     count: i64 = payload[pos + 5]
@@ -221,21 +235,21 @@ def _is_plain(payload: bytes, pos: i64) -> bool:
     at = first
     code: i64
     for _ in range(count >> 1):
-        if at + 2 > end or payload[at] != 0xA3:
+        if at + 2 > end or payload[at] != codes.SYMBOL8:
             return False
         key = at
         at += 2 + i64(payload[at + 1])
         if at >= end or not _is_ascii(payload, key + 2, at) or _occurs(payload, first, key):
             return False
         code = payload[at]
-        if code == 0xA1 or code == 0xA3:
+        if code == codes.STRING8 or code == codes.SYMBOL8:
             if at + 2 > end:
                 return False
             text = at + 2
             at = text + i64(payload[at + 1])
             if at > end or not _is_ascii(payload, text, at):
                 return False
-        elif code == 0xA0:
+        elif code == codes.BINARY8:
             if at + 2 > end:
                 return False
             at += 2 + i64(payload[at + 1])
@@ -271,7 +285,7 @@ def _occurs(payload: bytes, first: i64, key: i64) -> bool:
                 return True
         at += 2 + other
         code = payload[at]
-        at += 2 + i64(payload[at + 1]) if code >= 0xA0 else i64(_WIDTHS[code])
+        at += 2 + i64(payload[at + 1]) if code >= codes.VARIABLE_1 else i64(_WIDTHS[code])
     return False
 
 

@@ -13,6 +13,7 @@ from mypy_extensions import i64
 from ferrymq.engine.states import ConnectionState
 from ferrymq.errors import RemoteProtocolError
 from ferrymq_codec.reader import Reader
+from ferrymq_types import descriptors
 from ferrymq_types.transport import (
     Attach,
     Begin,
@@ -44,16 +45,16 @@ def dispatch(connection: Connection, reader: Reader, channel: i64) -> None:
     if code == -1:
         code = CODES.get(reader.symbol, -2)
     if connection._receiving:
-        if 0x13 <= code <= 0x15:
+        if descriptors.FLOW <= code <= descriptors.DISPOSITION:
             session = connection.channels.get(channel, code)
             if not session.open_for_input:
                 # After our end nothing counts but the peer's, whatever it is (AMQP 1.0 §2.5.5).
                 return
-            if code == 0x14:
+            if code == descriptors.TRANSFER:
                 transfer = decode_transfer(reader)
                 session._on_transfer(transfer, reader.data[reader.pos : end])
                 return
-            if code == 0x15:
+            if code == descriptors.DISPOSITION:
                 disposition = decode_disposition(reader)
                 _expect_end(reader)
                 session._on_disposition(disposition)
@@ -62,19 +63,18 @@ def dispatch(connection: Connection, reader: Reader, channel: i64) -> None:
             _expect_end(reader)
             session._on_flow(flow)
             return
-        if (code == 0x12 or code == 0x16) and not connection.channels.get(
-            channel, code
-        ).open_for_input:
+        if (
+            code == descriptors.ATTACH or code == descriptors.DETACH
+        ) and not connection.channels.get(channel, code).open_for_input:
             return
-    elif code != 0x18:
+    elif code != descriptors.CLOSE:
         state = connection.state
         if state is ConnectionState.CLOSE_SENT or state is ConnectionState.DISCARDING:
             # Sent before the peer saw our close: only its own close matters now.
             return
-        if 0x11 <= code <= 0x17:
-            raise RemoteProtocolError(
-                "amqp:illegal-state", f"{_NAMES[code - 0x11]} frame in state {state.name}"
-            )
+        if descriptors.BEGIN <= code <= descriptors.END:
+            name = _NAMES[code - descriptors.BEGIN]
+            raise RemoteProtocolError("amqp:illegal-state", f"{name} frame in state {state.name}")
     reader.pos = body
     frame = decode_frame(reader, "frame")
     _expect_end(reader)

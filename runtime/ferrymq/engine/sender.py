@@ -17,7 +17,7 @@ from ferrymq_types.messaging import Received
 from ferrymq_types.transport import Attach, Flow
 
 # Numbers from here on are not those of tags that the engine makes.
-_LARGE_TAG: Final = b"\x40"
+_LARGE_TAG: Final = (1 << 62).to_bytes(8, "big")
 
 if TYPE_CHECKING:
     from ferrymq.engine.session import Session

@@ -12,9 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from ferrymq_codec import codes
 from ferrymq_codec.composite import Composite
 from ferrymq_codec.errors import DecodeError
 from ferrymq_codec.reader import Reader
+from ferrymq_types import descriptors
 from ferrymq_types.unions import decode_frame, decode_sasl_frame
 
 MOST_HELD: Final = 1 << 20
@@ -25,11 +27,19 @@ _LARGEST: Final = 256 << 20
 
 # What the beginning of a header or of a frame looks like: size, data offset 2, a known type, a
 # channel, and the constructor of a descriptor of a performative.
+_PERFORMATIVES: Final = b"[%c-%c%c-%c]" % (
+    *(descriptors.OPEN, descriptors.CLOSE),
+    *(descriptors.SASL_MECHANISMS, descriptors.SASL_OUTCOME),
+)
 _BEGINNING: Final = re.compile(
-    rb"AMQP[\x00-\x03]\x01\x00\x00"
-    rb"|[\x00-\x0f]...\x02[\x00\x01]..\x00(?:\x53[\x10-\x18\x40-\x44]|\x80\x00{4}|\xa3.amqp:)",
+    rb"AMQP[\x00-\x03]\x01\x00\x00|[\x00-\x0f]...\x02[\x00\x01].."
+    + b"%c(?:%c" % (codes.DESCRIBED, codes.SMALL_ULONG)
+    + _PERFORMATIVES
+    + b"|%c\0{4}|%c.amqp:)" % (codes.ULONG, codes.SYMBOL8),
     re.DOTALL,
 )
+# The type of a TLS record that begins a handshake (RFC 8446 §5.1).
+_HANDSHAKE: Final = 22
 _LONGEST_BEGINNING: Final = 16
 
 
@@ -133,7 +143,7 @@ class FrameScanner:
                 self._drop(8)
                 yield header
                 continue
-            if self._tls and held[0] == 0x16:
+            if self._tls and held[0] == _HANDSHAKE:
                 self._encrypted = True
                 yield Broken(self._offset, 0, "TLS begins here; what is inside cannot be read")
                 continue

@@ -17,7 +17,7 @@ _PIECE: Final = 1 << 16
 # A line that is longer is no line of a dump.
 _LINE: Final = 1 << 16
 
-_PCAPS: Final = (b"\xa1\xb2\xc3\xd4", b"\xd4\xc3\xb2\xa1", b"\x4d\x3c\xb2\xa1", b"\x0a\x0d\x0d\x0a")
+_PCAPS: Final = tuple(map(bytes.fromhex, ("a1b2c3d4", "d4c3b2a1", "4d3cb2a1", "0a0d0d0a")))
 _ARROWS: Final = re.compile(rb"\s*(->|<-|>|<)\s*")
 # `00000010  41 4d`, as hexdump has it, or `00000010: 414d`, as xxd has it; and a last line without
 # any bytes.

@@ -16,16 +16,19 @@ from mypy_extensions import i64
 
 from ferrymq_broker.store.errors import StoreDamaged
 from ferrymq_broker.store.map_values import encode_map
+from ferrymq_codec import codes
+from ferrymq_codec.compound import descriptor_bytes
 from ferrymq_codec.errors import CodecError
 from ferrymq_codec.reader import Reader
 from ferrymq_codec.scalars import Described
 from ferrymq_codec.value_reader import read_value
+from ferrymq_types import descriptors
 from ferrymq_types.messaging import Accepted, Modified, Rejected, Released, Source, Target
 from ferrymq_types.registry import typed
 from ferrymq_types.unions import Outcome
 
 # The state of most deliveries.
-_ACCEPTED: Final = b"\x00\x53\x24\x45"
+_ACCEPTED: Final = descriptor_bytes(descriptors.ACCEPTED) + bytes((codes.LIST0,))
 
 
 def encode_outcome(outcome: Outcome) -> bytes:

@@ -11,7 +11,7 @@ from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.event_log import log as journal
 from ferrymq_broker.nodes.message import BrokerMessage
 from ferrymq_broker.nodes.node import PART, Node, Refusal
-from ferrymq_broker.nodes.sections import HEADER, section_at, section_end
+from ferrymq_broker.nodes.sections import section_at, section_end
 from ferrymq_broker.nodes.streams.partition_log import MemoryLog, PartitionLog
 from ferrymq_broker.nodes.streams.segments import ENDLESS, Extent, LogSegment
 from ferrymq_broker.nodes.streams.stored_log import StoredLog
@@ -20,6 +20,7 @@ from ferrymq_broker.store.changes import LAST
 from ferrymq_broker.store.errors import StoreDamaged
 from ferrymq_broker.store.tables import PARTITION, RECORD
 from ferrymq_broker.timers import Timer
+from ferrymq_types.descriptors import HEADER
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.policy import StreamPolicy

@@ -17,14 +17,13 @@ from typing import Final
 from librt.strings import BytesWriter, write_i32_be, write_i64_be
 from mypy_extensions import i32, i64
 
-from ferrymq_broker.nodes.sections import (
-    HEADER,
-    MESSAGE_ANNOTATIONS,
-    section_at,
-    section_end,
-)
+from ferrymq_broker.nodes.sections import section_at, section_end
+from ferrymq_codec import codes
+from ferrymq_codec.compound import descriptor_bytes
 from ferrymq_codec.errors import DecodeError
 from ferrymq_codec.reader import Reader
+from ferrymq_codec.writer import symbol_bytes
+from ferrymq_types.descriptors import DELIVERY_ANNOTATIONS, HEADER, MESSAGE_ANNOTATIONS
 
 OFFSET: Final = "x-opt-offset"
 SEQUENCE_NUMBER: Final = "x-opt-sequence-number"
@@ -33,17 +32,23 @@ PARTITION: Final = "x-opt-partition"
 # A delivery-annotation of the first delivery behind a gap.
 SKIPPED: Final = "x-opt-skipped"
 
-# The map of annotations up to the value of the offset: 4 pairs in 0x6c bytes, without others.
-_OFFSET_KEY: Final = b"\xa3\x0cx-opt-offset\x81"
-_SHORT: Final = b"\x00\x53\x72\xc1\x6c\x08" + _OFFSET_KEY
-_LONG: Final = b"\x00\x53\x72\xd1"
-_SEQUENCE_KEY: Final = b"\xa3\x15x-opt-sequence-number\x81"
-_TIME_KEY: Final = b"\xa3\x13x-opt-enqueued-time\x83"
-_PARTITION_KEY: Final = b"\xa3\x0fx-opt-partition\x71"
 # Four keys with their values, in bytes, and how many items of a map they are.
 _OURS: Final = 107
 _ITEMS: Final = 8
-_GAP: Final = b"\x00\x53\x71\xc1\x19\x02\xa3\x0dx-opt-skipped\x81"
+_OFFSET_KEY: Final = symbol_bytes(OFFSET) + bytes((codes.LONG,))
+# The map of annotations up to the value of the offset: without others, and with some.
+_SECTION: Final = descriptor_bytes(MESSAGE_ANNOTATIONS)
+_SHORT: Final = _SECTION + bytes((codes.MAP8, 1 + _OURS, _ITEMS)) + _OFFSET_KEY
+_LONG: Final = _SECTION + bytes((codes.MAP32,))
+_SEQUENCE_KEY: Final = symbol_bytes(SEQUENCE_NUMBER) + bytes((codes.LONG,))
+_TIME_KEY: Final = symbol_bytes(ENQUEUED_TIME) + bytes((codes.TIMESTAMP,))
+_PARTITION_KEY: Final = symbol_bytes(PARTITION) + bytes((codes.INT,))
+_SKIPPED_KEY: Final = symbol_bytes(SKIPPED) + bytes((codes.LONG,))
+_GAP: Final = (
+    descriptor_bytes(DELIVERY_ANNOTATIONS)
+    + bytes((codes.MAP8, 1 + len(_SKIPPED_KEY) + 8, 2))
+    + _SKIPPED_KEY
+)
 
 _NAMESPACE: Final = b"x-opt-"
 
@@ -113,7 +118,7 @@ def _merge(
     others = b""
     # A section of another encoding (null, or by mistake a list) has nothing to keep.
     code: i64 = payload[reader.pos] if reader.pos < len(payload) else 0
-    if code == 0xC1 or code == 0xD1:
+    if code == codes.MAP8 or code == codes.MAP32:
         count = reader.enter_map("message-annotations")
         end = reader.end
         if payload.find(_NAMESPACE, reader.pos, end) < 0:
@@ -143,7 +148,7 @@ def _copy(w: BytesWriter, reader: Reader, count: i64) -> i64:
         start = reader.pos
         code = reader.peek_code("message-annotations")
         key = ""
-        if code == 0xA3 or code == 0xB3:
+        if code == codes.SYMBOL8 or code == codes.SYMBOL32:
             key = reader.read_symbol("message-annotations")
         else:
             reader.skip_value("message-annotations")

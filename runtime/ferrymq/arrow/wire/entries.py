@@ -14,7 +14,7 @@ from ferrymq.arrow.wire.values import (
     enter_variable,
     skip,
 )
-from ferrymq_codec.codes import describe_code
+from ferrymq_codec import codes
 from ferrymq_codec.reader import Reader
 from ferrymq_codec.scalars import Timestamp
 from ferrymq_codec.values import read_value
@@ -29,7 +29,7 @@ _POSITION_KEYS: Final = frozenset(
     [PARTITION_KEY, PARTITION, SEQUENCE_NUMBER, OFFSET, ENQUEUED_TIME]
 )
 # The first byte of each, and the lengths between which theirs are.
-_X: Final = 0x78
+_X: Final = 120
 _SHORTEST: Final = 12
 _LONGEST: Final = 21
 
@@ -120,7 +120,7 @@ def add_properties(r: Reader, column: Maps) -> None:
     twice = False
     i: i64 = 0
     while i < count:
-        size = enter_variable(r, 0xA1, 0xB1, field)
+        size = enter_variable(r, codes.STRING8, codes.STRING32, field)
         start = r.pos
         check_utf8(r, start, size, field)
         column.keys.view(start, size)
@@ -129,8 +129,8 @@ def add_properties(r: Reader, column: Maps) -> None:
         seen |= bit
         r.pos = start + size
         code = r.peek_code(field)
-        if code >= 0xC0 or code == 0 or code == 0x45:
-            r.fail(field, f"a value is not simple: {describe_code(code)}")
+        if code >= codes.COMPOUND_1 or code == codes.DESCRIBED or code == codes.LIST0:
+            r.fail(field, f"a value is not simple: {codes.describe_code(code)}")
         add_text(r, column.items, field)
         i += 2
     if twice:
@@ -157,12 +157,12 @@ def add_annotations(r: Reader, column: Maps | None, places: EntryPlaces | None, 
     while i < count:
         i += 2
         code = r.peek_code(field)
-        if code == 0xA1 or code == 0xB1:
+        if code == codes.STRING8 or code == codes.STRING32:
             # Taken for a symbol, as `read_annotations` does; it may be the same as another key.
             twice = True
-            size = enter_variable(r, 0xA1, 0xB1, field)
-        elif code == 0xA3 or code == 0xB3:
-            size = enter_variable(r, 0xA3, 0xB3, field)
+            size = enter_variable(r, codes.STRING8, codes.STRING32, field)
+        elif code == codes.SYMBOL8 or code == codes.SYMBOL32:
+            size = enter_variable(r, codes.SYMBOL8, codes.SYMBOL32, field)
         else:
             # No key that anybody has in use, so it is compared with the others the slow way.
             twice = True
@@ -196,8 +196,8 @@ def add_annotations(r: Reader, column: Maps | None, places: EntryPlaces | None, 
 def _add_number(r: Reader, column: Maps | None, field: str) -> None:
     """An entry whose key is a ulong."""
     code = r.peek_code(field)
-    if code != 0x53 and code != 0x80 and code != 0x44:
-        r.fail(field, f"a key is a symbol or a ulong, not {describe_code(code)}")
+    if code != codes.SMALL_ULONG and code != codes.ULONG and code != codes.ULONG0:
+        r.fail(field, f"a key is a symbol or a ulong, not {codes.describe_code(code)}")
     key = r.read_ulong(field)
     if column is None:
         skip(r, field)
@@ -224,9 +224,9 @@ def _check_keys(r: Reader, first: i64, count: i64, field: str) -> None:
     while i < count:
         key: object
         code = r.peek_code(field)
-        if code == 0xA1 or code == 0xB1:
+        if code == codes.STRING8 or code == codes.STRING32:
             key = r.read_string(field)
-        elif code == 0xA3 or code == 0xB3:
+        elif code == codes.SYMBOL8 or code == codes.SYMBOL32:
             key = r.read_symbol(field)
         else:
             key = r.read_ulong(field)

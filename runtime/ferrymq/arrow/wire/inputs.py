@@ -7,6 +7,7 @@ from typing import final
 from librt.strings import BytesWriter, read_i32_le, read_i64_le
 from mypy_extensions import i32, i64, u8
 
+from ferrymq_codec import codes
 from ferrymq_codec.compound import write_u32
 
 
@@ -67,7 +68,7 @@ class TextInput:
             w.append(narrow)
             w.append(u8(size))
         else:
-            w.append(narrow + 0x10)
+            w.append(narrow + codes.WIDER)
             write_u32(w, size)
         w.write(self.data[start:end])
 

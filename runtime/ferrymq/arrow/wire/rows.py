@@ -15,21 +15,32 @@ from ferrymq.arrow.wire.inputs import (
     TextInput,
     unsigned,
 )
-from ferrymq_codec.compound import begin_composite, begin_map, end_list, end_map
+from ferrymq_codec import codes
+from ferrymq_codec.compound import begin_composite, begin_map, descriptor_bytes, end_list, end_map
 from ferrymq_codec.errors import EncodeError
 from ferrymq_codec.values import write_value
+from ferrymq_codec.writer import symbol_bytes
+from ferrymq_types.descriptors import (
+    AMQP_SEQUENCE,
+    AMQP_VALUE,
+    APPLICATION_PROPERTIES,
+    DATA,
+    DELIVERY_ANNOTATIONS,
+    FOOTER,
+    HEADER,
+    MESSAGE_ANNOTATIONS,
+    PROPERTIES,
+)
 
-_DURABLE: Final = b"\x00\x53\x70\xc0\x02\x01\x41"
-_NO_BODY: Final = b"\x00\x53\x77\x40"
-_DATA: Final = b"\x00\x53\x75"
-_VALUE: Final = b"\x00\x53\x77"
-_SEQUENCE: Final = b"\x00\x53\x76"
-_KEY: Final = b"\xa3\x13x-opt-partition-key"
-_PARTITION: Final = b"\xa3\x0fx-opt-partition\x71"
+_DATA: Final = descriptor_bytes(DATA)
+_VALUE: Final = descriptor_bytes(AMQP_VALUE)
+_SEQUENCE: Final = descriptor_bytes(AMQP_SEQUENCE)
+_NO_BODY: Final = _VALUE + bytes((codes.NULL,))
+# A header whose only field says durable.
+_DURABLE: Final = descriptor_bytes(HEADER) + bytes((codes.LIST8, 2, 1, codes.TRUE))
+_KEY: Final = symbol_bytes("x-opt-partition-key")
+_PARTITION: Final = symbol_bytes("x-opt-partition") + bytes((codes.INT,))
 
-_STRING: Final[u8] = 0xA1
-_SYMBOL: Final[u8] = 0xA3
-_BINARY: Final[u8] = 0xA0
 _MAX_UINT: Final = 0xFFFF_FFFF
 _MAX_INT: Final = 0x7FFF_FFFF
 _PRIORITY: Final = 4
@@ -127,15 +138,17 @@ class RowEncoder:
         else:
             self._header(w, row)
         if self._delivery_annotations is not None:
-            _annotations(w, self._delivery_annotations, row, 0x71, "deliveryAnnotations")
+            annotations = self._delivery_annotations
+            _annotations(w, annotations, row, DELIVERY_ANNOTATIONS, "deliveryAnnotations")
         self._annotations(w, row)
         self._properties(w, row)
         properties = self._application_properties
         if properties is not None:
-            _entries(w, properties, row, 0x74, _STRING, "applicationProperties")
+            code: u8 = APPLICATION_PROPERTIES
+            _entries(w, properties, row, code, codes.STRING8, "applicationProperties")
         self._write_body(w, row)
         if self._footer is not None:
-            _annotations(w, self._footer, row, 0x78, "footer")
+            _annotations(w, self._footer, row, FOOTER, "footer")
 
     def _header(self, w: BytesWriter, row: i64) -> None:
         durable = True if self._durable is None else self._durable.get(row, True)
@@ -143,15 +156,15 @@ class RowEncoder:
         if priority < 0:
             priority = _PRIORITY
         ttl = _uint(self._ttl, row, _MAX_UINT, "ttl")
-        mark = begin_composite(w, 0x70)
-        w.append(0x41 if durable else 0x42)
+        mark = begin_composite(w, HEADER)
+        w.append(codes.TRUE if durable else codes.FALSE)
         count: i64 = 1
         if ttl >= 0 or priority != _PRIORITY:
-            w.append(0x50)
+            w.append(codes.UBYTE)
             w.append(u8(priority))
             count = 2
         if ttl >= 0:
-            w.append(0x70)
+            w.append(codes.UINT)
             write_i32_be(w, unsigned(ttl))
             count = 3
         end_list(w, mark, count)
@@ -165,18 +178,18 @@ class RowEncoder:
         has_key = key is not None and key.has(row)
         if partition < 0 and not has_key:
             if annotations is not None:
-                _annotations(w, annotations, row, 0x72, "messageAnnotations")
+                _annotations(w, annotations, row, MESSAGE_ANNOTATIONS, "messageAnnotations")
             return
-        w.append(0)
-        w.append(0x53)
-        w.append(0x72)
+        w.append(codes.DESCRIBED)
+        w.append(codes.SMALL_ULONG)
+        w.append(MESSAGE_ANNOTATIONS)
         mark = begin_map(w)
         count: i64 = 0
         if annotations is not None:
-            count = _write_entries(w, annotations, row, _SYMBOL, "messageAnnotations", True)
+            count = _write_entries(w, annotations, row, codes.SYMBOL8, "messageAnnotations", True)
         if key is not None and has_key:
             w.write(_KEY)
-            key.write(w, row, _STRING)
+            key.write(w, row, codes.STRING8)
             count += 2
         if partition >= 0:
             w.write(_PARTITION)
@@ -186,26 +199,26 @@ class RowEncoder:
 
     def _properties(self, w: BytesWriter, row: i64) -> None:
         start: i64 = len(w)
-        mark = begin_composite(w, 0x73)
+        mark = begin_composite(w, PROPERTIES)
         count: i64 = 0
-        count = _text(w, self._message_id, row, _STRING, 0, count)
-        count = _text(w, self._user_id, row, _BINARY, 1, count)
-        count = _text(w, self._to, row, _STRING, 2, count)
-        count = _text(w, self._subject, row, _STRING, 3, count)
-        count = _text(w, self._reply_to, row, _STRING, 4, count)
-        count = _text(w, self._correlation_id, row, _STRING, 5, count)
+        count = _text(w, self._message_id, row, codes.STRING8, 0, count)
+        count = _text(w, self._user_id, row, codes.BINARY8, 1, count)
+        count = _text(w, self._to, row, codes.STRING8, 2, count)
+        count = _text(w, self._subject, row, codes.STRING8, 3, count)
+        count = _text(w, self._reply_to, row, codes.STRING8, 4, count)
+        count = _text(w, self._correlation_id, row, codes.STRING8, 5, count)
         count = _symbol(w, self._content_type, row, 6, count, "contentType")
         count = _symbol(w, self._content_encoding, row, 7, count, "contentEncoding")
         count = _time(w, self._absolute_expiry_time, row, 8, count)
         count = _time(w, self._creation_time, row, 9, count)
-        count = _text(w, self._group_id, row, _STRING, 10, count)
+        count = _text(w, self._group_id, row, codes.STRING8, 10, count)
         sequence = _uint(self._group_sequence, row, _MAX_UINT, "groupSequence")
         if sequence >= 0:
             _nulls(w, 11 - count)
-            w.append(0x70)
+            w.append(codes.UINT)
             write_i32_be(w, unsigned(sequence))
             count = 12
-        count = _text(w, self._reply_to_group_id, row, _STRING, 12, count)
+        count = _text(w, self._reply_to_group_id, row, codes.STRING8, 12, count)
         if count == 0:
             w.truncate(start)
         else:
@@ -218,7 +231,7 @@ class RowEncoder:
         there = body is not None and body.has(row)
         if kind == b"data" and there and body is not None:
             w.write(_DATA)
-            body.write(w, row, _BINARY)
+            body.write(w, row, codes.BINARY8)
             return
         encoding = self._content_encoding
         if encoding is not None and encoding.has(row):
@@ -273,7 +286,7 @@ def _uint(column: NumberInput | None, row: i64, most: i64, name: str) -> i64:
 
 def _nulls(w: BytesWriter, count: i64) -> None:
     while count > 0:
-        w.append(0x40)
+        w.append(codes.NULL)
         count -= 1
 
 
@@ -296,7 +309,7 @@ def _symbol(
     _check_ascii(column, row, row, name)
     if index == 7 and column.get(row) == b"identity":
         _fail(name, row, "identity is said by leaving it out")
-    return _text(w, column, row, _SYMBOL, index, count)
+    return _text(w, column, row, codes.SYMBOL8, index, count)
 
 
 def _time(w: BytesWriter, column: NumberInput | None, row: i64, index: i64, count: i64) -> i64:
@@ -304,21 +317,21 @@ def _time(w: BytesWriter, column: NumberInput | None, row: i64, index: i64, coun
     if column is None or not column.has(row):
         return count
     _nulls(w, index - count)
-    w.append(0x83)
+    w.append(codes.TIMESTAMP)
     write_i64_be(w, column.get(row) // 1000)
     return index + 1
 
 
 def _annotations(w: BytesWriter, column: MapInput, row: i64, code: u8, name: str) -> None:
-    _entries(w, column, row, code, _SYMBOL, name)
+    _entries(w, column, row, code, codes.SYMBOL8, name)
 
 
 def _entries(w: BytesWriter, column: MapInput, row: i64, code: u8, key: u8, name: str) -> None:
     """A section that is a map, unless that is empty."""
     if column.start(row) == column.end(row):
         return
-    w.append(0)
-    w.append(0x53)
+    w.append(codes.DESCRIBED)
+    w.append(codes.SMALL_ULONG)
     w.append(code)
     mark = begin_map(w)
     end_map(w, mark, _write_entries(w, column, row, key, name, False))
@@ -339,7 +352,7 @@ def _write_entries(
     twice = False
     at = first
     while at < end:
-        if code == _SYMBOL:
+        if code == codes.SYMBOL8:
             _check_ascii(keys, at, row, name)
             key = keys.get(at)
             if placed and (key == b"x-opt-partition" or key == b"x-opt-partition-key"):
@@ -357,9 +370,9 @@ def _write_entries(
         seen |= bit
         keys.write(w, at, code)
         if items.has(at):
-            items.write(w, at, _STRING)
+            items.write(w, at, codes.STRING8)
         else:
-            w.append(0x40)
+            w.append(codes.NULL)
         at += 1
     if twice:
         _check_keys(keys, first, end, row, name)

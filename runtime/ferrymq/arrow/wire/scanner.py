@@ -25,10 +25,12 @@ from ferrymq.arrow.wire.values import (
     enter_variable,
     skip,
 )
+from ferrymq_codec import codes
 from ferrymq_codec.errors import DecodeError
 from ferrymq_codec.limits import MAX_ELEMENTS
 from ferrymq_codec.reader import Reader
 from ferrymq_codec.values import read_list, read_value
+from ferrymq_types import descriptors
 from ferrymq_types.unions import CODES
 
 # The order of sections in a message, the body apart.
@@ -168,14 +170,18 @@ class MessageScanner:
         while r.pos < end:
             code: i64
             pos = r.pos
-            if pos + 3 <= end and i64(data[pos]) == 0 and i64(data[pos + 1]) == 0x53:
+            if (
+                pos + 3 <= end
+                and i64(data[pos]) == codes.DESCRIBED
+                and i64(data[pos + 1]) == codes.SMALL_ULONG
+            ):
                 code = data[pos + 2]
                 r.pos = pos + 3
             else:
                 code = r.read_descriptor("message")
                 if code == -1:
                     code = CODES.get(r.symbol, -2)
-            if code == 0x75:
+            if code == descriptors.DATA:
                 if kind != _NONE:
                     if kind != _DATA:
                         r.fail("message", "data after another kind of body")
@@ -183,7 +189,7 @@ class MessageScanner:
                 if body is None:
                     skip(r, "data")
                 else:
-                    length = enter_variable(r, 0xA0, 0xB0, "data")
+                    length = enter_variable(r, codes.BINARY8, codes.BINARY32, "data")
                     if kind == _NONE:
                         start = r.pos
                         size = length
@@ -194,7 +200,7 @@ class MessageScanner:
                         body.part(r.pos, length)
                     r.pos += length
                 kind = _DATA
-            elif code == 0x77:
+            elif code == descriptors.AMQP_VALUE:
                 if kind != _NONE:
                     r.fail("message", "amqp-value after another body")
                 kind = _VALUE
@@ -203,7 +209,7 @@ class MessageScanner:
                 else:
                     start = r.pos
                     add_json(body, read_value(r, "amqp-value"), r.pos - start)
-            elif code == 0x76:
+            elif code == descriptors.AMQP_SEQUENCE:
                 if kind != _NONE:
                     if kind != _SEQUENCE:
                         r.fail("message", "amqp-sequence after another kind of body")
@@ -220,17 +226,17 @@ class MessageScanner:
                     else:
                         elements.extend(items)
             else:
-                if code == 0x73:
+                if code == descriptors.PROPERTIES:
                     rank = _PROPERTIES
-                elif code == 0x74:
+                elif code == descriptors.APPLICATION_PROPERTIES:
                     rank = _APPLICATION_PROPERTIES
-                elif code == 0x72:
+                elif code == descriptors.MESSAGE_ANNOTATIONS:
                     rank = _MESSAGE_ANNOTATIONS
-                elif code == 0x70:
+                elif code == descriptors.HEADER:
                     rank = _HEADER
-                elif code == 0x71:
+                elif code == descriptors.DELIVERY_ANNOTATIONS:
                     rank = _DELIVERY_ANNOTATIONS
-                elif code == 0x78:
+                elif code == descriptors.FOOTER:
                     rank = _FOOTER
                 else:
                     r.fail("message", "not a section")

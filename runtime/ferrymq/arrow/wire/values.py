@@ -9,6 +9,7 @@ from mypy_extensions import i64
 
 from ferrymq.arrow.wire.columns import Numbers, Texts
 from ferrymq.arrow.wire.texts import binary_text, json_of, text_of, uuid_text
+from ferrymq_codec import codes
 from ferrymq_codec.errors import DecodeError
 from ferrymq_codec.reader import Reader
 from ferrymq_codec.values import read_value
@@ -75,18 +76,17 @@ def skip(r: Reader, field: str) -> None:
     end = r.end
     if pos < end:
         code: i64 = r.data[pos]
-        category = code >> 4
         size: i64 = -1
-        if category >= 0xA:
-            if category & 1 == 0:
+        if code >= codes.VARIABLE_1:
+            if code & codes.WIDER == 0:
                 if pos + 2 <= end:
                     size = 2 + i64(r.data[pos + 1])
             elif pos + 5 <= end:
                 size = 5 + (i64(read_i32_be(r.data, pos + 1)) & 0xFFFFFFFF)
-        elif category == 4:
+        elif code >= codes.FIXED_1:
+            size = 1 + (1 << ((code - codes.FIXED_1) >> 4))
+        elif code >= codes.FIXED_0:
             size = 1
-        elif category >= 5:
-            size = 1 + (1 << (category - 5))
         if size > 0 and size <= end - pos:
             r.pos = pos + size
             return
@@ -100,7 +100,7 @@ def add_string(r: Reader, column: Texts | None, field: str) -> None:
     if column is None:
         skip(r, field)
         return
-    size = enter_variable(r, 0xA1, 0xB1, field)
+    size = enter_variable(r, codes.STRING8, codes.STRING32, field)
     start = r.pos
     check_utf8(r, start, size, field)
     column.view(start, size)
@@ -114,7 +114,7 @@ def add_symbol(r: Reader, column: Texts | None, field: str) -> None:
     if column is None:
         skip(r, field)
         return
-    size = enter_variable(r, 0xA3, 0xB3, field)
+    size = enter_variable(r, codes.SYMBOL8, codes.SYMBOL32, field)
     start = r.pos
     check_ascii(r, start, size, field)
     column.view(start, size)
@@ -128,7 +128,7 @@ def add_binary(r: Reader, column: Texts | None, field: str) -> None:
     if column is None:
         skip(r, field)
         return
-    size = enter_variable(r, 0xA0, 0xB0, field)
+    size = enter_variable(r, codes.BINARY8, codes.BINARY32, field)
     start = r.pos
     column.view(start, size)
     r.pos = start + size
@@ -142,9 +142,16 @@ def add_id(r: Reader, column: Texts | None, field: str) -> None:
         skip(r, field)
         return
     code = r.peek_code(field)
-    if code == 0xA1 or code == 0xB1:
+    if code == codes.STRING8 or code == codes.STRING32:
         add_string(r, column, field)
-    elif code == 0x80 or code == 0x53 or code == 0x44 or (code | 0x10) == 0xB0 or code == 0x98:
+    elif (
+        code == codes.ULONG
+        or code == codes.SMALL_ULONG
+        or code == codes.ULONG0
+        or code == codes.BINARY8
+        or code == codes.BINARY32
+        or code == codes.UUID
+    ):
         add_text(r, column, field)
     else:
         r.fail(field, "not a message-id")
@@ -178,32 +185,32 @@ def add_text(r: Reader, column: Texts, field: str) -> None:
     data = r.data
     code = r.peek_code(field)
     size: i64
-    if code == 0xA1 or code == 0xB1:
-        size = enter_variable(r, 0xA1, 0xB1, field)
+    if code == codes.STRING8 or code == codes.STRING32:
+        size = enter_variable(r, codes.STRING8, codes.STRING32, field)
         pos = r.pos
         check_utf8(r, pos, size, field)
         column.view(pos, size)
         r.pos = pos + size
         return
-    if code == 0xA3 or code == 0xB3:
-        size = enter_variable(r, 0xA3, 0xB3, field)
+    if code == codes.SYMBOL8 or code == codes.SYMBOL32:
+        size = enter_variable(r, codes.SYMBOL8, codes.SYMBOL32, field)
         pos = r.pos
         check_ascii(r, pos, size, field)
         column.view(pos, size)
         r.pos = pos + size
         return
-    if code == 0xA0 or code == 0xB0:
+    if code == codes.BINARY8 or code == codes.BINARY32:
         column.text(binary_text(r.read_binary(field)).encode("ascii"))
         return
-    if code == 0x98 and pos + 17 <= r.end:
+    if code == codes.UUID and pos + 17 <= r.end:
         column.text(uuid_text(data[pos + 1 : pos + 17]).encode("ascii"))
         r.pos = pos + 17
         return
-    if code == 0x40:
+    if code == codes.NULL:
         column.null()
         r.pos = pos + 1
         return
-    if code == 0x41 or code == 0x42 or code == 0x56:
+    if code == codes.TRUE or code == codes.FALSE or code == codes.BOOLEAN:
         column.text(b"true" if r.read_boolean(field) else b"false")
         return
     if _add_integer(r, code, column):
@@ -241,40 +248,40 @@ def _add_integer(r: Reader, code: i64, column: Texts) -> bool:
     data = r.data
     left = r.end - pos
     value: i64
-    if code == 0x43 or code == 0x44:
+    if code == codes.UINT0 or code == codes.ULONG0:
         value = 0
         r.pos = pos + 1
-    elif code == 0x50 or code == 0x52 or code == 0x53:
+    elif code == codes.UBYTE or code == codes.SMALL_UINT or code == codes.SMALL_ULONG:
         if left < 2:
             return False
         value = data[pos + 1]
         r.pos = pos + 2
-    elif code == 0x51 or code == 0x54 or code == 0x55:
+    elif code == codes.BYTE or code == codes.SMALL_INT or code == codes.SMALL_LONG:
         if left < 2:
             return False
         value = data[pos + 1]
         if value > 127:
             value -= 256
         r.pos = pos + 2
-    elif code == 0x60 or code == 0x61:
+    elif code == codes.USHORT or code == codes.SHORT:
         if left < 3:
             return False
         value = i64(read_i16_be(data, pos + 1))
-        if code == 0x60:
+        if code == codes.USHORT:
             value &= 0xFFFF
         r.pos = pos + 3
-    elif code == 0x70 or code == 0x71:
+    elif code == codes.UINT or code == codes.INT:
         if left < 5:
             return False
         value = i64(read_i32_be(data, pos + 1))
-        if code == 0x70:
+        if code == codes.UINT:
             value &= 0xFFFFFFFF
         r.pos = pos + 5
-    elif code == 0x80 or code == 0x81:
+    elif code == codes.ULONG or code == codes.LONG:
         if left < 9:
             return False
         value = read_i64_be(data, pos + 1)
-        if code == 0x80 and value < 0:
+        if code == codes.ULONG and value < 0:
             return False
         r.pos = pos + 9
     else:
