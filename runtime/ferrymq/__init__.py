@@ -6,7 +6,8 @@
         async for delivery in connection.receiver("orders"):
             await delivery.accept()
 
-`ferrymq.blocking` offers the same to code without an event loop. The names below are imported
+`ferrymq.blocking` offers the same to code without an event loop, `connection.management()` a client
+of a broker's management node. The names below are imported
 when they are first used, so that a program pays for what it needs.
 """
 
@@ -31,6 +32,7 @@ from ferrymq.errors import (
     FencePassed,
     LinkDetached,
     LocalProtocolError,
+    ManagementError,
     PeerError,
     ProtocolError,
     RemoteProtocolError,
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
         ChunkReader,
         Connection,
         Delivery,
+        ManagementClient,
         Receiver,
         Sender,
         Session,
@@ -55,6 +58,7 @@ if TYPE_CHECKING:
     )
     from ferrymq.chunks import Chunk
     from ferrymq.fence import Committed, Digest, Fence
+    from ferrymq.management import ManagementResponse, MoveResult, PeekedMessage
     from ferrymq.message import Message
     from ferrymq.reconnect import ReconnectPolicy
     from ferrymq.unsettled import Unsettled
@@ -72,6 +76,10 @@ __all__ = [
     "Chunk",
     "Delivery",
     "Transaction",
+    "ManagementClient",
+    "ManagementResponse",
+    "MoveResult",
+    "PeekedMessage",
     "Message",
     "ReconnectPolicy",
     "Committed",
@@ -99,6 +107,7 @@ __all__ = [
     "TransactionInDoubt",
     "TransportError",
     "AuthenticationError",
+    "ManagementError",
     "DeliveryError",
     "DeliveryRejected",
     "DeliveryReleased",
@@ -115,6 +124,10 @@ _HOMES: Final = {
     "Receiver": "ferrymq.aio",
     "Delivery": "ferrymq.aio",
     "Transaction": "ferrymq.aio",
+    "ManagementClient": "ferrymq.aio",
+    "ManagementResponse": "ferrymq.management",
+    "MoveResult": "ferrymq.management",
+    "PeekedMessage": "ferrymq.management",
     "Message": "ferrymq.message",
     "ReconnectPolicy": "ferrymq.reconnect",
     "Committed": "ferrymq.fence",

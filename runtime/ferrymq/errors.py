@@ -21,6 +21,7 @@ defines, so that `except AmqpError` is enough for "anything AMQP":
      │   │   ├─ FencePassed       because its work was committed before
      │   │   └─ FenceMismatch     because other work was committed under its fence
      │   └─ TransactionInDoubt    nobody answered: all of it was done, or nothing
+     ├─ ManagementError           a management node did not do what was asked of it
      └─ DeliveryError             a message was not accepted
          ├─ DeliveryRejected
          ├─ DeliveryReleased
@@ -52,6 +53,7 @@ __all__ = [
     "FencePassed",
     "LinkDetached",
     "LocalProtocolError",
+    "ManagementError",
     "PeerError",
     "ProtocolError",
     "RemoteProtocolError",
@@ -182,6 +184,21 @@ class TransactionInDoubt(TransactionError):
 
     What was lost is the cause. A fence would tell; see `Fence`.
     """
+
+
+class ManagementError(AmqpError):
+    """A management operation was not done, and has changed nothing.
+
+    `status` is as in HTTP, 404 for instance where there is no such entity (`http.HTTPStatus` has
+    names for them); `description` is for a person; `condition` is an AMQP error condition, or None
+    if the response has none.
+    """
+
+    def __init__(self, status: int, description: str, condition: str | None = None) -> None:
+        super().__init__(description)
+        self.status = status
+        self.description = description
+        self.condition = condition
 
 
 class DeliveryError(AmqpError):

@@ -16,7 +16,7 @@ from ferrymq import Message, blocking
 from ferrymq.blocking import portal
 from ferrymq.blocking.portal import Portal
 from ferrymq.engine import SenderLink, events
-from ferrymq_types.messaging import Released
+from ferrymq_types.messaging import Accepted, Released
 from ferrymq_types.transport import Error
 from tests.client.peer import Peer
 
@@ -117,6 +117,72 @@ def test_sessions_credit_and_drain(threaded: ThreadedPeer, connection: blocking.
     assert receiver.closed
     dynamic = connection.receiver(None, dynamic=True)
     assert dynamic.address == "made-up"
+
+
+def test_many_messages_in_flight_without_a_loop(
+    threaded: ThreadedPeer, connection: blocking.Connection
+) -> None:
+    held: list[Any] = []
+    threaded.peer.credit = 3
+    threaded.peer.on[events.DeliveryReceived] = lambda _, event: held.append(event.delivery)
+    sender = connection.sender("orders")
+    futures = []
+    for number in range(3):
+        sender.ready(timeout=5)
+        futures.append(sender.send_nowait(Message(number)))
+    assert (sender.unsettled, sender.credit) == (3, 0)
+    with pytest.raises(ferrymq.LocalProtocolError, match="credit"):
+        sender.send_nowait(Message(b""))
+    with pytest.raises(TimeoutError):
+        sender.ready(timeout=0.01)
+    assert not futures[0].cancel()
+    threaded.seen(events.DeliveryReceived, 3)
+
+    def settle() -> None:
+        held[0].settle(Accepted())
+        held[1].settle(Released())
+        threaded.peer.connection.process()
+
+    threaded.run(settle)
+    assert futures[0].result(timeout=5) is None
+    with pytest.raises(ferrymq.DeliveryReleased):
+        futures[1].result(timeout=5)
+    # What has no outcome when the link ends fails with that.
+    sender.close()
+    with pytest.raises(ferrymq.LinkDetached):
+        futures[2].result(timeout=5)
+
+
+def test_what_the_peer_says_of_itself_and_of_links(
+    threaded: ThreadedPeer, connection: blocking.Connection
+) -> None:
+    threaded.peer.on[events.AttachReceived] = lambda peer, event: threaded.peer.attach(
+        peer, event, properties={"priority": 5}, offered_capabilities=["shared"]
+    )
+    threaded.run(lambda: threaded.peer.put("work", 1, 2))
+    receiver = connection.receiver("work", credit=10)
+    assert (receiver.properties, receiver.offered_capabilities) == ({"priority": 5}, ["shared"])
+    receiver.receive(timeout=5).accept()
+    assert receiver.credit + receiver.queued <= 10
+    assert connection.remote_offered_capabilities == []
+    assert connection.url.port == threaded.peer.port
+    assert connection.options.timeout == 30.0
+
+
+def test_the_end_of_a_connection_can_be_waited_for(threaded: ThreadedPeer) -> None:
+    with blocking.connect(threaded.url) as connection:
+        with pytest.raises(TimeoutError):
+            connection.wait_closed(timeout=0.01)
+        threaded.run(lambda: threaded.peer.connection.transport.abort())
+        with pytest.raises(ferrymq.ConnectionClosed):
+            connection.wait_closed(timeout=5)
+    connection.wait_closed()
+    closed = blocking.connect(threaded.url)
+    thread = threading.Thread(target=closed.close)
+    thread.start()
+    closed.wait_closed(timeout=5)
+    thread.join()
+    closed.wait_closed()
 
 
 def test_errors_reach_the_caller(threaded: ThreadedPeer, connection: blocking.Connection) -> None:

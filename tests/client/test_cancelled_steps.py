@@ -19,6 +19,7 @@ import pytest
 import ferrymq
 from ferrymq import Message
 from ferrymq.engine.pairing import LINK_PAIR
+from ferrymq.management import Replies
 from ferrymq_broker.config import Config
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.nodes.topics.topic import Topic
@@ -30,6 +31,7 @@ from tests.client.stepped import AIO, Moment, Stepped
 pytestmark = pytest.mark.timeout(300)
 
 MESSAGES = 4
+REPLIES: list[Replies] = ["pair", "link", "dynamic"]
 
 
 class World:
@@ -164,6 +166,23 @@ async def others(connection: ferrymq.Connection, world: World) -> None:
         pass
 
 
+async def managing(connection: ferrymq.Connection, world: World) -> None:
+    async with connection.management() as management:
+        await management.create("queue", "made", {"max-length": 5})
+        await management.read("queue", "made")
+        await management.update("queue", "made", {"max-length": 5})
+        await management.peek("queue", "made")
+        await management.purge("queue", "made")
+        await management.move("made", "out")
+        await management.delete("queue", "made")
+        async for _ in management.query("queue", ["name"]):
+            pass
+    async with connection.session() as session:
+        for replies in REPLIES:
+            async with session.management(replies=replies) as management:
+                await management.request("READ", "broker", "broker")
+
+
 async def connecting(connection: ferrymq.Connection, world: World) -> None:
     async with ferrymq.connect(world.url) as second, second.sender("out") as sender:
         world.begun += 1
@@ -173,7 +192,7 @@ async def connecting(connection: ferrymq.Connection, world: World) -> None:
         await second.wait_closed()
 
 
-SCENARIOS: list[Scenario] = [links, transactions, lasting, others, connecting]
+SCENARIOS: list[Scenario] = [links, transactions, lasting, others, managing, connecting]
 
 
 @pytest.fixture
@@ -330,6 +349,8 @@ ELSEWHERE: dict[str, list[tuple[str, str]]] = {
     "an iteration is cancelled too, but does not show where it waits": [
         ("chunks.py", "ChunkReader.__anext__"),
         ("chunks.py", "OpeningChunkReader._iterate"),
+        ("management.py", "ManagementClient.page"),
+        ("management.py", "ManagementClient.query"),
         ("receiver.py", "OpeningReceiver._iterate"),
         ("receiver.py", "Receiver.__anext__"),
     ],
@@ -337,8 +358,6 @@ ELSEWHERE: dict[str, list[tuple[str, str]]] = {
         ("control.py", "Control._roll_back"),
         ("control.py", "Control._undo"),
         ("link.py", "Link._run_round"),
-        ("pair.py", "_Responses._hand_out"),
-        ("pair.py", "_Responses.hand_out"),
         ("recovery.py", "Recovery._restore"),
         ("recovery.py", "Recovery._run"),
         ("transport.py", "EngineTransport._secure"),

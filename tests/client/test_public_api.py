@@ -41,6 +41,7 @@ USER_CODE = """
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import Future
 from typing import assert_type
 
 import ferrymq
@@ -81,12 +82,29 @@ async def main() -> None:
         async with connection.transaction(fence=ferrymq.Fence("g", "m", 1)) as txn:
             await once.send(message, transaction=txn)
         assert_type(await connection.fence("g", "m"), int | None)
+        async with connection.management() as management:
+            assert_type(management, ferrymq.ManagementClient)
+            assert_type(await management.create("queue", "q", {"durable": True}), dict[str, object])
+            async for row in management.query("queue", ["name"]):
+                assert_type(row, dict[str, object])
+            for peeked in await management.peek("queue", "q"):
+                assert_type(peeked.message, Message)
 
 
 def threads() -> None:
     with blocking.connect("amqps://localhost", timeout=3) as connection:
         assert_type(connection, blocking.Connection)
-        connection.sender("orders").send(Message({"a": [1]}), timeout=1)
+        sender = connection.sender("orders")
+        sender.send(Message({"a": [1]}), timeout=1)
+        sender.ready(timeout=1)
+        assert_type(sender.send_nowait(Message(b"")), Future[None])
+        with connection.management(replies="dynamic") as management:
+            assert_type(management, blocking.ManagementClient)
+            assert_type(management.create("queue", "q", timeout=3), dict[str, object])
+            assert_type(management.move("q", "r"), ferrymq.MoveResult)
+            for row in management.query("queue"):
+                assert_type(row, dict[str, object])
+            management.create(5)  # type: ignore[call-arg, arg-type]
         for delivery in connection.receiver("orders"):
             assert_type(delivery, blocking.Delivery)
             delivery.accept()

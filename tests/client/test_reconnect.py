@@ -226,6 +226,19 @@ async def test_closing_stops_it(peer: Peer, connection: ferrymq.Connection, paus
     assert len(peer.connections) == 1
 
 
+async def test_a_session_is_closed_at_once_while_the_connection_is_away(
+    peer: Peer, connection: ferrymq.Connection, pauses: Pauses
+) -> None:
+    session = await connection.session()
+    sender = await session.sender("orders")
+    pauses.go.clear()
+    peer.connection.transport.abort()
+    await pauses.begun.wait()
+    async with asyncio.timeout(20):
+        await session.close(timeout=None)
+    assert session.closed and sender.closed
+
+
 async def test_an_orderly_close_of_the_peer_is_a_loss_too(
     peer: Peer, connection: ferrymq.Connection
 ) -> None:

@@ -11,8 +11,9 @@ from ferrymq.aio.chunks import ChunkReader
 from ferrymq.aio.connect import connect
 from ferrymq.aio.connection import Connection
 from ferrymq.aio.delivery import Delivery
-from ferrymq.aio.pair import Pair
+from ferrymq.aio.management import ManagementClient
 from ferrymq.aio.receiver import Receiver
+from ferrymq.aio.requests import Pair
 from ferrymq.aio.sender import Sender
 from ferrymq.aio.session import Session
 from ferrymq.aio.transaction import Transaction
@@ -21,6 +22,7 @@ __all__ = [
     "ChunkReader",
     "Connection",
     "Delivery",
+    "ManagementClient",
     "Pair",
     "Receiver",
     "Sender",

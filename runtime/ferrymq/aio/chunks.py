@@ -210,24 +210,6 @@ class ChunkReader:
         self._taken = chunk, delivery, before
         return chunk
 
-    def put_back(self, chunk: Chunk | None) -> None:
-        """The chunk taken last, which nobody has got, comes next again."""
-        if self._taken is not None and self._taken[0] is chunk:
-            _, delivery, (self._link.next, self.skipped) = self._taken
-            self._taken = None
-            self._link.put_back([delivery])
-
-    def _advance(self, chunk: Chunk) -> None:
-        expected = self.next_offset
-        if chunk.first != expected and not (self._forgiving and chunk.first > expected):
-            raise self._link.fail(
-                "amqp:illegal-state",
-                f"{self.address!r}: the next chunk had to begin at {expected} and begins at"
-                f" {chunk.first}",
-            )
-        self.skipped += int(chunk.first) - expected
-        self._link.next = int(chunk.next)
-
     async def close(self) -> None:
         """Close the link; see `Receiver.close`."""
         await self._link.close()
@@ -245,6 +227,26 @@ class ChunkReader:
         if chunk is None:
             raise StopAsyncIteration
         return chunk
+
+    # ── For the client ─────────────────────────────────────────────────────────────────────────
+
+    def put_back(self, chunk: Chunk | None) -> None:
+        """The chunk taken last, which nobody has got, comes next again."""
+        if self._taken is not None and self._taken[0] is chunk:
+            _, delivery, (self._link.next, self.skipped) = self._taken
+            self._taken = None
+            self._link.put_back([delivery])
+
+    def _advance(self, chunk: Chunk) -> None:
+        expected = self.next_offset
+        if chunk.first != expected and not (self._forgiving and chunk.first > expected):
+            raise self._link.fail(
+                "amqp:illegal-state",
+                f"{self.address!r}: the next chunk had to begin at {expected} and begins at"
+                f" {chunk.first}",
+            )
+        self.skipped += int(chunk.first) - expected
+        self._link.next = int(chunk.next)
 
 
 class OpeningChunkReader(Opening[ChunkReader]):

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final, Unpack
 from ferrymq.aio.chunks import ChunkReader, OpeningChunkReader
 from ferrymq.aio.dispatch import dispatch, session_error
 from ferrymq.aio.fencing import read_fence
+from ferrymq.aio.management import ManagementClient, open_management
 from ferrymq.aio.opening import Opening
-from ferrymq.aio.pair import Pair
 from ferrymq.aio.receiver import OpeningReceiver, Receiver
+from ferrymq.aio.requests import Pair
 from ferrymq.aio.sender import Sender
 from ferrymq.aio.session import Session
 from ferrymq.aio.transaction import OpeningTransaction, Transaction, declare
@@ -22,6 +23,7 @@ from ferrymq.aio.waiting import Signal, deadline, fresh, resolve
 from ferrymq.engine.answers import expect_encodable
 from ferrymq.errors import AmqpError, ConnectionClosed
 from ferrymq.fence import Committed, Fence
+from ferrymq.management import ADDRESS, Replies
 from ferrymq.options import (
     ChunkReaderArguments,
     ChunkReaderOptions,
@@ -166,6 +168,26 @@ class Connection:
 
         async def open() -> Pair:
             return await Pair(await self._shared_session(), address, name, credit).open()
+
+        return Opening(open)
+
+    def management(
+        self,
+        address: str = ADDRESS,
+        *,
+        replies: Replies = "auto",
+        timeout: Timeout = "default",
+    ) -> Opening[ManagementClient]:
+        """Attach a client of a management node in the session that the connection keeps:
+        `Session.management`.
+
+        async with connection.management() as management:
+            await management.create("queue", "orders", {"max-length": 1000})
+        """
+        check_timeout(timeout)
+
+        async def open() -> ManagementClient:
+            return await open_management(await self._shared_session(), address, replies, timeout)
 
         return Opening(open)
 

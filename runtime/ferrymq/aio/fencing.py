@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
-from uuid import uuid4
 
 from ferrymq.errors import (
     ConnectionClosed,
     FenceMismatch,
     FencePassed,
+    ManagementError,
     PeerError,
     TransactionError,
     TransactionInDoubt,
     TransactionRolledBack,
 )
 from ferrymq.fence import Committed, Digest, Fence
-from ferrymq.message import Message
 
 if TYPE_CHECKING:
     from ferrymq.aio.connection import Connection
     from ferrymq_types.transport import Error
 
-_MANAGEMENT: Final = "$management"
 PASSED: Final = "ferrymq:fence-passed"
 OTHER_CONTENT: Final = "ferrymq:fence-content"
 
-_OK: Final = 200
-_NOT_FOUND: Final = 404
 # What a refusal counts for at least, in seconds.
 _LEAST_PAUSE: Final = 0.1
 _FORBIDDEN: Final = "amqp:unauthorized-access"
@@ -39,35 +36,23 @@ async def read_fence(
 
     Raises `TransactionError` if the peer does not know fences, and what ended the connection.
     """
-    name = f"fence-{uuid4()}"
     arguments = {"group": group, "member": member}
     if target:
         arguments["target"] = target
     async with connection.session() as session:
-        answers = await session.receiver(_MANAGEMENT, name=name, credit=1)
-        requests = await session.sender(_MANAGEMENT)
-        request = Message(
-            None,
-            message_id=name,
-            reply_to=name,
-            application_properties={
-                "operation": "READ",
-                "type": "org.ferrymq.fence",
-                **arguments,
-            },
-        )
-        await requests.send(request)
-        delivery = await answers.receive()
-        answer = delivery.message
-        await delivery.accept()
-    status = answer.application_properties.get("statusCode")
-    if status == _NOT_FOUND:
-        return None
-    body = answer.body
+        management = await session.management()
+        try:
+            response = await management.request(
+                "READ", "org.ferrymq.fence", properties=arguments, timeout=None
+            )
+        except ManagementError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return None
+            raise _untold(f"{error.status} {error.description}") from error
+    body = response.body
     sequence = body.get("sequence") if isinstance(body, dict) else None
-    if status != _OK or not isinstance(body, dict) or not isinstance(sequence, int):
-        reason = answer.application_properties.get("statusDescription")
-        raise TransactionError(f"the peer does not say how far the fence is: {status} {reason}")
+    if not isinstance(body, dict) or not isinstance(sequence, int):
+        raise _untold("the response has no sequence")
     width, rows, digest = (body.get(key) for key in ("width", "rows", "digest"))
     return Committed(
         int(sequence),
@@ -79,6 +64,10 @@ async def read_fence(
             else None
         ),
     )
+
+
+def _untold(reason: str) -> TransactionError:
+    return TransactionError(f"the peer does not say how far the fence is: {reason}")
 
 
 async def was_committed(connection: Connection, fence: Fence, digest: Digest | None) -> bool | None:

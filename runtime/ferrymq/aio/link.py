@@ -86,6 +86,8 @@ class Link(ABC, Generic[L]):
         """
         await self._leave(False, None, timeout)
 
+    # ── For the client ─────────────────────────────────────────────────────────────────────────
+
     async def _leave(self, closed: bool, error: Error | None, timeout: Timeout) -> None:
         expect_encodable(error)
         if self._failure is None and self._engine is not None:
@@ -128,8 +130,6 @@ class Link(ABC, Generic[L]):
 
     def _end_left(self, closed: bool) -> None:
         self._end(LinkDetached(f"link {self.name!r} was {'closed' if closed else 'detached'}"))
-
-    # ── For the client ─────────────────────────────────────────────────────────────────────────
 
     @abstractmethod
     def _create(self, session: EngineSession) -> L:

@@ -64,6 +64,7 @@ class Receiver(Link[ReceiverLink]):
             raise ValueError(f"credit {options.credit} is negative")
         self._address = address
         self._options = options
+        self._target = Target()
         self._source = receiver_source(address, options)
         # How many messages may be under way or queued; 0 leaves credit to the user.
         self._prefetch = options.credit
@@ -272,7 +273,7 @@ class Receiver(Link[ReceiverLink]):
         return session.attach_receiver(
             self.name,
             source=self._source,
-            target=Target(),
+            target=self._target,
             snd_settle_mode=snd_settle_mode,
             rcv_settle_mode=rcv_settle_mode,
             max_message_size=options.max_message_size,

@@ -58,6 +58,7 @@ class Sender(Link[SenderLink]):
         check_names(options, session.connection.options)
         self._address = address
         self._options = options
+        self._source = Source()
         self._target = sender_target(address, options)
         # What is to survive the connection; None if the target does not.
         self._outbox: Outbox | None = None
@@ -331,7 +332,7 @@ class Sender(Link[SenderLink]):
         snd_settle_mode, rcv_settle_mode = settle_modes(options)
         engine = session.attach_sender(
             self.name,
-            source=Source(),
+            source=self._source,
             target=target,
             snd_settle_mode=snd_settle_mode,
             rcv_settle_mode=rcv_settle_mode,

@@ -9,9 +9,10 @@ from weakref import ref
 from ferrymq.aio.chunks import ChunkLink, ChunkReader, OpeningChunkReader
 from ferrymq.aio.control import Control
 from ferrymq.aio.link import Link, owner_of
+from ferrymq.aio.management import ManagementClient, open_management
 from ferrymq.aio.opening import Opening
-from ferrymq.aio.pair import Pair
 from ferrymq.aio.receiver import OpeningReceiver, Receiver
+from ferrymq.aio.requests import Pair
 from ferrymq.aio.sender import Sender
 from ferrymq.aio.transaction import OpeningTransaction, Transaction, declare
 from ferrymq.aio.waiting import deadline, fresh, resolve
@@ -19,6 +20,7 @@ from ferrymq.engine.answers import expect_encodable
 from ferrymq.engine.session import Session as EngineSession
 from ferrymq.errors import PeerError, SessionEnded
 from ferrymq.fence import Fence
+from ferrymq.management import ADDRESS, Replies
 from ferrymq.options import (
     ChunkReaderArguments,
     ChunkReaderOptions,
@@ -98,6 +100,23 @@ class Session:
         """
         return Opening(lambda: Pair(self, address, name, credit).open())
 
+    def management(
+        self,
+        address: str = ADDRESS,
+        *,
+        replies: Replies = "auto",
+        timeout: Timeout = "default",
+    ) -> Opening[ManagementClient]:
+        """Attach a client of the management node `address`; see `ManagementClient`.
+
+        `replies` says where responses go: over a ``"pair"`` of links, over a ``"link"`` from the
+        node, or to a ``"dynamic"`` node. By default it is a pair if our open has desired
+        `LINK_PAIR` and the peer's has offered it, else a link, else a dynamic node. `timeout` is
+        for attaching and for each request, by default the connection's. Raises as `sender` does.
+        """
+        check_timeout(timeout)
+        return Opening(lambda: open_management(self, address, replies, timeout))
+
     def transaction(
         self, *, fence: Fence | None = None, timeout: Timeout = "default"
     ) -> OpeningTransaction:
@@ -147,6 +166,10 @@ class Session:
         else:
             self.release_queued()
             self._end(SessionEnded("the session was ended"))
+            if not engine.mapped:
+                # The connection is being restored: nobody answers an end.
+                resolve(ending)
+                return ending
             self._ending = ending
             engine.end(error)
             self.connection.soon()

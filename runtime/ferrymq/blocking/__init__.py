@@ -15,12 +15,15 @@ from __future__ import annotations
 from ferrymq.blocking.chunks import ChunkReader
 from ferrymq.blocking.connection import Connection, Session, connect
 from ferrymq.blocking.links import Delivery, Receiver, Sender
+from ferrymq.blocking.management import ManagementClient, Pair
 from ferrymq.blocking.transaction import Transaction
 
 __all__ = [
     "ChunkReader",
     "Connection",
     "Delivery",
+    "ManagementClient",
+    "Pair",
     "Receiver",
     "Sender",
     "Session",

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import itertools
-from types import TracebackType
-from typing import Final, Self, Unpack
+from typing import Final, TypeVar, Unpack
 
 from ferrymq import aio
 from ferrymq.blocking.chunks import ChunkReader
+from ferrymq.blocking.face import Face, blocking
 from ferrymq.blocking.links import Receiver, Sender
+from ferrymq.blocking.management import ManagementClient, Pair
 from ferrymq.blocking.portal import Portal
 from ferrymq.blocking.transaction import Transaction
-from ferrymq.fence import Committed, Fence
+from ferrymq.errors import ConnectionClosed
+from ferrymq.fence import Fence
+from ferrymq.management import ADDRESS, Replies
 from ferrymq.options import (
     ChunkReaderArguments,
     ConnectionArguments,
+    ConnectionOptions,
     ReceiverArguments,
     SenderArguments,
     Timeout,
 )
+from ferrymq.url import Url
 from ferrymq_types.transport import Error
+
+Opener = TypeVar("Opener", bound=aio.Session | aio.Connection)
 
 _numbers: Final = itertools.count(1)
 
@@ -41,151 +48,125 @@ def connect(url: str = "amqp://localhost", **options: Unpack[ConnectionArguments
         raise
 
 
-class Session:
-    """One session of a connection; the blocking face of `ferrymq.aio.Session`."""
-
-    def __init__(self, portal: Portal, session: aio.Session) -> None:
-        self._portal = portal
-        self._session = session
+class _Opener(Face[Opener]):
+    """Common part of sessions and connections: opening links and transactions."""
 
     @property
     def closed(self) -> bool:
-        """Whether the session is over."""
-        return self._session.closed
+        """Whether the session or connection is over, for good."""
+        return self._behind.closed
 
     def sender(self, address: str | None, **options: Unpack[SenderArguments]) -> Sender:
         """Attach a link that sends to `address`; see `aio.Session.sender`."""
-        opening = self._session.sender(address, **options)
+        opening = self._behind.sender(address, **options)
         return self._portal.open(opening.open, Sender, aio.Sender.take_back)
 
     def receiver(self, address: str | None, **options: Unpack[ReceiverArguments]) -> Receiver:
         """Attach a link that receives from `address`; see `aio.Session.receiver`."""
-        opening = self._session.receiver(address, **options)
+        opening = self._behind.receiver(address, **options)
         return self._portal.open(opening.open, Receiver, aio.Receiver.take_back)
 
     def chunk_reader(self, address: str, **options: Unpack[ChunkReaderArguments]) -> ChunkReader:
         """Read a partition of a stream in chunks; see `aio.Session.chunk_reader`."""
-        opening = self._session.chunk_reader(address, **options)
+        opening = self._behind.chunk_reader(address, **options)
         return self._portal.open(opening.open, ChunkReader, aio.ChunkReader.close)
+
+    def pair(self, address: str, *, name: str | None = None, credit: int = 10) -> Pair:
+        """Attach a pair of links for requests to `address`; see `aio.Session.pair`."""
+        opening = self._behind.pair(address, name=name, credit=credit)
+        return self._portal.open(opening.open, Pair, aio.Pair.close)
+
+    def management(
+        self,
+        address: str = ADDRESS,
+        *,
+        replies: Replies = "auto",
+        timeout: Timeout = "default",
+    ) -> ManagementClient:
+        """Attach a client of a management node; see `aio.Session.management`."""
+        opening = self._behind.management(address, replies=replies, timeout=timeout)
+        return self._portal.open(opening.open, ManagementClient, aio.ManagementClient.close)
 
     def transaction(
         self, *, fence: Fence | None = None, timeout: Timeout = "default"
     ) -> Transaction:
         """Declare a transaction; see `aio.Session.transaction`."""
-        opening = self._session.transaction(fence=fence, timeout=timeout)
+        opening = self._behind.transaction(fence=fence, timeout=timeout)
         return self._portal.open(opening.open, Transaction, aio.Transaction.rollback)
+
+
+class Session(_Opener[aio.Session]):
+    """One session of a connection; the blocking face of `ferrymq.aio.Session`."""
 
     def close(self, *, error: Error | None = None, timeout: Timeout = "default") -> None:
         """End the session with its links; see `aio.Session.close`."""
         # A session made before a fork is the parent's to end.
-        if not self._session.closed and not self._portal.foreign:
-            self._portal.run(lambda: self._session.close(error=error, timeout=timeout))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
+        if not self._behind.closed and not self._portal.foreign:
+            self._portal.run(lambda: self._behind.close(error=error, timeout=timeout))
 
 
-class Connection:
+class Connection(_Opener[aio.Connection]):
     """A connection to one container; the blocking face of `ferrymq.aio.Connection`.
 
     All its threads may use it at once. It does not survive a fork: a child makes its own. It must
     be closed; the thread behind it is a daemon, so a program that forgets to can still end.
     """
 
-    def __init__(self, portal: Portal, connection: aio.Connection) -> None:
-        self._portal = portal
-        self._connection = connection
-
     def __repr__(self) -> str:
-        return f"<blocking {repr(self._connection)[1:]}"
+        return f"<blocking {repr(self._behind)[1:]}"
 
     @property
-    def closed(self) -> bool:
-        """Whether the connection is over, for good."""
-        return self._connection.closed
+    def url(self) -> Url:
+        """URL of the peer."""
+        return self._behind.url
+
+    @property
+    def options(self) -> ConnectionOptions:
+        """Options that the connection was made with."""
+        return self._behind.options
 
     @property
     def container_id(self) -> str:
         """Our name towards the peer (AMQP 1.0 §2.4.1)."""
-        return self._connection.container_id
+        return self._behind.container_id
 
     @property
     def remote_container_id(self) -> str:
         """The peer's name (AMQP 1.0 §2.4.1)."""
-        return self._connection.remote_container_id
+        return self._behind.remote_container_id
 
     @property
     def remote_properties(self) -> dict[str, object]:
         """The properties in the peer's open (AMQP 1.0 §2.7.1)."""
-        return self._connection.remote_properties
+        return self._behind.remote_properties
+
+    @property
+    def remote_offered_capabilities(self) -> list[str]:
+        """Capabilities that the peer offers in its open (AMQP 1.0 §2.7.1)."""
+        return self._behind.remote_offered_capabilities
 
     def session(self, *, timeout: Timeout = "default") -> Session:
         """Begin a session of its own; see `aio.Connection.session`."""
-        opening = self._connection.session(timeout=timeout)
+        opening = self._behind.session(timeout=timeout)
         return self._portal.open(opening.open, Session, aio.Session.close)
 
-    def sender(self, address: str | None, **options: Unpack[SenderArguments]) -> Sender:
-        """Attach a link that sends to `address`; see `aio.Connection.sender`."""
-        opening = self._connection.sender(address, **options)
-        return self._portal.open(opening.open, Sender, aio.Sender.take_back)
+    fence = blocking(aio.Connection.fence)
+    committed = blocking(aio.Connection.committed)
 
-    def receiver(self, address: str | None, **options: Unpack[ReceiverArguments]) -> Receiver:
-        """Attach a link that receives from `address`; see `aio.Connection.receiver`."""
-        opening = self._connection.receiver(address, **options)
-        return self._portal.open(opening.open, Receiver, aio.Receiver.take_back)
-
-    def chunk_reader(self, address: str, **options: Unpack[ChunkReaderArguments]) -> ChunkReader:
-        """Read a partition of a stream in chunks; see `aio.Session.chunk_reader`."""
-        opening = self._connection.chunk_reader(address, **options)
-        return self._portal.open(opening.open, ChunkReader, aio.ChunkReader.close)
-
-    def transaction(
-        self, *, fence: Fence | None = None, timeout: Timeout = "default"
-    ) -> Transaction:
-        """Declare a transaction; see `aio.Connection.transaction`."""
-        opening = self._connection.transaction(fence=fence, timeout=timeout)
-        return self._portal.open(opening.open, Transaction, aio.Transaction.rollback)
-
-    def fence(
-        self, group: str, member: str, *, target: str = "", timeout: float | None = None
-    ) -> int | None:
-        """Return the sequence a member has committed last; see `aio.Connection.fence`."""
-        return self._portal.run(
-            lambda: self._connection.fence(group, member, target=target, timeout=timeout)
-        )
-
-    def committed(
-        self, group: str, member: str, *, target: str = "", timeout: float | None = None
-    ) -> Committed | None:
-        """Return what a member has committed last; see `aio.Connection.committed`."""
-        return self._portal.run(
-            lambda: self._connection.committed(group, member, target=target, timeout=timeout)
-        )
+    def wait_closed(self, *, timeout: float | None = None) -> None:
+        """Wait until the connection is over; see `aio.Connection.wait_closed`."""
+        try:
+            self._portal.run(lambda: self._behind.wait_closed(timeout=timeout))
+        except ConnectionClosed:
+            # The portal is stopped only when this side has closed the connection.
+            if self._portal.usable:
+                raise
 
     def close(self, *, error: Error | None = None, timeout: Timeout = "default") -> None:
         """Close the connection and end its thread; see `aio.Connection.close`."""
         try:
             # A connection made before a fork is the parent's to close.
             if self._portal.usable:
-                self._portal.run(lambda: self._connection.close(error=error, timeout=timeout))
+                self._portal.run(lambda: self._behind.close(error=error, timeout=timeout))
         finally:
             self._portal.stop()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()

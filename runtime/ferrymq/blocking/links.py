@@ -2,52 +2,92 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator, Sequence
-from types import TracebackType
-from typing import Self
+from concurrent.futures import Future
+from typing import TypeVar
 
 from ferrymq import aio
+from ferrymq.blocking.face import Face, blocking
 from ferrymq.blocking.portal import Portal
 from ferrymq.blocking.transaction import Transaction, unwrap
-from ferrymq.errors import AmqpError, DeliveryError, LinkDetached
+from ferrymq.errors import ConnectionClosed, DeliveryError, LinkDetached
 from ferrymq.message import Message
 from ferrymq.options import Timeout
 from ferrymq.unsettled import Unsettled
 from ferrymq_types.messaging import Source, Target
 from ferrymq_types.transport import Error
 
+L = TypeVar("L", bound=aio.Sender | aio.Receiver)
 
-class Sender:
-    """A link on which messages are sent; the blocking face of `ferrymq.aio.Sender`."""
 
-    def __init__(self, portal: Portal, sender: aio.Sender) -> None:
-        self._portal = portal
-        self._sender = sender
+class _Link(Face[L]):
+    """Common part of the blocking faces of senders and receivers."""
 
     @property
     def name(self) -> str:
         """Name of the link."""
-        return self._sender.name
+        return self._behind.name
 
     @property
-    def address(self) -> str | None:
-        """The node messages go to; for a dynamic target, the name the peer gave it."""
-        return self._sender.address
+    def properties(self) -> dict[str, object]:
+        """The properties in the peer's attach (AMQP 1.0 §2.7.3)."""
+        return self._behind.properties
 
     @property
-    def target(self) -> Target | None:
-        """The target as the peer has it (AMQP 1.0 §3.5.4)."""
-        return self._sender.target
+    def offered_capabilities(self) -> list[str]:
+        """Capabilities that the peer offers on this link (AMQP 1.0 §2.7.3)."""
+        return self._behind.offered_capabilities
 
     @property
-    def max_message_size(self) -> int | None:
-        """The largest message the peer takes, in bytes; None means any (AMQP 1.0 §2.7.3)."""
-        return self._sender.max_message_size
+    def credit(self) -> int:
+        """Number of messages that may be sent on the link now."""
+        return self._behind.credit
 
     @property
     def closed(self) -> bool:
         """Whether the link is over."""
-        return self._sender.closed
+        return self._behind.closed
+
+    def unsettled_deliveries(self) -> list[Unsettled]:
+        """Return what is not settled on both sides; see `aio.Sender.unsettled_deliveries` and
+        `aio.Receiver.unsettled_deliveries`."""
+        return self._portal.call(self._behind.unsettled_deliveries)
+
+    def close(self, *, error: Error | None = None, timeout: Timeout = "default") -> None:
+        """Close the link; see `aio.Sender.close`."""
+        # A link made before a fork is the parent's to end.
+        if not self._behind.closed and not self._portal.foreign:
+            self._portal.run(lambda: self._behind.close(error=error, timeout=timeout))
+
+    def detach(self, *, timeout: Timeout = "default") -> None:
+        """End the link and leave its terminus as it is; see `aio.Sender.detach`."""
+        if not self._behind.closed and not self._portal.foreign:
+            self._portal.run(lambda: self._behind.detach(timeout=timeout))
+
+
+class Sender(_Link[aio.Sender]):
+    """A link on which messages are sent; the blocking face of `ferrymq.aio.Sender`."""
+
+    @property
+    def address(self) -> str | None:
+        """The node messages go to; for a dynamic target, the name the peer gave it."""
+        return self._behind.address
+
+    @property
+    def target(self) -> Target | None:
+        """The target as the peer has it (AMQP 1.0 §3.5.4)."""
+        return self._behind.target
+
+    @property
+    def max_message_size(self) -> int | None:
+        """The largest message the peer takes, in bytes; None means any (AMQP 1.0 §2.7.3)."""
+        return self._behind.max_message_size
+
+    @property
+    def unsettled(self) -> int:
+        """Number of messages that have been sent and have no outcome yet."""
+        return self._behind.unsettled
 
     def send(
         self,
@@ -62,7 +102,7 @@ class Sender:
         """Send one message and wait until the peer has accepted it; see `aio.Sender.send`."""
         within = unwrap(transaction)
         self._portal.run(
-            lambda: self._sender.send(
+            lambda: self._behind.send(
                 message,
                 settled=settled,
                 timeout=timeout,
@@ -74,15 +114,47 @@ class Sender:
 
     def settle(self, delivery_tag: bytes) -> None:
         """The outcome of a delivery has been written down; see `aio.Sender.settle`."""
-        self._portal.call(lambda: self._sender.settle(delivery_tag))
+        self._portal.call(lambda: self._behind.settle(delivery_tag))
 
-    def resumed(self, *, timeout: float | None = None) -> dict[bytes, AmqpError | None]:
-        """The outcomes of what was given as `unsettled`; see `aio.Sender.resumed`."""
-        return self._portal.run(lambda: self._sender.resumed(timeout=timeout))
+    ready = blocking(aio.Sender.ready)
+    resumed = blocking(aio.Sender.resumed)
 
-    def unsettled_deliveries(self) -> list[Unsettled]:
-        """What has no settled end; see `aio.Sender.unsettled_deliveries`."""
-        return self._portal.call(self._sender.unsettled_deliveries)
+    def send_nowait(
+        self,
+        message: Message,
+        *,
+        settled: bool = False,
+        transaction: Transaction | None = None,
+        delivery_tag: bytes | None = None,
+        hold: bool = False,
+    ) -> Future[None]:
+        """Send one message now; the future ends with its outcome; see `aio.Sender.send_nowait`.
+
+        The future cannot be cancelled.
+        """
+        within = unwrap(transaction)
+        future: Future[None] = Future()
+        future.set_running_or_notify_cancel()
+
+        def end(sent: asyncio.Future[None]) -> None:
+            error = ConnectionClosed("nobody waits") if sent.cancelled() else sent.exception()
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+
+        def send() -> None:
+            sent = self._behind.send_nowait(
+                message,
+                settled=settled,
+                transaction=within,
+                delivery_tag=delivery_tag,
+                hold=hold,
+            )
+            sent.add_done_callback(end)
+
+        self._portal.call(send)
+        return future
 
     def send_many(
         self,
@@ -99,7 +171,7 @@ class Sender:
         ready = list(messages)
         within = unwrap(transaction)
         self._portal.run(
-            lambda: self._sender.send_many(
+            lambda: self._behind.send_many(
                 ready, settled=settled, timeout=timeout, transaction=within
             )
         )
@@ -115,71 +187,39 @@ class Sender:
         """Send many encoded messages, and wait for the outcomes; see `aio.Sender.send_encoded`."""
         within = unwrap(transaction)
         return self._portal.run(
-            lambda: self._sender.send_encoded(
+            lambda: self._behind.send_encoded(
                 payloads, settled=settled, timeout=timeout, transaction=within
             )
         )
 
-    def close(self, *, error: Error | None = None, timeout: Timeout = "default") -> None:
-        """Close the link; see `aio.Sender.close`."""
-        # A link made before a fork is the parent's to end.
-        if not self._sender.closed and not self._portal.foreign:
-            self._portal.run(lambda: self._sender.close(error=error, timeout=timeout))
 
-    def detach(self, *, timeout: Timeout = "default") -> None:
-        """End the link and leave its terminus as it is; see `aio.Sender.detach`."""
-        # A link made before a fork is the parent's to end.
-        if not self._sender.closed and not self._portal.foreign:
-            self._portal.run(lambda: self._sender.detach(timeout=timeout))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-
-class Receiver:
+class Receiver(_Link[aio.Receiver]):
     """A link on which messages arrive; the blocking face of `ferrymq.aio.Receiver`.
 
     ``for delivery in receiver`` ends when the receiver is closed by this side, from another
     thread for instance, and raises when the peer or the network ended it.
     """
 
-    def __init__(self, portal: Portal, receiver: aio.Receiver) -> None:
-        self._portal = portal
-        self._receiver = receiver
-
-    @property
-    def name(self) -> str:
-        """Name of the link."""
-        return self._receiver.name
-
     @property
     def address(self) -> str | None:
         """The node messages come from; for a dynamic source, the name the peer gave it."""
-        return self._receiver.address
+        return self._behind.address
 
     @property
     def source(self) -> Source | None:
         """The source as the peer has it (AMQP 1.0 §3.5.3)."""
-        return self._receiver.source
+        return self._behind.source
 
     @property
-    def closed(self) -> bool:
-        """Whether the link is over."""
-        return self._receiver.closed
+    def queued(self) -> int:
+        """Number of messages that have arrived and have not been taken."""
+        return self._behind.queued
 
     def receive(self, *, timeout: float | None = None) -> Delivery:
         """Take the next message, waiting for it if need be; see `aio.Receiver.receive`."""
 
         async def take() -> Delivery:
-            return Delivery(self, await self._receiver.receive(timeout=timeout))
+            return Delivery(self, await self._behind.receive(timeout=timeout))
 
         return self._portal.run(take, lambda taken: self._put_back([taken]))
 
@@ -187,62 +227,32 @@ class Receiver:
         """Take up to `limit` messages, at least one; see `aio.Receiver.receive_many`."""
 
         async def take() -> list[Delivery]:
-            taken = await self._receiver.receive_many(limit, timeout=timeout)
+            taken = await self._behind.receive_many(limit, timeout=timeout)
             return [Delivery(self, delivery) for delivery in taken]
 
         return self._portal.run(take, self._put_back)
 
     def _put_back(self, taken: list[Delivery]) -> None:
         """Messages that the caller was interrupted before it had come next."""
-        self._receiver.put_back([delivery._delivery for delivery in taken])
-
-    def resumed(self, *, timeout: float | None = None) -> dict[bytes, AmqpError | None]:
-        """Wait until the outcomes given as `unsettled` are final; see `aio.Receiver.resumed`."""
-        return self._portal.run(lambda: self._receiver.resumed(timeout=timeout))
-
-    def unsettled_deliveries(self) -> list[Unsettled]:
-        """What is not settled on both sides; see `aio.Receiver.unsettled_deliveries`."""
-        return self._portal.call(self._receiver.unsettled_deliveries)
+        self._behind.put_back([delivery._delivery for delivery in taken])
 
     def add_credit(self, credit: int, *, transaction: Transaction | None = None) -> None:
         """Allow the peer to send `credit` messages more; see `aio.Receiver.add_credit`."""
         within = unwrap(transaction)
-        self._portal.call(lambda: self._receiver.add_credit(credit, transaction=within))
+        self._portal.call(lambda: self._behind.add_credit(credit, transaction=within))
 
-    def drain(self, *, timeout: float | None = None) -> None:
-        """Have the peer send what it has and give back the credit; see `aio.Receiver.drain`."""
-        self._portal.run(lambda: self._receiver.drain(timeout=timeout))
-
-    def close(self, *, error: Error | None = None, timeout: Timeout = "default") -> None:
-        """Close the link; see `aio.Receiver.close`."""
-        if not self._receiver.closed and not self._portal.foreign:
-            self._portal.run(lambda: self._receiver.close(error=error, timeout=timeout))
-
-    def detach(self, *, timeout: Timeout = "default") -> None:
-        """End the link and leave its terminus as it is; see `aio.Receiver.detach`."""
-        if not self._receiver.closed and not self._portal.foreign:
-            self._portal.run(lambda: self._receiver.detach(timeout=timeout))
+    drain = blocking(aio.Receiver.drain)
+    resumed = blocking(aio.Receiver.resumed)
 
     def __iter__(self) -> Iterator[Delivery]:
         while True:
             try:
                 delivery = self.receive()
             except LinkDetached:
-                if self._receiver.closed_here:
+                if self._behind.closed_here:
                     return
                 raise
             yield delivery
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 class Delivery:
@@ -279,6 +289,16 @@ class Delivery:
     def settled(self) -> bool:
         """Whether nothing remains to be done."""
         return self._delivery.settled
+
+    @property
+    def transaction_id(self) -> bytes | None:
+        """The transaction that the message was acquired in; see `aio.Receiver.add_credit`."""
+        return self._delivery.transaction_id
+
+    @property
+    def gone(self) -> bool:
+        """Whether the node has taken the message back while the link was away."""
+        return self._delivery.gone
 
     def accept(
         self, *, timeout: float | None = None, transaction: Transaction | None = None

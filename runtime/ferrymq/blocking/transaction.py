@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from ferrymq import aio
 from ferrymq.blocking.portal import Portal
-from ferrymq.fence import Digest
+from ferrymq.fence import Digest, Fence
+from ferrymq.message import Message
+
+if TYPE_CHECKING:
+    from ferrymq.blocking.links import Sender
 
 
 class Transaction:
@@ -18,28 +22,44 @@ class Transaction:
 
     def __init__(self, portal: Portal, transaction: aio.Transaction) -> None:
         self._portal = portal
-        self.asynchronous = transaction
+        self._transaction = transaction
 
     def __repr__(self) -> str:
-        return f"<blocking {repr(self.asynchronous)[1:]}"
+        return f"<blocking {repr(self._transaction)[1:]}"
 
     @property
     def id(self) -> bytes:
         """The peer's name for it."""
-        return self.asynchronous.id
+        return self._transaction.id
 
     @property
     def active(self) -> bool:
         """Whether work may be added to it."""
-        return self.asynchronous.active
+        return self._transaction.active
+
+    @property
+    def fence(self) -> Fence | None:
+        """The fence it was declared with."""
+        return self._transaction.fence
+
+    def send(
+        self,
+        sender: Sender,
+        message: Message,
+        *,
+        settled: bool = False,
+        timeout: float | None = None,
+    ) -> None:
+        """Send a message that exists once the transaction is committed; see `Sender.send`."""
+        sender.send(message, settled=settled, timeout=timeout, transaction=self)
 
     def commit(self, *, digest: Digest | None = None, timeout: float | None = None) -> None:
         """Do all of it; see `aio.Transaction.commit`."""
-        self._portal.run(lambda: self.asynchronous.commit(digest=digest, timeout=timeout))
+        self._portal.run(lambda: self._transaction.commit(digest=digest, timeout=timeout))
 
     def rollback(self, *, timeout: float | None = None) -> None:
         """Do none of it; see `aio.Transaction.rollback`."""
-        self._portal.run(lambda: self.asynchronous.rollback(timeout=timeout))
+        self._portal.run(lambda: self._transaction.rollback(timeout=timeout))
 
     def __enter__(self) -> Self:
         return self
@@ -52,9 +72,9 @@ class Transaction:
     ) -> None:
         # A transaction declared before a fork is the parent's to end.
         if not self._portal.foreign:
-            self._portal.run(lambda: self.asynchronous.__aexit__(kind, error, traceback))
+            self._portal.run(lambda: self._transaction.__aexit__(kind, error, traceback))
 
 
 def unwrap(transaction: Transaction | None) -> aio.Transaction | None:
     """The asynchronous transaction behind a blocking one."""
-    return None if transaction is None else transaction.asynchronous
+    return None if transaction is None else transaction._transaction

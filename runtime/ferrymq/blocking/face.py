@@ -1,0 +1,53 @@
+"""Base class of the blocking faces, and how their methods are made."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from types import TracebackType
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+
+from ferrymq.blocking.portal import Portal
+
+A = TypeVar("A")
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Face(ABC, Generic[A]):
+    """The blocking face of `behind`, an object of the asyncio client that can be closed."""
+
+    def __init__(self, portal: Portal, behind: A) -> None:
+        self._portal = portal
+        self._behind = behind
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close what is behind the face."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def blocking(
+    method: Callable[Concatenate[A, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Any, P], T]:
+    """Return the method of a face that does what the asynchronous one does, and waits for it.
+
+    It has the same parameters, result and docstring.
+    """
+
+    @wraps(method)
+    def call(face: Face[A], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return face._portal.run(lambda: method(face._behind, *args, **kwargs))
+
+    return call
