@@ -22,7 +22,6 @@ from bench.encoding import DURABLE_HEADER, data_section
 from bench.machine import PEAK, memory_of
 from bench.process import Server, durable_broker
 from bench.tree import Trees
-from ferrymq_broker.management.client import ManagementClient
 
 COUNT: Final = 150_000
 SIZE: Final = 3000
@@ -111,7 +110,7 @@ def transactions(port: int, count: int) -> None:
 async def _subscribe(port: int) -> None:
     async with (
         ferrymq.connect(f"amqp://127.0.0.1:{port}") as connection,
-        ManagementClient(connection) as management,
+        connection.management() as management,
     ):
         for name in ("one", "two"):
             await management.request("CREATE", "subscription", f"news::{name}", {})

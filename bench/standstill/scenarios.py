@@ -397,22 +397,11 @@ def _manage(
     ground: Ground, operation: str, type: str, name: str, body: dict[str, object] | None = None
 ) -> None:
     """Ask the management node, and wait for its answer."""
-    properties: dict[str, object] = {"operation": operation, "type": type, "name": name}
     with (
         blocking.connect(f"amqp://127.0.0.1:{ground.port}") as connection,
-        connection.receiver(None, dynamic=True) as answers,
-        connection.sender("$management") as requests,
+        connection.management(timeout=60) as management,
     ):
-        request = Message(
-            body=dict(body or {}), message_id="1", reply_to=answers.address,
-            application_properties=properties,
-        )  # fmt: skip
-        requests.send(request, timeout=60)
-        answer = answers.receive(timeout=60)
-        answer.accept()
-        status = answer.message.application_properties.get("statusCode")
-        if not isinstance(status, int) or status >= 300:
-            raise OSError(f"{operation} of {name}: {answer.message.application_properties}")
+        management.request(operation, type, name, body or {})
 
 
 # -- the list -------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ from uuid import UUID
 import ferrymq
 from ferrymq import Message
 from ferrymq_broker.config import Config, Listener, Queue
-from ferrymq_broker.management.client import ManagementClient
 from ferrymq_broker.server import BrokerServer
 
 # A window of ten minutes, in seconds.
@@ -31,7 +30,7 @@ async def main() -> None:
     async with (
         BrokerServer(CONFIG) as server,
         ferrymq.connect(server.url) as connection,
-        ManagementClient(connection) as management,
+        connection.management() as management,
     ):
         await pay(server.url, ORDER)
         await pay(server.url, ORDER)

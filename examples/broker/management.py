@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import ferrymq
-from ferrymq import Message
+from ferrymq import ManagementError, Message
 from ferrymq.engine.pairing import LINK_PAIR
 from ferrymq_broker.config import Config, Listener
-from ferrymq_broker.management.client import ManagementClient
-from ferrymq_broker.management.errors import ManagementError
 from ferrymq_broker.server import BrokerServer
 
 
@@ -19,7 +17,7 @@ async def main() -> None:
     async with (
         BrokerServer(config) as server,
         ferrymq.connect(server.url, desired_capabilities=[LINK_PAIR]) as connection,
-        ManagementClient(connection) as management,
+        connection.management() as management,
     ):
         await management.create("exchange", "orders", {"routing": "topic"})
         for queue, key in (("new-orders", "order.new"), ("all-orders", "order.#")):
@@ -32,10 +30,8 @@ async def main() -> None:
         async for row in management.query("queue", ["name", "available"]):
             print(row["name"], "has", row["available"])
         for found in await management.peek("queue", "all-orders"):
-            payload = found["message"]
-            if isinstance(payload, bytes):
-                print(found["sequence"], Message.decode(payload).body)
-        print("moved", await management.move("all-orders", "new-orders"))
+            print(found.attributes["sequence"], found.message.body)
+        print("moved", (await management.move("all-orders", "new-orders")).count)
         try:
             await management.delete("queue", "new-orders", if_empty=True)
         except ManagementError as error:

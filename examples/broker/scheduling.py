@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 import ferrymq
 from ferrymq import Message
 from ferrymq_broker.config import Config, Listener
-from ferrymq_broker.management.client import ManagementClient
 from ferrymq_broker.server import BrokerServer
 
 CONFIG = Config(listener=[Listener(url="amqp://127.0.0.1:0")])
@@ -19,7 +18,7 @@ async def main() -> None:
     async with (
         BrokerServer(CONFIG) as server,
         ferrymq.connect(server.url) as connection,
-        ManagementClient(connection) as management,
+        connection.management() as management,
     ):
         sender = await connection.sender("reminders")
         for text, delay in (("in an hour", 3_600_000), ("tomorrow", 86_400_000)):

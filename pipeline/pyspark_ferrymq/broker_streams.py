@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark_ferrymq.errors import AmqpSourceError
-from pyspark_ferrymq.management import FORBIDDEN, NOT_FOUND, AmqpRefusedError, Management
-from pyspark_ferrymq.options.connection import connect
+from pyspark_ferrymq.options.connection import connect_driver
 from pyspark_ferrymq.stream_metadata import PartitionRange, StreamRanges
 
 if TYPE_CHECKING:
-    from ferrymq.blocking import Connection
+    from ferrymq.blocking import Connection, ManagementClient
     from pyspark_ferrymq.options import BrokerOptions, Selection
 
 _STREAM: Final = "stream"
@@ -22,7 +22,7 @@ class BrokerStreams:
 
     def __init__(self, settings: BrokerOptions) -> None:
         self._settings = settings
-        self._open: tuple[Connection, Management] | None = None
+        self._open: tuple[Connection, ManagementClient] | None = None
         # Whether the broker was there before: then it is worth waiting for.
         self._known = False
 
@@ -110,24 +110,25 @@ class BrokerStreams:
         *,
         type: str = _STREAM,
     ) -> dict[str, Any]:
-        from ferrymq import AmqpError
+        from ferrymq import AmqpError, ManagementError
 
         try:
             if self._open is None:
-                connection = connect(self._settings, "driver", patient=self._known)
-                self._open = connection, Management(connection, self._settings.timeout)
+                self._open = connect_driver(self._settings, "ferrymq", patient=self._known)
                 self._known = True
-            return self._open[1].ask(operation, type, name, arguments)
-        except AmqpRefusedError as error:
-            if error.status in (FORBIDDEN, NOT_FOUND) and name is not None:
+            response = self._open[1].request(operation, type, name, arguments or {})
+        except ManagementError as error:
+            known = (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND)
+            if error.status in known and name is not None:
                 raise AmqpSourceError(
                     f"{operation} of the {type} {name!r} at {self._settings.place}:"
                     f" {error.description}"
                 ) from None
-            raise
+            raise AmqpSourceError(f"{error.description} ({error.status})") from None
         except (AmqpError, TimeoutError):
             self.close()
             raise
+        return response.body if isinstance(response.body, dict) else {}
 
 
 def _maps(answer: Mapping[str, Any], key: str) -> list[dict[str, Any]]:

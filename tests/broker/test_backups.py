@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 import ferrymq
-from ferrymq import Message
+from ferrymq import ManagementClient, Message
 from ferrymq.engine.pairing import LINK_PAIR
 from ferrymq_broker.config import Config, Listener, Store, VirtualHost
-from ferrymq_broker.management.client import ManagementClient
 from ferrymq_broker.management.errors import ManagementError
 from ferrymq_broker.server import BrokerServer
 
@@ -81,7 +80,7 @@ async def test_backups_under_load(tmp_path: Path) -> None:
         BrokerServer(config(tmp_path / "data")) as server,
         ferrymq.connect(server.url) as producing,
         ferrymq.connect(server.url, desired_capabilities=[LINK_PAIR]) as asking,
-        ManagementClient(asking) as management,
+        asking.management() as management,
     ):
         producer = asyncio.create_task(produce(producing))
         for number in range(5):
@@ -111,7 +110,7 @@ async def test_what_cannot_be_backed_up(tmp_path: Path) -> None:
     async with (
         BrokerServer(config(tmp_path / "data")) as server,
         ferrymq.connect(server.url, desired_capabilities=[LINK_PAIR]) as connection,
-        ManagementClient(connection) as management,
+        connection.management() as management,
     ):
         for target, reason in (
             ("relative", "an absolute path is needed"),
@@ -133,7 +132,7 @@ async def test_tenants_have_nothing_to_do_with_the_disk(tmp_path: Path) -> None:
         ferrymq.connect(
             server.url, hostname="vhost:tenant", desired_capabilities=[LINK_PAIR]
         ) as connection,
-        ManagementClient(connection) as management,
+        connection.management() as management,
     ):
         with pytest.raises(ManagementError, match="unknown entity type 'store'"):
             await management.read("store", "store")

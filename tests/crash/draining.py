@@ -9,7 +9,6 @@ from typing import Any
 
 import ferrymq
 from ferrymq import Delivery, LinkDetached
-from ferrymq_broker.management.client import ManagementClient
 from ferrymq_types.transport import ReceiverSettleMode
 from tests.crash.actors.actor import Actor
 from tests.crash.actors.declaring import declared, look_at_all
@@ -29,7 +28,7 @@ class Drain(Actor):
     async def work(self, connection: ferrymq.Connection) -> None:
         self.ledger.write("drains")
         await self._wait_for_schedules()
-        async with ManagementClient(connection) as management:
+        async with connection.management() as management:
             await look_at_all(self.stage, management)
         there = {
             entry.about["name"]

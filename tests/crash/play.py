@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from ferrymq_broker.management.client import ManagementClient
 from tests.crash.actors.actor import Actor
 from tests.crash.actors.consumers import REJECTING, Consumer, Subscriber
 from tests.crash.actors.declaring import Declarer, declare
@@ -61,7 +60,7 @@ def cast(stage: Stage) -> list[Actor]:
 
 async def prepare(stage: Stage) -> None:
     """What must be there before the first message; the broker is up."""
-    async with stage.connect("prepare") as connection, ManagementClient(connection) as management:
+    async with stage.connect("prepare") as connection, connection.management() as management:
         await declare(stage, management, "subscription", DECLARED_SUBSCRIPTION, {})
     await Subscriber(stage, "reader", "daily", "news").subscribe()
 

@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from ferrymq.blocking.portal import Portal
+from ferrymq_broker.config import Config
+from ferrymq_broker.server import BrokerServer
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(
     path
@@ -71,6 +75,33 @@ def test_python_examples_compile_and_import_what_exists(page: Path) -> None:
                         assert hasattr(module, alias.name), f"{node.module}.{alias.name}"
 
 
+PROGRAMS = [
+    (page, code)
+    for page in PAGES
+    for code in python_blocks(page)
+    if 'if __name__ == "__main__":' in code and "\n# Prints:\n" in code
+]
+
+
+@pytest.mark.parametrize(("page", "code"), PROGRAMS, ids=[page.stem for page, _ in PROGRAMS])
+def test_programs_on_pages_print_what_they_say(
+    page: Path, code: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A program that says what it prints is run, with a broker of its own."""
+    config = Config.model_validate({"listener": [{"url": "amqp://127.0.0.1:0"}]})
+    portal = Portal("broker")
+    server = portal.run(BrokerServer(config).__aenter__)
+    try:
+        here = code.replace("amqp://localhost", server.url)
+        exec(compile(here, page.name, "exec", dont_inherit=True), {"__name__": "__main__"})
+    finally:
+        portal.run(lambda: server.__aexit__(None, None, None))
+        portal.stop()
+    promised = code.partition("\n# Prints:\n")[2].splitlines()
+    assert [f"# {line}" for line in capsys.readouterr().out.splitlines()] == promised
+
+
 def test_the_pages_are_found() -> None:
     names = {page.relative_to(ROOT).as_posix() for page in PAGES}
+    assert "management" in [page.stem for page, _ in PROGRAMS]
     assert {"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/build.md"} <= names

@@ -16,7 +16,6 @@ import asyncio
 import ferrymq
 from ferrymq import ChunkReader, Message
 from ferrymq.errors import AmqpError
-from ferrymq_broker.management.client import ManagementClient
 from ferrymq_broker.management.errors import ManagementError
 from ferrymq_broker.management.setup import install
 from ferrymq_broker.nodes.policy import StreamPolicy
@@ -147,7 +146,7 @@ class StreamWorld(World):
                 async with (
                     asyncio.timeout(30),
                     ferrymq.connect("amqp://broker", idle_time_out=None) as connection,
-                    ManagementClient(connection) as management,
+                    connection.management() as management,
                 ):
                     await management.request("HOLD", "stream", LOG, body)
                     self.held = offset

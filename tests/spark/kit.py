@@ -8,7 +8,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from ferrymq import Message, blocking
-from pyspark_ferrymq.management import Management
 from tests.interop.broker_process import PATIENCE, BrokerProcess
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ class Streams:
     def __init__(self, broker: BrokerProcess) -> None:
         self.broker = broker
         self._connection = blocking.connect(broker.url, container_id="the-test")
-        self._management = Management(self._connection, PATIENCE)
+        self._management = self._connection.management(timeout=PATIENCE)
 
     def __enter__(self) -> Self:
         return self
@@ -38,7 +37,7 @@ class Streams:
     def ask(self, operation: str, type: str, name: str | None = None, **arguments: object) -> dict:
         """A management operation; underscores in arguments are hyphens."""
         body = {key.replace("_", "-"): value for key, value in arguments.items()}
-        return self._management.ask(operation, type, name, body)
+        return self._management.request(operation, type, name, body).map()
 
     def create(self, name: str, partitions: int = 1, **settings: object) -> None:
         self.ask("CREATE", "stream", name, partitions=partitions, **settings)
@@ -67,11 +66,8 @@ class Streams:
 
     def others(self) -> list[str]:
         """The container-ids of all connections but this one."""
-        table = self.ask(
-            "QUERY", "org.amqp.management", "self", entityType="connection", count=1000
-        )
-        at = table["attributeNames"].index("container-id")
-        return [row[at] for row in table["results"] if row[at] != "the-test"]
+        names = [str(row["container-id"]) for row in self._management.query("connection")]
+        return [name for name in names if name != "the-test"]
 
 
 def read(spark: SparkSession, broker: BrokerProcess, **options: object) -> DataFrame:

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from ferrymq import ManagementError
 from pyspark_ferrymq.cli import app
 from pyspark_ferrymq.cli.durations import duration
 from pyspark_ferrymq.cli.error_messages import reason_of
 from pyspark_ferrymq.errors import AmqpOptionError
-from pyspark_ferrymq.management import AmqpRefusedError
 from pyspark_ferrymq.options import AmqpUnreachableError
 from tests.interop.broker_process import BrokerProcess
 from tests.spark.kit import Streams
@@ -128,7 +128,7 @@ def test_what_was_said_at_the_source_is_what_is_told() -> None:
     )
     assert reason_of(wrapped) == "stream 'a': offsets 1 to 4 are gone"
     # Whatever module of the package the error is of.
-    for kind in (AmqpUnreachableError, AmqpRefusedError):
+    for kind in (AmqpUnreachableError, ManagementError):
         name = f"{kind.__module__}.{kind.__qualname__}"
         text = f"Failed to plan: Traceback (most recent call last):\n{name}: not today\n"
         assert reason_of(Captured(text)) == "not today"

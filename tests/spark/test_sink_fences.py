@@ -36,11 +36,9 @@ def folder(tmp_path: Path) -> Path:
 
 def fence(url: str, group: str, member: str, target: str) -> dict[str, Any]:
     """A fence as management shows it."""
-    from pyspark_ferrymq.management import Management
-
     arguments = {"group": group, "member": member, "target": target}
-    with blocking.connect(url) as connection:
-        return Management(connection, 20).ask("READ", "org.ferrymq.fence", arguments=arguments)
+    with blocking.connect(url) as connection, connection.management() as management:
+        return management.request("READ", "org.ferrymq.fence", body=arguments).map()
 
 
 def test_one_version_is_written_to_two_addresses(
@@ -175,9 +173,8 @@ def test_fences_of_an_older_release_go_on_as_they_did(
     query = run(lines(spark, folder), checkpoint, url=broker.url, address=address)
     group = str(query.id)
     with blocking.connect(broker.url) as connection:
-        from pyspark_ferrymq.management import Management
-
-        Management(connection, 20).ask("DELETE", "org.ferrymq.fence", group)
+        with connection.management() as management:
+            management.delete("org.ferrymq.fence", group)
         for member in ("0", "1", "*"):
             with connection.transaction(fence=Fence(group, member, 1, 0)):
                 pass

@@ -95,12 +95,10 @@ def driver(url: str, source: str, target: str, place: Path) -> Iterator[subproce
 
 def count(url: str, stream: str) -> int:
     """How many records there are in a stream."""
-    from pyspark_ferrymq.management import Management
-
-    with blocking.connect(url) as connection:
-        answer: Any = Management(connection, 20).ask(
-            "RANGES", "org.ferrymq.stream", arguments={"names": [stream]}
-        )
+    with blocking.connect(url) as connection, connection.management() as management:
+        answer: Any = management.request(
+            "RANGES", "org.ferrymq.stream", body={"names": [stream]}
+        ).map()
     return sum(
         int(one["next-offset"]) for stream in answer["streams"] for one in stream["partitions"]
     )

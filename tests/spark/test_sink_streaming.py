@@ -108,14 +108,9 @@ def test_a_batch_that_was_begun_by_more_tasks_is_noticed(
 
 def forget_whole(url: str, group: str, target: str) -> None:
     """As if the driver had ended before it told the broker that a batch is whole."""
-    from pyspark_ferrymq.management import Management
-
-    with blocking.connect(url) as connection:
-        Management(connection, 20).ask(
-            "DELETE",
-            "org.ferrymq.fence",
-            arguments={"group": group, "member": "*", "target": target},
-        )
+    arguments = {"group": group, "member": "*", "target": target}
+    with blocking.connect(url) as connection, connection.management() as management:
+        management.request("DELETE", "org.ferrymq.fence", body=arguments)
 
 
 def test_at_least_once_names_messages_alike_when_it_repeats_them(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ferrymq_codec.errors import AmqpError
+from ferrymq.errors import ManagementError as ManagementError
 
 OK: Final = 200
 CREATED: Final = 201
@@ -32,15 +32,6 @@ _STATUSES: Final[dict[str, int]] = {
     "ferrymq:fence-passed": CONFLICT,
     "ferrymq:fence-content": CONFLICT,
 }
-
-
-class ManagementError(AmqpError):
-    """An operation is not done; nothing has changed. `status` and `description` are the answer."""
-
-    def __init__(self, status: int, description: str) -> None:
-        super().__init__(description)
-        self.status = status
-        self.description = description
 
 
 def status_of(condition: str) -> int:

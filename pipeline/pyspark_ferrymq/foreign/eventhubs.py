@@ -9,26 +9,25 @@ incarnation.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark_ferrymq.errors import AmqpOptionError, AmqpSourceError
 from pyspark_ferrymq.foreign.hub_reader import address_of, read_range, sequence_number
 from pyspark_ferrymq.foreign.unsupported_options import NOT_THERE
-from pyspark_ferrymq.options.connection import connect
+from pyspark_ferrymq.options.connection import connect_driver
 from pyspark_ferrymq.stream_metadata import PartitionRange, StreamRanges
 
 if TYPE_CHECKING:
-    from ferrymq.blocking import Connection
-    from pyspark_ferrymq.foreign.requests import Requests
+    from ferrymq.blocking import Connection, ManagementClient
     from pyspark_ferrymq.options import BrokerOptions, Selection
 
 __all__ = ["EventHubsMetadata", "read_range"]
 
 _HUB: Final = "com.microsoft:eventhub"
 _PARTITION: Final = "com.microsoft:partition"
-_NOT_FOUND: Final = 404
 # What a service says of who has no right, or of a hub that is not there.
-_HIDDEN: Final = (401, 403, _NOT_FOUND)
+_HIDDEN: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND)
 
 
 class EventHubsMetadata:
@@ -36,14 +35,14 @@ class EventHubsMetadata:
 
     def __init__(self, settings: BrokerOptions) -> None:
         self._settings = settings
-        self._open: tuple[Connection, Requests] | None = None
+        self._open: tuple[Connection, ManagementClient] | None = None
         self._known = False
 
     def ranges(self, selection: Selection) -> dict[str, StreamRanges]:
         """The hubs that are named, by READ of each and of each partition that is to be read."""
         found: dict[str, StreamRanges] = {}
         for name in selection.names:
-            hub = self._read({"type": _HUB, "name": name}, missing=True)
+            hub = self._read(_HUB, name, missing=True)
             if hub is None:
                 continue
             ids = hub.get("partition_ids")
@@ -90,7 +89,7 @@ class EventHubsMetadata:
             opened[0].close()
 
     def _range(self, name: str, number: int) -> PartitionRange:
-        told = self._read({"type": _PARTITION, "name": name, "partition": str(number)})
+        told = self._read(_PARTITION, name, {"partition": str(number)})
         assert told is not None
         last = int(told["last_enqueued_sequence_number"])
         if told.get("is_partition_empty"):
@@ -100,24 +99,29 @@ class EventHubsMetadata:
         return PartitionRange(number, first, last + 1, 0, None if moment is None else int(moment))
 
     def _read(
-        self, properties: Mapping[str, object], *, missing: bool = False
+        self,
+        type: str,
+        name: str,
+        properties: Mapping[str, object] | None = None,
+        *,
+        missing: bool = False,
     ) -> dict[str, Any] | None:
         """READ; None if there is no such thing and it may be missing."""
-        from ferrymq import AmqpError
+        from ferrymq import AmqpError, ManagementError
 
         try:
-            answer = self._connected()[1].ask({"operation": "READ", **properties})
+            response = self._connected()[1].request("READ", type, name, properties=properties)
+            return response.map()
+        except ManagementError as error:
+            if missing and error.status in _HIDDEN:
+                return None
+            what = " ".join([type, name, *map(str, (properties or {}).values())])
+            raise AmqpSourceError(
+                f"READ of {what} at {self._settings.place}: {error.description} ({error.status})"
+            ) from None
         except (AmqpError, TimeoutError):
             self.close()
             raise
-        if missing and answer.status in _HIDDEN:
-            return None
-        if answer.status >= 300 or not isinstance(answer.body, dict):
-            raise AmqpSourceError(
-                f"READ of {properties} at {self._settings.place}: {answer.description}"
-                f" ({answer.status})"
-            )
-        return answer.body
 
     def _first(self, name: str, number: int, moment: int) -> int:
         """The sequence number of the first event of a time in milliseconds or later."""
@@ -133,19 +137,8 @@ class EventHubsMetadata:
             self.close()
             raise
 
-    def _connected(self) -> tuple[Connection, Requests]:
-        from ferrymq import LinkDetached
-        from pyspark_ferrymq.foreign.requests import Requests
-
+    def _connected(self) -> tuple[Connection, ManagementClient]:
         if self._open is None:
-            connection = connect(self._settings, "driver", patient=self._known)
-            try:
-                self._open = connection, Requests(connection, "$management", self._settings.timeout)
-            except LinkDetached as error:
-                connection.close()
-                raise AmqpSourceError(
-                    f"{self._settings.place} has no node '$management' to ask about hubs: {error}."
-                    " Is it Event Hubs? See the option 'service'"
-                ) from None
+            self._open = connect_driver(self._settings, "Event Hubs", patient=self._known)
             self._known = True
         return self._open

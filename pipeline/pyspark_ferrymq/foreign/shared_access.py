@@ -91,28 +91,25 @@ class SharedAccess:
 
     def put(self, connection: Connection, place: str, timeout: float) -> None:
         """Put tokens for all `entities`. Raises `AmqpSourceError` if one is refused."""
-        from ferrymq import LinkDetached
-        from pyspark_ferrymq.foreign.requests import Requests
+        from ferrymq import LinkDetached, ManagementError
 
         try:
-            requests = Requests(connection, "$cbs", timeout)
+            management = connection.management("$cbs", replies="link", timeout=timeout)
         except LinkDetached as error:
             raise AmqpSourceError(
                 f"option {OPTION!r}: {place} has no node '$cbs' that takes its tokens: {error}"
             ) from None
         expiry = int(time.time()) + _LIFETIME
-        for entity in self.entities or ("",):
-            audience = f"sb://{self.host}/{entity}"
-            answer = requests.ask(
-                {"operation": "put-token", "type": _TYPE, "name": audience},
-                self.token(audience, expiry),
-            )
-            if not 200 <= answer.status < 300:
-                raise AmqpSourceError(
-                    f"option {OPTION!r}: {place} refuses the token of the key {self.key_name!r} for"
-                    f" {audience}: {answer.description} ({answer.status})"
-                )
-        requests.close()
+        with management:
+            for entity in self.entities or ("",):
+                audience = f"sb://{self.host}/{entity}"
+                try:
+                    management.request("put-token", _TYPE, audience, self.token(audience, expiry))
+                except ManagementError as error:
+                    raise AmqpSourceError(
+                        f"option {OPTION!r}: {place} refuses the token of the key"
+                        f" {self.key_name!r} for {audience}: {error.description} ({error.status})"
+                    ) from None
 
 
 def _entities(given: Values) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from pyspark_ferrymq.foreign.shared_access import SharedAccess
 from pyspark_ferrymq.options.values import Values, shown
 
 if TYPE_CHECKING:
-    from ferrymq.blocking import Connection
+    from ferrymq.blocking import Connection, ManagementClient
     from ferrymq.engine import SaslMechanism
     from ferrymq.options import ConnectionArguments
     from ferrymq.url import Url
@@ -223,6 +223,28 @@ def connect(settings: BrokerOptions, role: str, *, patient: bool = False) -> Con
         # The broker is being started again; there is nothing to be told by.
         time.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def connect_driver(
+    settings: BrokerOptions, product: str, *, patient: bool
+) -> tuple[Connection, ManagementClient]:
+    """Open the driver's connection, and a client of the management node over it.
+
+    Raises as `connect` does, and `AmqpSourceError` if there is no such node, as `product` has it.
+    """
+    from ferrymq import LinkDetached
+
+    connection = connect(settings, "driver", patient=patient)
+    try:
+        return connection, connection.management(timeout=settings.timeout)
+    except BaseException as error:
+        connection.close()
+        if not isinstance(error, LinkDetached):
+            raise
+        raise AmqpSourceError(
+            f"{settings.place} has no node '$management' to ask: {error}. Is it {product}? See the"
+            " option 'service'"
+        ) from None
 
 
 def _mention_unused(connection: Connection, settings: BrokerOptions) -> None:

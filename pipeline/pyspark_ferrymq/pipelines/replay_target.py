@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from pyspark_ferrymq.errors import AmqpOptionError
+from pyspark_ferrymq.errors import AmqpOptionError, AmqpSourceError
 
 if TYPE_CHECKING:
     from ferrymq.blocking import Connection
@@ -19,7 +19,7 @@ def prepare(options: Mapping[str, str], target: str, partitions: int) -> None:
     Raises `AmqpOptionError` if there is one that will not do, and `AmqpSourceError` if it may not
     be made.
     """
-    from pyspark_ferrymq.management import Management
+    from ferrymq import ManagementError
     from pyspark_ferrymq.options import Selection
     from pyspark_ferrymq.stream_metadata import open_service
 
@@ -30,10 +30,14 @@ def prepare(options: Mapping[str, str], target: str, partitions: int) -> None:
     finally:
         service.close()
     if found is None:
-        with _connected(settings) as connection:
-            Management(connection, settings.timeout).ask(
-                "CREATE", "org.ferrymq.stream", target, {"partitions": partitions}
-            )
+        with (
+            _connected(settings) as connection,
+            connection.management(timeout=settings.timeout) as management,
+        ):
+            try:
+                management.create("org.ferrymq.stream", target, {"partitions": partitions})
+            except ManagementError as error:
+                raise AmqpSourceError(f"{error.description} ({error.status})") from None
         return
     if len(found.partitions) < partitions:
         raise AmqpOptionError(

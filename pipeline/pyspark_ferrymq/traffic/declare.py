@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Final
 
 import ferrymq
-from ferrymq import Message
-from ferrymq.aio.pair import Pair
+from ferrymq import ManagementClient, ManagementError
 from ferrymq.engine.pairing import LINK_PAIR
 from pyspark_ferrymq.errors import AmqpSourceError
 from pyspark_ferrymq.traffic.scenario import Traffic
@@ -18,8 +18,6 @@ CAPABILITIES: Final = [LINK_PAIR]
 DELIVERY_LIMIT: Final = 3
 """How often the delivery of a parcel may fail."""
 
-_CONFLICT: Final = 409
-_NOT_FOUND: Final = 404
 # What may have the name of a node, in the order in which it is looked for.
 _TYPES: Final = ("stream", "queue", "exchange", "topic", "alias")
 
@@ -34,12 +32,17 @@ async def declare(connection: ferrymq.Connection, traffic: Traffic) -> None:
             "the broker does not let nodes be made over AMQP; make them there and say --no-create:"
             f" {_wanted(traffic)}"
         )
-    pair = await connection.pair("$management")
-    try:
+    async with connection.management(replies="pair") as management:
         for kind, name, settings in _nodes(traffic):
-            await _create(pair, kind, name, settings, traffic)
-    finally:
-        await pair.close()
+            try:
+                await management.create(f"org.ferrymq.{kind}", name, settings)
+            except ManagementError as error:
+                # With other settings it is there as well.
+                if error.status != HTTPStatus.CONFLICT:
+                    raise AmqpSourceError(
+                        f"the {kind} {name!r} was not made: {error.description};"
+                        f" have them made, and say --no-create: {_wanted(traffic)}"
+                    ) from None
 
 
 async def expect(connection: ferrymq.Connection, traffic: Traffic) -> None:
@@ -50,28 +53,24 @@ async def expect(connection: ferrymq.Connection, traffic: Traffic) -> None:
     """
     if LINK_PAIR not in connection.remote_offered_capabilities:
         return
-    async with connection.pair("$management") as pair:
+    async with connection.management(replies="pair") as management:
         for place in traffic.places:
-            if not await _is_there(pair, traffic.address(place)):
+            if not await _is_there(management, traffic.address(place)):
                 raise AmqpSourceError(
                     f"there is no {traffic.address(place)!r}, and nothing is to be made;"
                     f" what would make all: {_wanted(traffic)}"
                 )
 
 
-async def _is_there(pair: Pair, name: str) -> bool:
+async def _is_there(management: ManagementClient, name: str) -> bool:
     """Whether something has the name; true where the broker does not tell."""
     for kind in _TYPES:
-        request = Message(
-            application_properties={
-                "operation": "READ",
-                "type": f"org.ferrymq.{kind}",
-                "name": name,
-            }
-        )
-        answer = (await pair.request(request, timeout=30.0)).application_properties
-        if answer.get("statusCode") != _NOT_FOUND:
-            return True
+        try:
+            await management.read(f"org.ferrymq.{kind}", name)
+        except ManagementError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                continue
+        return True
     return False
 
 
@@ -89,28 +88,6 @@ def _nodes(traffic: Traffic) -> list[tuple[str, str, dict[str, object]]]:
             }
             nodes.append(("queue", traffic.address(place), settings))
     return nodes
-
-
-async def _create(
-    pair: Pair, kind: str, name: str, settings: dict[str, object], traffic: Traffic
-) -> None:
-    request = Message(
-        body=settings,
-        application_properties={
-            "operation": "CREATE",
-            "type": f"org.ferrymq.{kind}",
-            "name": name,
-        },
-    )
-    answer = (await pair.request(request, timeout=30.0)).application_properties
-    status = answer.get("statusCode")
-    # With other settings it is there as well.
-    if isinstance(status, int) and (status < 400 or status == _CONFLICT):
-        return
-    raise AmqpSourceError(
-        f"the {kind} {name!r} was not made: {answer.get('statusDescription')};"
-        f" have them made, and say --no-create: {_wanted(traffic)}"
-    )
 
 
 def _wanted(traffic: Traffic) -> str:

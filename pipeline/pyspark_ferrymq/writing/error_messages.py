@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 from pyspark_ferrymq.errors import AmqpWriteError
-from pyspark_ferrymq.management import FORBIDDEN, AmqpRefusedError
 from pyspark_ferrymq.writing.task_identity import TaskIdentity
 
 if TYPE_CHECKING:
-    from ferrymq import AmqpError
+    from ferrymq import AmqpError, ManagementError
     from ferrymq_types.transport import Error
 
 # How many rejected rows an error names.
@@ -128,15 +128,16 @@ def other_content(work: TaskIdentity, error: object) -> AmqpWriteError:
     )
 
 
-def unanswered(work: TaskIdentity, refused: AmqpRefusedError) -> AmqpWriteError:
+def unanswered(work: TaskIdentity, refused: ManagementError) -> AmqpWriteError:
     """Return the error for a fence that the broker does not tell of."""
-    if refused.status == FORBIDDEN:
+    reason = f"{refused.description} ({refused.status})"
+    if refused.status == HTTPStatus.FORBIDDEN:
         return AmqpWriteError(
-            f"{work}: the broker does not say how far it has got: {refused}. Who writes exactly"
+            f"{work}: the broker does not say how far it has got: {reason}. Who writes exactly"
             f" once needs the right to send to {work.target!r}, or to the fences '$fence/*'"
         )
     return AmqpWriteError(
-        f"{work}: the broker does not say how far it has got: {refused}. Is it older than this"
+        f"{work}: the broker does not say how far it has got: {reason}. Is it older than this"
         " package? It has to know fences with a target"
     )
 

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 from pyspark_ferrymq.data_loss import LOGGER
 from pyspark_ferrymq.errors import AmqpSourceError, AmqpWriteError
-from pyspark_ferrymq.management import NOT_FOUND, AmqpRefusedError, Management
 from pyspark_ferrymq.writing.error_messages import (
     behind,
     other_content,
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from pyspark_ferrymq.writing.options import SinkOptions
 
 _TYPE: Final = "org.ferrymq.fence"
-_CONFLICT: Final = 409
 # How many members beyond those there are the driver looks for, of a batch that was begun before.
 _BEYOND: Final = 64
 
@@ -75,7 +74,7 @@ class FenceClient:
                 " is written exactly once; give the option 'delivery' = at-least-once, or"
                 " transactional"
             )
-        self._management = Management(connection, settings.timeout)
+        self._management = connection.management(timeout=settings.timeout)
         self._deterministic = options.deterministic
         self._work = work
         self.done = self._committed(WHOLE)
@@ -98,10 +97,12 @@ class FenceClient:
         arguments = self._arguments(member) | {"sequence": done.sequence}
         if digest is not None:
             arguments |= {"rows": digest.rows, "digest": digest.value}
+        from ferrymq import ManagementError
+
         try:
-            self._management.ask("REPEAT", _TYPE, arguments=arguments)
-        except AmqpRefusedError as refused:
-            if refused.status == _CONFLICT:
+            self._management.request("REPEAT", _TYPE, body=arguments)
+        except ManagementError as refused:
+            if refused.status == HTTPStatus.CONFLICT:
                 raise other_content(work, refused.description) from None
             raise unanswered(work, refused) from None
         skipped = done.rows or 0
@@ -141,12 +142,15 @@ class FenceClient:
         return found
 
     def _read(self, member: str) -> FenceState | None:
+        from ferrymq import ManagementError
+
         try:
-            answer = self._management.ask("READ", _TYPE, arguments=self._arguments(member))
-        except AmqpRefusedError as refused:
-            if refused.status == NOT_FOUND:
+            response = self._management.request("READ", _TYPE, body=self._arguments(member))
+        except ManagementError as refused:
+            if refused.status == HTTPStatus.NOT_FOUND:
                 return None
             raise unanswered(self._work, refused) from None
+        answer = response.body if isinstance(response.body, dict) else {}
         sequence, width, rows, digest = (
             answer.get(key) for key in ("sequence", "width", "rows", "digest")
         )

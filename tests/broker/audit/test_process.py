@@ -12,7 +12,6 @@ import pytest
 
 import ferrymq
 from ferrymq.errors import AmqpError
-from ferrymq_broker.management.client import ManagementClient
 from ferrymq_broker.management.errors import ManagementError
 from tests.broker.test_process import port_in, serve
 
@@ -45,7 +44,7 @@ async def _live(port: int) -> None:
     alice = f"amqp://alice:opensesame@127.0.0.1:{port}"
     async with (
         ferrymq.connect(alice) as connection,
-        ManagementClient(connection) as management,
+        connection.management() as management,
     ):
         await management.create("queue", "orders", {"max-length": 5})
         await management.read("queue", "orders")

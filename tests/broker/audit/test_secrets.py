@@ -38,7 +38,6 @@ from ferrymq_broker.config import Config
 from ferrymq_broker.config.log import Log
 from ferrymq_broker.connections.authentication import ClientTransport, Login
 from ferrymq_broker.event_log import log
-from ferrymq_broker.management.client import ManagementClient
 from ferrymq_broker.management.errors import ManagementError
 from ferrymq_broker.security.shared_access import SharedAccessKeys
 from ferrymq_broker.server.logs import configure_logging
@@ -181,7 +180,7 @@ async def _read_everything(running: Running) -> int:
     found = 0
     async with (
         ferrymq.connect(running.url, sasl=[Plain("alice", GOOD)]) as connection,
-        ManagementClient(connection) as management,
+        connection.management() as management,
     ):
         async for entity in management.query():
             found += 1

@@ -18,7 +18,6 @@ import ferrymq
 from ferrymq import Message
 from ferrymq.capture import LocalPlace, claim, coverage
 from ferrymq.capture.place import leftovers_in, names_in
-from ferrymq_broker.management.client import ManagementClient
 from tests.interop.broker_process import BrokerProcess
 
 PATIENCE = 30.0
@@ -92,7 +91,7 @@ async def first_offsets(broker: BrokerProcess) -> list[int]:
     """Where the partitions begin."""
     async with (
         ferrymq.connect(broker.url) as connection,
-        ManagementClient(connection) as management,
+        connection.management() as management,
     ):
         stream = await management.read("stream", "orders")
     ranges = stream["ranges"]

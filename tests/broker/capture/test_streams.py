@@ -18,7 +18,6 @@ from ferrymq_broker.capture.frames import OPEN, frame
 from ferrymq_broker.capture.options import HOLDER, CaptureOptions
 from ferrymq_broker.capture.process import WriterProcess
 from ferrymq_broker.config import Config, load_config
-from ferrymq_broker.management.client import ManagementClient
 from ferrymq_broker.nodes.streams.stream import Stream
 from ferrymq_broker.server.server import BrokerServer
 
@@ -131,7 +130,7 @@ async def test_declared_streams_and_those_of_patterns_in_all_virtual_hosts(
 async def test_what_changes_while_it_runs(server: BrokerServer, tmp_path: Path) -> None:
     async with (
         ferrymq.connect(server.url) as connection,
-        ManagementClient(connection) as management,
+        connection.management() as management,
     ):
         await publish(server, "plain", 5)
         # From now on, and what there is.
@@ -165,7 +164,7 @@ async def test_what_was_never_captured_is_not_told_as_missing(
     """Records that came while nothing was captured, or were purged, have been in no file."""
     async with (
         ferrymq.connect(server.url) as connection,
-        ManagementClient(connection) as management,
+        connection.management() as management,
     ):
         await publish(server, "orders", 10)
         await until(lambda: held(server, "orders") == {0: 10})
@@ -207,7 +206,7 @@ async def test_a_purge_leaves_nothing_missing(
     await publish(server, "orders", 5)
     async with (
         ferrymq.connect(server.url) as connection,
-        ManagementClient(connection) as management,
+        connection.management() as management,
     ):
         await management.purge("stream", "orders")
     await server.close()
@@ -222,7 +221,7 @@ async def test_a_hold_that_somebody_releases(server: BrokerServer, tmp_path: Pat
     """It is taken again, for all partitions, those to come too."""
     async with (
         ferrymq.connect(server.url) as connection,
-        ManagementClient(connection) as management,
+        connection.management() as management,
     ):
         await management.update("stream", "orders", {"partitions": 2})
         await publish(server, "orders", 10)
@@ -240,7 +239,7 @@ async def test_a_hold_that_is_released_before_a_file_is_closed(tmp_path: Path) -
     async with (
         BrokerServer(config_of(tmp_path, text)) as server,
         ferrymq.connect(server.url) as connection,
-        ManagementClient(connection) as management,
+        connection.management() as management,
         connection.sender("orders::0") as sender,
     ):
         await management.update("stream", "orders", {"partitions": 2})
@@ -296,7 +295,7 @@ async def test_sums_do_not_fall_with_a_stream_that_is_captured_no_more(
     await until(lambda: held(server, "orders") == {0: 25} and held(server, "log.one") == {0: 5})
     async with (
         ferrymq.connect(server.url) as connection,
-        ManagementClient(connection) as management,
+        connection.management() as management,
     ):
         before = await figures(server)
         await management.delete("stream", "orders")

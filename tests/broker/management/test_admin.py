@@ -8,19 +8,15 @@ import subprocess
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 import ferrymq
 from ferrymq import Digest, Fence, blocking
-from ferrymq.engine.pairing import LINK_PAIR
 from ferrymq_broker.cli.admin.session import values_of
 from ferrymq_broker.cli.admin.tables import text_of
 from ferrymq_broker.config import Config, Listener, Store
-from ferrymq_broker.management.client import ManagementClient
-from ferrymq_broker.management.errors import ManagementError
-from ferrymq_broker.nodes.policy import QueuePolicy
 from ferrymq_broker.server import BrokerServer
 from tests.broker.test_process import port_in, run, serve
 
@@ -211,50 +207,7 @@ def test_a_name_does_not_move_the_cursor() -> None:
     assert text_of({"a": None, "b": [1, True]}) == "a=-, b=1, yes"
 
 
-# -- the client it is made of --------------------------------------------------------------
-
-
-@pytest.mark.parametrize("pairs", [True, False])
-async def test_the_client_asks_over_a_pair_where_it_can(pairs: bool) -> None:
-    capabilities = [LINK_PAIR] if pairs else []
-    async with (
-        BrokerServer(LOCAL) as server,
-        ferrymq.connect(server.url, desired_capabilities=capabilities) as connection,
-        ManagementClient(connection) as management,
-    ):
-        assert management.paired is pairs
-        made = await management.create("queue", "orders", {"max-length": 5})
-        assert made["max-length"] == 5
-        assert (await management.read("queue", "orders"))["name"] == "orders"
-        assert (await management.update("queue", "orders", {"max-length": 6}))["max-length"] == 6
-        sender = await connection.sender("orders")
-        await sender.send(ferrymq.Message(body="one"))
-        (peeked,) = await management.peek("queue", "orders")
-        assert isinstance(peeked["message"], bytes)
-        assert ferrymq.Message.decode(peeked["message"]).body == "one"
-        with pytest.raises(ManagementError) as caught:
-            await management.delete("queue", "orders", if_empty=True)
-        assert caught.value.status == 409
-        assert await management.purge("queue", "orders") == 1
-        await management.delete("queue", "orders", if_empty=True)
-        with pytest.raises(ManagementError, match="no queue 'orders'"):
-            await management.read("queue", "orders")
-        if pairs:
-            # Nothing was made for the responses.
-            assert set(server.broker.default.nodes) == {"$management"}
-
-
-async def test_the_client_reads_page_after_page() -> None:
-    async with (
-        BrokerServer(LOCAL) as server,
-        ferrymq.connect(server.url, desired_capabilities=[LINK_PAIR]) as connection,
-        ManagementClient(connection) as management,
-    ):
-        expected = [f"q{number:04}" for number in range(1234)]
-        for queue in expected:
-            server.broker.default.create(queue, QueuePolicy())
-        found = [row["name"] async for row in management.query("queue", ["name"])]
-        assert found == expected
+# -- messages that are on disk --------------------------------------------------------------
 
 
 async def test_messages_that_are_out_of_memory_are_shown_whole(tmp_path: Path) -> None:
@@ -267,7 +220,7 @@ async def test_messages_that_are_out_of_memory_are_shown_whole(tmp_path: Path) -
         async with (
             BrokerServer(config) as server,
             ferrymq.connect(server.url) as connection,
-            ManagementClient(connection) as management,
+            connection.management() as management,
         ):
             if start == 0:
                 sender = await connection.sender("orders")
@@ -277,5 +230,4 @@ async def test_messages_that_are_out_of_memory_are_shown_whole(tmp_path: Path) -
                 while not (await management.read("queue", "orders"))["paged-out"]:  # noqa: ASYNC110
                     await asyncio.sleep(0.001)
             peeked = await management.peek("queue", "orders", {"count": 50})
-            shown = [ferrymq.Message.decode(cast(bytes, one["message"])) for one in peeked]
-            assert [message.body for message in shown] == bodies
+            assert [one.message.body for one in peeked] == bodies

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 import pytest
 
 import ferrymq
-from ferrymq_broker.management.client import ManagementClient
 from tests.broker.management.test_admin import as_json, done, failed
 from tests.broker.test_process import port_in, serve
 
@@ -27,7 +26,7 @@ def hold(url: str, stream: str, holder: str, offsets: dict[int, int]) -> None:
     async def work() -> None:
         async with (
             ferrymq.connect(url) as connection,
-            ManagementClient(connection) as management,
+            connection.management() as management,
         ):
             items = [{"partition": part, "offset": offset} for part, offset in offsets.items()]
             await management.request("HOLD", "stream", stream, {"holder": holder, "offsets": items})

@@ -14,7 +14,6 @@ import pytest
 import ferrymq
 from ferrymq import Message
 from ferrymq_broker.config import Config, Listener, Store
-from ferrymq_broker.management.client import ManagementClient
 from ferrymq_broker.nodes.topics.topic import Topic
 from ferrymq_broker.server import BrokerServer
 from ferrymq_broker.store.changes import LAST, Changes
@@ -61,7 +60,7 @@ def counting() -> Iterator[list[int]]:
 async def connected(server: BrokerServer) -> AsyncIterator[ferrymq.Connection]:
     async with (
         ferrymq.connect(server.url) as connection,
-        ManagementClient(connection) as management,
+        connection.management() as management,
     ):
         for name in ("one", "two"):
             await management.request("CREATE", "subscription", f"news::{name}", {})

@@ -13,7 +13,6 @@ from ferrymq_broker.cli.store.merge import moved
 from ferrymq_broker.config import Config, Listener, Store
 from ferrymq_broker.config import Stream as StreamSettings
 from ferrymq_broker.errors import BrokerError
-from ferrymq_broker.management.client import ManagementClient
 from ferrymq_broker.nodes.policy import StreamPolicy
 from ferrymq_broker.nodes.streams.stream import Stream
 from ferrymq_broker.server import BrokerServer
@@ -176,7 +175,7 @@ async def test_on_a_disk(tmp_path: Path) -> None:
         async with (
             BrokerServer(config) as server,
             ferrymq.connect(server.url) as connection,
-            ManagementClient(connection) as management,
+            connection.management() as management,
         ):
             found = (await management.request("RANGES", "stream", "s")).map()["streams"]
             assert isinstance(found, list)

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import ferrymq
-from ferrymq_broker.management.client import ManagementClient
+from ferrymq import ManagementClient
 from ferrymq_broker.management.errors import ManagementError
 from tests.crash.actors.actor import Actor, look
 from tests.crash.ledger import Entry
@@ -17,7 +17,7 @@ class Declarer(Actor):
     """Declares queues; sends a message to some of them, changes and deletes others."""
 
     async def work(self, connection: ferrymq.Connection) -> None:
-        async with ManagementClient(connection) as management:
+        async with connection.management() as management:
             while True:
                 name = f"{self.name}-{len(self.ledger.entries)}"
                 settings: dict[str, Any] = {"max-length": self.random.randint(10, 99)}

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from ferrymq import ManagementClient, ManagementResponse
 from ferrymq_broker.cli.admin.session import (
     Kind,
     VirtualHost,
@@ -17,7 +18,6 @@ from ferrymq_broker.cli.admin.session import (
 )
 from ferrymq_broker.cli.admin.tables import columns_of, print_entity, print_json, print_list
 from ferrymq_broker.cli.options import DEFAULT_URL, Json, Url
-from ferrymq_broker.management.client import ManagementClient, ManagementResponse
 
 Name = Annotated[str, typer.Argument(help="Its name or identity.", show_default=False)]
 Pairs = Annotated[
@@ -126,11 +126,8 @@ def delete(
     kind = kind_of(kind)
     confirm(f"Delete the {kind} {name!r}?", yes)
 
-    conditions = {"if-empty": if_empty, "if-unused": if_unused}
-
     async def work(management: ManagementClient) -> ManagementResponse:
-        wanted = {key: value for key, value in conditions.items() if value}
-        return await management.request("DELETE", kind, name, wanted)
+        return await management.delete(kind, name, if_empty=if_empty, if_unused=if_unused)
 
     response = ask(url, virtual_host, work)
     typer.echo(f"{kind} {name} is deleted")

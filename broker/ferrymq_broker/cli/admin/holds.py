@@ -7,10 +7,10 @@ from typing import Annotated, Final
 
 import typer
 
+from ferrymq import ManagementClient
 from ferrymq_broker.cli.admin.session import VirtualHost, Yes, ask, confirm
 from ferrymq_broker.cli.admin.tables import print_json, print_list
 from ferrymq_broker.cli.options import DEFAULT_URL, Json, Url
-from ferrymq_broker.management.client import ManagementClient
 
 _COLUMNS: Final = ["stream", "holder", "since", "bytes", "offsets"]
 # Offsets that a line of a table has room for.

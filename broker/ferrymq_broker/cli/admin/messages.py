@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
+from http import HTTPStatus
 from typing import Annotated, Final
 
 import typer
 
-from ferrymq import Message
-from ferrymq.errors import DecodeError
+from ferrymq import ManagementClient, Message, MoveResult, PeekedMessage
+from ferrymq.errors import DecodeError, ManagementError
 from ferrymq_broker.cli.admin.session import VirtualHost, Yes, ask, confirm
 from ferrymq_broker.cli.admin.tables import print_json
 from ferrymq_broker.cli.options import DEFAULT_URL, Json, Url
 from ferrymq_broker.cli.rendering import as_json as message_json
 from ferrymq_broker.cli.rendering import as_text as message_text
-from ferrymq_broker.management.client import ManagementClient
-from ferrymq_broker.management.errors import CONFLICT, NOT_FOUND, ManagementError
 
 # What an address with messages in it may be.
 _HOLDERS: Final = ("queue", "subscription", "stream")
@@ -31,11 +30,13 @@ async def _kind_at(management: ManagementClient, address: str) -> str:
         try:
             await management.read(kind, address)
         except ManagementError as error:
-            if error.status != NOT_FOUND:
+            if error.status != HTTPStatus.NOT_FOUND:
                 raise
         else:
             return kind
-    raise ManagementError(NOT_FOUND, f"there is no queue, subscription or stream {address!r}")
+    raise ManagementError(
+        HTTPStatus.NOT_FOUND, f"there is no queue, subscription or stream {address!r}"
+    )
 
 
 def purge(
@@ -70,22 +71,22 @@ def move(
 ) -> None:
     """Send the messages that no consumer holds on to another address, in their order."""
 
-    async def work(management: ManagementClient) -> tuple[int, str]:
+    async def work(management: ManagementClient) -> MoveResult:
         return await _move(management, source, target, count)
 
-    moved, refusal = ask(url, virtual_host, work)
+    result = ask(url, virtual_host, work)
     if as_json:
-        print_json({"source": source, "target": target, "count": moved})
+        print_json({"source": source, "target": target, "count": result.count})
     else:
-        typer.echo(f"{_messages(moved)} moved from {source} to {target}")
-    if refusal:
-        raise ManagementError(CONFLICT, f"{target} took no more: {refusal}")
+        typer.echo(f"{_messages(result.count)} moved from {source} to {target}")
+    if result.refused:
+        raise ManagementError(HTTPStatus.CONFLICT, f"{target} took no more: {result.refused}")
 
 
 async def _move(
     management: ManagementClient, source: str, target: str, count: int | None
-) -> tuple[int, str]:
-    """How many were moved, and why no more; the broker moves some thousands at a time."""
+) -> MoveResult:
+    """Move as many as wanted; the broker moves some thousands at a time."""
     kind = await _kind_at(management, source)
     # What arrives meanwhile is not meant: otherwise this might go on for ever.
     attributes = await management.read(kind, source)
@@ -96,15 +97,10 @@ async def _move(
     moved = 0
     while True:
         # Without any the broker still is to say whether it could be done.
-        body = {"target": target, "count": max(1, wanted - moved)}
-        answer = (await management.request("MOVE", kind, source, body)).map()
-        number = answer.get("count")
-        moved += number if isinstance(number, int) else 0
-        refusal = answer.get("refused")
-        if isinstance(refusal, str):
-            return moved, refusal
-        if not number or moved >= wanted:
-            return moved, ""
+        part = await management.move(source, target, max(1, wanted - moved), type=kind)
+        moved += part.count
+        if part.refused is not None or not part.count or moved >= wanted:
+            return MoveResult(moved, part.refused)
 
 
 def peek(
@@ -127,19 +123,19 @@ def peek(
 ) -> None:
     """Show messages and leave them as they are; those that consumers hold are shown too."""
 
-    async def work(management: ManagementClient) -> list[dict[str, object]]:
+    async def work(management: ManagementClient) -> list[PeekedMessage]:
         kind = await _kind_at(management, address)
         return await management.peek(kind, address, _peek(kind, count, start, partition))
 
     for found in ask(url, virtual_host, work):
-        payload = found.pop("message")
-        place = found.get("sequence", found.get("offset"))
+        known = found.attributes
+        place = known.get("sequence", known.get("offset"))
         try:
-            message = Message.decode(payload if isinstance(payload, bytes) else b"")
+            message = found.message
         except DecodeError:
-            message = Message(body=payload)
+            message = Message(body=found.payload)
         if as_json:
-            print_json({**found, "message": json.loads(message_json(message))})
+            print_json({**known, "message": json.loads(message_json(message))})
         else:
             typer.echo(f"{place}\t{message_text(message)}")
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
+from http import HTTPStatus
 from typing import Annotated, Final, TypeVar
 
 import typer
 
 import ferrymq
+from ferrymq import ManagementClient
 from ferrymq.engine.pairing import LINK_PAIR
+from ferrymq.errors import ManagementError
 from ferrymq.url import parse_url
 from ferrymq_broker.cli.connect_options import connecting_of_command
 from ferrymq_broker.errors import ConfigError
-from ferrymq_broker.management.client import ManagementClient
-from ferrymq_broker.management.errors import FORBIDDEN, ManagementError
 
 T = TypeVar("T")
 
@@ -60,18 +61,18 @@ def ask(url: str, virtual_host: str | None, work: Callable[[ManagementClient], A
     async def run() -> T:
         async with (
             ferrymq.connect(url, **arguments) as connection,
-            ManagementClient(connection) as management,
+            connection.management() as management,
         ):
             return await work(management)
 
     try:
         return asyncio.run(run())
     except ManagementError as error:
-        if error.status != FORBIDDEN:
+        if error.status != HTTPStatus.FORBIDDEN:
             raise
         who = parse_url(url).username
         name = "who gives no name" if who is None else repr(who)
-        raise ManagementError(FORBIDDEN, f"403: {error.description}, {name}") from None
+        raise ManagementError(error.status, f"403: {error.description}, {name}") from None
 
 
 def confirm(question: str, yes: bool) -> None:

@@ -6,9 +6,9 @@ import asyncio
 from pathlib import Path
 from typing import Final
 
+from ferrymq import ManagementClient
 from ferrymq_broker.cli.admin.session import ask
 from ferrymq_broker.cli.progress import RunProgress
-from ferrymq_broker.management.client import ManagementClient
 from ferrymq_broker.store.errors import StoreError
 
 KIND: Final = "store"
