@@ -24,6 +24,11 @@ wheel never changes the link: it has a tree of its own, unless the present one f
     python hatch_build.py status        compiled, stale or pure: what build/compiled holds
     python hatch_build.py can-compile   exit status 0 if this machine can
 
+Objects of the C compiler are kept outside the checkout too, in `ferrymq/objects` below
+`$XDG_CACHE_HOME` or `~/.cache`, each under a hash of what it was compiled from. So a fresh clone or
+a second worktree compiles only what is new. The folder is bounded, any number of builds may use it
+at once, and a build that cannot write there does without.
+
 `FERRYMQ_PURE=1` builds nothing, and so does a machine without a C compiler or the Python headers:
 one line says so and the interpreted files are used. A module that mypyc or the C compiler refuses
 is an error.
@@ -40,6 +45,7 @@ import importlib.metadata
 import os
 import re
 import shutil
+import subprocess
 import sys
 import sysconfig
 import tempfile
@@ -59,6 +65,8 @@ CHECK_SECONDS = 25.0
 C_SECONDS = 0.5
 # Seconds between two lines of progress.
 EVERY = 5.0
+# What the kept objects may take, in bytes: those of some ten versions of the sources.
+CACHE_BYTES = 256 << 20
 EXTENSION_SUFFIX: str = sysconfig.get_config_var("EXT_SUFFIX") or ".so"
 
 
@@ -223,6 +231,103 @@ def _working_in(folder: Path) -> Iterator[None]:
         os.chdir(before)
 
 
+class _Objects:
+    """The objects that builds of this user have compiled, each under a hash of what it came from.
+
+    A file is the SHA-256 of the object followed by the object, so that damage is a miss. Files get
+    their name when they are complete, and are copied, never linked: nobody sees half of one, and
+    no compiler writes into one.
+    """
+
+    def __init__(self, folder: Path, facts: list[str]) -> None:
+        self.folder = folder
+        self._facts = facts
+
+    @classmethod
+    def open(cls, compiler: Any) -> _Objects | None:
+        """Return what is kept of this compiler; None where nothing can be."""
+        if compiler.compiler_type != "unix":
+            return None
+        try:
+            folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+            folder = folder / "ferrymq" / "objects"
+            folder.mkdir(parents=True, exist_ok=True)
+            if not os.access(folder, os.W_OK | os.X_OK):
+                return None
+            asked = subprocess.run(
+                [compiler.compiler_so[0], "--version"], capture_output=True, check=True
+            )
+        except (OSError, RuntimeError, subprocess.CalledProcessError):
+            return None
+        # Where the headers are differs between environments; the versions say what is in them.
+        command = [one for one in compiler.compiler_so if not one.startswith("-I")]
+        facts = [sys.version, EXTENSION_SUFFIX, str(sysconfig.get_config_var("CONFIG_ARGS"))]
+        facts += [_mypy_version(), asked.stdout.decode("latin-1"), *command]
+        facts += [os.environ.get(name, "") for name in ("CPATH", "C_INCLUDE_PATH")]
+        return cls(folder, facts)
+
+    def begin(self, options: dict[str, Any]) -> hashlib._Hash:
+        """Begin the keys of what is compiled with these options of `CCompiler.compile`."""
+        flags = ("macros", "debug", "extra_preargs", "extra_postargs")
+        facts = [*self._facts, *(repr(options.get(name)) for name in flags)]
+        digest = hashlib.sha256("\0".join(facts).encode())
+        for header in sorted(options.get("depends") or []):
+            _add_file(digest, Path(header))
+        return digest
+
+    def fetch(self, key: str, product: Path) -> bool:
+        """Write the object `key` to `product`; False if there is none."""
+        try:
+            kept = (self.folder / key).read_bytes()
+            if hashlib.sha256(kept[32:]).digest() != kept[:32]:
+                return False
+            # The files used last are removed last.
+            os.utime(self.folder / key)
+        except OSError:
+            return False
+        product.parent.mkdir(parents=True, exist_ok=True)
+        product.write_bytes(kept[32:])
+        return True
+
+    def keep(self, key: str, product: Path) -> None:
+        """Keep the object at `product` under `key`, if there is room and leave to."""
+        content = product.read_bytes()
+        try:
+            handle, name = tempfile.mkstemp(prefix="new-", dir=self.folder)
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(hashlib.sha256(content).digest())
+                    file.write(content)
+                os.replace(name, self.folder / key)
+            except BaseException:
+                os.unlink(name)
+                raise
+        except OSError:
+            return
+
+    def shrink(self, limit: int = CACHE_BYTES) -> None:
+        """Remove the files used longest ago until the rest takes at most `limit` bytes."""
+        kept = []
+        for path in self.folder.iterdir():
+            with contextlib.suppress(OSError):  # Another build has removed it.
+                about = path.stat()
+                kept.append((about.st_mtime, about.st_size, path))
+        total = sum(size for _, size, _ in kept)
+        for _, size, path in sorted(kept):
+            if total <= limit:
+                break
+            with contextlib.suppress(OSError):
+                path.unlink()
+            total -= size
+
+
+def _add_file(digest: hashlib._Hash, path: Path) -> None:
+    """Add the name and the content of a file to a hash."""
+    content = path.read_bytes()
+    digest.update(f"\0{path.name}\0{len(content)}\0".encode())
+    digest.update(content)
+
+
 class _Progress:
     """How far a build is, on standard error: a line every few seconds."""
 
@@ -306,7 +411,7 @@ def _compile(config: Config, target: Path, progress: _Progress) -> None:
 
 
 def _compile_in_parallel(command: Any, progress: _Progress) -> None:
-    """Make setuptools compile one extension's C files side by side and keep fresh objects.
+    """Make setuptools compile one extension's C files side by side, and only what nobody compiled.
 
     `command` is a `build_ext`; its compiler exists only once it runs.
     """
@@ -315,15 +420,23 @@ def _compile_in_parallel(command: Any, progress: _Progress) -> None:
     def build_extensions() -> None:
         compiler = command.compiler
         compile_serially = compiler.compile
+        kept = _Objects.open(compiler)
 
         def compile_all(sources: list[str], **options: Any) -> list[str]:
             folder = options.get("output_dir")
             depends = options.get("depends") or []
+            begun = kept.begin(options) if kept is not None else hashlib.sha256()
 
             def compile_one(source: str) -> None:
                 (product,) = compiler.object_filenames([source], output_dir=folder)
                 if not _is_fresh(product, [source, *depends]):
-                    compile_serially([source], **options)
+                    digest = begun.copy()
+                    _add_file(digest, Path(source))
+                    key = digest.hexdigest()
+                    if kept is None or not kept.fetch(key, Path(product)):
+                        compile_serially([source], **options)
+                        if kept is not None:
+                            kept.keep(key, Path(product))
                 progress.step()
 
             with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
@@ -333,6 +446,8 @@ def _compile_in_parallel(command: Any, progress: _Progress) -> None:
 
         compiler.compile = compile_all
         build_all()
+        if kept is not None:
+            kept.shrink()
 
     command.build_extensions = build_extensions
 

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,17 @@ def count(times: int) -> int:
 can_compile = pytest.mark.skipif(
     hatch_build.why_not() is not None, reason=str(hatch_build.why_not())
 )
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where these tests keep objects: not among the user's."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(autouse=True)
+def own_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
 
 
 @pytest.fixture
@@ -147,10 +159,59 @@ def test_build_compiles_all_roots_into_one_tree_and_follows_changes(project: Pat
     assert "CPyDef_counter___Counter___step(" in native, "the call across packages is not direct"
 
 
+# A C compiler that writes down what it is called with.
+COMPILER = """#!/bin/sh
+echo "$@" >> {log}
+exec {compiler} "$@"
+"""
+
+
+@can_compile
+@pytest.mark.slow
+def test_checkouts_share_objects_and_notice_damaged_ones(project: Path, tmp_path: Path) -> None:
+    log, compiler, cache = tmp_path / "log", tmp_path / "cc", tmp_path / "cache"
+    real = (sysconfig.get_config_var("CC") or "cc").split()[0]
+    compiler.write_text(COMPILER.format(log=log, compiler=real), "utf-8")
+    compiler.chmod(0o755)
+
+    def compiled(root: Path) -> int:
+        """Build in a checkout; how many files of it the compiler was given."""
+        log.write_text("", "utf-8")
+        built = run(root, "build", CC=str(compiler), XDG_CACHE_HOME=str(cache))
+        assert built.returncode == 0, built.stderr
+        assert imported(root, "build/compiled", ASK)[0] == "42"
+        calls = [line.split() for line in log.read_text("utf-8").splitlines()]
+        return sum("-c" in call and "probe.c" not in " ".join(call) for call in calls)
+
+    others = [shutil.copytree(project, tmp_path / name) for name in ("second", "third")]
+    files = compiled(project)
+    assert files > 4
+    kept = list((cache / "ferrymq" / "objects").iterdir())
+    assert len(kept) == files
+    assert compiled(others[0]) == 0
+    for path in kept:
+        path.write_bytes(path.read_bytes()[:-1])
+    assert compiled(others[1]) == files
+
+
+def test_objects_used_last_stay_when_there_are_too_many(tmp_path: Path) -> None:
+    objects = hatch_build._Objects(tmp_path, [])
+    product = tmp_path.parent / "some.o"
+    for second, name in enumerate("abc"):
+        product.write_bytes(bytes(1000))
+        objects.keep(name, product)
+        os.utime(tmp_path / name, (second, second))
+    assert objects.fetch("a", product)
+    objects.shrink(2500)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "c"]
+
+
 @can_compile
 @pytest.mark.slow
 def test_a_module_that_mypyc_refuses_is_an_error_and_keeps_the_old_tree(project: Path) -> None:
-    assert run(project, "build").returncode == 0
+    # A home that is a file: nothing can be kept there.
+    nowhere = str(project / "pyproject.toml")
+    assert run(project, "build", XDG_CACHE_HOME=nowhere).returncode == 0
     (project / "upper/sample_app/use.py").write_text(USE.replace("(0)", "('0')"), "utf-8")
     failed = run(project, "build")
     assert failed.returncode == 1
