@@ -18,14 +18,19 @@ import pytest
 from proton import Message, ProtonException
 from proton.utils import BlockingConnection, ConnectionClosed
 
+from tests.support.forking import FerrymqProcess
+
 COMMAND = [sys.executable, "-m", "ferrymq_broker"]
 
 
 @contextmanager
-def serve(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
-    """A running broker and what it printed up to `ready`."""
-    process = subprocess.Popen(
-        [*COMMAND, "serve", *arguments],
+def serve(
+    *arguments: str, started: bool = False
+) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+    """A running broker and what it printed up to `ready`; a fork unless it is to be `started`."""
+    process = FerrymqProcess(
+        ["serve", *arguments],
+        started,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -44,9 +49,15 @@ def serve(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
 
 
 def run(*arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *arguments], capture_output=True, text=True, input=stdin, timeout=60
-    )
+    pipe = subprocess.PIPE
+    how = None if stdin is None else pipe
+    with FerrymqProcess(arguments, stdin=how, stdout=pipe, stderr=pipe, text=True) as process:
+        try:
+            output, errors = process.communicate(stdin, timeout=60)
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess([*arguments], process.returncode, output, errors)
 
 
 def port_in(line: str) -> int:
@@ -56,7 +67,8 @@ def port_in(line: str) -> int:
 
 
 def test_it_prints_where_it_listens_and_then_ready() -> None:
-    with serve("--listen", "amqp://127.0.0.1:0", "--listen", "amqp://127.0.0.1:0") as (_, lines):
+    listen = ["--listen", "amqp://127.0.0.1:0"]
+    with serve(*listen, *listen, started=True) as (_, lines):
         assert len(lines) == 3 and lines[2] == "ready"
         ports = [port_in(line) for line in lines[:2]]
         assert 0 not in ports and ports[0] != ports[1]
@@ -76,7 +88,8 @@ def test_it_prints_where_monitoring_may_ask() -> None:
 @pytest.mark.interop
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_closes_connections_and_ends_it(number: signal.Signals) -> None:
-    with serve("--listen", "amqp://127.0.0.1:0", "--memory") as (process, lines):
+    listen = ["--listen", "amqp://127.0.0.1:0"]
+    with serve(*listen, "--memory", started=True) as (process, lines):
         connection = BlockingConnection(f"127.0.0.1:{port_in(lines[0])}", timeout=10)
         sender = connection.create_sender("q")
         sender.send(Message(body="kept until the end"))

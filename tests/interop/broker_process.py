@@ -7,11 +7,12 @@ import re
 import selectors
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 from types import TracebackType
+
+from tests.support.forking import FerrymqProcess
 
 _LISTENING = re.compile(r"listening \w+://127\.0\.0\.1:(\d+)$")
 # Seconds. Generous, for busy machines; nothing waits this long if all is well.
@@ -54,11 +55,11 @@ class BrokerProcess:
 
     def start(self) -> None:
         """Start it and return when it has printed `ready`."""
-        command = [sys.executable, "-m", "ferrymq_broker", "serve", "--listen", self.url]
+        command = ["serve", "--listen", self.url]
         if self._config is not None:
             command += ["--config", str(self._config)]
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
+            self._process = FerrymqProcess(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,

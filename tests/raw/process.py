@@ -13,11 +13,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 from tests.conftest import running_variant
+from tests.support.forking import COMMAND, FerrymqProcess
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 # Seconds. Generous, for busy machines; nothing waits this long if all is well.
@@ -99,10 +101,14 @@ class Broker:
             for path in os.environ.get("PYTHONPATH", "").split(os.pathsep)
             if path
         ]
-        command = [sys.executable, "-m", "ferrymq_broker", "serve", "--config", str(self._config)]
+        command = ["serve", "--config", str(self._config)]
+        start: Callable[..., subprocess.Popen[bytes]] = FerrymqProcess
+        if self._before:
+            command = [*self._before, *COMMAND, *command]
+            start = subprocess.Popen
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [*self._before, *command],
+            self._process = start(
+                command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
