@@ -10,9 +10,8 @@
 Every call that may cause traffic moves bytes both ways until nothing is left to do, so that what a
 test asserts next has already happened. Time stands still unless the test moves `net.now`.
 
-With a `ManualStore` the broker can be stopped and started (`Network.restart`). All tests that use a
-`Network` without one are run with one as well, and stop and start it in the end:
-``FERRYMQ_TEST_STORE=1``.
+With a `ManualStore` the broker can be stopped and started (`Network.restart`). `make test-all` gives
+each `Network` one, unless it is to have none (`memory=True`), and stops and starts it in the end.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ from tests.support.known_users import KnownUsers
 
 _names = itertools.count()
 
-_STORED = os.environ.get("FERRYMQ_TEST_STORE") == "1"
+_STORED = os.environ.get("FERRYMQ_TEST_STORE") == "1"  # `make test-all`
 # Brokers with a store only because of that, since the test began.
 started: list[Network] = []
 
@@ -114,6 +113,7 @@ class Network:
         authenticator: Authenticator | None = None,
         incoming_window: int = 2048,
         store: ManualStore | None = None,
+        memory: bool = False,
         slice_size: int = SLICE,
     ) -> None:
         self.now = 1000.0
@@ -126,7 +126,8 @@ class Network:
         self.slice_size = slice_size
         self.later: list[Callable[[], None]] = []
         self.wakes: list[float] = []
-        self.store = ManualStore() if store is None and _STORED else store
+        added = _STORED and store is None and not memory
+        self.store = ManualStore() if added else store
         self.max_nodes = max_nodes
         self.auto_create = auto_create
         self.credit = credit
@@ -137,7 +138,7 @@ class Network:
         self.transport = ClientTransport("test")
         self.incoming_window = incoming_window
         self.clients: list[Client] = []
-        if _STORED and store is None:
+        if added:
             started.append(self)
         self._start(None)
 

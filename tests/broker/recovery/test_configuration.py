@@ -198,7 +198,7 @@ def test_more_partitions_of_a_declared_stream_stay(net: Network) -> None:
 
 
 def test_without_a_store_the_partitions_do_not_stay() -> None:
-    net = Network()
+    net = Network(memory=True)
     net.restart(config('[[stream]]\nname = "s"'))
     install(net.space, net.broker)
     answer = Asker(net).ask("UPDATE", "stream", "s", {"partitions": 2})

@@ -27,6 +27,12 @@ SLICE = 256 * 1024 + SIZE
 
 
 @pytest.fixture
+def net() -> Network:
+    """A broker without a store: what these tests count is all in memory."""
+    return Network(memory=True)
+
+
+@pytest.fixture
 def full(net: Network) -> Stream:
     """A stream of 20 MB."""
     stream = declare(net)
