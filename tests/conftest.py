@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import importlib.util
 import os
 import random
@@ -26,8 +27,9 @@ if TYPE_CHECKING:
 # No deadline anywhere: a shared machine would turn one into a random failure.
 _QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile("dev", deadline=None, suppress_health_check=_QUIET)
+# The same examples in every run, others on each build: `pytest_configure`.
 settings.register_profile(
-    "ci", deadline=None, suppress_health_check=_QUIET, derandomize=True, print_blob=True
+    "ci", deadline=None, suppress_health_check=_QUIET, database=None, print_blob=True
 )
 settings.register_profile(
     "fuzz", deadline=None, suppress_health_check=_QUIET, max_examples=1000, print_blob=True
@@ -40,6 +42,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 _IMPORTS_PROTON = re.compile(r"^(?:from|import) c?proton\b", re.MULTILINE)
 _SPARK = Path(__file__).parent / "spark"
+# Their tests share nothing that a file starts, and may take long: each goes where there is room.
+_APART = tuple(
+    f"tests/{name}/"
+    for name in ("arrow", "codec", "codegen", "crash", "engine", "house", "simulation", "types")
+)
 # What these are about is never compiled: benchmarks, the generator, how the project is kept. Others
 # say `once` themselves.
 _ONCE = tuple(Path(__file__).parent / name for name in ("benchmarks", "codegen", "house"))
@@ -135,17 +142,27 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.once)
 
 
+def pytest_collection_finish() -> None:
+    # Thousands of tests stay until the end: the garbage collector need not look at them again.
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
     """With `--dist loadgroup`, tests with Spark go to one process, and first: they are the largest
-    group. xdist's own groups are names at the end of a test's, which pytest 9.2 passes over."""
+    group. Those of another file go to one process, which starts its broker once; then come tests
+    that share nothing. xdist's own groups are names at the end of a test's, which pytest 9.2 passes
+    over."""
     from xdist.scheduler import LoadScopeScheduling
 
-    class OneSpark(LoadScopeScheduling):
+    class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return "spark" if nodeid.startswith("tests/spark/") else nodeid
+            if nodeid.startswith("tests/spark/"):
+                return "spark"
+            return nodeid if nodeid.startswith(_APART) else nodeid.partition("::")[0]
 
-    return OneSpark(config, log) if config.getvalue("dist") == "loadgroup" else None
+    return ByFile(config, log) if config.getvalue("dist") == "loadgroup" else None
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -154,7 +171,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("the time for this run is over")
 
 
+# Before Hypothesis, which takes the seed from there.
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--hypothesis-profile") == "ci":
+        if config.getoption("--hypothesis-seed") is None:
+            config.option.hypothesis_seed = 1 if running_variant() == "pure" else 2
     config.stash[_LEFT_OUT] = []
     wanted = os.environ.get("FERRYMQ_BUILD")
     if wanted and wanted != running_variant():

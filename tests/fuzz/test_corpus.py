@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from random import Random
 
 import pytest
@@ -16,6 +17,12 @@ from tests.fuzz.targets import NAMES, Target, load
 # Fresh inputs a target; those that build a broker for each take longer.
 _FRESH = 150
 _FRESH_OF = {"broker": 60, "management": 60, "configuration": 60}
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog: pytest.LogCaptureFixture) -> None:
+    """What `load` keeps out of the log, it keeps out of these tests alone."""
+    caplog.set_level(logging.CRITICAL + 1, "ferrymq")
 
 
 @pytest.mark.parametrize("name", NAMES)
