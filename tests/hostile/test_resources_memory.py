@@ -99,7 +99,7 @@ def _credit(writer: Client) -> int:
 
 
 def test_producers_wait_in_a_small_container() -> None:
-    broker = Broker('[log]\nlevel = "warning"\n')
+    broker = Broker('[log]\nlevel = "warning"\n', started=True)
     with small_container(broker), Client(broker.port) as writer:
         sent = _fill(writer)
         assert 50 * MIB < sent * len(MESSAGE) < LIMIT
@@ -118,7 +118,7 @@ def test_producers_wait_in_a_small_container() -> None:
 
 def test_a_message_too_large_for_the_container() -> None:
     """It could be put together nowhere: its link pays, and others can send."""
-    broker = Broker('[log]\nlevel = "warning"\n')
+    broker = Broker('[log]\nlevel = "warning"\n', started=True)
     with small_container(broker), Client(broker.port) as writer:
         writer.begin().sender("q")
         for number in range(90 * MIB // len(MESSAGE)):

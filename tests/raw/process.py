@@ -43,11 +43,16 @@ class Broker:
 
     `config` is the text of a file; without listeners in it, there is one for AMQP. `ports` are
     those of the listeners, in their order, `port` is the first. `descriptors` is how many files
-    it may have open from its start on; 0 for as many as we may.
+    it may have open from its start on; 0 for as many as we may. `started`: it is no fork, and
+    inherits what holds for this process.
     """
 
     def __init__(
-        self, config: str = "", environment: dict[str, str] | None = None, descriptors: int = 0
+        self,
+        config: str = "",
+        environment: dict[str, str] | None = None,
+        descriptors: int = 0,
+        started: bool = False,
     ) -> None:
         if "[[listener]]" not in config:
             config += '\n[[listener]]\nurl = "amqp://127.0.0.1:0"\n'
@@ -59,6 +64,7 @@ class Broker:
         self._config.write_text(config, "utf-8")
         self._log = Path(self._directory.name, "stderr.txt")
         self._environment = environment or {}
+        self._started = started
         # Sets the limit, and becomes the command that follows.
         self._before = (
             [sys.executable, "-c", _LIMITED, str(descriptors)] if descriptors else list[str]()
@@ -103,7 +109,7 @@ class Broker:
         ]
         command = ["serve", "--config", str(self._config)]
         start: Callable[..., subprocess.Popen[bytes]] = FerrymqProcess
-        if self._before:
+        if self._before or self._started:
             command = [*self._before, *COMMAND, *command]
             start = subprocess.Popen
         with self._log.open("ab") as log:

@@ -9,7 +9,8 @@ of pytest and not at every start. What runs in the fork is the command line as i
 How: `python -m tests.support.forking FD`, the fork server, imports the modules and waits for
 requests on the socket FD: to fork, and to say how a fork has ended. Away from Linux, and where the
 environment has something that takes effect only while Python starts, the process is started as any
-other.
+other. A fork inherits limits, control groups and the umask from the fork server, not from a test
+that has changed its own: such a test asks for a process that is `started`.
 """
 
 from __future__ import annotations
