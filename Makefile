@@ -25,18 +25,28 @@ READY     = $(VENV)/.ready
 READY_DEV = $(VENV)/.ready-dev
 
 PIP     := $(PY) -m pip install --quiet --disable-pip-version-check
-# The same suite runs twice; FERRYMQ_BUILD makes the suite insist on the variant it was meant for.
+# Tests start hundreds of processes: none should compile its modules' source to bytecode again.
+export PYTHONDONTWRITEBYTECODE :=
+# FERRYMQ_BUILD makes the suite insist on the variant it was meant for.
 PURE    := FERRYMQ_BUILD=pure PYTHONPATH=
 BUILT    = FERRYMQ_BUILD=$$(test -d "$(CURDIR)/build/compiled" && echo compiled || echo pure) \
            PYTHONPATH="$(COMPILED)"
-# Tests that share a Spark session go to one process: `tests/conftest.py`.
+# Tests of a file go to one process, those with Spark too: `tests/conftest.py`.
 PYTEST  := $(PY) -m pytest -q -n $(JOBS) --dist loadgroup --hypothesis-profile=ci
 
-# What runs on both builds. The rest is not compiled and takes long: Spark, benchmarks, the generator.
-COMMON  := not once
+# What `make test` runs on the interpreted build: what computes with bytes and numbers, where the
+# two can differ, and of the rest a part of each package that is compiled.
+INTERPRETED := $(addprefix tests/, arrow codec engine types \
+    client/test_receiving.py client/test_sending.py client/test_with_broker.py wire/test_messages.py \
+    $(addprefix broker/, access/test_attaching.py exchanges/test_routing.py \
+        filters/test_selector_logic.py lifecycle/test_expiry.py paging/test_pages.py \
+        queues/test_priority.py recovery/test_queues.py slices/test_bounds.py store/test_replay.py \
+        streams/test_positions.py termini/test_targets.py test_competing_consumers.py \
+        test_flow_control.py test_outcomes.py test_stored_server.py topics/test_shared.py \
+        transactions/test_posting.py))
 
 .DEFAULT_GOAL := help
-.PHONY: help install build run test test-pure test-compiled regen check-generated lint type \
+.PHONY: help install build run test test-all test-pure test-compiled regen check-generated lint type \
         bench bench-spark standstill interop conformance fuzz fuzz-targets crash outages audit docs clean \
         distclean
 
@@ -61,12 +71,17 @@ $(READY): pyproject.toml | $(PY)
 
 $(READY_DEV): pyproject.toml $(READY) | $(PY)
 	@echo "installing the development tools into $(VENV)"
+	@$(PIP) --no-build-isolation --only-binary atheris -e ".[dev,interop,fuzz]" 2>/dev/null || \
+	$(MAKE) --no-print-directory $(VENV)/.ready-some
+	@touch $@
+
+# The same where something of it cannot be had.
+$(VENV)/.ready-some:
 	@$(PIP) --no-build-isolation -e ".[dev]"
 	@if $(PY) hatch_build.py can-compile; then $(PIP) --no-build-isolation -e ".[dev,interop]"; \
 	else echo "python-qpid-proton is left out: the tests against it will not run"; fi
 	@$(PIP) --no-build-isolation --only-binary atheris -e ".[dev,fuzz]" 2>/dev/null \
 	|| echo "atheris is left out: fuzzing goes by Hypothesis alone"
-	@touch $@
 
 install: $(READY) ## create .venv and install ferrymq into it, editable
 	@echo "ready: $(VENV)/bin/ferrymq"
@@ -81,20 +96,35 @@ run: build ## start the broker, compiled where possible; ARGS="--listen amqp://1
 
 # ── Tests ────────────────────────────────────────────────────────────────────────────────────────
 
-test: $(READY_DEV) node-modules build ## run the tests twice: interpreted and compiled (what is never compiled once)
+test: $(READY_DEV) node-modules build ## check a change: the suite on the compiled build, what can differ interpreted too
 	@rm -rf $(RESULTS); status=0; \
-	echo "== interpreted"; \
-	$(PURE) $(PYTEST) -m "$(COMMON)" --junitxml=$(RESULTS)/pure.xml || status=1; \
 	if test -d build/compiled; then \
+	    echo "== interpreted: what can differ"; \
+	    $(PURE) $(PYTEST) -m "not slow and not once" --junitxml=$(RESULTS)/pure.xml $(INTERPRETED) || status=1; \
 	    echo "== compiled"; \
-	    $(BUILT) $(PYTEST) --junitxml=$(RESULTS)/compiled.xml || status=1; \
+	    $(BUILT) $(PYTEST) -m "not slow" --junitxml=$(RESULTS)/compiled.xml || status=1; \
 	    $(PY) .ci/summary.py $(RESULTS)/pure.xml $(RESULTS)/compiled.xml || status=1; \
 	else \
-	    echo "== interpreted: the rest"; \
-	    $(PURE) $(PYTEST) -m "not ($(COMMON))" --junitxml=$(RESULTS)/slow.xml || status=1; \
-	    echo "== compiled: left out, nothing was compiled"; \
-	    $(PY) .ci/summary.py $(RESULTS)/pure.xml $(RESULTS)/slow.xml || status=1; \
+	    echo "== interpreted; nothing was compiled"; \
+	    $(PURE) $(PYTEST) -m "not slow" --junitxml=$(RESULTS)/pure.xml || status=1; \
+	    $(PY) .ci/summary.py $(RESULTS)/pure.xml || status=1; \
 	fi; exit $$status
+
+# Everything there is of the tests, for a release or a night.
+test-all: export FERRYMQ_TEST_ALL := 1
+test-all: $(READY_DEV) node-modules build ## everything, on both builds, with stores, thousands of random examples and more faults
+	@rm -rf $(RESULTS); status=0; \
+	echo "== compiled"; \
+	$(BUILT) $(PYTEST) --junitxml=$(RESULTS)/compiled.xml || status=1; \
+	echo "== interpreted"; \
+	$(PURE) $(PYTEST) -m "not once" --junitxml=$(RESULTS)/pure.xml || status=1; \
+	echo "== compiled, each broker with a store"; \
+	FERRYMQ_TEST_STORE=1 $(BUILT) $(PYTEST) -m "not once" --junitxml=$(RESULTS)/stores.xml tests/broker || status=1; \
+	seed=$$(date +%s); echo "== compiled, 1000 random examples a test; --hypothesis-seed=$$seed"; \
+	$(BUILT) $(PYTEST) -m hypothesis --hypothesis-profile=fuzz --hypothesis-seed=$$seed --timeout=0 \
+	    --junitxml=$(RESULTS)/random.xml || status=1; \
+	$(PY) .ci/summary.py $(addprefix $(RESULTS)/, compiled.xml pure.xml stores.xml random.xml) \
+	    || status=1; exit $$status
 
 test-pure: $(READY_DEV) ## run the tests on the interpreted modules; ARGS="tests/codec -x"
 	@$(PURE) $(PYTEST) $(ARGS)

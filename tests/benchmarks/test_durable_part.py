@@ -20,8 +20,6 @@ from bench.tree import Trees
 
 Start = Callable[[Trees, Path, Mapping[str, str]], Server]
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,6 +52,7 @@ def tool(folder: Path, **answer: object) -> str:
     return str(path)
 
 
+@pytest.mark.slow
 def test_every_case_has_its_figure_on_both_disks(tmp_path: Path) -> None:
     (tmp_path / "probe").mkdir()
     found, why_not = disks(tmp_path / "probe")
@@ -76,6 +75,7 @@ def test_every_case_has_its_figure_on_both_disks(tmp_path: Path) -> None:
     assert sum("messages in a batch on average" in note for note in report.notes) == len(found)
 
 
+@pytest.mark.slow
 def test_what_is_demanded(tmp_path: Path) -> None:
     found, why_not = disks(tmp_path)
     if why_not:
@@ -99,6 +99,7 @@ def test_what_is_demanded(tmp_path: Path) -> None:
             assert figure.median >= 1000, "both wait for the slow disk"
 
 
+@pytest.mark.slow
 def test_an_external_tool_has_figures_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,6 +112,7 @@ def test_an_external_tool_has_figures_of_its_own(
     assert report.figure(f"this disk, 1 KiB, {OURS}", OURS, MESSAGES) is not None
 
 
+@pytest.mark.slow
 def test_an_external_tool_that_fails_has_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,6 +123,7 @@ def test_an_external_tool_that_fails_has_none(
     assert report.figure(f"this disk, 1 KiB, {EXTERNAL}", OURS, MESSAGES) is None
 
 
+@pytest.mark.slow
 def test_without_metrics_there_is_no_rate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def unwatched(trees: Trees, data: Path, preload: Mapping[str, str]) -> Server:
         server = durable_broker(trees, data, preload)
@@ -135,6 +138,7 @@ def test_without_metrics_there_is_no_rate(tmp_path: Path, monkeypatch: pytest.Mo
     assert {figure.unit for figure in report.figures} == {US}, "the rest is measured all the same"
 
 
+@pytest.mark.slow
 def test_without_a_store_there_is_no_rate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def forgetful(trees: Trees, data: Path, preload: Mapping[str, str]) -> Server:
         server = broker(trees)
@@ -168,6 +172,7 @@ def test_a_broker_that_loses_messages_has_no_rate(
     assert MESSAGES not in {figure.unit for figure in report.figures}
 
 
+@pytest.mark.slow
 def test_a_broker_that_is_gone_is_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,7 +28,6 @@ def test_every_feature_is_measured_beside_a_plain_queue(
     assert all(figure.median > 0 for figure in report.figures if figure.unit == features.MESSAGES)
 
 
-@pytest.mark.slow
 def test_a_feature_that_loses_messages_has_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
     # The broker is not told of an exchange, so the address is a queue that nobody reads.
     monkeypatch.setattr(features, "PROBE", 50)

@@ -89,7 +89,6 @@ def test_drain_ends_the_run() -> None:
     assert relay.receiver.drained
 
 
-@pytest.mark.slow
 def test_the_command_against_the_broker() -> None:
     trees = Trees(pure=True)
     arguments = command("ferrymq_broker", "serve", "--listen", "amqp://127.0.0.1:0", "--memory")

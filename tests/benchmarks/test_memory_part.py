@@ -70,7 +70,6 @@ def test_a_queue_that_is_not_paged_has_no_figure(
     ]
 
 
-@pytest.mark.slow
 def test_a_broker_that_does_not_tell_what_it_has_paged_has_no_figure() -> None:
     shrink = memory.CASES["paged"].times // TIMES
     with broker(Trees(pure=True)) as server:

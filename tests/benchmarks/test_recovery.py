@@ -43,7 +43,6 @@ def test_a_broker_that_was_killed_has_its_figures(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.slow
 def test_messages_that_do_not_come_back_are_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

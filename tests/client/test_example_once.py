@@ -8,8 +8,6 @@ import sqlite3
 import sys
 from pathlib import Path
 
-import pytest
-
 from ferrymq_broker.config import Config
 from ferrymq_broker.server import BrokerServer
 
@@ -41,7 +39,6 @@ def rows(ledger: Path, table: str) -> int:
         return 0
 
 
-@pytest.mark.slow
 async def test_it_is_killed_and_started_again(tmp_path: Path) -> None:
     out, booked = tmp_path / "out.db", tmp_path / "in.db"
     async with BrokerServer(CONFIG) as server:

@@ -119,7 +119,6 @@ async def wrong(connection: ferrymq.Connection) -> None:
 """
 
 
-@pytest.mark.slow
 def test_user_code_type_checks_strictly(tmp_path: Path) -> None:
     path = tmp_path / "user_code.py"
     path.write_text(USER_CODE)

@@ -130,7 +130,6 @@ ASK = "import sample_app.use as u; print(u.count(21), u.__file__)"
 
 
 @can_compile
-@pytest.mark.slow
 def test_build_compiles_all_roots_into_one_tree_and_follows_changes(project: Path) -> None:
     built = run(project, "build")
     assert built.returncode == 0, built.stderr
@@ -223,7 +222,6 @@ def test_a_module_that_mypyc_refuses_is_an_error_and_keeps_the_old_tree(project:
 
 
 @can_compile
-@pytest.mark.slow
 def test_a_wheel_holds_sources_extensions_and_the_shared_library(project: Path) -> None:
     from hatchling.builders.wheel import WheelBuilder
 

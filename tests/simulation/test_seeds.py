@@ -8,6 +8,7 @@ import pytest
 
 from tests.simulation.link_world import LinkWorld
 from tests.simulation.world import SMALL_DISK, World, Wrong
+from tests.support.lanes import amount
 
 # A client that waited for credit when its connection was lost was never woken.
 FORGOTTEN_WAITERS = (728, 855, 1142)
@@ -15,19 +16,19 @@ FORGOTTEN_WAITERS = (728, 855, 1142)
 CIRCLES = (5, 28, 55, 4011412)
 
 
-@pytest.mark.parametrize("first", range(0, 60, 10))
+@pytest.mark.parametrize("first", range(0, amount(60, 1000), 10))
 def test_nothing_is_lost_and_nothing_comes_twice(first: int) -> None:
     for seed in range(first, first + 10):
         World(seed).run()
 
 
-@pytest.mark.parametrize("first", range(1000, 1040, 10))
+@pytest.mark.parametrize("first", range(1000, amount(1040, 1500), 10))
 def test_ordinary_links_lose_nothing_that_was_accepted(first: int) -> None:
     for seed in range(first, first + 10):
         World(seed, once=False).run()
 
 
-@pytest.mark.parametrize("first", range(2000, 2020, 5))
+@pytest.mark.parametrize("first", range(2000, amount(2020, 2300), 5))
 def test_a_disk_that_becomes_full_loses_nothing(first: int) -> None:
     """Producers are stopped, consumers go on, and then producers again."""
     stopped = 0
@@ -38,7 +39,7 @@ def test_a_disk_that_becomes_full_loses_nothing(first: int) -> None:
     assert stopped
 
 
-@pytest.mark.parametrize("first", range(3000, 3040, 10))
+@pytest.mark.parametrize("first", range(3000, amount(3040, 3500), 10))
 def test_a_wall_clock_that_is_set_holds_nothing_up(first: int) -> None:
     """Delays end in time, nothing is lost, and nothing comes twice."""
     delayed = 0
@@ -49,7 +50,7 @@ def test_a_wall_clock_that_is_set_holds_nothing_up(first: int) -> None:
     assert delayed > 20
 
 
-@pytest.mark.parametrize("first", range(4000, 4020, 5))
+@pytest.mark.parametrize("first", range(4000, amount(4020, 4300), 5))
 def test_links_in_unusual_states_keep_their_promises(first: int) -> None:
     """Transactions side by side, refusals before a commit, drains behind shut windows."""
     happened: Counter[str] = Counter()

@@ -29,8 +29,90 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSeria
 _BOTH = {"test_source_batch.py"}
 
 
+# Of the tests with a session, those that `make test` runs: each way in and out of Spark works once.
+# A query takes seconds whatever it is about; `make test-all` runs them all.
+_SLICE = {
+    "test_capture_reading.py": {"test_what_the_broker_has_captured", "test_gaps_and_overlaps"},
+    "test_capture_sink.py": {"test_a_query_captures_and_goes_on"},
+    "test_foreign_event_hubs.py": {
+        "test_a_hub_is_read_like_a_stream",
+        "test_from_here_to_there_by_a_consumer_group",
+        "test_from_a_time_on",
+        "test_what_retention_has_taken",
+        "test_rows_into_a_hub_by_their_keys",
+        "test_what_is_not_there",
+        "test_who_may_not",
+    },
+    "test_pipelines_archive.py": {
+        "test_everything_is_archived_once_and_held_until_then",
+        "test_live_alone_byte_for_byte",
+    },
+    "test_pipelines_metrics.py": {
+        "test_figures_are_those_of_the_ledger",
+        "test_what_cannot_be_kept_is_said",
+    },
+    "test_pipelines_triage.py": {
+        "test_groups_are_those_of_the_ledger",
+        "test_what_is_chosen_goes_back_and_the_rest_stays",
+    },
+    "test_queue_browse.py": {
+        "test_all_there_is_and_nothing_is_taken",
+        "test_selectors",
+        "test_options_that_make_no_sense",
+    },
+    "test_queue_browse_proton.py": {"test_all_there_is_and_nothing_is_taken"},
+    "test_round_trip.py": {"test_bodies_of_every_type_are_written_as_they_were_read"},
+    "test_sink_batch.py": {
+        "test_every_row_once_in_a_stream",
+        "test_a_task_that_fails_after_its_commit_writes_nothing_twice",
+        "test_queues_and_topics",
+        "test_a_column_says_where_each_row_goes",
+        "test_partitions_and_keys",
+        "test_every_column",
+        "test_raw_messages_and_values",
+        "test_rows_that_are_refused_are_named",
+        "test_what_is_too_large_is_named",
+        "test_mistakes_are_told_before_a_task_runs",
+    },
+    "test_sink_fences.py": {
+        "test_a_checkpoint_that_is_older_than_the_target_is_refused",
+        "test_a_job_with_a_lower_version_is_refused",
+        "test_a_batch_with_other_rows_is_refused",
+    },
+    "test_sink_streaming.py": {
+        "test_a_batch_that_is_repeated_writes_nothing_twice",
+        "test_a_batch_that_was_begun_by_more_tasks_is_noticed",
+    },
+    "test_source_batch.py": {
+        "test_everything_there_is",
+        "test_all_columns",
+        "test_from_offsets_to_offsets",
+        "test_by_time",
+        "test_what_is_not_there_is_named",
+        "test_wrong_options_show_at_load",
+    },
+    "test_source_filters.py": {"test_a_selector"},
+    "test_source_loss.py": {"test_records_that_are_gone", "test_bad_credentials"},
+    "test_source_stream.py": {
+        "test_from_the_earliest_and_on",
+        "test_a_batch_that_is_done_again_reads_the_same",
+        "test_rows_and_bytes_in_a_batch",
+        "test_the_lag_of_a_query",
+    },
+}
+
+
+def _is_slow(item: pytest.Item) -> bool:
+    name = getattr(item, "originalname", item.name)
+    return "spark" in getattr(item, "fixturenames", ()) and name not in _SLICE.get(
+        item.path.name, ()
+    )
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
     if item.path.is_relative_to(_HERE):
+        if _is_slow(item):
+            item.add_marker(pytest.mark.slow)
         item.add_marker(pytest.mark.spark)
         if item.path.name not in _BOTH:
             item.add_marker(pytest.mark.once)

@@ -18,12 +18,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
         yield started
 
 
+@pytest.mark.slow
 def test_sources_by_py_files(cluster: Standalone, tmp_path: Path) -> None:
     said = tried(cluster, by_files(tmp_path), tmp_path)
     # From the zip, and from nowhere else.
     assert "ferrymq.zip/pyspark_ferrymq" in said and "site-packages" not in said
 
 
+@pytest.mark.slow
 def test_python_without_the_package(tmp_path: Path) -> None:
     way = by_files(tmp_path)._replace(arguments=(), register=False)
     done = submit("local[1]", way, "amqp://127.0.0.1:1", tmp_path)

@@ -24,6 +24,7 @@ from tests.spark.test_pipelines_metrics import made_at
 COMMAND = [sys.executable, "-m", "ferrymq_broker", "pipeline"]
 
 
+@pytest.mark.slow
 def test_a_query_prints_and_ends_cleanly_by_ctrl_c(
     broker: BrokerProcess, address: str, tmp_path: Path
 ) -> None:

@@ -173,6 +173,7 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_every_message_is_at_one_place(
     spark: SparkSession, broker: BrokerProcess, address: str
 ) -> None:

@@ -135,6 +135,7 @@ class Reader:
         self.brokers.clear()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_readme_works_in_its_order(tmp_path: Path) -> None:
     reader = Reader(tmp_path)
