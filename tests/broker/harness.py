@@ -10,8 +10,8 @@
 Every call that may cause traffic moves bytes both ways until nothing is left to do, so that what a
 test asserts next has already happened. Time stands still unless the test moves `net.now`.
 
-With a `ManualStore` the broker can be stopped and started (`Network.restart`). `make test-all` gives
-each `Network` one, unless it is to have none (`memory=True`), and stops and starts it in the end.
+With a `ManualStore` the broker can be stopped and started (`Network.restart`). `make test-all`
+gives each `Network` one, unless it is to have none (`memory=True`), and starts it anew in the end.
 """
 
 from __future__ import annotations
