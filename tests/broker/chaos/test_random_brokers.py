@@ -10,7 +10,7 @@ from tests.broker.chaos.play import Play
 from tests.support.lanes import amount
 
 # Enough that what is seldom happens several times, whatever a change does to the order.
-SEEDS = amount(48, 480)
+SEEDS = amount(48, 96)
 STEPS = 200
 
 
@@ -50,7 +50,7 @@ def test_a_broker_with_a_store_is_at_every_step_what_its_store_says() -> None:
 def copied(request: pytest.FixtureRequest) -> Counter[str]:
     """What plays came to that are of streams above all."""
     total: Counter[str] = Counter()
-    for seed in range(amount(24, 360)):
+    for seed in range(amount(24, 72)):
         total += Play(seed, STEPS, stored=request.param, streams=True).run()
     return total
 
