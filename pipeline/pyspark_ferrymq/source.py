@@ -56,16 +56,16 @@ class DefaultSource(DataSource):
     @plain
     def reader(self, schema: StructType) -> DataSourceReader:
         """What reads a batch."""
-        from pyspark_ferrymq.reading import batch_reader
+        from pyspark_ferrymq.reading import make_batch_reader
 
-        return batch_reader(self._source_options(), schema)
+        return make_batch_reader(self._source_options(), schema)
 
     @plain
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """What reads batch after batch."""
-        from pyspark_ferrymq.reading import stream_reader
+        from pyspark_ferrymq.reading import make_stream_reader
 
-        return stream_reader(self._source_options(), schema)
+        return make_stream_reader(self._source_options(), schema)
 
     @plain
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:

@@ -17,7 +17,6 @@ from typing import Final
 
 import ferrymq
 from ferrymq import AmqpError, Message
-from ferrymq_broker.management.client import ManagementClient
 from ferrymq_broker.store.in_use_file import IN_USE_NAME
 from ferrymq_broker.store.lmdb_records import DATA_NAME
 from ferrymq_types.messaging import TerminusExpiryPolicy
@@ -238,7 +237,7 @@ class _Store:
             url = f"amqp://127.0.0.1:{life.port}"
             async with ferrymq.connect(url, container_id="reader") as connection:
                 wrong = [await self._compare(connection, queue) for queue in _QUEUES]
-                async with ManagementClient(connection) as management:
+                async with connection.management() as management:
                     records = (await management.read("stream", "log"))["records"]
             if records != self._records:
                 wrong.append(f"log: {records} records of {self._records}")

@@ -12,7 +12,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from pyspark_ferrymq.errors import AmqpDataLossError, AmqpSourceError
 from pyspark_ferrymq.options import Selection, SourceOptions
-from pyspark_ferrymq.reading import stream as reading
+from pyspark_ferrymq.reading import stream_reader as reading
 from pyspark_ferrymq.reading.stream_reader import StreamReader
 from pyspark_ferrymq.stream_metadata import PartitionRange, StreamRanges
 from pyspark_ferrymq.task_planning import RangePartition

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSourceReader
 
 from ferrymq import Message
 from pyspark_ferrymq.options import SourceOptions
-from pyspark_ferrymq.reading import batch_reader
+from pyspark_ferrymq.reading import make_batch_reader
 from pyspark_ferrymq.schema import default_schema
 from tests.interop.broker_process import BrokerProcess
 from tests.spark.kit import Streams, drain, follow, numbers, read
@@ -164,7 +164,7 @@ def test_a_filter_of_one_side_is_none_of_the_other(
 @pytest.mark.parametrize("more", [{}, {"queueMode": "browse"}, {"service": "eventhubs"}])
 def test_no_reader_takes_filters(more: dict[str, str]) -> None:
     options = SourceOptions.parse({"url": "amqp://localhost", "subscribe": "orders", **more})
-    reader = batch_reader(options, default_schema())
+    reader = make_batch_reader(options, default_schema())
     assert type(reader).pushFilters is DataSourceReader.pushFilters
 
 

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 import pytest
 
 import ferrymq
-from ferrymq_broker.management.client import ManagementClient
+from ferrymq import ManagementClient
 from tests.raw.answers import Answer, Composite
 from tests.raw.client import Client
 from tests.raw.frames import begin_frame, disposition_frame, flow_frame, open_frame, transfer_frame
@@ -42,7 +42,7 @@ def manage(broker: Broker, work: Callable[[ManagementClient], Awaitable[T]]) -> 
     async def go() -> T:
         async with (
             ferrymq.connect(broker.url) as connection,
-            ManagementClient(connection) as management,
+            connection.management() as management,
         ):
             return await work(management)
 

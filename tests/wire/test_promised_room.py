@@ -8,8 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 import ferrymq
-from ferrymq import DeliveryRejected, Message
-from ferrymq_broker.management.client import ManagementClient
+from ferrymq import DeliveryRejected, ManagementClient, Message
 from tests.raw.process import Broker
 
 Work = Callable[[ferrymq.Connection, ferrymq.Connection, ManagementClient], Awaitable[None]]
@@ -33,7 +32,7 @@ def run(broker: Broker, work: Work) -> None:
         async with (
             ferrymq.connect(broker.url) as first,
             ferrymq.connect(broker.url) as second,
-            ManagementClient(second) as management,
+            second.management() as management,
         ):
             await work(first, second, management)
 

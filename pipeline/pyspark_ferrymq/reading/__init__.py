@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
     from pyspark_ferrymq.options import SourceOptions
 
-__all__ = ["batch_reader", "stream_reader"]
+__all__ = ["make_batch_reader", "make_stream_reader"]
 
 
-def batch_reader(options: SourceOptions, schema: StructType) -> DataSourceReader:
+def make_batch_reader(options: SourceOptions, schema: StructType) -> DataSourceReader:
     """Choose the reader of a batch: of streams, or of queues with `queueMode`.
 
     No reader takes Spark's filters (`pushFilters`): Spark keeps one plan with a frame, made for the
@@ -31,7 +31,7 @@ def batch_reader(options: SourceOptions, schema: StructType) -> DataSourceReader
     return OffsetBatchReader(options, columns)
 
 
-def stream_reader(options: SourceOptions, schema: StructType) -> DataSourceStreamReader:
+def make_stream_reader(options: SourceOptions, schema: StructType) -> DataSourceStreamReader:
     """The reader of a query."""
     from pyspark_ferrymq.reading.stream_reader import StreamReader
 
