@@ -95,9 +95,9 @@ def reassign_consumers(queue: Queue) -> None:
         for consumer in queue.consumers:
             if not consumer.copies:
                 _stand_by(queue, consumer)
-        _activate_next(queue)
+        active = _activate_next(queue)
         for consumer in queue.consumers:
-            if consumer is not queue.active:
+            if consumer is not active:
                 _let_groups_go(queue, consumer)
         return
     for consumer in queue.consumers:
@@ -105,10 +105,10 @@ def reassign_consumers(queue: Queue) -> None:
             _assign_tier(queue, consumer)
 
 
-def _activate_next(queue: Queue) -> None:
-    """Serve the one of highest priority, of these the one that came first."""
+def _activate_next(queue: Queue) -> Consumer | None:
+    """Serve the consumer of highest priority, of these the one that came first, and return it."""
     if queue.deleted:
-        return
+        return None
     standby = queue.standby
     while standby:
         _, _, best = heappop(standby)
@@ -116,7 +116,8 @@ def _activate_next(queue: Queue) -> None:
             queue.active = best
             _assign_tier(queue, best)
             queue.touch()
-            return
+            return best
+    return None
 
 
 def _stand_by(queue: Queue, consumer: Consumer) -> None:
