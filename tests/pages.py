@@ -257,6 +257,10 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
         "client/test_partial_maps.py",
         "client/test_fences.py",
     ),
+    "client/management": (
+        "client/test_management.py",
+        "client/test_blocking_parity.py",
+    ),
     "client/messages": (
         "client/test_message.py",
         "client/test_bad_values.py",

@@ -4,7 +4,7 @@
 # Source: transactions.xml, sha256 d0b72787f1adf235e95ce8eb0d4c0ee11c938c32cd7d19596e6e38c26d7772a5
 # Source: transport.xml, sha256 d1649991faec3e91c4cf67ac9f1941277609f5393d5a374efc1704e0251f7b07
 # Source: types.xml, sha256 79de4eb1be35321c31c9030e43bdb83090e6d8263837e2490f4a58139496cfcd
-# Source: filters.xml, sha256 4c92c5d05152ebc60ca0fca4ad7ec8b426df5780f789f02769623e3dfcdcb327
+# Source: filters.xml, sha256 40405af1171676202cdecfc9dc4ce0589e0abab8d92cace6ed1c2f5a2964bb7a
 # Regenerate: python -m codegen generate
 
 """The numeric descriptor of every described type."""

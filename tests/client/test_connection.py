@@ -115,7 +115,7 @@ class TestLoss:
             receiver = await connection.receiver("orders")
             peer.connection.reading = False
             # Its own heart-beats are due only by the time-out it was told; stop them too.
-            peer.connection.engine.receive_eof(peer.connection.loop.time())
+            peer.connection.engine.receive_eof(asyncio.get_running_loop().time())
             with pytest.raises(ferrymq.ConnectionClosed, match="idle"):
                 await receiver.receive(timeout=10)
             await connection.close()

@@ -64,7 +64,11 @@ DEFINITIONS = {
         "SASL-MINOR": "0",
         "SASL-REVISION": "0",
     },
-    "extensions/filters": {},
+    "extensions/filters": {
+        "SQL-FILTER": "0x120",
+        "PROPERTIES-FILTER": "0x173",
+        "APPLICATION-PROPERTIES-FILTER": "0x174",
+    },
 }
 
 # Where each descriptor of the core lies in the numeric domain 0.
@@ -118,7 +122,9 @@ FILTER_CODES = {
     "selector-filter": 0x0000468C_00000004,
 }
 
-REFERENCE = re.compile(r"\((AMQP 1\.0|Apache filters) §\d+(\.\d+)+(, §\d+(\.\d+)+)*\)$")
+REFERENCE = re.compile(
+    r"\((AMQP 1\.0|Apache filters|AMQP Filter Expressions) §\d+(\.\d+)*(, §\d+(\.\d+)*)*\)$"
+)
 
 
 def parse(spec_dir: Path, part: str) -> etree._Element:

@@ -68,9 +68,9 @@ class Connection:
         self._clean = False
         # Done when the peer's open has come; its exception says why it never will.
         self._opened: asyncio.Future[None] | None = None
-        self.loop = asyncio.get_running_loop()
+        self._loop = asyncio.get_running_loop()
         self._pid = os.getpid()
-        self._ended: asyncio.Future[None] = self.loop.create_future()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
         self._writable = Signal()
         # The peer has detached a link: its name is free.
         self.freed = Signal()
@@ -347,7 +347,7 @@ class Connection:
             return False
         warnings.warn(what, ResourceWarning, stacklevel=3)
         try:
-            self.loop.call_soon_threadsafe(end)
+            self._loop.call_soon_threadsafe(end)
         except RuntimeError:
             # The loop is closed.
             return False

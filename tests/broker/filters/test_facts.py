@@ -125,7 +125,7 @@ def test_waiting_messages_do_not_keep_their_facts(size: int):
     messages = [admit(encode(PROPERTIES, Data(value=bytes(size))), 0) for _ in range(200)]
     for message in messages:
         assert view_of(message).subject == "usd.stock"
-    keeping = [message for message in messages if message.facts is not None]
+    keeping = [message for message in messages if message.view is not None]
     assert keeping == messages[-len(keeping) :]
     assert sum(len(message.payload) for message in keeping) < 200_000
     # Those that have forgotten can be asked again.
