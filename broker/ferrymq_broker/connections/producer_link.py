@@ -1,4 +1,7 @@
-"""Links on which the broker receives: producers, with or without an address of their own."""
+"""Links on which the broker receives: producers, with or without an address of their own.
+
+One module because a delivery passes through all of it: credit, parts, target and outcome.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What every kind of node is to the rest of the broker, and how it gets its turn."""
+"""The base of every kind of node, and how a node gets its turn.
+
+One module because it is the one interface that the rest of the broker has to nodes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Senders: messages out, outcomes back."""
+"""Senders: messages out, outcomes back.
+
+One module because a sender is one object with one state: what it sends, resends and resumes.
+"""
 
 from __future__ import annotations
 

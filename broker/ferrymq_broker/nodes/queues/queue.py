@@ -12,6 +12,8 @@ been taken, does not pass the filter, or waits in a heap:
 
 Consumers that may be offered something take turns, message by message. One that answers IDLE is
 taken out until it wakes. The queue's `lifecycle` has limits, expiry, dead letters and the like.
+
+One module because each method changes the same state: entries, cursors and consumers.
 """
 
 from __future__ import annotations
