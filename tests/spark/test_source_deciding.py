@@ -13,7 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark_ferrymq.errors import AmqpDataLossError, AmqpSourceError
 from pyspark_ferrymq.options import Selection, SourceOptions
 from pyspark_ferrymq.reading import stream_reader as reading
-from pyspark_ferrymq.reading.stream_reader import StreamReader
+from pyspark_ferrymq.reading.stream_reader import OffsetStreamReader
 from pyspark_ferrymq.stream_metadata import PartitionRange, StreamRanges
 from pyspark_ferrymq.task_planning import RangePartition
 
@@ -66,17 +66,17 @@ class There:
         pass
 
 
-def reader_of(there: There, monkeypatch: pytest.MonkeyPatch, **options: str) -> StreamReader:
+def reader_of(there: There, monkeypatch: pytest.MonkeyPatch, **options: str) -> OffsetStreamReader:
     """A process of the driver that has just begun."""
     monkeypatch.setattr(reading, "open_service", lambda settings: there)
-    return StreamReader(SourceOptions.parse({"url": "amqp://127.0.0.1", **options}), ["body"])
+    return OffsetStreamReader(SourceOptions.parse({"url": "amqp://127.0.0.1", **options}), ["body"])
 
 
-def follow(reader: StreamReader, start: dict[str, Any]) -> dict[str, Any]:
+def follow(reader: OffsetStreamReader, start: dict[str, Any]) -> dict[str, Any]:
     return reader.latestOffset(start, reader.getDefaultReadLimit())
 
 
-def ranges(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[str]:
+def ranges(reader: OffsetStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[str]:
     planned = reader.partitions(start, end)
     return [str(each.range) for each in planned if isinstance(each, RangePartition)]
 

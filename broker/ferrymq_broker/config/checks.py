@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ferrymq_broker.addresses.address_space import DYNAMIC
 from ferrymq_broker.addresses.templates import PatternTemplate, overlap, specificity
 from ferrymq_broker.config.declarations import (
-    Declared,
+    DeclaredNode,
     Exchange,
     Nodes,
     Policy,
@@ -190,7 +190,9 @@ class _Check:
 
     # -- nodes -----------------------------------------------------------------------------
 
-    def _check_node(self, kind: str, entry: Declared, place: Location) -> Iterator[ConfigMistake]:
+    def _check_node(
+        self, kind: str, entry: DeclaredNode, place: Location
+    ) -> Iterator[ConfigMistake]:
         known = list(self._check_policy(kind, entry, place))
         if isinstance(entry, Topic):
             known += self._check_policy("queue", entry.subscription, (*place, "subscription"))
@@ -205,7 +207,7 @@ class _Check:
             yield from self._check_bindings(entry, policy, place)
 
     def _check_policy(
-        self, kind: str, entry: Declared | Subscription, place: Location
+        self, kind: str, entry: DeclaredNode | Subscription, place: Location
     ) -> Iterator[ConfigMistake]:
         if not entry.policy:
             return
@@ -222,7 +224,7 @@ class _Check:
             )
 
     def _check_addresses(
-        self, policy: NodePolicy, entry: Declared, place: Location
+        self, policy: NodePolicy, entry: DeclaredNode, place: Location
     ) -> Iterator[ConfigMistake]:
         if isinstance(policy, QueuePolicy):
             yield from self._check_letters(policy, entry, entry, place)
@@ -237,7 +239,11 @@ class _Check:
                 yield from self._expect(policy.alternate, location, whole=True)
 
     def _check_letters(
-        self, policy: QueuePolicy, node: Declared, said: Declared | Subscription, place: Location
+        self,
+        policy: QueuePolicy,
+        node: DeclaredNode,
+        said: DeclaredNode | Subscription,
+        place: Location,
     ) -> Iterator[ConfigMistake]:
         for key, address in (("dead-letter", policy.dead_letter), ("expired", policy.expired)):
             location = _origin(said, key, place)
@@ -320,7 +326,7 @@ class _Check:
         return address
 
 
-def _origin(said: Declared | Subscription, key: str, place: Location) -> Location:
+def _origin(said: DeclaredNode | Subscription, key: str, place: Location) -> Location:
     """Where a setting comes from: the node's own table, or the policy that it shares."""
     if said.policy and key.replace("-", "_") not in said.model_fields_set:
         return ("policies", said.policy, key)

@@ -35,7 +35,7 @@ class Subscription(QueueSettings):
     policy: str = ""
 
 
-class Declared(StrictSection):
+class DeclaredNode(StrictSection):
     """A node by `name`, or all nodes whose names have the shape of `pattern`.
 
     `policy` names a table of ``[policies]``; what the node says itself goes before it.
@@ -64,17 +64,17 @@ class Declared(StrictSection):
         return self
 
 
-class Queue(Declared, QueueSettings):
+class Queue(DeclaredNode, QueueSettings):
     """``[[queue]]``: a queue that is there from the start, or queues that come up by name."""
 
 
-class Topic(Declared, TopicSettings):
+class Topic(DeclaredNode, TopicSettings):
     """``[[topic]]``."""
 
     subscription: Subscription = Field(default_factory=Subscription)
 
 
-class Stream(Declared, StreamSettings):
+class Stream(DeclaredNode, StreamSettings):
     """``[[stream]]``."""
 
 
@@ -86,7 +86,7 @@ class Binding(StrictSection):
     arguments: dict[str, str | int | float | bool] = Field(default_factory=dict)
 
 
-class Exchange(Declared, ExchangeSettings):
+class Exchange(DeclaredNode, ExchangeSettings):
     """``[[exchange]]``."""
 
     binding: list[Binding] = Field(default_factory=list)
@@ -134,7 +134,7 @@ class Tables(Section):
     rule: list[AccessRule] = Field(default_factory=list)
     nodes: Nodes = Field(default_factory=Nodes)
 
-    def declared(self) -> list[tuple[str, int, Declared]]:
+    def declared(self) -> list[tuple[str, int, DeclaredNode]]:
         """All nodes and patterns: kind, place in its list, what was said."""
         lists: list[tuple[str, list[Queue] | list[Topic] | list[Stream] | list[Exchange]]] = [
             ("queue", self.queue),

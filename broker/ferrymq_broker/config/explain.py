@@ -8,7 +8,7 @@ from typing import Final
 from ferrymq_broker.addresses.address_space import DYNAMIC
 from ferrymq_broker.addresses.templates import PatternTemplate
 from ferrymq_broker.config.apply import auto_created
-from ferrymq_broker.config.declarations import Declared, Tables
+from ferrymq_broker.config.declarations import DeclaredNode, Tables
 from ferrymq_broker.config.errors import Location
 from ferrymq_broker.config.model import DEFAULT_HOST, Config
 from ferrymq_broker.config.nodes import kind_of, policy_attributes
@@ -140,7 +140,7 @@ def _look_up(config: Config, tables: Tables, place: Location, node: str) -> Expl
     return Explanation(node, node, "auto-create", "", "", made, location)
 
 
-def _place(place: Location, kind: str, at: int, entry: Declared) -> Location:
+def _place(place: Location, kind: str, at: int, entry: DeclaredNode) -> Location:
     return (*place, kind, at, "pattern" if entry.name is None else "name")
 
 

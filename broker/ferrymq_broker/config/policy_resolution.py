@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ferrymq_broker.config.declarations import Declared, Policy, Subscription, Topic
+from ferrymq_broker.config.declarations import DeclaredNode, Policy, Subscription, Topic
 from ferrymq_broker.config.nodes import SETTINGS, given, make_policy
 from ferrymq_broker.nodes.policy import NodePolicy
 
 
-def resolve_policy(kind: str, entry: Declared, policies: Mapping[str, Policy]) -> NodePolicy:
+def resolve_policy(kind: str, entry: DeclaredNode, policies: Mapping[str, Policy]) -> NodePolicy:
     """The policy of a declared node, or of the nodes of a declared pattern."""
     settings = _merged(kind, entry, entry.policy, policies)
     if isinstance(entry, Topic):
@@ -19,7 +19,7 @@ def resolve_policy(kind: str, entry: Declared, policies: Mapping[str, Policy]) -
 
 
 def _merged(
-    kind: str, entry: Declared | Subscription, name: str, policies: Mapping[str, Policy]
+    kind: str, entry: DeclaredNode | Subscription, name: str, policies: Mapping[str, Policy]
 ) -> dict[str, object]:
     shared = policies.get(name)
     settings = {} if shared is None else given(shared)

@@ -13,7 +13,7 @@ from ferrymq_broker.filters.positions import position_of, since
 from ferrymq_broker.filters.predicates import (
     ApplicationPropertiesFilter,
     HeadersFilter,
-    NoLocalFilter,
+    NoLocalPredicate,
     PropertiesFilter,
     SubjectFilter,
     TopicFilter,
@@ -142,7 +142,7 @@ def _read(name: str, value: object) -> tuple[int, object]:
 def _filter(name: str, kind: int, content: object, connection: i64) -> Filter:
     if kind == _NO_LOCAL:
         # Its presence is all that counts, and clients differ in what they put there.
-        return NoLocalFilter(connection)
+        return NoLocalPredicate(connection)
     if kind == _DIRECT:
         return SubjectFilter(_string(name, content))
     if kind == _TOPIC:

@@ -77,7 +77,7 @@ class HeadersFilter(Filter):
 
 
 @final
-class NoLocalFilter(Filter):
+class NoLocalPredicate(Filter):
     """Holds back what a connection sent itself (Apache filters §2.1)."""
 
     __slots__ = ("connection",)

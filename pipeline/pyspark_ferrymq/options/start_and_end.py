@@ -28,7 +28,7 @@ _WORDS: Final = {"startingOffsets": "earliest, latest", "endingOffsets": "latest
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class StreamEnd:
     """The first record there is, or behind the last."""
 
     place: Literal["earliest", "latest"]
@@ -66,7 +66,7 @@ class AtCheckpoint:
     offset: Offset
 
 
-Bound: TypeAlias = End | AtTime | AtOffsets | AtCheckpoint
+Bound: TypeAlias = StreamEnd | AtTime | AtOffsets | AtCheckpoint
 
 
 def starting(given: Values) -> Bound | None:
@@ -87,7 +87,7 @@ def ending(given: Values) -> Bound | None:
     if option is None:
         return None
     bound = _offsets(given, option)
-    if bound == End("earliest"):
+    if bound == StreamEnd("earliest"):
         raise wrong(option, given.text(option), f"latest, or JSON such as {_SHAPES[option]}")
     if isinstance(bound, AtOffsets):
         for name, partition in _placed(bound, EARLIEST):
@@ -101,7 +101,7 @@ def ending(given: Values) -> Bound | None:
 
 def check_batch(start: Bound | None) -> None:
     """Raise `AmqpOptionError` for a beginning that leaves a batch nothing to read."""
-    if start == End("latest"):
+    if start == StreamEnd("latest"):
         raise wrong(
             "startingOffsets",
             "latest",
@@ -135,9 +135,9 @@ def _offsets(given: Values, option: str) -> Bound:
     word = value.strip().lower()
     shape = _SHAPES[option]
     if word == "earliest":
-        return End("earliest")
+        return StreamEnd("earliest")
     if word == "latest":
-        return End("latest")
+        return StreamEnd("latest")
     if not word.startswith("{"):
         raise wrong(option, value, f"{_WORDS[option]}, or JSON such as {shape}")
     found = given.json(option, shape)

@@ -33,6 +33,6 @@ def make_batch_reader(options: SourceOptions, schema: StructType) -> DataSourceR
 
 def make_stream_reader(options: SourceOptions, schema: StructType) -> DataSourceStreamReader:
     """The reader of a query."""
-    from pyspark_ferrymq.reading.stream_reader import StreamReader
+    from pyspark_ferrymq.reading.stream_reader import OffsetStreamReader
 
-    return StreamReader(options, columns_of(schema))
+    return OffsetStreamReader(options, columns_of(schema))

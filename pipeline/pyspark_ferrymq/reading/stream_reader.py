@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _UNLIMITED: Final = (1 << 63) - 1
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """In the driver's process for as long as the query runs; in tasks, a copy that reads.
 
     The first batch of a new query is empty: Spark writes down the offsets of ends only, so where
