@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import contextlib
 import inspect
 import logging
 import re
@@ -132,11 +133,11 @@ async def answer_questions(connection: ferrymq.Connection) -> None:
 
 
 async def until_printed(printed: list[object], task: asyncio.Task[None]) -> None:
-    """Let a program go on until it has printed something, and end it."""
+    """Run a program until it has printed something, and end it if it is not over."""
     while not printed and not task.done():  # noqa: ASYNC110
         await asyncio.sleep(0.001)
     task.cancel()
-    with pytest.raises(asyncio.CancelledError):
+    with contextlib.suppress(asyncio.CancelledError):
         await task
 
 
