@@ -123,7 +123,7 @@ class MessageFields:
 
     @property
     def subject(self) -> str | None:
-        """What it is about; often a routing key (AMQP 1.0 §3.2.4)."""
+        """The subject of the message; often a routing key (AMQP 1.0 §3.2.4)."""
         properties = self.properties
         return None if properties is None else properties.subject
 

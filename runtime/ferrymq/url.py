@@ -44,7 +44,7 @@ class Url:
 
     @property
     def web(self) -> str:
-        """What a WebSocket is asked for: the URL without user and options."""
+        """Return the URL that a WebSocket is opened with: without user and options."""
         return f"{self.scheme}://{self._host_and_port()}{self.path or '/'}"
 
     def __str__(self) -> str:

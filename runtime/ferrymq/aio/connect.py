@@ -128,7 +128,8 @@ def _is_local(host: str) -> bool:
 
 
 def _desired(capabilities: list[str] | None) -> list[str]:
-    """What the user desires, and what the client itself makes use of where it is offered."""
+    """Return the capabilities that the user desires, and those that the client uses where they are
+    offered."""
     desired = list(capabilities or ())
     if ANONYMOUS_RELAY not in desired:
         desired.append(ANONYMOUS_RELAY)

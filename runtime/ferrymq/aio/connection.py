@@ -111,7 +111,7 @@ class Connection:
 
     @property
     def remote_offered_capabilities(self) -> list[str]:
-        """What the peer says it can do (AMQP 1.0 §2.7.1)."""
+        """The capabilities that the peer offers (AMQP 1.0 §2.7.1)."""
         remote = self._remote
         if remote is None or remote.offered_capabilities is None:
             return []
@@ -362,7 +362,7 @@ class Connection:
             self._close_now(transport, None)
 
     def give_up(self, error: ConnectionClosed) -> None:
-        """It could not be restored."""
+        """End the connection: it could not be restored."""
         self._fail(error)
 
     async def connected(self) -> None:

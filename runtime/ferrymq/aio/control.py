@@ -39,7 +39,7 @@ class Control(Sender):
 
     @property
     def capabilities(self) -> list[str]:
-        """What the peer's coordinator can do (AMQP 1.0 §4.5.7)."""
+        """The capabilities of the peer's coordinator (AMQP 1.0 §4.5.7)."""
         attach = None if self._engine is None else self._engine.remote_attach
         target = None if attach is None else attach.target
         if not isinstance(target, Coordinator) or target.capabilities is None:

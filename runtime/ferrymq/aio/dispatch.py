@@ -114,7 +114,7 @@ def _dispatch_session(connection: Connection, event: events.Event) -> None:
 
 
 def session_error(error: AmqpError | None) -> SessionEnded:
-    """What a session that the engine ended raises."""
+    """Return the error for a session that the engine ended."""
     if isinstance(error, SessionEnded):
         return error
     ended = SessionEnded(

@@ -64,7 +64,7 @@ class Link(ABC, Generic[L]):
 
     @property
     def offered_capabilities(self) -> list[str]:
-        """What the peer says it can do on this link (AMQP 1.0 §2.7.3)."""
+        """The capabilities that the peer offers on this link (AMQP 1.0 §2.7.3)."""
         attach = None if self._engine is None else self._engine.remote_attach
         if attach is None or attach.offered_capabilities is None:
             return []
@@ -141,7 +141,8 @@ class Link(ABC, Generic[L]):
 
     @abstractmethod
     def _lack(self) -> str | None:
-        """What the peer's terminus lacks, None if it will do: that is for us to check (§2.6.3)."""
+        """Return what the peer's terminus lacks, or None; the end that attaches has to check it
+        (§2.6.3)."""
 
     @property
     def _lasts(self) -> bool:
@@ -165,7 +166,7 @@ class Link(ABC, Generic[L]):
         """Hand back what the user did not take."""
 
     def _lost(self, error: PeerError) -> None:
-        """What is in flight is lost: fail those who wait for it."""
+        """Fail those who wait for deliveries in flight: these are lost."""
 
     def _restored(self) -> None:
         """The link is attached, for the first time or again."""
@@ -307,6 +308,6 @@ class Link(ABC, Generic[L]):
 
 
 def owner_of(engine: EngineLink) -> object:
-    """What an engine's link was attached for; None if that is gone."""
+    """Return the object that a link of the engine was attached for; None if that is gone."""
     context = engine.context
     return context() if isinstance(context, ref) else context

@@ -147,7 +147,7 @@ class Outbox:
         }
 
     def unsettled(self) -> list[Unsettled]:
-        """What another process would have to know."""
+        """Return the unsettled deliveries, as another process would need them."""
         return [
             Unsettled(entry.tag, entry.payload, entry.state, entry.message_format)
             for entry in self.entries.values()
@@ -215,7 +215,7 @@ class Outbox:
         return True
 
     def fail(self, error: AmqpError) -> None:
-        """Nobody knows what has become of them."""
+        """Fail all deliveries: their outcomes will not be known."""
         for entry in self.entries.values():
             resolve(entry.future, error)
 
@@ -289,7 +289,7 @@ class Outbox:
     # ── Ends ───────────────────────────────────────────────────────────────────────────────────
 
     def finish(self, entry: SentDelivery) -> None:
-        """It is settled."""
+        """Forget a delivery that is settled."""
         self.entries.pop(entry.tag, None)
         self._live.discard(entry.tag)
 

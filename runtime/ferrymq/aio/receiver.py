@@ -122,7 +122,8 @@ class Receiver(Link[ReceiverLink]):
         return 0 if self._engine is None else self._engine.credit
 
     def unsettled_deliveries(self) -> list[Unsettled]:
-        """What has arrived as a whole and is not settled on both sides, with the outcomes given.
+        """Return the deliveries that have arrived as a whole and are not settled on both sides,
+        with the outcomes given.
 
         Written down and given as `unsettled` to a receiver of the same name in another process, it
         is resumed there.

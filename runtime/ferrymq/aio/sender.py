@@ -110,7 +110,7 @@ class Sender(Link[SenderLink]):
         return len(self._unsettled)
 
     def unsettled_deliveries(self) -> list[Unsettled]:
-        """What of a durable link has no settled end, in the order it was sent.
+        """Return the unsettled deliveries of a durable link, in the order in which they were sent.
 
         Written down and given as `unsettled` to a sender of the same name in another process, it is
         resumed there. It can still be asked for when the link has ended.

@@ -92,7 +92,7 @@ def attach_properties(
 
 
 def once_lack(attach: Attach | None, terminus: object, sends: bool = True) -> str | None:
-    """What keeps a link from carrying each message exactly once; None if nothing does.
+    """Return what keeps a link from carrying each message exactly once, or None.
 
     `sends` is whether it is ours to send: then the peer has to leave settling to us.
     """
@@ -161,7 +161,7 @@ def receiver_source(address: str | None, options: ReceiverOptions) -> Source:
 
 
 def _position(start: Start) -> object:
-    """What the filter says: a word, an offset or a time."""
+    """Return the position that the filter names: a word, an offset or a time."""
     if isinstance(start, datetime):
         return Timestamp.from_datetime(start)
     if isinstance(start, int):
@@ -186,7 +186,7 @@ def _properties_lack(given: Source | Target) -> str | None:
 
 
 def source_lack(asked: Source, given: Source | None) -> str | None:
-    """What a source in the peer's answer lacks of what was asked for; None if it will do.
+    """Return what a source in the peer's answer lacks of what was asked for, or None.
 
     Receiving from a source without the filters, or taking messages where copies were asked for,
     would be wrong without anybody noticing (AMQP 1.0 §2.6.3, §3.5.3).
@@ -216,7 +216,7 @@ def source_lack(asked: Source, given: Source | None) -> str | None:
 
 
 def target_lack(asked: Target, given: object) -> str | None:
-    """What a target in the peer's answer lacks of what was asked for; None if it will do."""
+    """Return what a target in the peer's answer lacks of what was asked for, or None."""
     if not isinstance(given, Target):
         return None
     if asked.dynamic:

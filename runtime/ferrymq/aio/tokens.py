@@ -56,8 +56,8 @@ async def bearer(token: Token, username: str | None) -> OAuthBearer:
 
 
 async def _asked(source: Callable[[], str | Awaitable[str]]) -> str:
-    """What a function gives; one that does not await anything is asked in a thread, for it may
-    take its time."""
+    """Return what a token function gives. A function that awaits nothing is called in a thread,
+    because it may take long."""
     if inspect.iscoroutinefunction(source):
         return cast(str, await source())
     made = await asyncio.to_thread(source)

@@ -153,7 +153,7 @@ class Transaction:
     # ── For the client ─────────────────────────────────────────────────────────────────────────
 
     def state_for(self, link: Link[Any], outcome: Outcome | None = None) -> TransactionalState:
-        """What ties a delivery of the link to the transaction.
+        """Return the state that makes a delivery of the link a part of the transaction.
 
         Raises `TransactionRolledBack` or `LocalProtocolError` if that cannot be.
         """

@@ -135,7 +135,7 @@ class EngineTransport:
         self.flush()
 
     def data_received(self, data: bytes) -> None:
-        """Let the engine read, tell the events, write the answers."""
+        """Give the bytes to the engine, handle its events and write its answers."""
         if self._trace is not None:
             self._trace.received(data)
         self.engine.receive_data(data, self._loop.time())

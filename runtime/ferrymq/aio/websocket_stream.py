@@ -194,7 +194,7 @@ class WebSocketStream(asyncio.Transport):
         return False
 
     def pause_reading(self) -> None:
-        """Let the peer wait."""
+        """Stop reading, so that the peer has to wait."""
         self._readable.clear()
 
     def resume_reading(self) -> None:
@@ -219,14 +219,14 @@ class WebSocketStream(asyncio.Transport):
         return self._queued
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """Let somebody else have the data."""
+        """Hand the data to another protocol from now on."""
         assert isinstance(protocol, asyncio.Protocol)
         self._protocol = protocol
 
     def get_protocol(self) -> asyncio.BaseProtocol:
-        """Who has the data."""
+        """Return the protocol that the data goes to."""
         return self._protocol
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """What the transport below knows."""
+        """Return what the transport below knows."""
         return self._extra_info(name, default)

@@ -117,17 +117,17 @@ class CaptureFile:
         return self.named()
 
     def named(self) -> CaptureName:
-        """What it is called with the records it has; there has to be one."""
+        """Return the name of the file with the records that it has, at least one."""
         return CaptureName(self.hour, self.partition, self.first, self.first + self.rows - 1)
 
     def finish(self) -> CaptureName:
-        """Let the file be there, durably, by its name."""
+        """Put the file in its place, durably, under its name."""
         name = self.close()
         self.place.settle(self.tmp, name.path)
         return name
 
     def abandon(self) -> None:
-        """Let it not be there. What it may not remove is left to the next start."""
+        """Remove the file. A file that cannot be removed is left to the next start."""
         self._batches = []
         # It would have a footer written when it goes.
         self._writer.is_open = False

@@ -73,7 +73,8 @@ def hour_of(time: int) -> int:
 
 
 def parse_name(path: str) -> CaptureName | None:
-    """What a path says that ends like that of a capture file; None if it is none."""
+    """Return what a path says whose end is the name of a capture file; None for every other path.
+    """
     parts = path.rsplit("/", 3)[-3:]
     found = _NAME.fullmatch("/".join(parts))
     if found is None:

@@ -30,17 +30,16 @@ class Place(Protocol):
         """The paths of all files in the folder and those below it; none if it is not there."""
 
     def read(self, path: str) -> bytes | None:
-        """What is in a file; None if it is not there."""
+        """Return the content of a file; None if there is no such file."""
 
     def create(self, path: str) -> BinaryIO | Any:
         """A file to write to, new or empty; its folder is made if need be."""
 
     def settle(self, tmp: str, path: str) -> None:
-        """Let the file `tmp`, which is complete and closed, be there as `path`, durably, whatever
-        happens next."""
+        """Rename the file `tmp`, which is complete and closed, to `path`, durably."""
 
     def remove(self, path: str) -> None:
-        """Let a file not be there."""
+        """Remove a file, if it is there."""
 
 
 def names_in(place: Place) -> list[CaptureName]:
@@ -67,7 +66,7 @@ class LocalPlace:
         yield from _walk(str(self.folder), "")
 
     def read(self, path: str) -> bytes | None:
-        """What is in a file."""
+        """Return the content of a file."""
         try:
             return (self.folder / path).read_bytes()
         except FileNotFoundError:
@@ -96,13 +95,13 @@ class LocalPlace:
         return (self.folder / path).stat().st_size
 
     def sync_folders(self, folders: Iterable[str]) -> None:
-        """Let it be durable that the files of these folders are there."""
+        """Make the names of the files in these folders durable."""
         for folder in folders:
             self._make(self.folder / folder)
             _sync(self.folder / folder)
 
     def _make(self, folder: Path) -> None:
-        """Let a folder be there, durably, whoever has made it."""
+        """Make a folder durably, unless it is there."""
         if folder in self._made:
             return
         parent = folder.parent
@@ -142,7 +141,7 @@ class RemotePlace:
                 yield info.path[len(self._root) :].lstrip("/")
 
     def read(self, path: str) -> bytes | None:
-        """What is in a file."""
+        """Return the content of a file."""
         try:
             with self._system.open_input_stream(f"{self._root}/{path}") as file:
                 return bytes(file.read())

@@ -28,7 +28,8 @@ class StreamFile(NamedTuple):
 
 
 def read_stream_file(place: Place) -> StreamFile | None:
-    """What a folder says it is of; None if it does not. Raises `CaptureError`."""
+    """Return the stream that a folder is of; None if the folder does not say. Raises
+    `CaptureError`."""
     content = place.read(STREAM_FILE)
     if content is None:
         return None
@@ -68,8 +69,8 @@ def check(place: Place, stream: str, incarnation: str) -> StreamFile | None:
 
 
 def claim(place: Place, stream: str, incarnation: str) -> None:
-    """Let the folder be that of a stream. Raises `IncarnationError` if it is another's, and
-    `CaptureError` if there are files and nothing says whose they are."""
+    """Make the folder that of a stream. Raises `IncarnationError` if it belongs to another one, and
+    `CaptureError` if it has files and does not say of which stream."""
     found = check(place, stream, incarnation)
     if found is not None and (found.incarnation or not incarnation):
         return

@@ -29,7 +29,8 @@ def _cut(description: str) -> str:
 
 
 def answer_to(error: RemoteProtocolError) -> Error:
-    """What the peer did wrong, its description cut to `MAX_DESCRIPTION` bytes."""
+    """Return the error that tells the peer its mistake, with a description of at most
+    `MAX_DESCRIPTION` bytes."""
     return Error(condition=error.condition, description=_cut(error.description))
 
 

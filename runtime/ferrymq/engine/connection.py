@@ -164,7 +164,7 @@ class Connection:
         return bool(self.output_limit.waiting)
 
     def data_to_send(self, transfers: bool = True) -> bytes:
-        """What is to be written to the transport now, once.
+        """Return the bytes that have to be written to the transport now; they are returned once.
 
         That is everything, unless there is a `max_output`: then at most about so many bytes of
         transfers. Without `transfers` those that wait for room go on waiting.
@@ -323,7 +323,7 @@ class Connection:
             self._read()
 
     def take_tls_data(self) -> bytes:
-        """What the peer sent after its TLS header: the first bytes of its TLS, to be handed to it.
+        """Return what the peer sent after its TLS header: the first bytes of its TLS.
 
         For use at `TlsAgreed` and until `tls_established`. Raises
         `LocalProtocolError` at any other time, except when the connection is over.

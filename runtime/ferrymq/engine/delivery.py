@@ -150,7 +150,7 @@ class IncomingDelivery:
             begun.clear()
 
     def _join(self) -> None:
-        """Let all that has come be the payload."""
+        """Join all parts that have come into the payload."""
         self.payload = self.data()
         self._drop()
 

@@ -34,7 +34,7 @@ _NAMES: Final = ("begin", "attach", "flow", "transfer", "disposition", "detach",
 
 
 def dispatch(connection: Connection, reader: Reader, channel: i64) -> None:
-    """One AMQP frame; the reader stands at its body.
+    """Handle one AMQP frame; the reader stands at its body.
 
     Raises `RemoteProtocolError` for a frame that is out of place, and
     `DecodeError` for one that cannot be read.

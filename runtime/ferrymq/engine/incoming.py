@@ -66,7 +66,7 @@ class IncomingHalf:
     # -- transfers -----------------------------------------------------------
 
     def on_transfer(self, transfer: Transfer, link: ReceiverLink, payload: bytes) -> None:
-        """One transfer frame for a link (already looked up) arrived."""
+        """Take one transfer frame for a link, which was looked up before."""
         partial = link.partial
         first = partial is None
         if partial is None:
@@ -141,7 +141,7 @@ class IncomingHalf:
             self._check_drained(link)
 
     def _drop_partial(self, link: ReceiverLink, delivery: IncomingDelivery) -> None:
-        """What has come of the delivery is too much: it goes, and never was there."""
+        """Forget a delivery whose parts are too large."""
         link._end_partial()
         self.unsettled.pop(delivery.id, None)
         delivery._drop()

@@ -121,7 +121,7 @@ class Layers:
         self.begin()
 
     def broken_off(self) -> AmqpError:
-        """What it means that the transport ends now."""
+        """Return the error for a transport that ends in this state."""
         if self.stage == TLS:
             return TransportError("the transport ended during the TLS handshake")
         if self.stage == SASL and self.connection.settings.initiator:

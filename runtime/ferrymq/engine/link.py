@@ -308,7 +308,8 @@ class Link:
         self._suspend(closed or failed)
 
     def _suspend(self, over: bool) -> None:
-        """One side has detached; if the link is not `over`, its deliveries stay live."""
+        """Suspend the link after one side has detached; if the link is not `over`, its deliveries
+        stay live."""
         if over:
             self._live = False
         self.session._suspend_deliveries(self, self._live)

@@ -94,7 +94,8 @@ class OAuthBearerServer(SaslServerMechanism):
                 self.token = self._token(value)
 
     def refusal(self) -> bytes | None:
-        """What is wrong, as JSON (RFC 7628 §3.2.2). It is the same for all that may be wrong."""
+        """Return the reason of a refusal, as JSON (RFC 7628 §3.2.2). It is the same for every
+        reason."""
         return _REFUSAL
 
     def _authorization_id(self, header: str) -> str | None:

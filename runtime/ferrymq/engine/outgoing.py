@@ -82,7 +82,7 @@ class _Parked:
         self.aborted = aborted
 
     def release(self) -> None:
-        """It will not be sent: the link keeps it, unless it was settled."""
+        """Drop the delivery unsent: the link keeps it, unless it was settled."""
         delivery = self.delivery
         delivery.link.parked -= 1
         if not delivery.settled:

@@ -43,7 +43,7 @@ class OutputLimit:
             self.waiting.append(half)
 
     def fill(self, output: BytesWriter) -> None:
-        """Let sessions write, in turns, until there is no room or nothing that may be written."""
+        """Make sessions write, in turns, until there is no room or nothing to write."""
         waiting = self.waiting
         while waiting and len(output) < self.most:
             half = waiting.popleft()

@@ -61,7 +61,7 @@ def is_outcome(state: DeliveryState | None) -> bool:
 def resolve(
     local: DeliveryState | None, known: bool, remote: DeliveryState | None, complete: bool
 ) -> Resolution:
-    """What the states of sender (`local`) and receiver (`remote`) of a delivery call for.
+    """Return what the states of sender (`local`) and receiver (`remote`) of a delivery call for.
 
     `known` says whether the receiver's map has the delivery at all, `complete` whether that map is
     whole. The numbers are those of the example in AMQP 1.0 §3.4.6.
@@ -158,7 +158,7 @@ class SenderResumption:
                 delivery.remote_state = self.remote[tag]
 
     def resolution(self, delivery: OutgoingDelivery) -> Resolution:
-        """What has to be done about the delivery."""
+        """Return what has to be done about the delivery."""
         tag = delivery.tag
         return resolve(
             delivery.state, tag in self.remote, self.remote.get(tag), self.remote_complete

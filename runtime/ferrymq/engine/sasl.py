@@ -21,7 +21,7 @@ class SaslMechanism:
         self.username = username
 
     def initial_response(self) -> bytes | None:
-        """What goes into the sasl-init, or None for nothing. An exchange begins with it.
+        """Return the response in the sasl-init, or None for none. An exchange begins with it.
 
         Raises `AuthenticationError` if the mechanism cannot be used with what it was given.
         """
@@ -35,7 +35,7 @@ class SaslMechanism:
         """The outcome was good. Raises `AuthenticationError` if the server owes a proof."""
 
     def refusal(self) -> str:
-        """What the server has said of the reason, when the outcome was bad; empty for nothing."""
+        """Return the reason that the server gave for a bad outcome; empty without a reason."""
         return ""
 
 

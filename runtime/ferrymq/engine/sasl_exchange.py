@@ -92,7 +92,7 @@ class SaslExchange:
             self._send(SaslMechanisms(sasl_server_mechanisms=settings.sasl_mechanisms))
 
     def on_frame(self, reader: Reader) -> None:
-        """One SASL frame; the reader stands at its body."""
+        """Handle one SASL frame; the reader stands at its body."""
         frame = decode_sasl_frame(reader, "sasl-frame")
         if reader.pos != reader.end:
             raise RemoteProtocolError(

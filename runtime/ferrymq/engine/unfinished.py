@@ -42,7 +42,8 @@ class Unfinished:
         self.shared = shared
 
     def add(self, link: ReceiverLink, size: i64) -> bool:
-        """What has begun to come on the link has grown; false if that was too much."""
+        """Count `size` more bytes of an unfinished delivery on the link; false if that is too much.
+        """
         link._counted += size
         self.held += size
         shared = self.shared
@@ -52,7 +53,7 @@ class Unfinished:
         )
 
     def end(self, link: ReceiverLink) -> None:
-        """What has begun to come on the link is complete, or will never be."""
+        """Count nothing more for the link: its delivery is complete, or will never be."""
         size = link._counted
         link._counted = 0
         self.held -= size

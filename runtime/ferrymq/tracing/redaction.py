@@ -66,7 +66,7 @@ class Shown:
 
 
 def redacted(value: object) -> Redacted:
-    """What stands in place of a value, whatever that is."""
+    """Return what is shown in place of a value."""
     if isinstance(value, str):
         return Redacted(len(value.encode("utf-8", "replace")))
     return Redacted(len(value) if isinstance(value, bytes) else None)

@@ -95,7 +95,7 @@ class FrameScanner:
         self._encrypted = False
 
     def feed(self, data: bytes) -> Iterator[Item]:
-        """What has become whole by these bytes. To be read to its end before the next call."""
+        """Return the items that these bytes complete. Read them to the end before the next call."""
         view = memoryview(data)
         while len(view):
             room = MOST_HELD - len(self._held)

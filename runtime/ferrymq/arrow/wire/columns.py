@@ -247,7 +247,7 @@ class Texts:
         return self._views.getvalue()
 
     def rendered(self) -> bytes:
-        """What the views of the second buffer, number 1, point into."""
+        """Return the second buffer, number 1, which the views point into."""
         return self._rendered.getvalue()
 
 

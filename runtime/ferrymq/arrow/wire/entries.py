@@ -89,7 +89,7 @@ class EntryPlaces:
             self._offset = _number(value)
 
     def end(self) -> None:
-        """They are all read."""
+        """End the reading of all entries."""
         offset = self._sequence_number if self._sequence_number >= 0 else self._offset
         column = self.offset
         if column is not None and offset >= 0:
@@ -207,7 +207,7 @@ def _add_number(r: Reader, column: Maps | None, field: str) -> None:
 
 
 def _bit(data: bytes, start: i64, size: i64) -> i64:
-    """One of 62 bits, the same for the same key."""
+    """Return one of 62 bits, the same one for the same key."""
     if size == 0:
         return 1
     middle = i64(data[start + size // 2])
