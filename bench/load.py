@@ -158,7 +158,8 @@ class Load:
             more = self._pump()
 
     def _pump(self) -> bool:
-        """Let the sender send, once the receivers are there; whether it has more to send now."""
+        """Send as much as the sender may, once the receivers are there; whether there is more to
+        send now."""
         sender = self.sender
         if sender is None or not all(each.attached for each in self.receivers):
             return False

@@ -34,7 +34,7 @@ def mechanism(name: str) -> SaslMechanism:
 
 
 def connect(host: str, port: int, name: str, tls: ssl.SSLContext | None) -> None:
-    """One connection, from its beginning to its end. Raises `OSError` if it comes to nothing."""
+    """Open and close one connection. Raises `OSError` if it fails."""
     with _socket(host, port, tls) as transport:
         settings = ConnectionSettings(
             container_id="bench", initiator=True, hostname=host, sasl=mechanism(name)

@@ -54,7 +54,7 @@ def comparison_row(comparison: Comparison) -> Row:
 
 
 def build_line(report: Report) -> str:
-    """What was measured, in one line."""
+    """Return one line that says what was measured."""
     return ", ".join(f"{name} {value}" for name, value in report.build.items())
 
 

@@ -43,7 +43,7 @@ class Trees:
 
     @classmethod
     def at(cls, path: list[str]) -> Trees:
-        """Those of a process that runs from `path`: what it was started with is built."""
+        """Return the trees of a process that runs from `path`: those that it was started with."""
         made = cls(pure=True)
         made.loops = made.broker = path
         made.pure = made.broker_variant() == "pure"

@@ -18,7 +18,7 @@ _ALLOWED = {
 
 
 def shape(type_: Type, mistakes: Mistakes) -> None:
-    """What each class of type must and must not contain."""
+    """Check what each class of type must contain and must not contain."""
     name = type_.name
     if type_.cls not in _ALLOWED:
         mistakes.add(type_.at, f"type {name}: class {type_.cls} is reserved")

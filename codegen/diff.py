@@ -107,9 +107,8 @@ def _values(resolved: Resolved) -> dict[str, str]:
 def _capabilities(
     old: Resolved, new: Resolved, before: Type | None, after: Type | None
 ) -> list[Change]:
-    """What a type provides in one spec only. A capability that the reader does not know is asked
-    for nowhere there, so that nothing of it can be refused.
-    """
+    """Compare the types that provide a capability in one spec only. A capability that the reader
+    does not know is asked for nowhere there, so that nothing of it can be refused."""
     had = before.provides if before is not None else ()
     has = after.provides if after is not None else ()
     changes: list[Change] = []
@@ -283,7 +282,7 @@ class _Pair:
             self._note(field.name, "field added", ("", f"{index}: {field.type}"), breaks, needed)
 
     def _field(self, old: Field, new: Field) -> None:
-        """What is different about a field that is at the same place."""
+        """Compare two fields at the same place."""
         name = old.name
         first = len(self.found)
         reads = (
@@ -342,12 +341,12 @@ def _strict(field: Field) -> bool:
 
 
 def _missing(field: Field) -> str:
-    """What happens to a list that ends before the field."""
+    """Say what happens to a list that ends before the field."""
     return "refused without it" if _strict(field) else ""
 
 
 def _unread(type_: Type, field: Field) -> str:
-    """What happens to a field behind the last one that the reader knows."""
+    """Say what happens to a field behind the last one that the reader knows."""
     always = _strict(field) or (written_whole(type_) and field.default is not None)
     return "refused" if always else "refused when set"
 
@@ -359,7 +358,7 @@ def _refused(reader: Resolved, read: Field, writer: Resolved, sent: Field) -> st
 
 
 def _absent(reader: Resolved, read: Field, writer: Resolved, sent: Field) -> str:
-    """What the reader makes of a null that the writer may send, or leave out."""
+    """Say what the reader makes of a null that the writer may send, or leave out."""
     if _strict(sent):
         return ""
     if _strict(read):

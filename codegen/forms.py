@@ -90,7 +90,7 @@ def of_type(resolved: Resolved, name: str) -> Form:
 
 
 def of_field(resolved: Resolved, field: Field) -> Form:
-    """One value of a field."""
+    """Return the form of one value of a field."""
     if field.type != "*":
         return of_type(resolved, field.type)
     providers = resolved.providers(field)

@@ -59,7 +59,7 @@ def of_primitive(primitive: Primitive) -> Kind:
 
 
 def plain(resolved: Resolved, name: str) -> Kind:
-    """What a type without a descriptor holds, or a described restricted type inside it."""
+    """Return what a type without a descriptor holds, or a described restricted type inside it."""
     keys = resolved.map_keys(name)
     if keys is not None:
         return of_primitive(MAPS[keys])
@@ -84,7 +84,8 @@ def of_type(resolved: Resolved, name: str, part: str) -> Kind:
 
 
 def of_field(resolved: Resolved, type_: Type, field: Field) -> Kind:
-    """One value of a field of a type, before `multiple` and `mandatory` are considered."""
+    """Return the kind of one value of a field of a type, before `multiple` and `mandatory` are
+    considered."""
     part = type_.part
     if field.type != "*":
         return of_type(resolved, field.type, part)

@@ -219,7 +219,7 @@ def _rows(types: Iterable[Type]) -> list[_Row]:
 
 
 def _unions(resolved: Resolved) -> list[_Union]:
-    """One union per capability, and one per combination that some field requires."""
+    """Return a union for each capability, and for each combination that a field requires."""
     wanted = {(word,) for word in resolved.capabilities}.union(resolved.combinations())
     return [_union(resolved, words) for words in sorted(wanted)]
 

@@ -41,7 +41,7 @@ def _environment(folder: str) -> dict[str, str]:
 
 
 def _import(files: dict[str, str], package: str, folder: str) -> str:
-    """What went wrong when importing each module first, in its own interpreter state."""
+    """Import each module first, in an interpreter of its own, and return what went wrong."""
     modules = [package] + [f"{package}.{f[:-3]}" for f in files if f[0] != "_" and f[-3:] == ".py"]
     # Each module must be importable first: the imports between them form a cycle.
     code = (

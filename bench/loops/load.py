@@ -116,7 +116,7 @@ class End:
         self.handle()
 
     def take(self) -> bytes:
-        """What is to be written now."""
+        """Return the bytes that have to be written now."""
         return self.connection.data_to_send()
 
     def close(self) -> None:

@@ -33,7 +33,7 @@ class Case(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What tables call it."""
+        """The name of the case in tables."""
         size = f"{self.size} B" if self.size < 1024 else f"{self.size // 1024} KiB"
         return f"{size}, {'pre-settled' if self.settled else 'unsettled'}"
 
@@ -57,7 +57,7 @@ class LoadFailed(Exception):
 
 
 def run_client(trees: Trees, to: Candidate, case: Case, count: int, warm_up: int) -> dict[str, Any]:
-    """One run of the bench's own client; its result.
+    """Run the bench's own client once, and return its result.
 
     Raises:
         LoadFailed: with what went wrong.
@@ -101,7 +101,7 @@ def run_load(trees: Trees, arguments: Sequence[str]) -> dict[str, Any]:
 
 
 def run_external(tool: str, to: Candidate, case: Case, count: int, warm_up: int) -> float:
-    """One run of the external tool; messages a second.
+    """Run the external tool once, and return messages a second.
 
     The tool is called as `TOOL both -p PORT -a ADDRESS -n COUNT -w WARM_UP -s SIZE -i IN_FLIGHT
     -c CREDIT [--presettled]` and prints one JSON object with `ok`, `error` and `through_msgs_s`.

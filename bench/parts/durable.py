@@ -54,7 +54,8 @@ class Disk(NamedTuple):
 
 
 def disks(folder: Path) -> tuple[list[Disk], str]:
-    """This one, and where a library can be built one that syncs in 1 ms; why not, or empty."""
+    """Return this disk and, where a library can be built, one that syncs in 1 ms; and why there is
+    none, or an empty text."""
     found = [Disk("this disk", {}, False)]
     source = Path(__file__).parents[1] / "peers" / "slow_disk.c"
     compiler = shutil.which("cc") or shutil.which("gcc")

@@ -42,7 +42,7 @@ class Pinged(Protocol):
         """Where the frame is written, and where it is read."""
 
     def close(self) -> None:
-        """It is over."""
+        """Close the connection."""
 
 
 def connect(port: int) -> socket.socket:
@@ -65,7 +65,7 @@ class EchoTarget:
         return self.frame
 
     def after(self, received: bytes) -> None:
-        """It has to be the same.
+        """Check that what was received is what was sent.
 
         Raises:
             RuntimeError: it is not.
@@ -74,7 +74,7 @@ class EchoTarget:
             raise RuntimeError("the echo changed the frame")
 
     def sockets(self) -> tuple[socket.socket, socket.socket]:
-        """One and the same."""
+        """Return the one socket twice: it sends and receives."""
         return self.socket, self.socket
 
     def close(self) -> None:

@@ -244,7 +244,7 @@ CASES: Final = {
 
 
 def measure(case: str, port: int, pid: int, monitoring: str, shrink: int) -> Report:
-    """One case, made `shrink` times smaller, against a broker that has done nothing yet."""
+    """Measure one case, made `shrink` times smaller, with a broker that has done nothing yet."""
     allow_files()
     report = Report("memory", build=build())
     run, times = CASES[case][:2]

@@ -81,7 +81,7 @@ LOGINS: Final = (
 
 
 def make_certificates(trees: Trees, folder: Path) -> None:
-    """What an `amqps` listener needs, and who trusts it, for both configurations."""
+    """Make what an `amqps` listener and its clients need, for both configurations."""
     subprocess.run(
         command("ferrymq_broker", "cert", "--out", str(folder), "--host", "127.0.0.1"),
         env=environment(trees.broker),

@@ -14,7 +14,7 @@ NAME = "ferrymq"
 
 
 def encode_frame(payload: bytes) -> bytes:
-    """One transfer frame."""
+    """Encode one transfer frame."""
     w = BytesWriter()
     mark = begin_frame(w, 0)
     encode_transfer(
@@ -73,7 +73,7 @@ def decode(data: bytes) -> Message:
 
 
 def read(message: Message) -> tuple[object, ...]:
-    """What an application looks at: id, subject, one application property, body."""
+    """Return what an application looks at: id, subject, one application property, body."""
     return (
         message.message_id,
         message.subject,

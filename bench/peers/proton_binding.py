@@ -22,7 +22,7 @@ _in = Data()
 
 
 def encode_frame(payload: bytes) -> bytes:
-    """One transfer frame."""
+    """Encode one transfer frame."""
     data = _out
     data.clear()
     data.put_described()
@@ -95,6 +95,6 @@ def decode(data: bytes) -> Message:
 
 
 def read(message: Message) -> tuple[object, ...]:
-    """What an application looks at: id, subject, one application property, body."""
+    """Return what an application looks at: id, subject, one application property, body."""
     # Proton's body is a view of memory that goes with the message: whoever keeps it copies it.
     return message.id, message.subject, message.properties["attempt"], bytes(message.body)

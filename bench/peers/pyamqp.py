@@ -20,7 +20,7 @@ NAME = "pyamqp"
 
 
 def encode_frame(payload: bytes) -> bytes:
-    """One transfer frame."""
+    """Encode one transfer frame."""
     header, performative = _encode.encode_frame(
         TransferFrame(
             handle=0,
@@ -79,7 +79,7 @@ def decode(data: bytes) -> Message:
 
 
 def read(message: Message) -> tuple[object, ...]:
-    """What an application looks at: id, subject, one application property, body."""
+    """Return what an application looks at: id, subject, one application property, body."""
     properties = message.properties
     return (
         properties.message_id,

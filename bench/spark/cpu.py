@@ -15,7 +15,7 @@ class Times(NamedTuple):
     python: float
 
     def since(self, before: Times) -> Times:
-        """What has been used between `before` and this."""
+        """Return what has been used between `before` and this."""
         return Times(*(now - then for now, then in zip(self, before, strict=True)))
 
 

@@ -44,7 +44,7 @@ class Rounds:
         self._said = said
 
     def measure(self, case: str, contenders: Sequence[Contender]) -> dict[str, list[float]]:
-        """One case; seconds of each contender that has done it in every round.
+        """Measure one case; return the seconds of each contender that has done it in every round.
 
         Each is run once before the first round: code is compiled then, workers are started.
         """
@@ -105,7 +105,7 @@ class Rounds:
 
 
 def _first_line(error: Exception) -> str:
-    """What went wrong, without the Java trace that Spark puts behind it."""
+    """Return what went wrong, without the Java trace that Spark adds."""
     text = str(error).strip()
     python = [line for line in text.splitlines() if "Error: " in line and "Traceback" not in line]
     return (python[-1] if python else text.splitlines()[0] if text else repr(error)).strip()

@@ -52,7 +52,7 @@ class Worker:
         self._java = java_pid(self._session)
 
     def run(self, part: str) -> Report:
-        """One part; failures are part of its report."""
+        """Run one part; failures are part of its report."""
         arguments = self._arguments
         options = {"rounds": arguments.rounds, "rows": spaced(arguments.rows), "cores": CORES}
         report = Report(part, options=options)

@@ -27,7 +27,7 @@ class BrokerStreams:
         self._known = False
 
     def ranges(self, selection: Selection) -> dict[str, StreamRanges]:
-        """Those that are selected, of those that we may read."""
+        """Return the selected streams, as far as the user may read them."""
         arguments: dict[str, object] = {}
         if selection.pattern is None:
             arguments["names"] = list(selection.names)

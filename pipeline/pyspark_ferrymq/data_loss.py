@@ -65,7 +65,7 @@ def report(losses: Iterable[Loss], fail: bool) -> None:
 
 
 def missing_from(start: Offset, ranges: Mapping[str, StreamRanges]) -> list[Loss]:
-    """What a query that is at `start` will not find."""
+    """Return what a query that is at `start` will not find."""
     losses: list[Loss] = []
     for name, number, offset in start:
         stream = ranges.get(name)
@@ -88,7 +88,7 @@ def missing_from(start: Offset, ranges: Mapping[str, StreamRanges]) -> list[Loss
 
 
 def missing_before(start: Offset, end: Offset, ranges: Mapping[str, StreamRanges]) -> list[Loss]:
-    """What a batch up to `end`, which was planned by somebody else, will not find at its end."""
+    """Return what a batch up to `end`, which was planned elsewhere, will not find at its end."""
     losses: list[Loss] = []
     for name, number, until in end:
         first = start.of(name, number) or 0

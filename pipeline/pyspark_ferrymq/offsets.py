@@ -44,7 +44,7 @@ class Offset:
     pin: bool = False
 
     def to_json(self) -> dict[str, object]:
-        """What Spark writes down: streams by name, partitions by number."""
+        """Return the form that Spark writes down: streams by name, partitions by number."""
         streams: dict[str, object] = {}
         for name in sorted(self.streams):
             position = self.streams[name]

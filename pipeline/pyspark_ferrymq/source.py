@@ -55,21 +55,21 @@ class DefaultSource(DataSource):
 
     @plain
     def reader(self, schema: StructType) -> DataSourceReader:
-        """What reads a batch."""
+        """Make the reader of a batch."""
         from pyspark_ferrymq.reading import make_batch_reader
 
         return make_batch_reader(self._source_options(), schema)
 
     @plain
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """What reads batch after batch."""
+        """Make the reader of a query, batch after batch."""
         from pyspark_ferrymq.reading import make_stream_reader
 
         return make_stream_reader(self._source_options(), schema)
 
     @plain
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """What writes a batch."""
+        """Make the writer of a batch."""
         from pyspark_ferrymq.writing.batch_writer import batch_writer
 
         return batch_writer(dict(self.options), schema, overwrite)
@@ -78,7 +78,7 @@ class DefaultSource(DataSource):
     def streamWriter(  # noqa: N802
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
-        """What writes batch after batch."""
+        """Make the writer of a query, batch after batch."""
         from pyspark_ferrymq.writing.stream_writer import stream_writer
 
         return stream_writer(dict(self.options), schema, overwrite)

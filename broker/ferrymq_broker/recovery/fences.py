@@ -12,7 +12,7 @@ from ferrymq_broker.store.tables import FENCE
 
 
 def recover_fences(broker: Broker, store: Store) -> int:
-    """Let every virtual host know how far its writers have got; how many there are.
+    """Read how far the writers of every virtual host have got; return how many fences there are.
 
     Raises `StoreDamaged` for a record that makes no sense.
     """

@@ -14,7 +14,7 @@ from ferrymq_broker.store.tables import HELD, HOLD
 
 
 def recover_holds(broker: Broker, store: Store, found: RecoveredState) -> None:
-    """Let streams, which have their partitions, have their holds. Raises `StoreDamaged`."""
+    """Give streams, which have their partitions, their holds. Raises `StoreDamaged`."""
     changes = broker.agenda.changes
     holds: dict[int, tuple[Stream, RetentionHold]] = {}
     for record in store.scan(HOLD):

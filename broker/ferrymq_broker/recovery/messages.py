@@ -68,7 +68,7 @@ class MessageLoader:
         return message, self._sizes[at]
 
     def keep(self, value: bytes) -> None:
-        """Let the body of a value stay in the store, where nobody reads it."""
+        """Leave the body of a value in the store."""
         if read_head(value).shared:
             self._sizes[self._find(body_id(value))] = _KEPT
 

@@ -53,7 +53,7 @@ def recover_nodes(broker: Broker, store: Store, found: RecoveredState) -> None:
 
 
 def recover_bindings(broker: Broker, store: Store, found: RecoveredState) -> None:
-    """What exchanges hand messages on to. Raises `StoreDamaged`."""
+    """Make the bindings of exchanges. Raises `StoreDamaged`."""
     changes = broker.agenda.changes
     for record in store.scan(BINDING):
         if record.id in found.aside:

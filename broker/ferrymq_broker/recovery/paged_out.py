@@ -37,7 +37,7 @@ _BEHIND: Final = (1 << 63) - 1
 
 
 def describe_paged_out(broker: Broker) -> list[bytes]:
-    """What all queues have in runs, as it is when all has been stored; as blocks."""
+    """Return, as blocks, what all queues have on disk only, once all of it is stored."""
     sweep = broker.sweep
     blocks: list[bytes] = []
     if sweep is not None:
@@ -175,8 +175,8 @@ class PagedOut:
 
 
 def find_paged_out(blocks: list[bytes], queues: dict[int, Queue]) -> dict[int, PagedOut]:
-    """What blocks say of queues, by the ids of these; the list is empty then. Of a queue that has
-    to see its messages nothing is found."""
+    """Return what blocks say of queues, by their ids; the list of blocks is empty afterwards. A
+    queue that has to look at its messages is left out."""
     found: dict[int, PagedOut] = {}
     blocks.reverse()
     while blocks:

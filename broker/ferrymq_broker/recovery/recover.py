@@ -30,7 +30,7 @@ def recover(
     progress: Progress | None = None,
     unmap: Callable[[], object] | None = None,
 ) -> RecoveredState:
-    """Let a new broker have all that is in the store, which it keeps things in from now on.
+    """Fill a new broker with all that is in the store, and give it the store.
 
     To be called in a pass, once the virtual hosts are there and before anything is declared in
     them (`config.apply.make_hosts`, `config.apply.declare`). What has to be tidied up is in the

@@ -63,5 +63,5 @@ class Fields:
         return {str(name): item for name, item in value.items()}
 
     def wrong(self, key: str) -> StoreDamaged:
-        """What is to be said of a value that there cannot be."""
+        """Return the error for a value that cannot be."""
         return StoreDamaged(f"{self.what}: {key!r} is {self.map.get(key)!r}")

@@ -80,7 +80,7 @@ def _recover(topic: Topic, id: int, record: dict[str, object], found: RecoveredS
 
 
 def _filter(asked: dict[str, object]) -> Filter | None:
-    """What passes the filters that were asked for. Raises `BrokerError`."""
+    """Return the filter for the filters that were asked for. Raises `BrokerError`."""
     filters = parse_filters(asked, _NOBODY)
     filters.decline_position()
     return filters.predicate

@@ -120,11 +120,11 @@ class Changes:
     # -- changes -----------------------------------------------------------------------------
 
     def put(self, table: i64, id: i64, number: i64, value: bytes) -> None:
-        """Let the record have this value."""
+        """Set the value of a record."""
         self.put_parts(table, id, number, value, b"")
 
     def put_parts(self, table: i64, id: i64, number: i64, head: bytes, rest: bytes) -> None:
-        """Let the record have `head` and `rest` for its value."""
+        """Set the value of a record to `head` and `rest`."""
         if not self.enabled:
             return
         w = self._writer
@@ -153,14 +153,14 @@ class Changes:
         self.total += 1
 
     def _end_part(self) -> None:
-        """What was written is a part of the batch; another follows."""
+        """End a part of the batch; another part follows."""
         part = self._writer.getvalue()
         self._writer = BytesWriter()
         self._parts.append(part)
         self._parts_bytes += len(part)
 
     def drop(self, table: i64, id: i64, number: i64) -> None:
-        """Let there be no such record."""
+        """Remove a record."""
         if not self.enabled:
             return
         w = self._writer
@@ -172,7 +172,7 @@ class Changes:
         self.total += 1
 
     def drop_range(self, table: i64, id: i64, first: i64, last: i64) -> None:
-        """Let there be no records of this id with numbers from `first` to `last`, both included."""
+        """Remove the records of this id with numbers from `first` to `last`, both included."""
         if not self.enabled:
             return
         w = self._writer
@@ -185,7 +185,8 @@ class Changes:
         self.total += 1
 
     def claim(self) -> None:
-        """What this pass tells its client builds on what is there already: it is to be on disk."""
+        """Hold the output of this pass until all changes so far are on disk: its answers build on
+        them."""
         self.claims += 1
 
     # -- batches -----------------------------------------------------------------------------

@@ -74,7 +74,7 @@ class File:
         return True
 
     def fill(self, size: int) -> None:
-        """Let the file be `size` zeros, which have their place on the disk; synced."""
+        """Make the file `size` zeros, which have their place on the disk; synced."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -87,7 +87,7 @@ class Folder:
     at all before."""
 
     def describe(self, name: str = "") -> str:
-        """What to call a file, or the directory, in a message."""
+        """Return the name of a file, or of the directory, for a message."""
         raise NotImplementedError
 
     def names(self) -> list[str]:
@@ -111,7 +111,7 @@ class Folder:
         raise NotImplementedError
 
     def sync(self) -> None:
-        """Let the names be on disk."""
+        """Sync the names of the files to disk."""
         raise NotImplementedError
 
     def identity(self, name: str) -> str:
@@ -129,7 +129,7 @@ class Folder:
         raise NotImplementedError
 
     def unlock(self) -> None:
-        """Let others in."""
+        """Give up the lock."""
         raise NotImplementedError
 
 
@@ -155,7 +155,7 @@ def only_pretends() -> bool:
 
 
 def sync_descriptor(descriptor: int) -> None:
-    """Let what was written to a file be on disk: the disk itself, not its cache."""
+    """Sync what was written to a file to the disk itself, not to its cache."""
     if only_pretends():
         return
     if sys.platform == "darwin":

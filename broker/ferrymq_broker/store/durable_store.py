@@ -369,7 +369,7 @@ class DurableStore(Store):
         self._place()
 
     def _look_after_spares(self) -> None:
-        """Let there be a segment in reserve."""
+        """Make a spare segment, if there is none."""
         executor = self._executor
         if self._journal.spares or self._preparing or self._stopped or executor is None:
             return
@@ -456,9 +456,9 @@ class DurableStore(Store):
     # -- looking at it -----------------------------------------------------------------------
 
     def info(self) -> dict[str, int]:
-        """What there is to know: `format`, the `last` batch and the last one `applied`, how many
-        `records`, and bytes: `used` in all, of `records-bytes` those that are `free-bytes`, of the
-        journal (`journal-bytes`)."""
+        """Return figures of the store: `format`, the `last` batch and the last one `applied`, how
+        many `records`, and bytes: `used` in all, of `records-bytes` those that are `free-bytes`, of
+        the journal (`journal-bytes`)."""
         records = self._records
         used = records.used_bytes()
         size = records.file_bytes()
@@ -539,4 +539,4 @@ class DurableStore(Store):
 
 
 def _tell_nobody(on: bool) -> None:
-    """Nobody wants to know about the disk before the store is started."""
+    """Do nothing: before the start of the store nothing listens for a full disk."""

@@ -74,7 +74,7 @@ class HeadFile:
         return head
 
     def write(self, value: HeadContent) -> None:
-        """Let the head say this; it is on disk then. Raises `OSError`, and can be called again."""
+        """Write the head; it is on disk afterwards. Raises `OSError`, and can be called again."""
         if not self._synced:
             # Before the other slot is written over.
             self._put(self.value, self._turn)

@@ -69,7 +69,7 @@ def frames_in_steps(
 def read_batches(
     effect: NetEffect, frames: Iterable[JournalFrame | Callable[[], None]]
 ) -> Iterator[Step]:
-    """Let `effect` read all batches, in steps. Raises `StoreDamaged`."""
+    """Read all batches into `effect`, in steps. Raises `StoreDamaged`."""
     for frame in frames:
         if not isinstance(frame, JournalFrame):
             yield frame

@@ -24,7 +24,7 @@ def encode_key(table: int, id: int, number: int) -> bytes:
 
 
 def describe_key(key: bytes) -> str:
-    """What to call the record of a key."""
+    """Return the name of the record of a key, for a message."""
     if key == APPLIED_KEY:
         return "the number of the last batch"
     if len(key) != KEY_BYTES:
@@ -34,7 +34,7 @@ def describe_key(key: bytes) -> str:
 
 
 def seal(key: bytes, value: bytes) -> bytes:
-    """What to store for a key: checksum and value."""
+    """Return the stored form of a value: checksum of key and value, then the value."""
     crc: int = _extend_crc(_crc(key), value)
     return crc.to_bytes(4, "big") + value
 

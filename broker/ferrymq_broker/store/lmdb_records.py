@@ -288,7 +288,7 @@ class LmdbRecords(Records):
             txn.abort()
 
     def _failed(self, error: lmdb.Error) -> Exception:
-        """What an error of LMDB is here; the changes are forgotten."""
+        """Forget the changes, and return the error of ours for one of LMDB."""
         self.abort()
         if isinstance(error, lmdb.MapFullError):
             self._grow = True

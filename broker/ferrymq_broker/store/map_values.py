@@ -21,7 +21,7 @@ def encode_map(fields: Mapping[str, object]) -> bytes:
 
 
 def decode_map(value: bytes) -> dict[str, object]:
-    """What `encode_map` was given. Raises `StoreDamaged` for anything else."""
+    """Return the map that `encode_map` encoded. Raises `StoreDamaged` for anything else."""
     try:
         reader = Reader(value)
         fields = read_value(reader, "record")

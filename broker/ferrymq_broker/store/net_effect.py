@@ -145,7 +145,7 @@ class NetEffect:
     # -- reading -----------------------------------------------------------------------------
 
     def begin(self, batch: bytes) -> None:
-        """Let `read` go on with this batch."""
+        """Make `read` go on with this batch."""
         self._batches.append(batch)
         if len(batch) > self.longest:
             self.longest = len(batch)

@@ -27,7 +27,7 @@ def run_of(
     end: int,
     most: int,
 ) -> list[bytes]:
-    """What `Records.run` answers, where records can only be had one by one."""
+    """Answer `Records.run` where records can be read one by one only."""
     values: list[bytes] = []
     size = 0
     while first < end and size < most:
@@ -67,7 +67,7 @@ class Part(NamedTuple):
 
 
 def parts_of(records: Iterator[Record], brief: Brief) -> Iterator[Part]:
-    """What `Records.scan_parts` answers, where records can only be had whole."""
+    """Answer `Records.scan_parts` where records can be read whole only."""
     for id, number, value in records:
         if brief.passed(id, number) >= 0:
             continue
@@ -124,7 +124,7 @@ class Records:
         raise NotImplementedError
 
     def put(self, key: bytes, value: bytes | memoryview) -> None:
-        """Let the record of a key (table, id, number: 17 bytes) be this: checksum and value."""
+        """Set the record of a key (table, id, number: 17 bytes): checksum and value."""
         raise NotImplementedError
 
     def extend(self, prefix: bytes, size: int) -> None:
@@ -132,7 +132,7 @@ class Records:
         this is called again. It makes no difference but to how the records are laid out."""
 
     def drop(self, key: bytes) -> None:
-        """Let there be no such record."""
+        """Remove the record of a key."""
         raise NotImplementedError
 
     def drop_range(self, first: bytes, last: bytes, limit: int) -> bool:
@@ -153,11 +153,11 @@ class Records:
         return 0
 
     def file_bytes(self) -> int:
-        """What the file of the records has, also what is free in it."""
+        """Return the size of the file of the records, in bytes, with its free pages."""
         return self.used_bytes()
 
     def used_bytes(self) -> int:
-        """What records take of the disk, without what is free to be used again."""
+        """Return the bytes that records take on disk, without free pages."""
         raise NotImplementedError
 
     def close(self) -> None:

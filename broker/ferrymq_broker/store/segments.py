@@ -77,7 +77,7 @@ def spare_name(applied: int, number: int) -> str:
 
 
 def parse_spare(name: str) -> tuple[int, int] | None:
-    """What the name of a spare says, None if it is none."""
+    """Return what the name of a spare says; None for the name of another file."""
     applied, _, number = name.removeprefix(SPARE_PREFIX).partition("-")
     if name.startswith(SPARE_PREFIX) and applied.isdecimal() and number.isdecimal():
         return int(applied), int(number)

@@ -44,8 +44,8 @@ class Store:
         return 0
 
     def take_paged_out(self) -> list[bytes]:
-        """What the broker left at a stop in good order (`recovery/paged_out.py`), once; nothing if
-        there was none, or if anything has been changed since."""
+        """Return, once, what the broker left at a clean stop (`recovery/paged_out.py`); nothing
+        after another stop, or if the store has changed since."""
         return []
 
     def scan_parts(self, table: int, brief: Brief) -> Iterator[Part]:

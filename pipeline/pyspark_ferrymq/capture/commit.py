@@ -33,8 +33,8 @@ class _Plan(NamedTuple):
 
 
 def settle(options: CaptureSinkOptions, written: Sequence[WrittenFiles]) -> None:
-    """Let the files of all tasks be there. Raises `AmqpWriteError` if they do not go with those
-    that are there: then none of them is."""
+    """Put the files of all tasks in their place, or none of them. Raises `AmqpWriteError` if they
+    do not fit to those that are there."""
     files: dict[str, list[tuple[str, CaptureName]]] = defaultdict(list)
     for each in written:
         for stream, some in each.files.items():
@@ -70,7 +70,7 @@ def settle(options: CaptureSinkOptions, written: Sequence[WrittenFiles]) -> None
 
 
 def discard(options: CaptureSinkOptions, written: Sequence[WrittenFiles]) -> None:
-    """Let the files of tasks not be there. Others may still be written; they go with the next
+    """Remove the files of tasks. Files that are still being written are removed with the next
     batch."""
     for each in written:
         for stream, files in each.files.items():

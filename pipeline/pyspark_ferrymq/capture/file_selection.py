@@ -36,8 +36,8 @@ def cut_files(
     live: StreamRanges | None,
     fail: bool,
 ) -> list[Cut]:
-    """One for each partition. Raises `AmqpDataLossError` for records that are there twice, and, if
-    it is to `fail`, for those that are missing."""
+    """Return a cut for each partition. Raises `AmqpDataLossError` for records that are there twice,
+    and, if `fail` is set, for those that are missing."""
     numbers = set(covered) | set(bounds.first) | set(bounds.next)
     if live is not None:
         numbers |= set(live.partitions)
@@ -67,7 +67,7 @@ class _Cutter:
         self.missing: list[Range] = []
 
     def cut(self) -> Cut:
-        """What is read of the partition."""
+        """Return what has to be read of the partition."""
         covered, live, bounds = self.covered, self.live, self.bounds
         if covered is None:
             first = 0 if live is None else live.first

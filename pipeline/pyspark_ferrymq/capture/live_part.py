@@ -30,7 +30,8 @@ def settings_of(url: str, options: Mapping[str, str]) -> BrokerOptions:
 
 
 def ranges_of(settings: BrokerOptions, stream: str) -> StreamRanges:
-    """What the broker has of a stream. Raises `AmqpDataLossError` if there is no such stream."""
+    """Return what the broker has of a stream. Raises `AmqpDataLossError` if there is no such
+    stream."""
     service = open_service(settings)
     try:
         found = service.ranges(Selection("subscribe", (stream,))).get(stream)

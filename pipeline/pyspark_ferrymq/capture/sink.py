@@ -48,13 +48,13 @@ class CaptureSink(DataSource):
         )
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """What writes a batch."""
+        """Make the writer of a batch."""
         return _BatchWriter(self._parsed, _checked(schema, overwrite))
 
     def streamWriter(  # noqa: N802
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamArrowWriter:
-        """What writes batch after batch."""
+        """Make the writer of a query, batch after batch."""
         return _StreamWriter(self._parsed, _checked(schema, overwrite))
 
 

@@ -97,7 +97,7 @@ class Follower:
             self._status.stop()
 
     def say(self, text: str) -> None:
-        """What is being done now."""
+        """Show what is being done now."""
         self._status.update(f"{self._what}: {text}")
 
     def __call__(self, step: Step) -> None:

@@ -117,7 +117,8 @@ def _start(name: str, master: str, settings: dict[str, str], log: Path | None) -
 
 @contextmanager
 def _stderr_to(path: Path | None) -> Iterator[None]:
-    """What is started meanwhile has the file as its standard error, for as long as it lives."""
+    """Give processes that are started meanwhile the file as their standard error, for their whole
+    life."""
     if path is None:
         yield
         return

@@ -65,7 +65,7 @@ class EventHubsMetadata:
         return found
 
     def explain(self, name: str) -> str:
-        """It tells no more than that."""
+        """Return nothing: Event Hubs tell no more of an error."""
         return (
             f"there is no event hub {name!r} at {self._settings.place}, or no right to read from it"
         )
@@ -75,7 +75,7 @@ class EventHubsMetadata:
         return {number: self._first(name, number, moment) for number, moment in times.items()}
 
     def behind(self, name: str, places: Mapping[int, tuple[int, int]]) -> dict[int, int]:
-        """Nobody there knows, and the option that needs it is refused."""
+        """Return nothing: Event Hubs do not know, and the option that needs it is refused."""
         raise AmqpOptionError(f"option 'maxBytesPerTrigger': {NOT_THERE['maxBytesPerTrigger']}")
 
     def hold(self, name: str, holder: str, offsets: Mapping[int, int]) -> None:

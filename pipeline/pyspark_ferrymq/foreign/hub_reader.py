@@ -35,7 +35,7 @@ def address_of(settings: BrokerOptions, hub: str, partition: int) -> str:
 
 
 def sequence_number(delivery: Delivery) -> int:
-    """That of an event. Raises `AmqpSourceError` if it has none."""
+    """Return the sequence number of an event. Raises `AmqpSourceError` if it has none."""
     found = delivery.message.message_annotations.get("x-opt-sequence-number")
     if not isinstance(found, int):
         raise AmqpSourceError(

@@ -162,7 +162,7 @@ def _selector(given: Values) -> str | None:
 
 
 def _selectors(given: Values) -> tuple[str, ...]:
-    """One, or a JSON list of several."""
+    """Return the selectors of an option: one, or a JSON list of several."""
     text = given.text("queueSelector")
     if text is None:
         return ()

@@ -49,7 +49,7 @@ class Values:
         return name.lower() in self._given
 
     def given(self, names: Iterable[str]) -> list[str]:
-        """Those of the names that are given."""
+        """Return those of the names that are given."""
         return [name for name in names if self.has(name)]
 
     def at_most_one(self, *names: str) -> str | None:
@@ -81,7 +81,7 @@ class Values:
         return value
 
     def choice(self, name: str, allowed: Iterable[str], default: str) -> str:
-        """One of some words, whatever its case."""
+        """Return the option, which is one of some words, in any case of letters."""
         value = self.text(name)
         if value is None:
             return default

@@ -131,7 +131,7 @@ def run(
 
 
 def coverage_of(path: str, stream: str) -> dict[int, Coverage]:
-    """What the files of a stream cover, by partition."""
+    """Return what the files of a stream cover, by partition."""
     from ferrymq.capture import coverage, open_place, stream_folder
     from ferrymq.capture.place import names_in
 
@@ -141,7 +141,7 @@ def coverage_of(path: str, stream: str) -> dict[int, Coverage]:
 def _move_hold(
     options: ArchiveOptions, holder: str, covered: Mapping[str, Mapping[int, Coverage]]
 ) -> None:
-    """Let the broker drop what is archived. Spark tells of a batch only when there is another."""
+    """Allow the broker to drop what is archived; Spark tells of a batch when there is a next one."""
     from pyspark_ferrymq.options import BrokerOptions, Values
     from pyspark_ferrymq.stream_metadata import open_service
 

@@ -40,8 +40,8 @@ class Moved:
 
 
 def fingerprint(raw: bytes) -> bytes:
-    """What a message is known by, as long as it is in the queue: all but its header, which counts
-    deliveries. Messages that are alike in all the rest may stand for each other.
+    """Return what identifies a message as long as it is in the queue: all but its header, which
+    counts deliveries. Messages that are alike in all the rest may stand for each other.
 
     Raises `DecodeError` for what is no message.
     """
@@ -125,7 +125,7 @@ async def move(
 
 
 async def _next(receiver: Receiver) -> list[Delivery]:
-    """What there is, up to a batch; nothing if that was all."""
+    """Return the next deliveries, up to a batch; none if all have been returned."""
     receiver.add_credit(_TOGETHER)
     await receiver.drain()
     return await receiver.receive_many(receiver.queued) if receiver.queued else []

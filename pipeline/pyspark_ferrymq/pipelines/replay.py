@@ -109,7 +109,7 @@ def records(
 
 
 def ranges(frame: DataFrame) -> dict[int, tuple[int, int]]:
-    """What there is in `records`: by partition the first offset, and the one behind the last.
+    """Return the offsets in `records`: by partition the first one, and the one behind the last.
 
     Raises `AmqpDataLossError` if something is missing in between.
     """
@@ -131,7 +131,7 @@ def ranges(frame: DataFrame) -> dict[int, tuple[int, int]]:
 
 
 def as_messages(frame: DataFrame, stream: str, target: str, annotate: bool = True) -> DataFrame:
-    """What the sink gets of `records`: `raw`, and the `address` of the partition."""
+    """Return `records` as the sink takes them: `raw`, and the `address` of the partition."""
 
     if annotate:
 
@@ -202,7 +202,7 @@ def _send(
     number: int,
     part: Mapping[int, tuple[int, int]],
 ) -> None:
-    """One step. Its tasks are what they were when it is done again: see `docs/pipeline/sink.md`."""
+    """Do one step. A step that is done again has the same tasks: see `docs/pipeline/sink.md`."""
     frame = records(
         spark,
         options,

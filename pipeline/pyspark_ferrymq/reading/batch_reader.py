@@ -30,7 +30,7 @@ class OffsetBatchReader(DataSourceReader):
 
     @plain
     def partitions(self) -> list[InputPartition]:
-        """What the tasks read."""
+        """Return what the tasks read."""
         service = open_service(self.options.connection)
         try:
             ranges = asking(self.options, lambda: self.ranges(service))
@@ -48,7 +48,7 @@ class OffsetBatchReader(DataSourceReader):
             yield from read_range(self.options, self.columns, partition.range)
 
     def ranges(self, service: StreamService) -> list[OffsetRange]:
-        """What is to be read, one range for each partition."""
+        """Return what is to be read, one range for each partition."""
         selection = self.options.selection
         found = service.ranges(selection)
         check_found(selection, found, service, self.options.connection.place)
@@ -66,7 +66,7 @@ class OffsetBatchReader(DataSourceReader):
 def _there(
     found: Mapping[str, StreamRanges], name: str, number: int, first: int, until: int | None
 ) -> tuple[int, int]:
-    """What there is of what was asked for."""
+    """Return the part of what was asked for that is there."""
     there = found[name].partitions.get(number)
     if there is None or until is None:
         raise AmqpSourceError(f"there is no partition {number} in the stream {name!r}")

@@ -49,7 +49,7 @@ class QueueReader(DataSourceReader):
         self.columns = tuple(columns)
 
     def partitions(self) -> list[InputPartition]:
-        """One for each queue and selector."""
+        """Return a partition for each queue and selector."""
         return [
             QueuePartition(queue, selector)
             for queue in self.options.selection.names
@@ -136,7 +136,7 @@ def _attach(
 
 
 def _batches(receiver: Receiver, options: SourceOptions) -> Iterator[list[Delivery]]:
-    """What there is, as much at a time as options allow, up to `queueLimit`."""
+    """Yield the deliveries, as many at a time as the options allow, up to `queueLimit`."""
     left = options.queue_limit
     credit = outstanding = 0
     count = size = 0
@@ -179,7 +179,7 @@ def _drained(receiver: Receiver, patience: float) -> bool:
 
 
 def _taken(receiver: Receiver, most: int) -> list[Delivery]:
-    """What has arrived."""
+    """Return the deliveries that have arrived."""
     taken: list[Delivery] = []
     while len(taken) < most:
         try:

@@ -90,7 +90,7 @@ def _read(
 
 
 def role_of(range: OffsetRange) -> str:
-    """What a connection of this task is called: query, batch, range, attempt."""
+    """Return the name of a connection of this task: query, batch, range, attempt."""
     from pyspark import TaskContext
 
     context = TaskContext.get()

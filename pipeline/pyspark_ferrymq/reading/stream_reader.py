@@ -67,7 +67,7 @@ class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return asking(self.options, self._initial).pinned().to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """What the options say."""
+        """Return the limit that the options give."""
         options = self.options
         if options.max_bytes_per_trigger is not None:
             return ReadMaxBytes(options.max_bytes_per_trigger)
@@ -124,7 +124,7 @@ class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [RangePartition(range) for range in planned]
 
     def commit(self, end: dict[str, object]) -> None:
-        """What is before `end` will not be asked for again: the hold may move."""
+        """Move the hold: records before `end` will not be asked for again."""
         holder = self.options.hold
         if holder is None:
             return
@@ -167,7 +167,8 @@ class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._service
 
     def _look(self) -> dict[str, StreamRanges]:
-        """What there is. Raises `AmqpSourceError` if a stream that is named is not among it."""
+        """Return the streams that are there. Raises `AmqpSourceError` if a stream that is named is
+        missing."""
         self._ranges = self._ask().ranges(self.options.selection)
         return self._ranges
 

@@ -40,7 +40,7 @@ class Ledger:
         self._digest = sha256()
 
     def enter(self, address: str, event: TrafficEvent) -> None:
-        """One message more."""
+        """Write down one message."""
         counted = self.addresses.setdefault(address, Counted())
         counted.messages += 1
         counted.bytes += len(event.body)

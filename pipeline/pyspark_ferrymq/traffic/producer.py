@@ -87,7 +87,7 @@ class _Window:
         self._accepted = 0
 
     async def put(self, future: asyncio.Future[None]) -> None:
-        """One more; waits for the first if there are many."""
+        """Add a message in flight; wait for the first one if there are many."""
         self._pending.append(future)
         if len(self._pending) >= _ON_THEIR_WAY:
             await self._first()
@@ -107,7 +107,7 @@ class _Window:
         self._tell()
 
     def forget(self) -> None:
-        """Nobody wants to know any more."""
+        """Forget the messages in flight: their outcomes do not matter any more."""
         for future in self._pending:
             if not future.cancel() and not future.cancelled():
                 # Looked at, so that asyncio does not report it as overlooked.

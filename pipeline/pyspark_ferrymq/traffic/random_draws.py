@@ -31,7 +31,7 @@ class Chance:
         return low + (high - low) * self._random.random()
 
     def of(self, items: Sequence[T]) -> T:
-        """One of them."""
+        """Draw one of the items."""
         return items[int(self._random.random() * len(items))]
 
     def waiting(self, mean: float) -> float:

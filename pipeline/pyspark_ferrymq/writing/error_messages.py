@@ -23,7 +23,7 @@ _NOTHING: Final = "Nothing of the task is written"
 
 
 def refused_row(work: TaskIdentity, address: str, row: int, error: Error | None) -> AmqpWriteError:
-    """One message was not accepted, in a transaction."""
+    """Return the error for a message that was not accepted, in a transaction."""
     return AmqpWriteError(f"{work}: row {row} for {address!r}: {_text(error)}. {_NOTHING}")
 
 
