@@ -1,4 +1,4 @@
-"""``python -m ferrymq_broker`` is the ``ferrymq`` command."""
+"""The command ``ferrymq``, as ``python -m ferrymq_broker``."""
 
 from __future__ import annotations
 

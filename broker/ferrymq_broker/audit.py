@@ -1,11 +1,12 @@
-"""What is on record: who logged in, what was refused to whom, who changed what.
+"""The audit log: logins, refusals, and changes, with the users who caused them.
 
 Each entry is an event with its facts, through the logger ``ferrymq.audit``; `server.logs` writes
-them to a file where the configuration names one. Facts have no secrets, and nothing of messages.
+the entries to a file if the configuration names one. Facts contain no secrets and nothing of
+messages.
 
-Changes and logins are all recorded. Refusals are what somebody can cause as often as he likes: of
-each connection, and of each address that connections come from, only so many are; those that are
-left out are counted in the next one, as ``left_out``, or in ``refusals-left-out`` when the
+All changes and logins are recorded. A client can cause refusals as often as it likes, so their rate
+is limited for each connection and for each address that connections come from. Refusals that are
+left out are counted in the next entry, as ``left_out``, or in ``refusals-left-out`` when the
 connection ends.
 """
 
@@ -34,14 +35,14 @@ _log: Final[Any] = structlog.wrap_logger(
 
 
 class _Refusals:
-    """Refusals of each connection, and of all that come from one address."""
+    """Rate limits of refusals: for each connection, and for all connections from one address."""
 
     def __init__(self) -> None:
         self.peers = LogRateLimiter(burst=50, rate=1.0)
         self.hosts = LogRateLimiter(burst=5000, rate=50.0)
 
     def left_out(self, peer: str) -> int | None:
-        """How many were left out before this one, or None if this one is to be."""
+        """Return how many refusals were left out before this one; None if this one is left out."""
         of_peer = self.peers.let(peer)
         if of_peer is None:
             return None
@@ -52,12 +53,12 @@ _refusals: Final = _Refusals()
 
 
 def record(event: str, **facts: object) -> None:
-    """Something is on record. A fact that is None is left out."""
+    """Write an entry. A fact that is None is left out."""
     _log.info(event, **_known(facts))
 
 
 def record_refusal(event: str, peer: str, **facts: object) -> None:
-    """Something was refused to the client `peer`; one in a flood of them is only counted."""
+    """Write that something was refused to the client `peer`, or only count it if there are many."""
     left_out = _refusals.left_out(peer)
     if left_out is None:
         return
@@ -67,24 +68,24 @@ def record_refusal(event: str, peer: str, **facts: object) -> None:
 
 
 def end_of(peer: str) -> None:
-    """The connection is gone: what it was refused, and was left out, is told of now."""
+    """Write how many refusals of a connection that has ended were left out."""
     left_out = _refusals.peers.end(peer)
     if left_out:
         _log.warning("refusals-left-out", peer=peer, count=left_out)
 
 
-# -- what there is to record --------------------------------------------------------------------
+# -- the entries --------------------------------------------------------------------------------
 
 
 def logged_in(peer: str, user: str | None, mechanism: str, encrypted: bool) -> None:
-    """Somebody was let in."""
+    """Record a login."""
     record("login", peer=peer, user=user, mechanism=mechanism, encrypted=encrypted)
 
 
 def login_refused(
     peer: str, user: str | None, mechanism: str, encrypted: bool, reason: str
 ) -> None:
-    """Somebody was not let in."""
+    """Record a login that was refused."""
     record_refusal(
         "login-refused",
         peer,
@@ -96,34 +97,34 @@ def login_refused(
 
 
 def connection_refused(peer: str, reason: str) -> None:
-    """A connection was over before it began: there were too many, or it came to a wrong place."""
+    """Record a connection that was closed at once: above a limit, or with a wrong HTTP path."""
     record_refusal("connection-refused", peer, reason=reason)
 
 
 def host_refused(peer: str, user: str | None, hostname: str | None, reason: str) -> None:
-    """Somebody may not use the virtual host that he asked for."""
+    """Record that a user may not use the virtual host that the client asked for."""
     record_refusal("host-refused", peer, user=user, hostname=hostname, reason=reason)
 
 
 def access_refused(
     peer: str, user: str | None, what: str, virtual_host: str, via: str = "link"
 ) -> None:
-    """Somebody may not do `what`, which names the right and the address."""
+    """Record that a user lacks a right; `what` names the right and the address."""
     record_refusal("access-refused", peer, user=user, host=virtual_host, via=via, what=what)
 
 
 def token_accepted(peer: str, user: str | None, scope: str, subject: str, expires: float) -> None:
-    """A token came that gives its bearer something at `scope`."""
+    """Record a token that gives its bearer rights at `scope`."""
     record("token", peer=peer, user=user, scope=scope, subject=subject, expires=expires or None)
 
 
 def token_refused(peer: str, user: str | None, scope: str, reason: str) -> None:
-    """A token came that is not good."""
+    """Record a token that was refused."""
     record_refusal("token-refused", peer, user=user, scope=scope, reason=reason)
 
 
 def token_lapsed(peer: str, user: str | None, scope: str, subject: str) -> None:
-    """The time of a token is over, and no other took its place."""
+    """Record a token that has expired and was not replaced."""
     record("token-lapsed", peer=peer, user=user, scope=scope, subject=subject)
 
 
@@ -137,7 +138,7 @@ def changed(
     status: int,
     description: str,
 ) -> None:
-    """Somebody has changed something by management, or tried to."""
+    """Record a change by management, or an attempt at one."""
     record(
         "management",
         peer=peer,
@@ -152,12 +153,12 @@ def changed(
 
 
 def reloaded(what: str, error: str | None = None) -> None:
-    """A file was read again: certificates, users, keys; or was not, for an `error` in it."""
+    """Record that a file (certificates, users, keys) was read again, or the `error` in it."""
     record("reload", what=what, error=error)
 
 
 def stopping(reason: str) -> None:
-    """The broker is shutting down."""
+    """Record that the broker is shutting down."""
     record("shutdown", reason=reason)
 
 

@@ -1,9 +1,10 @@
-"""The broker: its virtual hosts, its connections, and how a pass over one read ends.
+"""The broker: its virtual hosts, its connections, and its passes.
 
-Everything the broker does is done in *passes*. A pass starts with bytes from one connection, or a
-timer. Handlers call nodes, nodes put themselves on the agenda, consumers put the handlers they
-wrote to on another; `finish_pass` works both off. So a read that brings a thousand messages causes
-one dispatch for each queue concerned and one write for each connection.
+The broker does everything in *passes*. A pass starts with bytes from one connection, or with a
+timer. Handlers call nodes; nodes that have work put themselves on the agenda; consumers put the
+handlers that they wrote to on a second list. `finish_pass` works through both. So a read that
+brings a thousand messages causes one dispatch for each queue concerned and one write for each
+connection.
 """
 
 from __future__ import annotations
@@ -35,11 +36,12 @@ if TYPE_CHECKING:
     from ferrymq_broker.store.store import Store
 
 DEFAULT_SPACE: Final = "default"
-# A hostname of an open that begins so names a virtual host and no host.
+# A hostname of an open with this prefix names a virtual host.
 VHOST: Final = "vhost:"
 
 MEMORY: Final = "memory"
-# What is taken in with all credit given is done with before the alarm ends: one part in five.
+# The alarm of memory ends one part in five below the limit. In between the broker works off the
+# messages that producers sent with the credit they had.
 _ABOVE_LOW_WATER: Final = 5
 
 
@@ -47,14 +49,14 @@ _ABOVE_LOW_WATER: Final = 5
 class Broker:
     """All virtual hosts and all connections of one broker.
 
-    `now` is the time of the current pass: seconds of a clock that never goes back. `epoch` is what
-    to add to it for the time since the Unix epoch. `schedule` is called with a function that the
-    event loop is to call soon, in a pass of its own; `wake_at` with the `now` at which
-    `handle_timeout` is due.
+    `now` is the time of the current pass: seconds of a clock that never goes back. `now + epoch` is
+    the time since the Unix epoch. The broker calls `schedule` with a function that the event loop
+    has to call soon, in a pass of its own. The broker calls `wake_at` with the `now` at which
+    `handle_timeout` has to be called.
 
-    `hosts` are the virtual hosts by the hostnames that lead to them, in lower case; others lead to
-    the default one, unless `strict_hosts`. `alarms` are the reasons why producers get no credit at
-    the moment: ``memory``, ``disk``.
+    `hosts` has the virtual hosts by hostname, in lower case. With other hostnames clients get the
+    default virtual host, unless `strict_hosts` is set. `alarms` are the reasons why producers get
+    no credit at the moment: ``memory``, ``disk``.
     """
 
     __slots__ = (
@@ -109,8 +111,9 @@ class Broker:
     ) -> None:
         self.now = 0.0
         self.epoch = epoch
-        # What to add to `now` for `Agenda.now`: the epoch when the broker began, and for how long
-        # the machine has been suspended since.
+        # `now + _base` is `Agenda.now`. `_base` is the epoch at the start of the broker, and the
+        # time
+        # for which the machine has been suspended since.
         self._base = epoch
         self._suspended = 0.0
         self.agenda = Agenda()
@@ -120,18 +123,18 @@ class Broker:
         self.spaces: dict[str, AddressSpace] = {DEFAULT_SPACE: self.default}
         self.hosts: dict[str, AddressSpace] = {DEFAULT_SPACE: self.default}
         self.strict_hosts = False
-        # Whether what no rule allows is refused: there are rules in some virtual host, or tokens.
+        # Whether access is checked: some virtual host has rules, or the broker accepts tokens.
         self.guarded = False
-        # Whether clients may bring tokens when they have opened (claims-based security).
+        # Whether clients may send tokens after the open (claims-based security).
         self.takes_tokens = False
-        # Milliseconds in which who may do nothing has to bring one; 0 for as long as he likes.
+        # Milliseconds in which a client without any right has to send a token; 0 for no limit.
         self.token_deadline: i64 = 0
         self.store: Store | None = None
         self.sweep: Sweep | None = None
         # Connections whose output waits for the store.
         self.held: list[ConnectionHandler] = []
         self.dirty_handlers: list[ConnectionHandler] = []
-        # Every connection, in the order they came.
+        # All connections, oldest first.
         self.handlers: dict[ConnectionHandler, None] = {}
         self.link_names = LinkNames()
         self.counters = Counters()
@@ -141,13 +144,13 @@ class Broker:
         self.transaction_limits = TransactionLimits()
         self.client_limits = ClientLimits()
         self.users = ConnectionsPerUser()
-        # What all connections hold of messages that are not complete.
+        # Bytes of incomplete messages, of all connections.
         self.unfinished = Budget()
         self.alarms = self.credit.alarms
         # Bytes of messages above which there is an alarm, and at which it ends.
         self._high_water: i64 = BOUNDLESS
         self._low_water: i64 = 0
-        # Bytes of messages above which there is anything to do.
+        # Bytes of messages above which `_watch_memory` has anything to do.
         self._look_above: i64 = BOUNDLESS
         self._paging = False
         self._gathering = False
@@ -156,18 +159,18 @@ class Broker:
         self._schedule = schedule
         self._wake_at = wake_at
         self.agenda.slices.begin(schedule, self.finish_pass)
-        # Whether the server is to wake it up, and at what `now`.
+        # Whether the server has been asked to call `handle_timeout`, and at what `now`.
         self._awake = False
         self._awake_at = 0.0
         self._next_id: i64 = 0
 
     def new_id(self) -> i64:
-        """A number that no connection, session or consumer of this broker has had."""
+        """Return a new number for a connection, a session or a consumer."""
         self._next_id += 1
         return self._next_id
 
     def begun(self) -> int:
-        """How many connections, sessions and consumers there have been."""
+        """Return how many connections, sessions and consumers there have been."""
         return self._next_id
 
     def clear(self) -> None:
@@ -177,17 +180,18 @@ class Broker:
             space.clear()
 
     def finish_work(self) -> None:
-        """Do at once what would be done in slices; for the end of the process."""
+        """Do all work that waits for slices at once; for the end of the process."""
         self.agenda.slices.finish_all()
         self.finish_pass()
 
     def add_space(self, name: str, hostnames: list[str], max_nodes: int) -> AddressSpace:
-        """A new virtual host, which these hostnames lead to. Raises ValueError if one is taken."""
+        """Add a virtual host with these hostnames. Raises ValueError if the name or a hostname is
+        taken."""
         if name in self.spaces:
             raise ValueError(f"there is a virtual host {name!r} already")
         for hostname in hostnames:
             if hostname.lower() in self.hosts:
-                raise ValueError(f"the hostname {hostname!r} leads to a virtual host already")
+                raise ValueError(f"the hostname {hostname!r} belongs to a virtual host already")
         space = AddressSpace(name, self.agenda, self.timers, max_nodes)
         self.spaces[name] = space
         for hostname in hostnames:
@@ -195,10 +199,10 @@ class Broker:
         return space
 
     def space_for(self, hostname: str | None) -> AddressSpace | None:
-        """The virtual host that an open with this hostname is for (AMQP 1.0 §2.7.1).
+        """Return the virtual host for the hostname of an open (AMQP 1.0 §2.7.1).
 
-        ``vhost:NAME`` names it; a hostname leads to it, in upper or lower case. None if there is
-        none, which for a hostname takes `strict_hosts`.
+        ``vhost:NAME`` names the virtual host itself. Hostnames are compared without regard to case.
+        Returns None for an unknown name, and with `strict_hosts` for an unknown hostname.
         """
         if not hostname:
             return self.default
@@ -212,12 +216,12 @@ class Broker:
     # -- limits ----------------------------------------------------------------------------
 
     def limit_credit(self, messages: i64) -> None:
-        """Promise all producers together no more than this; 0 is no limit."""
+        """Limit the credit of all producers together to so many messages; 0 is no limit."""
         self.credit.budget = messages
 
     def limit_memory(self, limit: i64, low_water: i64 = 0) -> None:
-        """Give producers no credit while there are more bytes of messages than `limit`, and until
-        there are no more than `low_water`, by default 80 % of it. 0 is no limit."""
+        """Give producers no credit from when messages take more than `limit` bytes until they take
+        no more than `low_water`, by default 80 % of the limit. 0 is no limit."""
         if low_water == 0:
             low_water = limit - limit // _ABOVE_LOW_WATER
         self._high_water = BOUNDLESS if limit == 0 else limit
@@ -228,7 +232,7 @@ class Broker:
         self._watch_memory()
 
     def set_alarm(self, reason: str, on: bool) -> None:
-        """Producers get no credit while there is any alarm; consumers go on."""
+        """Switch an alarm. While any alarm is on producers get no credit; consumers go on."""
         withheld = self.credit.withheld
         self.credit.set_alarm(reason, on)
         if self.credit.withheld and not withheld:
@@ -237,8 +241,8 @@ class Broker:
     def page_out(
         self, pages: PageStore, limit: i64, unmap: Callable[[], object] | None = None
     ) -> None:
-        """Leave messages on disk while there are more bytes of them than `limit`: those that are
-        not in the store (`keep`) go to `pages`. `unmap` is as in `Pager`."""
+        """Move messages to disk while they take more than `limit` bytes of memory. Messages that
+        are not in the store (`keep`) go to `pages`. `unmap` is as in `Pager`."""
         if self.store is None:
             raise ValueError("there is no store to leave messages in")
         agenda = self.agenda
@@ -252,7 +256,7 @@ class Broker:
         return [node for space in self.spaces.values() for node in space.nodes.values()]
 
     def tidy(self) -> None:
-        """To be called now and then, between passes: give back what is not needed."""
+        """Free memory that is not needed. Called at intervals, between passes."""
         self.termini.end_orphans()
         if self.sweep is not None:
             self.sweep.tidy()
@@ -284,37 +288,37 @@ class Broker:
     # -- passes --------------------------------------------------------------------------
 
     def begin_pass(self, now: float) -> None:
-        """It is `now`, for all that happens until `finish_pass`."""
+        """Begin a pass: set the time for everything until `finish_pass`."""
         self.now = now
         self.agenda.now = i64((now + self._base) * 1000.0)
         self.agenda.wall = i64((now + self.epoch) * 1000.0)
 
     def set_clock(self, epoch: float, suspended: float) -> tuple[float, float]:
-        """Follow the wall clock; to be called now and then, before `handle_timeout`.
+        """Follow the wall clock. Called at intervals, before `handle_timeout`.
 
-        `suspended` is for how many seconds the machine has been suspended since the broker began.
-        Returns by how many seconds the wall clock was set since the last call, and for how many
-        the machine was suspended.
+        `suspended` is the seconds for which the machine has been suspended since the broker began.
+        Returns the seconds by which the wall clock was set since the last call, and the seconds for
+        which the machine was suspended.
 
-        A wall clock that is set moves dates alone. Durations go on: they have had the time of a
-        suspension too (`docs/decisions/0016-clocks.md`).
+        Setting the wall clock affects only timers with a date. Timers with a duration go on; a
+        suspension counts as part of the duration (`docs/decisions/0016-clocks.md`).
         """
         slept = suspended - self._suspended
         if slept < 0.001:
-            # Two clocks that are read one after the other are never quite the same.
+            # The two clocks are read one after the other, so small differences mean nothing.
             slept = 0.0
         else:
             self._suspended = suspended
             self._base += slept
         stepped = epoch - self.epoch - slept
         self.epoch = epoch
-        # The wake that was asked for goes by the clocks as they were.
+        # The time in the last call of `wake_at` came from the old clocks.
         self._awake = False
         self.timers.moved = True
         return stepped, slept
 
     def finish_pass(self) -> None:
-        """Let nodes dispatch and write what came of it, until there is nothing left to do."""
+        """End a pass: let nodes dispatch and connections write until nothing is left to do."""
         agenda = self.agenda
         try:
             while True:
@@ -334,20 +338,22 @@ class Broker:
                 self._arm()
             if agenda.changes.count > 0 and self.store is not None:
                 if agenda.nodes:
-                    # After a mistake. What they do belongs to what has been done: one batch.
+                    # An exception has left nodes on the agenda. Their changes belong in the same
+                    # batch.
                     self._schedule(self.finish_pass)
                 else:
                     self.store.push()
 
     def keep(self, store: Store) -> None:
-        """From now on, what is durable is kept in this store."""
+        """Keep durable messages and nodes in this store from now on."""
         self.store = store
         self.agenda.store = store
 
     def on_stable(self, now: float) -> None:
-        """The batch that the store has taken is on disk: a pass of its own.
+        """Handle that the store has written its batch to disk, in a pass of its own.
 
-        What waited for that goes on: new messages to their consumers, output to its clients.
+        New messages of the batch go to consumers now, and connections write the output that had to
+        wait for the batch.
         """
         self.begin_pass(now)
         try:
@@ -369,16 +375,16 @@ class Broker:
                 turns += 1
                 handler.flush()
         except BaseException:
-            # A mistake is to cost one connection, and the others nothing.
+            # An exception must not keep other connections from writing.
             self.dirty_handlers = handlers[turns:] + self.dirty_handlers
             raise
 
     def handle_timeout(self, now: float) -> None:
-        """Do what is due: a pass of its own."""
+        """Run the timers that are due, in a pass of its own."""
         self.begin_pass(now)
         self._awake = False
         agenda = self.agenda
-        # First of all: what is left must be armed for even if one of them raises.
+        # Set first, so that the remaining timers are armed even if one timer raises.
         self.timers.moved = True
         try:
             self.timers.run(agenda.now)
@@ -404,11 +410,11 @@ class Broker:
             self._wake_at(now)
 
     def soon(self, call: Callable[[], None]) -> None:
-        """Have `call` called by the event loop when this pass is over."""
+        """Make the event loop call `call` after this pass."""
         self._schedule(call)
 
     def _take_turns(self) -> None:
-        """Go on with connections that have more to write, in a pass of its own."""
+        """Continue with connections that have more to write, in a pass of its own."""
         try:
             self.output_turns.begin_round()
         finally:

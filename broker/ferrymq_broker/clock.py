@@ -1,4 +1,4 @@
-"""Where time comes from. Everything that depends on it takes a `Clock`; tests bring their own."""
+"""The clocks. Code that depends on time takes a `Clock`, which tests replace."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ class Clock:
     """The clocks of the machine."""
 
     def now(self) -> float:
-        """Return seconds since some moment. They never go back and stand still in a suspension."""
+        """Return seconds of a clock that never goes back and stands still in a suspension."""
         return time.monotonic()
 
     def epoch(self) -> float:
-        """Return what to add to `now` for seconds since the Unix epoch.
+        """Return the difference between the time since the Unix epoch and `now`, in seconds.
 
-        It changes when the wall clock is set, and when the machine has been suspended.
+        The difference changes when the wall clock is set and when the machine has been suspended.
         """
         return time.time() - time.monotonic()
 
     def suspended(self) -> float:
         """Return the seconds for which the machine has been suspended since it was booted.
 
-        Always 0 where the operating system has no clock that counts them.
+        Returns 0 if the operating system has no clock that counts suspensions.
         """
         if _BOOTTIME is None:
             return 0.0

@@ -1,4 +1,4 @@
-"""What the broker counts about its connections."""
+"""Counters of the broker's connections."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mypy_extensions import i64
 
 @final
 class Counters:
-    """Totals since the broker was made. Nodes keep their own."""
+    """Totals since the broker was made. Nodes have counters of their own."""
 
     __slots__ = (
         "connections_opened",
@@ -27,17 +27,18 @@ class Counters:
 
     def __init__(self) -> None:
         self.connections_opened: i64 = 0
-        # By the limits of all connections, of those of one address, and of those of one user.
+        # Refused by the limits for all connections, for one address, and for one user.
         self.connections_refused_total: i64 = 0
         self.connections_refused_address: i64 = 0
         self.connections_refused_user: i64 = 0
         self.logins_refused: i64 = 0
-        # Of these: for failures before, or because too many waited; nobody looked at what was said.
+        # Logins refused without checking credentials: after too many failures, or with too many
+        # logins waiting. `logins_refused` includes them.
         self.logins_put_off: i64 = 0
         self.links_refused: i64 = 0
-        # Of these and of others that ended: because a limit of the connection was reached.
+        # Links refused or ended because of a limit of their connection.
         self.links_over_limit: i64 = 0
-        # Settled by their senders in advance, and not taken in by their nodes.
+        # Messages that came settled and that their nodes did not accept.
         self.messages_dropped: i64 = 0
         self.bytes_received: i64 = 0
         self.bytes_sent: i64 = 0

@@ -1,9 +1,10 @@
-"""A heap of what is due, that drops its outdated records a few at a time.
+"""A heap of deadlines that removes outdated records a few at a time.
 
-To take a record out of the middle of a heap would need a search. So a record whose item was set
-anew, or is gone, stays until it comes up. When most of the records are outdated, the heap is swept:
-it is set aside, each call moves a few of its records, and those that are still wanted come into the
-new heap. A heap of a million records is never built anew in one piece.
+Removing a record from the middle of a heap needs a search. So a record stays in the heap when its
+item gets another deadline or goes, until the record is the first. When most records are outdated,
+the heap is swept: it is set aside, each call takes a few of its records out, and the records that
+are still valid go into the new heap. So even a heap of a million records is never rebuilt in one
+piece.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ Item = TypeVar("Item")
 
 @final
 class DeadlineHeap(Generic[Item]):
-    """Records of `(due, order, item)`, the lowest first. `order` is different for each record of
-    one `due`. So many outdated records as `slack` are never worth a sweep."""
+    """A heap of records `(due, order, item)`, lowest first. Records with the same `due` have
+    different `order`. At up to `slack` outdated records no sweep begins."""
 
     __slots__ = ("_heap", "_swept", "_outdated", "_slack")
 
     def __init__(self, slack: i64) -> None:
         self._heap: list[tuple[int, int, Item]] = []
-        # The heap that is being swept. Records leave it from the end: what is left is a heap.
+        # The heap that is being swept. Records leave it from the end, so the rest is still a heap.
         self._swept: list[tuple[int, int, Item]] = []
         # How many records of `_heap` are outdated, at most.
         self._outdated: i64 = 0
@@ -46,7 +47,7 @@ class DeadlineHeap(Generic[Item]):
         return heap[0] if heap else None
 
     def pop(self) -> None:
-        """Take out the record that is due first; there must be one."""
+        """Remove the record that is due first; there must be one."""
         heap, swept = self._heap, self._swept
         heappop(swept if swept and (not heap or swept[0] < heap[0]) else heap)
 
@@ -59,12 +60,12 @@ class DeadlineHeap(Generic[Item]):
             self._outdated = 0
 
     def discount(self) -> None:
-        """Take back one `outdate`: the record came up, and is no longer here."""
+        """Take back one `outdate`, because the outdated record has been removed."""
         if self._outdated > 0:
             self._outdated -= 1
 
     def sweep(self) -> tuple[int, int, Item] | None:
-        """Take out one record of those to be swept; None if there is none. The caller pushes it
+        """Remove and return one record of the sweep; None if there is none. The caller pushes it
         again if its item is still wanted."""
         return self._swept.pop() if self._swept else None
 

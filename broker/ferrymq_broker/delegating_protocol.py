@@ -1,4 +1,4 @@
-"""Between a transport and its protocol, for who has to look at what goes through."""
+"""A protocol between a transport and another protocol, to watch or change the bytes."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 
 class DelegatingProtocol(asyncio.Protocol):
-    """Hands everything on to `inner`, from when `serve` is called.
+    """A protocol that hands everything on to `inner` after `serve` was called.
 
-    What it is for is in subclasses: they have `connection_made` and `data_received`, and their
-    `gone` is called when the client is gone.
+    Subclasses define `connection_made` and `data_received`. `gone` is called when the client has
+    disconnected.
     """
 
     def __init__(self, inner: asyncio.Protocol) -> None:
@@ -20,41 +20,41 @@ class DelegatingProtocol(asyncio.Protocol):
         self._served = False
 
     def serve(self, transport: asyncio.BaseTransport) -> None:
-        """Let `inner` have the client."""
+        """Connect `inner` with the client."""
         self._served = True
         self.inner.connection_made(transport)
 
     def receive(self, data: bytes) -> None:
-        """Let `inner` have data, if it has the client."""
+        """Hand data to `inner`, if it is connected with the client."""
         if self._served:
             self.inner.data_received(data)
 
     def expect(self, seconds: float) -> None:
-        """Call `on_time` then; what was to be called before is not."""
+        """Call `on_time` after so many seconds. This replaces an earlier call of `expect`."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = asyncio.get_running_loop().call_later(seconds, self.on_time)
 
     def on_time(self) -> None:
-        """The time is over."""
+        """Handle that the time of `expect` is over."""
         self.drop()
 
     def drop(self) -> None:
-        """Let the client go, without a word."""
-        # Those of other event loops are no `asyncio.Transport`, and abort all the same.
+        """Disconnect the client at once, without an answer."""
+        # Transports of other event loops are no `asyncio.Transport`, but can abort too.
         abort: Callable[[], None] | None = getattr(self.transport, "abort", None)
         if abort is not None:
             abort()
 
     def gone(self) -> None:
-        """The client is gone."""
+        """Handle that the client has disconnected; for subclasses."""
 
     def eof_received(self) -> bool | None:
-        """The client sends no more."""
+        """Handle that the client sends no more."""
         return self.inner.eof_received() if self._served else None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client is gone."""
+        """Handle that the connection has ended."""
         if self._timer is not None:
             self._timer.cancel()
         self.gone()
@@ -62,11 +62,11 @@ class DelegatingProtocol(asyncio.Protocol):
             self.inner.connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """The client does not read as fast as we write."""
+        """Handle that the client does not read as fast as `inner` writes."""
         if self._served:
             self.inner.pause_writing()
 
     def resume_writing(self) -> None:
-        """The client has caught up."""
+        """Handle that the client has read most of what was written."""
         if self._served:
             self.inner.resume_writing()

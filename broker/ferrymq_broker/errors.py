@@ -1,8 +1,8 @@
-"""What the broker says no to.
+"""The broker's own exceptions.
 
 AmqpError              (ferrymq_codec.errors)
- └─ BrokerError        a request a client made cannot be met; becomes an AMQP error
-ConfigError            the configuration is wrong; for the person who wrote it
+ └─ BrokerError        a client's request failed; becomes an AMQP error
+ConfigError            the configuration is wrong; its text is for the administrator
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from ferrymq_codec.errors import AmqpError
 
 
 class BrokerError(AmqpError):
-    """A client asked for what cannot be done.
+    """A client asked for something that cannot be done.
 
-    `condition` is the AMQP error condition it gets (AMQP 1.0 §2.8.15–18), `description` says why,
-    `info` goes into the error.
+    `condition` is the AMQP error condition that the client gets (AMQP 1.0 §2.8.15–18),
+    `description` says why, `info` goes into the error.
     """
 
     def __init__(
@@ -27,4 +27,4 @@ class BrokerError(AmqpError):
 
 
 class ConfigError(Exception):
-    """The configuration is wrong. The message names file, line and remedy where they are known."""
+    """The configuration is wrong. The message names file, line and remedy if they are known."""

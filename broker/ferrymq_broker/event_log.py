@@ -1,12 +1,12 @@
 """The broker's log: events with their facts, through structlog to the standard library's logging.
 
-So a program that embeds the broker hears of it as of everything else, by the logger
-``ferrymq.broker``, and nothing is printed that it did not ask for. `server.logs` sets up the output
-of a broker that is a process of its own.
+So a program that embeds the broker gets its events through the logger ``ferrymq.broker``, and the
+broker itself prints nothing. `server.logs` sets up the output of a broker that runs as its own
+process.
 
-What a client can cause, by whatever it does, has its ``peer`` among its facts: of each peer, and of
-each address that peers come from, only so much is logged. Entries that are left out are counted in
-the next one that is not, as ``left_out``.
+An event that a client can cause has the fact ``peer``. The rate of such events is limited for each
+peer and for each address that peers come from. Entries that are left out are counted in the next
+entry, as ``left_out``.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ import structlog
 from ferrymq_broker.log_rate_limit import LogRateLimiter, host_of
 from ferrymq_broker.sanitize import clean_lines, clean_value
 
-# Of a connection, and of all connections from one address: entries at once, and in a second.
+# For a connection, and for all connections from one address: entries at once, and in a second.
 _OF_PEER: Final = (100, 1.0)
 _OF_HOST: Final = (5000, 50.0)
-# The last of a connection; there is one of these.
+# The last event of a connection is one of these.
 _LAST: Final = frozenset({"connection closed", "connection lost"})
 
 
 class _SizeLimit:
-    """Leaves out what one client causes too much of."""
+    """A structlog processor that limits the rate of events that clients cause."""
 
     def __init__(self) -> None:
         self._peers = LogRateLimiter(*_OF_PEER)
@@ -57,7 +57,7 @@ class _SizeLimit:
 def make_clean(
     logger: Any, method: str, event: MutableMapping[str, Any]
 ) -> MutableMapping[str, Any]:
-    """Facts may come from clients: let them be text, short and in one line."""
+    """Make facts safe to print: short, in one line, without control characters."""
     for key, value in event.items():
         if key == "exception" and isinstance(value, str):
             event[key] = clean_lines(value)
@@ -66,7 +66,7 @@ def make_clean(
     return event
 
 
-# What every event gets, whoever prints it.
+# Applied to every event of all loggers.
 SHARED_PROCESSORS: Final[list[structlog.types.Processor]] = [
     structlog.stdlib.add_log_level,
     structlog.processors.TimeStamper(fmt="iso"),

@@ -1,7 +1,7 @@
-"""Answers by HTTP that do not say which software gives them, in which version.
+"""HTTP responses that do not name the server's software and version.
 
-The libraries name themselves in the field ``Server`` (RFC 9110 §10.2.4), which tells an attacker
-which of their mistakes to try.
+By default the libraries name themselves in the field ``Server`` (RFC 9110 §10.2.4). That would tell
+an attacker which known faults to try.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class _Answer(web.Response):
 
 
 class HttpConnection(web.RequestHandler):
-    """One connection by HTTP; what it cannot read is answered without a name as well."""
+    """An HTTP connection. Its answers to malformed requests have no field ``Server`` either."""
 
     def handle_error(
         self,
@@ -47,5 +47,5 @@ def serve(runner: web.AppRunner) -> HttpConnection:
 
 
 async def leave_out_server(request: web.Request, response: web.StreamResponse) -> None:
-    """Take the field out of a response; for `web.Application.on_response_prepare`."""
+    """Remove the field ``Server`` from a response; for `web.Application.on_response_prepare`."""
     response.headers.popall(SERVER, None)

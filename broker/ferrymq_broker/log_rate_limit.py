@@ -1,4 +1,4 @@
-"""How much of what one client causes gets into a log."""
+"""Rate limits of log entries that clients cause."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
-# So many clients are told apart; of more, those that were heard of longest ago are forgotten.
+# The number of clients that are remembered. With more, the least recent ones are forgotten.
 _MOST: Final = 4096
 
 
@@ -21,10 +21,10 @@ class _Account:
 
 
 class LogRateLimiter:
-    """Lets `burst` entries of each client through at once, and then `rate` in a second.
+    """A rate limit: `burst` entries of each client at once, and then `rate` entries a second.
 
-    `let` says whether an entry is let through: the number of those that were left out before it,
-    or None if it is to be left out itself.
+    `let` returns the number of entries that were left out before this one, or None if this entry
+    has to be left out.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class LogRateLimiter:
         self._accounts: OrderedDict[str, _Account] = OrderedDict()
 
     def let(self, client: str, before: int = 0) -> int | None:
-        """Count an entry of this client, before which `before` were left out for other reasons."""
+        """Count an entry of this client. `before` entries were left out for other reasons."""
         now = self._clock()
         account = self._accounts.get(client)
         if account is None:
@@ -56,12 +56,12 @@ class LogRateLimiter:
         return left_out + before
 
     def end(self, client: str) -> int:
-        """The client is gone; how many entries of it were left out and have not been told of."""
+        """Forget a client, and return how many of its entries were left out since the last one."""
         account = self._accounts.pop(client, None)
         return 0 if account is None else account.left_out
 
 
 def host_of(peer: str) -> str:
-    """The address of a client without its port: what all its connections have in common."""
+    """Return the address of a client without its port."""
     host, colon, port = peer.rpartition(":")
     return host if colon and port.isdigit() else peer

@@ -1,20 +1,21 @@
-"""Text that came from outside, made fit for a log.
+"""Makes text from clients safe to log.
 
-What clients call themselves must not end a line, move a cursor, colour a terminal, turn the
-direction of the writing or fill a disk.
+Names that clients choose must not end a line, move a cursor, colour a terminal, change the
+direction of writing or fill a disk.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-# Characters of a value that a log has; of a traceback.
+# The most characters that are logged of a value, and of a traceback.
 MOST: Final = 500
 _MOST_LINES: Final = 20_000
 
 
 def clean(text: str, most: int = MOST) -> str:
-    """The text in one line, with escapes for what cannot be printed, cut to `most` characters."""
+    """Return the text in one line, with unprintable characters escaped, cut to `most`
+    characters."""
     if len(text) > most:
         text = text[:most] + "…"
     if text.isprintable():
@@ -23,13 +24,13 @@ def clean(text: str, most: int = MOST) -> str:
 
 
 def clean_lines(text: str) -> str:
-    """As `clean`, of several lines. All are indented: none can be taken for an entry."""
+    """Clean a text of several lines, and indent each, so that none looks like an entry."""
     cut = text[:_MOST_LINES]
     return "\n".join(f"  {clean(line, _MOST_LINES)}" for line in cut.split("\n"))
 
 
 def clean_value(value: object) -> object:
-    """A value of an entry: numbers and flags as they are, anything else as text that is clean."""
+    """Return numbers and flags as they are, any other value as clean text."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str):

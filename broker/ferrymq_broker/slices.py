@@ -1,12 +1,11 @@
-"""Work in slices: what takes long is done a little at a time, in passes of its own.
+"""Long work in slices: a little at a time, in passes of its own.
 
-The event loop looks at all connections between two passes, so nobody waits longer than one slice.
-How long a slice is does not depend on a clock: work is counted in units, each of about a
-microsecond of compiled code. So the same work is cut in the same places whenever it is repeated.
+The event loop serves all connections between two passes, so no client waits longer than one slice.
+The length of a slice does not depend on a clock: work is counted in units, each of about a
+microsecond of compiled code. So the same work is always cut in the same places.
 
-Work that fits into what is left of the present slice is done at once, where it is asked for. All
-that happens before the event loop has looked at everybody shares one slice: 2 000 connections that
-end at the same time too.
+Work that fits into the rest of the current slice is done at once. All work until the event loop has
+served all connections shares one slice, for example 2 000 connections that end at the same time.
 """
 
 from __future__ import annotations
@@ -17,35 +16,35 @@ from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
-# Units of work in one slice, and of these for one chore while others wait.
+# Units of work in one slice, and the units for one task in a slice while other tasks wait.
 SLICE: Final = 4_000
 PART: Final = 1_000
 
-# What work costs, in units.
+# The costs of work, in units.
 LINK: Final = 15
 TURN: Final = 4
 MESSAGE: Final = 1
 CONNECTION: Final = 40
-# To lose a link with its connection, before the work of `LINK`.
+# A link that ends with its connection costs this too, before the work of `LINK`.
 LOST_LINK: Final = 5
-# Memory that is given back costs one unit for so many payloads, and one for so many bytes (16 KiB),
-# for the C library returns large blocks to the system page by page.
+# Freeing memory costs one unit for so many payloads, and one for so many bytes (16 KiB), because
+# the C library returns large blocks to the system page by page.
 FREED_TOGETHER: Final = 16
 FREED_SHIFT: Final = 14
-# From so many bytes on a payload is not freed together with others.
+# A payload of at least so many bytes is not freed together with others.
 LARGE: Final = 262_144
-# A dead letter costs once when it leaves its queue, and once when it is published.
+# A dead-lettered message costs this when it leaves its queue, and again when it is published.
 LETTER: Final = 30
 
 
 def freed(size: i64) -> i64:
-    """Return what it costs to drop a message whose payload has so many bytes."""
+    """Return the cost of dropping a message whose payload has so many bytes."""
     return MESSAGE + (size >> FREED_SHIFT)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class SlicedTask:
-    """Work that is done in slices. `waits` is whether it is among those that go on."""
+    """Work that is done in slices. `waits` says whether it waits for its next slice."""
 
     __slots__ = ("waits",)
 
@@ -53,15 +52,15 @@ class SlicedTask:
         self.waits = False
 
     def go_on(self, slices: Slices) -> bool:
-        """Work until `slices` has nothing left; whether the work is done."""
+        """Work until the slice is spent. Return whether the work is done."""
         return True
 
 
 @final
 class Disposal(SlicedTask):
-    """Lets go of payloads a few at a time: freeing a million of them, or a gigabyte, takes long.
+    """Frees payloads a few at a time, because freeing a million of them, or a gigabyte, takes long.
 
-    Nobody else has `payloads`, the list, which is empty in the end.
+    The list `payloads` belongs to this object, which empties it.
     """
 
     __slots__ = ("_payloads",)
@@ -87,10 +86,10 @@ class Disposal(SlicedTask):
 
 @final
 class Slices:
-    """The chores of one broker, which take turns. A slice has `size` units, `left` is what is left
-    of the present one.
+    """The tasks of one broker, which take turns. A slice has `size` units; `left` is the rest of
+    the current slice.
 
-    Before `begin` there is no event loop to go on in, and everything is done at once.
+    Before `begin` there is no event loop, and all work is done at once.
     """
 
     __slots__ = ("size", "left", "_chores", "_asked", "_schedule", "_finish")
@@ -99,7 +98,7 @@ class Slices:
         self.size: i64 = SLICE
         self.left: i64 = SLICE
         self._chores: deque[SlicedTask] = deque()
-        # Whether a slice is on its way.
+        # Whether the event loop has been asked to run a slice.
         self._asked = False
         self._schedule: Callable[[Callable[[], None]], object] | None = None
         self._finish: Callable[[], object] | None = None
@@ -110,39 +109,42 @@ class Slices:
     def begin(
         self, schedule: Callable[[Callable[[], None]], object], finish: Callable[[], object]
     ) -> None:
-        """`schedule` has a function called in a pass of its own, `finish` is called at its end."""
+        """Work in slices from now on. `schedule` calls a function in a pass of its own, `finish`
+        ends that pass."""
         self._schedule = schedule
         self._finish = finish
 
     def spend(self, units: i64) -> None:
-        """So much work has been done; the next slice comes when everybody has been looked at."""
+        """Count work that has been done. The next slice begins after all connections were
+        served."""
         self.left -= units
         self._ask()
 
     def is_spent(self) -> bool:
-        """Whether further work is for another slice."""
+        """Return whether further work has to wait for another slice."""
         return self.left <= 0 and self._schedule is not None
 
     def fits(self, units: i64) -> bool:
-        """Whether so much work may be done at once: it fits into the slice, or nobody waits."""
+        """Return whether so much work may be done at once: it fits into the slice, or there is no
+        event loop."""
         return self.left >= units or self._schedule is None
 
     def do(self, chore: SlicedTask) -> None:
-        """Do the work: now, as far as the slice allows, and the rest in further slices."""
+        """Work now, as far as the slice allows, and do the rest in further slices."""
         if chore.waits:
             return
         if self.is_spent() or not chore.go_on(self):
             self.add(chore)
 
     def add(self, chore: SlicedTask) -> None:
-        """Let the chore go on in further slices."""
+        """Continue the task in further slices."""
         if not chore.waits:
             chore.waits = True
             self._chores.append(chore)
         self._ask()
 
     def finish_all(self) -> None:
-        """Do all that waits, at once; for the end of the broker."""
+        """Do all waiting work at once; for the end of the broker."""
         chores = self._chores
         while chores:
             chore = chores.popleft()
@@ -151,7 +153,7 @@ class Slices:
             if not chore.go_on(self):
                 self.add(chore)
             if self._finish is not None:
-                # One chore may wait for what another has caused.
+                # One task may wait for work that another task has caused.
                 self._finish()
 
     def _ask(self) -> None:
@@ -161,7 +163,7 @@ class Slices:
             schedule(self._turn)
 
     def _turn(self) -> None:
-        """Do one slice of what waits: a pass of its own."""
+        """Do one slice of the waiting work, in a pass of its own."""
         self._asked = False
         chores = self._chores
         total = self.size

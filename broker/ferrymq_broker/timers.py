@@ -1,8 +1,8 @@
-"""Timers of the whole broker, in a heap.
+"""The timers of the broker, in a heap.
 
 A node owns `Timer` objects and sets them here. The server calls `Broker.handle_timeout` when the
-first is due. There are two `TimerHeap`, with a clock each: `Space.timers` for durations counts in
-`Agenda.now`, `Agenda.dates` for dates in `Agenda.wall`. Both are in milliseconds.
+first timer is due. There are two `TimerHeap` objects, each with its own clock: `Space.timers` for
+durations uses `Agenda.now`, `Agenda.dates` for dates uses `Agenda.wall`. Both are in milliseconds.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from mypy_extensions import i64
 
 from ferrymq_broker.deadline_heap import DeadlineHeap
 
-# So many records of timers that were set anew may always lie in the heap.
+# With at most so many outdated records no sweep begins.
 _SLACK: Final = 1024
 # How many records each change of a timer sweeps.
 _STEP: Final = 4
 
 
 class Timer:
-    """Something with a time. `due` is 0 while it has none."""
+    """A timer. `due` is 0 while it is not set."""
 
     __slots__ = ("due", "alarm")
 
@@ -30,13 +30,14 @@ class Timer:
         self.alarm: Alarm | None = None
 
     def on_time(self, now: i64) -> None:
-        """The time has come. `due` is 0 again; it may be set anew."""
+        """Handle that the timer is due. `due` is 0 again; the timer may be set again."""
 
 
 @final
 class Alarm:
-    """What lies in the heap for a `timed` that is set; None once it is set anew or cancelled. A
-    record that waits in the heap must not keep a transaction, and with it a connection, alive."""
+    """The entry of a timer in the heap. `timed` is the timer; None after the timer was set again or
+    cancelled, because an outdated entry must not keep a transaction, and with it a connection,
+    alive."""
 
     __slots__ = ("timed",)
 
@@ -60,7 +61,7 @@ class TimerHeap:
         return self._live
 
     def set(self, timed: Timer, due: i64) -> None:
-        """Let it happen at `due`, and not when it was to happen before."""
+        """Set a timer to `due`. A timer that was set already loses its earlier time."""
         if timed.due == due:
             return
         heap = self._heap
@@ -81,7 +82,7 @@ class TimerHeap:
         self._sweep()
 
     def cancel(self, timed: Timer) -> None:
-        """Let it not happen."""
+        """Cancel a timer."""
         alarm = timed.alarm
         if alarm is not None:
             alarm.timed = None
@@ -92,7 +93,7 @@ class TimerHeap:
             self._sweep()
 
     def next_due(self) -> i64:
-        """When the first is due; 0 if there is none."""
+        """Return when the first timer is due; 0 if there is none."""
         first = self._heap.first()
         while first is not None and first[2].timed is None:
             self._heap.pop()
@@ -101,8 +102,8 @@ class TimerHeap:
         return 0 if first is None else first[0]
 
     def run(self, now: i64) -> None:
-        """Let happen what is due, in order. What is set meanwhile is for the next run, even if it
-        is due: it has more to do than one pass has time for."""
+        """Run the timers that are due, in order. A timer that is set meanwhile has to wait for the
+        next run, even if it is due, because it has more work than fits in one pass."""
         last = self._order
         later: list[tuple[int, int, Alarm]] = []
         heap = self._heap

@@ -1,4 +1,5 @@
-"""Who may do what where: identities, rules, and what one connection may do by them.
+"""Authorisation: identities, rules, tokens, and the rights of one connection.
 
-Nothing here knows links or sockets. Whoever lets a client do something asks its `Access` first.
+Nothing here knows links or sockets. Code that does something for a client asks the client's
+`ConnectionAccess` first.
 """

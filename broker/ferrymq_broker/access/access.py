@@ -1,4 +1,4 @@
-"""What one connection may do."""
+"""The rights of one connection."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from ferrymq_broker.errors import BrokerError
 if TYPE_CHECKING:
     from ferrymq_broker.access.grants import Grant
 
-# Addresses of dynamic nodes begin so; what is asked about when one is to be made.
+# The prefix of the addresses of dynamic nodes, and the address at which `create` is needed.
 DYNAMIC: Final = "dynamic."
 NEW_DYNAMIC: Final = "dynamic.*"
-# What belongs to the fences of a group is asked for at this and its name.
+# Rights for the fences of a group are checked at this prefix and the group's name.
 FENCE: Final = "$fence/"
 
 UNAUTHORIZED: Final = "amqp:unauthorized-access"
 
-# So many addresses are remembered, of no more characters than these: one that names ever new ones
-# gets no faster, and no larger.
+# The cache holds so many addresses, each of at most so many characters. A client that names ever
+# new addresses gets no benefit from it, and cannot make it larger.
 _MOST: Final = 1024
 _MOST_CHARS: Final = 256
-# Where there are rules nobody may do anything at a longer address.
+# With rules, no right is given at a longer address.
 _LONGEST: Final = 2048
 
 
 @final
 class ConnectionAccess:
-    """What `identity` may do in one virtual host, by its rules and by tokens.
+    """The rights of `identity` in one virtual host, by its rules and by tokens.
 
-    `rules` are None where there are none in the whole broker and no tokens either: then whoever
-    got in may do everything. Otherwise what nobody gives is refused, and what a rule refuses no
-    token gives.
+    `rules` is None if the whole broker has no rules and no tokens: then every client has all
+    rights. Otherwise a right has to be given by a rule or a token, and a token cannot give a right
+    that a rule refuses.
 
-    Addresses are those of nodes and no aliases, perhaps with a part: ``NODE::PART``. `on_grant` is
-    called when a token has come.
+    Addresses are addresses of nodes, with aliases resolved, possibly with a part: ``NODE::PART``.
+    `on_grant` is called for each new token.
     """
 
     __slots__ = ("identity", "open", "grants", "on_grant", "_rules", "_lapsed", "_known")
@@ -53,27 +53,28 @@ class ConnectionAccess:
         self.on_grant: Callable[[], object] | None = None
         self._rules: BoundRules = bind_rules(rules or [], identity)
         self._lapsed = False
-        # What may be done at an address; before that, in higher bits, what is refused by a rule.
+        # The rights at an address, and in higher bits the rights that a rule refuses there.
         self._known: dict[str, int] = {}
 
     def gives_anything(self) -> bool:
-        """Whether there is anything at all that may be done."""
+        """Return whether there is any right at any address."""
         if self.open or len(self.grants) > 0:
             return True
         return not self._lapsed and self._rules.gives_anything()
 
     def rights(self, address: str) -> i64:
-        """All rights at an address, as bits."""
+        """Return all rights at an address, as bits."""
         if self.open:
             return ALL
         return self._ask(address) & ALL
 
     def permits(self, right: i64, address: str) -> bool:
-        """Whether one right, or any of several, is given at an address."""
+        """Return whether one right, or any of several, is given at an address."""
         return self.open or (self._ask(address) & right) != 0
 
     def permits_part(self, right: i64, address: str, named: str) -> bool:
-        """Whether one right is given at a part of a node that has another name for its client."""
+        """Return whether a right is given at a part of a node, which the client knows as
+        `named`."""
         if self.open:
             return True
         if len(address) > _LONGEST or len(named) > _LONGEST:
@@ -85,32 +86,32 @@ class ConnectionAccess:
         return (rights & right) != 0
 
     def asks_for_parts(self) -> bool:
-        """Whether it takes more to know than what may be done at a node to know what may be done at
-        its parts."""
+        """Return whether parts of a node can have other rights than the node."""
         return not self.open and self._rules.names_parts()
 
     def require(self, right: i64, address: str, named: str = "") -> None:
-        """Raise `BrokerError` (`amqp:unauthorized-access`) if the right is not given there.
+        """Raise `BrokerError` (`amqp:unauthorized-access`) if the right is not given.
 
-        `named` is what the client called the address. The error is the same whether there is such
-        a node or not.
+        `named` is the client's name for the address. The error is the same whether the node exists
+        or not.
         """
         if not self.open and (self._ask(address) & right) == 0:
             raise refusal(right, named or address)
 
     def may_lead(self, right: i64, name: str, address: str) -> bool:
-        """Return whether who has the right at `name` may let that name lead to `address`.
+        """Return whether a client with the right at `name` may make that name an alias of
+        `address`.
 
-        Who has it by a token alone may not lead out of what the token is for: signed tokens are
-        good for what their address stands for.
+        A client that has the right only by a token may not choose an address outside the token's
+        scope, because signed tokens are valid for the node that their scope names.
         """
         if self.open or (not self._lapsed and (self._rules.judge(name).given & right) != 0):
             return True
         return self.grants.reaches(right, name, address)
 
     def require_send(self, address: str, named: str = "") -> None:
-        """As `require`, of `SEND`: whoever knows the address of a dynamic node may send to it,
-        unless a rule says no."""
+        """Raise as `require` does for `SEND`. A client that knows the address of a dynamic node may
+        send to it, unless a rule refuses that."""
         if self.open:
             return
         known = self._ask(address)
@@ -120,10 +121,10 @@ class ConnectionAccess:
             raise refusal(SEND, named or address)
 
     def permits_fence(self, group: str, target: str) -> bool:
-        """Return whether fences of a group may be used for a target, an address with aliases
-        followed: whoever may send there may, unless a rule refuses the group.
+        """Return whether the fences of a group may be used for a target (an address with aliases
+        resolved): with the right to send there, unless a rule refuses the group.
 
-        Without a target, ``""``, it takes the right at the group.
+        Without a target, ``""``, the right to send at the group is needed.
         """
         if self.open:
             return True
@@ -153,20 +154,20 @@ class ConnectionAccess:
         return rights
 
     def put_grant(self, grant: Grant) -> None:
-        """A token has come: it counts from now on."""
+        """Add the rights of a new token."""
         self.grants.put(grant)
         self._known.clear()
         if self.on_grant is not None:
             self.on_grant()
 
     def end_login(self) -> None:
-        """What the identity was good for has come to its end: tokens give what there is. What was
-        refused to it stays so."""
+        """End the rights of the login. Only tokens give rights from now on; refusals by rules
+        stay."""
         self._lapsed = True
         self._known.clear()
 
     def expire_grants(self, epoch_seconds: float) -> list[Grant]:
-        """Tokens whose time is over count no more; those are returned."""
+        """Remove the tokens that have expired, and return them."""
         over = self.grants.expire(epoch_seconds)
         if over:
             self._known.clear()
@@ -174,17 +175,17 @@ class ConnectionAccess:
 
 
 def refusal(right: i64, named: str) -> BrokerError:
-    """What somebody is told who may not do that at what he calls so."""
+    """Return the error for a client without a right at the address that it calls `named`."""
     return BrokerError(UNAUTHORIZED, f"{name_of(right)} at {named[:200]!r} is not allowed to you")
 
 
 def fence_address(group: str) -> str:
-    """Return the address at which a right to the fences of a group is given: `SEND` to use them."""
+    """Return the address at which `SEND` is the right to use the fences of a group."""
     return f"{FENCE}{group}"
 
 
 def fence_refusal(group: str, target: str) -> BrokerError:
-    """Return the error for somebody who may not use the fences of a group for a target."""
+    """Return the error for a client that may not use the fences of a group for a target."""
     if not target:
         return refusal(SEND, fence_address(group))
     return BrokerError(

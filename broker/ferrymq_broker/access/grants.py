@@ -1,4 +1,4 @@
-"""What tokens have given one connection (claims-based security)."""
+"""The rights that tokens give one connection (claims-based security)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ferrymq_broker.access.rules import BoundRules
 
 
 def is_within(scope: str, address: str) -> bool:
-    """Return whether an address is `scope`, below it, or a part of it. Everything is within ``""``.
+    """Return whether an address is `scope`, below it, or a part of it. ``""`` contains everything.
 
     ``q1`` contains ``q1/x`` and ``q1::x``, and not ``q10``.
     """
@@ -20,17 +20,18 @@ def is_within(scope: str, address: str) -> bool:
         return True
     if address.startswith(f"{scope}/"):
         return True
-    # Of more than two colons the first belong to the node's name, which is another one then.
+    # With more than two colons the first ones belong to the node's name: it is another node.
     return address.startswith(f"{scope}{PART}") and not address.startswith(f"{scope}{PART}:")
 
 
 @final
 class Grant:
-    """One token: at the address `scope`, and at those below it, its bearer may do what the rules
-    say of `identity`. An empty scope is everything.
+    """A token. Its bearer has the rights that the rules give `identity`, at the address `scope` and
+    at addresses below it. An empty scope contains all addresses.
 
-    `meaning` is what the scope was an alias of when the token came, and covered in the same way;
-    None if it was no alias, or one that leads out of what the token was signed for.
+    `meaning` is the address that `scope` was an alias of when the token came; the token covers it
+    in the same way. It is None if the scope was no alias, or an alias of an address for which the
+    token was not signed.
     """
 
     __slots__ = ("scope", "meaning", "identity", "rules")
@@ -44,7 +45,7 @@ class Grant:
         self.rules = rules
 
     def covers(self, address: str) -> bool:
-        """Return whether the token is for this address: its scope, or something below that."""
+        """Return whether the token is for this address."""
         return is_within(self.scope, address) or (
             self.meaning is not None and is_within(self.meaning, address)
         )
@@ -52,7 +53,7 @@ class Grant:
 
 @final
 class Grants:
-    """The tokens of one connection, by scope: a newer one for the same scope takes its place."""
+    """The tokens of one connection, by scope. A new token replaces one of the same scope."""
 
     __slots__ = ("_grants",)
 
@@ -63,19 +64,19 @@ class Grants:
         return len(self._grants)
 
     def has(self, scope: str) -> bool:
-        """Whether there is one for this scope."""
+        """Return whether there is a token for this scope."""
         return scope in self._grants
 
     def has_user(self, user: str) -> bool:
-        """Whether there is one of this user's."""
+        """Return whether there is a token of this user."""
         return any(grant.identity.user == user for grant in self._grants.values())
 
     def put(self, grant: Grant) -> None:
-        """A token has come."""
+        """Add a token."""
         self._grants[grant.scope] = grant
 
     def next_expiry(self) -> float:
-        """When the first of them expires, in seconds since the Unix epoch; 0 for never."""
+        """Return when the first token expires, in seconds since the Unix epoch; 0 for never."""
         first = 0.0
         for grant in self._grants.values():
             expires = grant.identity.expires
@@ -84,7 +85,7 @@ class Grants:
         return first
 
     def expire(self, epoch_seconds: float) -> list[Grant]:
-        """Take out those whose time is over."""
+        """Remove the tokens that have expired, and return them."""
         over = [
             grant
             for grant in self._grants.values()
@@ -104,7 +105,7 @@ class Grants:
         )
 
     def given(self, address: str) -> i64:
-        """The rights that all tokens together give at an address."""
+        """Return the rights that all tokens together give at an address."""
         rights: i64 = 0
         for grant in self._grants.values():
             if grant.covers(address):

@@ -1,4 +1,4 @@
-"""Who somebody has proved to be."""
+"""The identity of a client."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ _NOBODY: Final[frozenset[str]] = frozenset()
 
 @final
 class UserIdentity:
-    """`user` is None for who has said nothing of himself. `claims` are those of a token, each with
-    its values as text. `key` is the shared access key that signed the token, if one did.
-    `mechanism` is how it was proved: a SASL mechanism, or ``token``. `expires` is the end of it in
-    seconds since the Unix epoch, 0 for none. `proven` is False for a name that nobody has checked.
+    """An identity that a client has proved.
+
+    `user` is None for a client without a name. `claims` are the claims of a token, each with its
+    values as text. `key` is the shared access key that signed the token, if any. `mechanism` is the
+    method of the proof: a SASL mechanism, or ``token``. `expires` is when the proof expires, in
+    seconds since the Unix epoch; 0 for never. `proven` is False for a name that was not checked.
     """
 
     __slots__ = ("user", "groups", "claims", "key", "mechanism", "expires", "proven")

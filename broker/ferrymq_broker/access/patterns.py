@@ -1,4 +1,4 @@
-"""Which addresses a rule is about."""
+"""Patterns of addresses in rules."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-# What stands for the name of the user, which is taken literally.
+# The placeholder for the user's name. Wildcard characters in the name have no special meaning.
 USER: Final = "{user}"
-# Addresses that begin so are the broker's own. A wildcard never stands for that beginning.
+# Prefixes of the broker's own addresses. A wildcard never matches such a prefix.
 RESERVED: Final = ("$", "dynamic.")
-# Between the address of a node and the part of it that is meant: ``NODE::PART``.
+# Separates the address of a node and the name of its part: ``NODE::PART``.
 PART: Final = "::"
 
 _EXACT: Final = 0
@@ -20,11 +20,12 @@ _ONE: Final = 2
 
 @final
 class AddressPattern:
-    """``orders.*``: `*` stands for any characters or none, `?` for one, ``{user}`` for the user.
+    """A pattern such as ``orders.*``: `*` stands for any characters or none, `?` for one character,
+    ``{user}`` for the user's name.
 
-    Addresses of the broker's own, ``$management`` for one, are only meant by a pattern that begins
-    as they do: ``*`` is all nodes, and not the broker. `parted` is whether it is about parts of
-    nodes, and so to be compared with ``NODE::PART``; others are compared with ``NODE``.
+    The broker's own addresses, for example ``$management``, match only a pattern that begins with
+    the same prefix: ``*`` means all nodes, but not the broker. `parted` is True for a pattern of
+    parts, which is compared with ``NODE::PART``; other patterns are compared with ``NODE``.
     """
 
     __slots__ = ("text", "personal", "parted", "_chars", "_kinds", "_reserved")
@@ -32,9 +33,9 @@ class AddressPattern:
     def __init__(self, text: str, user: str = "") -> None:
         self.text = text
         self.personal = USER in text
-        # What the user is called makes no part of it.
+        # ``::`` in a user's name does not make it a pattern of parts.
         self.parted = PART in text
-        # What the user is called opens no door: only the pattern itself can mean the broker.
+        # Only the pattern itself can match the broker's own addresses, not a user's name in it.
         self._reserved = text.startswith(RESERVED)
         self._chars: list[str] = []
         self._kinds: list[int] = []
@@ -48,15 +49,15 @@ class AddressPattern:
                 self._kinds.append(_ANY if char == "*" else _ONE if char == "?" else _EXACT)
 
     def bind(self, user: str | None) -> AddressPattern | None:
-        """The pattern for one user; None if it takes a name and he has none."""
+        """Return the pattern for one user; None if it needs a name and the user has none."""
         if not self.personal:
             return self
         return AddressPattern(self.text, user) if user else None
 
     def matches(self, address: str) -> bool:
-        """Whether the address is meant; a personal pattern has to be bound first.
+        """Return whether the address matches. A pattern with ``{user}`` has to be bound first.
 
-        The time it takes is at most proportional to the lengths of both.
+        The time is at most proportional to the product of both lengths.
         """
         if not self._reserved and address.startswith(RESERVED):
             return False
@@ -90,10 +91,10 @@ class AddressPattern:
 
 
 def node_of(address: str) -> str:
-    """The address without a part: what is before the first ``::``.
+    """Return the address without its part, that is, the text before the first ``::``.
 
-    Of more colons than two in a row the first ones are the node's, as they are where nodes are
-    looked up: ``a:::b`` is a part of ``a:``, for which a rule for ``a`` says nothing.
+    Of more than two colons in a row the first ones belong to the node, as where nodes are looked
+    up: ``a:::b`` is a part of ``a:``, to which a rule for ``a`` does not apply.
     """
     cut = address.find(PART, 1)
     if cut < 0:

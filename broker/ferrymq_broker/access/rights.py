@@ -1,4 +1,4 @@
-"""What somebody may do with a node, as bits that add up."""
+"""Rights at a node, as bits."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ BROWSE: Final = 4
 CREATE: Final = 8
 DELETE: Final = 16
 MANAGE: Final = 32
-# To receive and to browse what others could not process.
+# To receive and to browse dead-lettered messages.
 DEAD_LETTER: Final = 64
 ALL: Final = 127
-# How many there are.
+# The number of rights.
 WIDTH: Final = 7
 
-# By the names that a configuration has for them.
+# The rights by their names in the configuration.
 RIGHTS: Final[dict[str, int]] = {
     "send": SEND,
     "receive": RECEIVE,
@@ -31,5 +31,5 @@ RIGHTS: Final[dict[str, int]] = {
 
 
 def name_of(rights: i64) -> str:
-    """What the configuration calls a right, or several."""
+    """Return the configuration's name of a right, or of several rights."""
     return " or ".join([name for name, bit in RIGHTS.items() if (rights & bit) != 0])

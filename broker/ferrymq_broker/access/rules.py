@@ -1,4 +1,4 @@
-"""Rules: who may, or may not, do what where. The first that says something of it decides."""
+"""Access rules. For each right the first rule that gives or refuses it decides."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ ANYBODY: Final = 0
 USER: Final = 1
 GROUP: Final = 2
 CLAIM: Final = 3
-# Who has not said who he is.
+# Clients without a name.
 ANONYMOUS: Final = 4
-# Who has proved to have a shared access key.
+# Clients with a token that a shared access key has signed.
 KEY: Final = 5
 
 
 @final
 class Subject:
-    """Whom a rule is about. `value` is that of a claim; ``""`` for any."""
+    """A kind of client that a rule applies to. `value` is the value of a claim; ``""`` for any."""
 
     __slots__ = ("kind", "name", "value")
 
@@ -33,7 +33,7 @@ class Subject:
         self.value = value
 
     def is_meant(self, identity: UserIdentity) -> bool:
-        """Whether somebody is, or is one of, whom it names."""
+        """Return whether the subject includes this identity."""
         kind = self.kind
         if kind == ANYBODY:
             return True
@@ -51,7 +51,7 @@ class Subject:
 
 @final
 class Rule:
-    """The rights `may` are given, those in `may_not` refused, to all of `who`, at all of `where`.
+    """A rule: gives the rights in `may` and refuses those in `may_not`, to `who`, at `where`.
 
     No right is in both.
     """
@@ -67,11 +67,11 @@ class Rule:
         self.where = where
 
     def is_about(self, identity: UserIdentity) -> bool:
-        """Whether somebody is meant."""
+        """Return whether the rule applies to this identity."""
         return any(subject.is_meant(identity) for subject in self.who)
 
     def bind(self, identity: UserIdentity) -> Rule | None:
-        """The rule with the user's name in its patterns; None if it is not about him."""
+        """Return the rule with the user's name in its patterns; None if it does not apply."""
         if not self.is_about(identity):
             return None
         where: list[AddressPattern] = []
@@ -82,13 +82,13 @@ class Rule:
         return Rule(self.who, int(self.may), int(self.may_not), where) if where else None
 
     def matches(self, address: str, node: str) -> bool:
-        """Whether an address is meant; `node` is the same without a part."""
+        """Return whether the rule applies to an address; `node` is the address without its part."""
         return any(pattern.matches(address if pattern.parted else node) for pattern in self.where)
 
 
 @final
 class RuleVerdict:
-    """What rules say of one address: what they give, and what they refuse in so many words."""
+    """The rights that rules give at one address, and the rights that they refuse explicitly."""
 
     __slots__ = ("given", "refused")
 
@@ -99,7 +99,7 @@ class RuleVerdict:
 
 @final
 class BoundRules:
-    """The rules of a virtual host that are about one identity, in their order."""
+    """The rules of a virtual host that apply to one identity, in their order."""
 
     __slots__ = ("rules",)
 
@@ -107,18 +107,18 @@ class BoundRules:
         self.rules = rules
 
     def gives_anything(self) -> bool:
-        """Whether there is anything at all that is given."""
+        """Return whether any rule gives a right."""
         return any(rule.may != 0 for rule in self.rules)
 
     def names_parts(self) -> bool:
-        """Whether one of them is for parts of a node."""
+        """Return whether any rule has a pattern of parts."""
         return any(pattern.parted for rule in self.rules for pattern in rule.where)
 
     def judge(self, address: str, named: str = "") -> RuleVerdict:
-        """Every right on its own: the first rule that names it at this address decides, or at what
-        the client calls the address, if that is `named`.
+        """Judge each right on its own. The first rule decides that names the right and matches the
+        address, or `named`, the client's name for the address.
 
-        A rule for a node is one for all its parts; of a rule for parts the node hears nothing.
+        A rule for a node applies to all its parts; a rule for parts does not apply to the node.
         """
         given: i64 = 0
         refused: i64 = 0
@@ -134,7 +134,7 @@ class BoundRules:
 
 
 def bind_rules(rules: list[Rule], identity: UserIdentity) -> BoundRules:
-    """Those of the rules that are about this identity."""
+    """Return the rules that apply to this identity."""
     bound: list[Rule] = []
     for rule in rules:
         mine = rule.bind(identity)
