@@ -1,1 +1,1 @@
-"""Which address is which node: virtual hosts, aliases, what is made for a name by itself."""
+"""From addresses to nodes: virtual hosts, aliases, declared nodes, templates."""

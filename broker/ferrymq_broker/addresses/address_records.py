@@ -1,7 +1,7 @@
-"""What nodes and aliases are called and how they behave, as the store has it.
+"""Records of nodes and aliases in the store: addresses and policies.
 
-Stored are nodes that somebody can find again: by an address that is not made up for one link, of a
-durable policy. Everything else they have they store themselves.
+A node is stored if its policy is durable and its address was not made up for one link. Nodes store
+their other data themselves.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from ferrymq_broker.store.tables import ALIAS, NODE
 
 
 def policy_of(node: Node) -> NodePolicy | None:
-    """The policy of a node; None if it is of a kind that has none."""
+    """Return the policy of a node; None if nodes of its kind have none."""
     if isinstance(node, Queue | Topic | Stream | Exchange):
         return node.policy
     return None
 
 
 def keep_node(node: Node) -> None:
-    """A node has been made: store it, if there is a store and it is to outlive the process."""
+    """Store a new node, if there is a store and the node is durable."""
     changes = node.agenda.changes
     if not changes.enabled or node.lifetime != PERMANENT or node.address.startswith("$"):
         return
@@ -43,7 +43,7 @@ def keep_node(node: Node) -> None:
 
 
 def put_node(node: Node) -> None:
-    """Store what the node is now, if it is stored at all."""
+    """Store the current state of a node, if the node is stored at all."""
     policy = policy_of(node)
     if node.store_id == 0 or policy is None:
         return
@@ -67,5 +67,5 @@ def put_alias(changes: Changes, id: int, space: str, name: str, address: str) ->
 
 
 def drop_alias(changes: Changes, id: int) -> None:
-    """The name leads nowhere any more."""
+    """Delete the record of an alias."""
     changes.drop(ALIAS, id, 0)

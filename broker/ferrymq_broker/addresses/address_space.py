@@ -1,10 +1,13 @@
 """The addresses of one virtual host.
 
-An address is looked up as it is, then as an alias. One of the form ``NODE::PART`` that is neither
-names a part of a node: a subscription of a topic, a partition of a stream, a key of an exchange.
-What is not there is made, if the name is declared, a template matches it or `auto_create` is set.
-The declaration or the template says what it is; where only `auto_create` does, a link that asks for
-a topic (by the capability ``topic``) gets one, if `auto_create_topic` is set.
+An address is looked up as a node, then as an alias. If it is neither, an address of the form
+``NODE::PART`` names a part of a node: a subscription of a topic, a partition of a stream, a key of
+an exchange.
+
+A node that does not exist is made if its name is declared, if a template matches the name, or if
+`auto_create` is set. A declaration or a template decides the kind of the node. With only
+`auto_create`, a link that asks for a topic (by the capability ``topic``) gets a topic if
+`auto_create_topic` is set.
 """
 
 from __future__ import annotations
@@ -32,11 +35,11 @@ if TYPE_CHECKING:
     from ferrymq_broker.timers import TimerHeap
 
 MAX_ADDRESS_LENGTH: Final = 1024
-# The addresses of dynamic nodes begin so. They name their node or, once it is gone, none.
+# The prefix of the addresses of dynamic nodes. No such address is used for a second node.
 DYNAMIC: Final = "dynamic."
-# An alias that leads to an alias is followed so far.
+# The most aliases that are followed, one to the next, for an address.
 _MOST_ALIASES: Final = 16
-# 144 random bits: nobody guesses the address of another's dynamic node.
+# 144 random bits: a client cannot guess the address of another client's dynamic node.
 _TOKEN_BYTES: Final = 18
 
 
@@ -54,14 +57,15 @@ class AddressRedirect:
 
 
 class Template:
-    """Makes nodes for names that have none: `policy_for` answers with a policy, or None."""
+    """A template for nodes that are made when a client names them."""
 
     __slots__ = ()
 
     def policy_for(self, address: str, capabilities: Sequence[str]) -> NodePolicy | None:
-        """What the node of this name is to be, None if none is to be made.
+        """Return the policy of the node to make for this name; None if no node is to be made.
 
-        `capabilities` are those of the terminus that names it, for templates of no certain kind.
+        `capabilities` are those of the terminus with the address, for templates that do not define
+        the kind of node.
         """
         return None
 
@@ -70,13 +74,14 @@ class Template:
 class AddressSpace(Space):
     """The nodes of one virtual host, by address.
 
-    `auto_create` is the policy of nodes made for names that no template knows, None if none are
-    made; `auto_create_topic` that of those a link asks to be topics. `aliases` lead from names to
-    addresses, `redirects` elsewhere. `declared` is what the configuration declares by name. Those
-    in `on_change` are told of every node that comes (True) and goes (False).
+    `auto_create` is the policy of nodes that are made for names without a template; None if none
+    are made. `auto_create_topic` is the policy if a link asks for a topic. `aliases` has addresses
+    by alias, `redirects` the nodes that are in other containers. `declared` has the nodes that the
+    configuration declares. The functions in `on_change` are called for every node that is added
+    (True) or removed (False).
 
-    What somebody declares by management is stored. What the configuration says of aliases
-    (`declared_aliases`) and redirects is not: it says so again.
+    Nodes and aliases that are declared by management are stored. Aliases (`declared_aliases`) and
+    redirects of the configuration are not stored, because each start reads them again.
     """
 
     __slots__ = (
@@ -96,7 +101,7 @@ class AddressSpace(Space):
     def __init__(self, name: str, agenda: Agenda, timers: TimerHeap, max_nodes: int) -> None:
         super().__init__(name, agenda, timers, max_nodes)
         self.nodes: dict[str, Node] = {}
-        # Who may do what here.
+        # The access rules of this virtual host.
         self.rules: list[Rule] = []
         self.aliases: dict[str, str] = {}
         self.redirects: dict[str, AddressRedirect] = {}
@@ -106,25 +111,25 @@ class AddressSpace(Space):
         self.auto_create_topic: NodePolicy | None = TopicPolicy()
         self.on_change: list[Callable[[Node, bool], object]] = []
         self.declared_aliases: dict[str, str] = {}
-        # The records of aliases, by their names.
+        # The ids of the aliases' records, by alias.
         self._alias_ids: dict[str, int] = {}
 
     # -- looking up ----------------------------------------------------------------------
 
     def find(self, address: str) -> Node | None:
-        """The node that an address names now, aliases followed; never makes one."""
+        """Return the node at an address, with aliases resolved; None if it does not exist."""
         node = self.nodes.get(address)
         if node is None and self.aliases:
             try:
                 node = self.nodes.get(self._follow(address))
             except BrokerError:
-                # It leads in a circle.
+                # The aliases form a loop.
                 return None
         return node
 
     def passes(self, address: str, name: str) -> bool:
-        """Whether the alias `name` is on the way from an address, or its node, to what that stands
-        for."""
+        """Return whether the alias `name` is used to resolve an address, or the node in an address
+        with a part."""
         cut = address.rfind(PART)
         for start in (address, address[:cut]) if cut > 0 else (address,):
             place: str | None = start
@@ -137,8 +142,8 @@ class AddressSpace(Space):
         return False
 
     def canonical(self, address: str) -> str:
-        """What an address stands for: the address of a node, whether it is there or not, or of a
-        part of one (``NODE::PART``), or a redirect, with all aliases followed."""
+        """Resolve all aliases in an address. The result is the address of a node, which need not
+        exist, of a part of a node (``NODE::PART``), or of a redirect."""
         if not self.aliases or address in self.nodes:
             return address
         # An alias may stand for a part.
@@ -151,7 +156,7 @@ class AddressSpace(Space):
         return address
 
     def _follow(self, name: str) -> str:
-        """Where an alias leads. One that came to lead to an alias leads on."""
+        """Follow an alias until its address is no alias."""
         steps: i64 = 0
         while steps < _MOST_ALIASES:
             target = self.aliases.get(name)
@@ -164,11 +169,12 @@ class AddressSpace(Space):
     def resolve(
         self, address: str, capabilities: Sequence[str] = (), access: ConnectionAccess | None = None
     ) -> tuple[Node, str]:
-        """The node an address names, made if that is allowed, and the part of it that is meant.
+        """Return the node at an address, made if that is allowed, and the part that the address
+        names.
 
-        `capabilities` are those of the terminus; they decide what is made where nothing else does.
-        `access` is asked whether a node may be made, None makes it anyhow.
-        Raises `BrokerError` if there is none, or if it is elsewhere.
+        `capabilities` are those of the terminus; they decide the kind of a new node if no
+        declaration and no template does. `access` decides whether a node may be made; None allows
+        it. Raises `BrokerError` if there is no node, or if it is in another container.
         """
         node = self.nodes.get(address)
         if node is not None:
@@ -187,12 +193,14 @@ class AddressSpace(Space):
         return self._make(address, False, capabilities, access), ""
 
     def target(self, address: str, access: ConnectionAccess | None = None) -> Node:
-        """What takes messages sent to an address. Raises `BrokerError` if nothing does."""
+        """Return the node that accepts messages sent to an address. Raises `BrokerError` if there
+        is none."""
         node, part = self.resolve(address, (), access)
         return node.target(part)
 
     def existing_target(self, address: str) -> Node | None:
-        """As `target`, of what is there: nothing is made for it. None if there is no such node."""
+        """Return the target at an address as `target` does, but do not make a node. None if it does
+        not exist."""
         name = self.canonical(address)
         if name not in self.nodes:
             cut = name.rfind(PART)
@@ -231,7 +239,8 @@ class AddressSpace(Space):
         return self.create(address, policy)
 
     def policy_for(self, address: str, capabilities: Sequence[str] = ()) -> NodePolicy | None:
-        """What would be made for a name that has no node."""
+        """Return the policy of the node that would be made for a name; None if none would be
+        made."""
         declared = self.declared.policies.get(address)
         if declared is not None:
             return declared
@@ -243,11 +252,12 @@ class AddressSpace(Space):
             return self.auto_create_topic or self.auto_create
         return self.auto_create
 
-    # -- coming and going ----------------------------------------------------------------
+    # -- adding and removing -------------------------------------------------------------
 
     def create(self, address: str, policy: NodePolicy, origin: str = "") -> Node:
-        """A new node, wanted by `origin`, or by the configuration if that declares the name. Raises
-        `BrokerError` if the address is taken or not allowed, or if there is no room."""
+        """Make a node. Its origin is `origin`, or the configuration if that declares the name.
+        Raises `BrokerError` if the address is taken or not allowed, or if there are too many
+        nodes."""
         if not address or len(address) > MAX_ADDRESS_LENGTH:
             raise BrokerError(
                 "amqp:invalid-field",
@@ -264,12 +274,13 @@ class AddressSpace(Space):
         return node
 
     def create_dynamic(self, policy: NodePolicy, lifetime: i64 = DELETE_ON_CLOSE) -> Node:
-        """A node with an address nobody can guess (AMQP 1.0 §3.5.3)."""
+        """Make a node with an address that cannot be guessed (AMQP 1.0 §3.5.3)."""
         address = f"{DYNAMIC}{secrets.token_urlsafe(_TOKEN_BYTES)}"
         return self.add(build(self, address, policy, lifetime))
 
     def add(self, node: Node) -> Node:
-        """Let the node be found. Raises `BrokerError` if its address is taken, or for no room."""
+        """Add a node, and store it. Raises `BrokerError` if the address is taken or there are too
+        many nodes."""
         self._expect_room(node.address)
         keep_node(node)
         self.insert(node)
@@ -285,25 +296,25 @@ class AddressSpace(Space):
             )
 
     def insert(self, node: Node) -> None:
-        """Let a node be found that is stored already, or is not to be."""
+        """Add a node without storing it."""
         self.nodes[node.address] = node
         for told in self.on_change:
             told(node, True)
         if self.alternates and node.room() != BOUNDLESS:
-            # Exchanges may have waited for it to send there what they have no binding for.
+            # Exchanges may have waited for this node as the alternate for unroutable messages.
             narrow(node)
 
     def insert_service(self, service: Node) -> None:
-        """Let a node of the broker's own be found. It takes no room from the nodes of users."""
+        """Add one of the broker's own nodes, which does not count for `max_nodes`."""
         self.services += 1
         self.insert(service)
 
     def changed(self, node: Node) -> None:
-        """The node has another policy or another origin: store it as it is now."""
+        """Store a node whose policy or origin has changed."""
         put_node(node)
 
     def remove(self, node: Node) -> None:
-        """Forget the node; its links are closed with `amqp:resource-deleted`."""
+        """Remove the node, and close its links with `amqp:resource-deleted`."""
         if self.nodes.get(node.address) is node:
             del self.nodes[node.address]
             for told in self.on_change:
@@ -319,24 +330,25 @@ class AddressSpace(Space):
     # -- aliases -------------------------------------------------------------------------
 
     def alias(self, name: str, address: str) -> None:
-        """Let a name lead to an address until the broker ends."""
+        """Set an alias without storing it."""
         self.aliases[name] = address
         self.dead_letter_index.realign()
 
     def declare_alias(self, name: str, address: str) -> None:
-        """Let a name lead to an address until the broker ends, as the configuration says."""
+        """Set an alias of the configuration, without storing it."""
         self.declared_aliases[name] = address
         self.alias(name, address)
 
     def hide_alias(self, name: str) -> str | None:
-        """Let a stored name lead nowhere until the broker ends; where it led before, if it did."""
+        """Remove an alias until the broker ends, but keep its record. Return its address, if
+        any."""
         before = self.aliases.pop(name, None)
         if before is not None:
             self.dead_letter_index.realign()
         return before
 
     def set_alias(self, name: str, address: str) -> None:
-        """Let a name lead to an address, here and whenever the broker starts again."""
+        """Set an alias, and store it."""
         self.alias(name, address)
         changes = self.agenda.changes
         if changes.enabled:
@@ -347,12 +359,12 @@ class AddressSpace(Space):
             put_alias(changes, id, self.name, name, address)
 
     def restore_alias(self, id: int, name: str, address: str) -> None:
-        """A name that was stored."""
+        """Set an alias that was read from the store."""
         self.alias(name, address)
         self._alias_ids[name] = id
 
     def drop_alias(self, name: str) -> bool:
-        """Let a name lead nowhere; False if it did so before."""
+        """Remove an alias and its record. Return False if there was no such alias."""
         if self.aliases.pop(name, None) is None:
             return False
         self.dead_letter_index.realign()
@@ -360,7 +372,7 @@ class AddressSpace(Space):
         return True
 
     def forget_alias(self, name: str) -> None:
-        """What the name leads to is not stored any more."""
+        """Delete the record of an alias."""
         id = self._alias_ids.pop(name, 0)
         if id != 0:
             drop_alias(self.agenda.changes, id)

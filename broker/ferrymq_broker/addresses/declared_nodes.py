@@ -1,8 +1,8 @@
-"""What the configuration declares by name in one virtual host.
+"""The nodes and bindings that the configuration declares in one virtual host.
 
-A declared node is there from the start and does not go for want of use, and neither does a node
-that a declared exchange hands messages on to. Management may delete it. Then its name is made
-again, when somebody needs it, as what is declared and with the bindings that are declared.
+A declared node exists from the start and is not deleted for lack of use. The same is true for a
+node that a declared exchange sends messages to. Management may delete a declared node. It is made
+again, with its declared policy and bindings, when a client uses its name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.node import Node
     from ferrymq_broker.nodes.policy import NodePolicy
 
-# Who wanted the nodes that are declared (`Node.origin`).
+# The origin of declared nodes (`Node.origin`).
 CONFIGURATION: Final = "configuration"
 
 
@@ -45,22 +45,22 @@ class Declarations:
 
     def __init__(self) -> None:
         self.policies: dict[str, NodePolicy] = {}
-        # Addresses that declared exchanges hand messages on to.
+        # Addresses that declared exchanges send messages to.
         self._led_to: set[str] = set()
         self._by_exchange: dict[str, list[DeclaredBinding]] = {}
         self._by_destination: dict[str, list[DeclaredBinding]] = {}
 
     def keeps(self, address: str) -> bool:
-        """Return whether a node at this address stays, however long nobody uses it."""
+        """Return whether a node at this address is kept even if it is not used."""
         return address in self.policies or address in self._led_to
 
     def lead_to(self, node: Node) -> None:
-        """Keep a node that a declared exchange hands messages on to."""
+        """Keep a node that a declared exchange sends messages to."""
         self._led_to.add(node.address)
         node.declared = True
 
     def bind(self, exchange: Exchange, node: Node, key: str, arguments: dict[str, object]) -> None:
-        """Bind a node to an exchange, now and whenever one of the two is made again."""
+        """Bind a node to an exchange now, and again whenever one of the two is made again."""
         binding = DeclaredBinding(exchange.address, node.address, key, arguments)
         self._by_exchange.setdefault(binding.exchange, []).append(binding)
         self._by_destination.setdefault(binding.destination, []).append(binding)
@@ -68,7 +68,7 @@ class Declarations:
         exchange.bind(node.address, key, dict(arguments))
 
     def bind_again(self, space: AddressSpace, node: Node) -> None:
-        """Give a node that is made again the bindings that are declared from it and to it."""
+        """Restore the declared bindings from and to a node that was made again."""
         if isinstance(node, Exchange):
             for binding in self._by_exchange.get(node.address, []):
                 _bind(space, node, binding)
@@ -80,7 +80,7 @@ class Declarations:
 
 def _bind(space: AddressSpace, exchange: Exchange, binding: DeclaredBinding) -> None:
     try:
-        # A node that only a pattern knows may have been deleted too.
+        # A destination that a template makes may have been deleted too.
         space.resolve(binding.destination)
         exchange.bind(binding.destination, binding.key, dict(binding.arguments))
     except BrokerError as error:

@@ -1,4 +1,4 @@
-"""From a policy to the node that follows it."""
+"""Makes nodes from policies."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def build(space: Space, address: str, policy: NodePolicy, lifetime: i64 = PERMANENT) -> Node:
-    """A node in `space` that nobody can find yet."""
+    """Make a node in `space`, without adding it to the addresses."""
     if isinstance(policy, QueuePolicy):
         return Queue(address, space, policy, lifetime)
     if isinstance(policy, StreamPolicy):
@@ -34,4 +34,4 @@ def build(space: Space, address: str, policy: NodePolicy, lifetime: i64 = PERMAN
         return Topic(address, space, policy, lifetime)
     if isinstance(policy, ExchangePolicy):
         return Exchange(address, space, policy, lifetime)
-    raise BrokerError("amqp:not-implemented", f"no node is made of a {type(policy).__name__}")
+    raise BrokerError("amqp:not-implemented", f"no kind of node has a {type(policy).__name__}")

@@ -1,9 +1,9 @@
-"""Nodes that come up by themselves, by the shape of their names.
+"""Templates: policies of nodes that are made when a client uses a name that matches a pattern.
 
-A pattern is a name in which ``*`` stands for any characters, none among them, and ``?`` for one. Of
-several that match, the one with the longest text before its first wildcard decides; then the one
-with more text in all. Looking a name up costs as many dictionary lookups as there are different
-lengths of such beginnings, however many patterns there are.
+A pattern is a name in which ``*`` stands for any number of characters and ``?`` for one. If several
+patterns match, the one with the longest text before its first wildcard wins, then the one with more
+text in total. A lookup costs as many dictionary lookups as there are different lengths of such
+prefixes, however many patterns there are.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ONE: Final = "?"
 
 @final
 class Pattern:
-    """A pattern, taken apart: `prefix` is what comes before its first wildcard."""
+    """A parsed pattern. `prefix` is the text before its first wildcard."""
 
     __slots__ = ("text", "prefix", "weight", "open_ended")
 
@@ -30,19 +30,19 @@ class Pattern:
         while cut < len(text) and text[cut] != ANY and text[cut] != ONE:
             cut += 1
         self.prefix = text[:cut]
-        # Characters that must be just so.
+        # The number of characters that are no wildcards.
         self.weight = len(text) - text.count(ANY) - text.count(ONE)
         self.open_ended = text[cut:] == ANY
 
     def matches(self, name: str) -> bool:
-        """Whether the name has this shape."""
+        """Return whether the name matches."""
         if not name.startswith(self.prefix):
             return False
         return self.open_ended or _matches(self.text, len(self.prefix), name)
 
 
 def _matches(pattern: str, start: int, name: str) -> bool:
-    """Whether pattern and name agree from `start` on; linear but for the last ``*`` so far."""
+    """Return whether pattern and name match from `start` on. Only the last ``*`` is tried again."""
     p = start
     n = start
     star = -1
@@ -56,7 +56,7 @@ def _matches(pattern: str, start: int, name: str) -> bool:
             p += 1
             n += 1
         elif star >= 0:
-            # The last star takes one character more.
+            # Let the last star match one character more.
             p = star + 1
             retry += 1
             n = retry
@@ -68,8 +68,8 @@ def _matches(pattern: str, start: int, name: str) -> bool:
 
 
 def overlap(first: str, second: str) -> bool:
-    """Whether there is a name that both patterns match."""
-    # The ends of `second` that are left to be matched after each beginning of `first`.
+    """Return whether there is a name that both patterns match."""
+    # The positions in `second` that a common name can reach after each prefix of `first`.
     reached = {0}
     reached = _past_stars(second, reached)
     for wanted in first:
@@ -88,7 +88,7 @@ def overlap(first: str, second: str) -> bool:
 
 
 def _past_stars(pattern: str, reached: set[int]) -> set[int]:
-    """A star may stand for nothing at all."""
+    """Add the positions after stars, because a star may match no characters."""
     further = set(reached)
     for at in reached:
         while at < len(pattern) and pattern[at] == ANY:
@@ -98,7 +98,7 @@ def _past_stars(pattern: str, reached: set[int]) -> set[int]:
 
 
 def specificity(pattern: str) -> tuple[int, int]:
-    """How exact a pattern is; of two that match a name the greater one decides."""
+    """Return how specific a pattern is. Of two patterns that match a name, the greater one wins."""
     apart = Pattern(pattern)
     return len(apart.prefix), apart.weight
 
@@ -111,11 +111,11 @@ class PatternTemplate(Template):
 
     def __init__(self) -> None:
         self._by_prefix: dict[str, list[tuple[Pattern, NodePolicy]]] = {}
-        # The lengths of the prefixes there are, longest first.
+        # The lengths of all prefixes, longest first.
         self._lengths: list[int] = []
 
     def add(self, pattern: str, policy: NodePolicy) -> None:
-        """Names of this shape are to be nodes with this policy."""
+        """Add a pattern and the policy of its nodes."""
         apart = Pattern(pattern)
         known = self._by_prefix.get(apart.prefix)
         if known is None:
@@ -130,12 +130,13 @@ class PatternTemplate(Template):
         known.insert(at, (apart, policy))
 
     def policy_for(self, address: str, capabilities: Sequence[str]) -> NodePolicy | None:
-        """The policy of the most specific pattern that matches; a pattern says what kind it is."""
+        """Return the policy of the most specific pattern that matches; `capabilities` do not
+        matter."""
         found = self.match(address)
         return None if found is None else found[1]
 
     def match(self, address: str) -> tuple[Pattern, NodePolicy] | None:
-        """The most specific pattern that matches, and its policy."""
+        """Return the most specific pattern that matches, and its policy."""
         for length in self._lengths:
             if length <= len(address):
                 for pair in self._by_prefix.get(address[:length], []):
