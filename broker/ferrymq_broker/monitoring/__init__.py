@@ -1,1 +1,1 @@
-"""What a broker tells those who run it: metrics, whether it lives, whether it is ready."""
+"""Monitoring of a broker: metrics, liveness, readiness."""

@@ -1,4 +1,4 @@
-"""The figures of capture for Prometheus."""
+"""The metrics of capture for Prometheus."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 
 from ferrymq_broker.capture.state import CaptureFigures
 
-# What is counted, and the field that has it.
+# By the name of the counter: the field of the figures, and the help text.
 _COUNTERS: Final = {
     "files": ("files", "Files that capture has closed"),
     "records": ("records", "Records in files that capture has closed"),
@@ -22,18 +22,19 @@ _COUNTERS: Final = {
 
 
 class CaptureCollector(Collector):
-    """Figures when they are asked for: sums by virtual host, or with `by_stream` of every one."""
+    """A collector of capture's figures: sums by virtual host, or with `by_stream` for each
+    stream."""
 
     def __init__(self, figures: Callable[[], CaptureFigures], by_stream: bool) -> None:
         self._figures = figures
         self._by_stream = by_stream
 
     def collect(self) -> Iterable[Metric]:
-        """All families."""
+        """Yield all metric families."""
         figures = self._figures()
         labels = ["virtual_host", "address"] if self._by_stream else ["virtual_host"]
         lag = GaugeMetricFamily(
-            "ferrymq_capture_lag_records", "Records in no file of capture yet", labels=labels
+            "ferrymq_capture_lag_records", "Records not in a capture file yet", labels=labels
         )
         self._add(lag, figures, "lag")
         yield lag
@@ -44,7 +45,7 @@ class CaptureCollector(Collector):
         if not self._by_stream:
             yield GaugeMetricFamily(
                 "ferrymq_capture_running",
-                "Whether there is the process that writes files",
+                "Whether the process that writes files is running",
                 value=float(figures.running),
             )
             yield CounterMetricFamily(

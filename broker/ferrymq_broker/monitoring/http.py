@@ -1,8 +1,8 @@
-"""The HTTP listener for those who watch: ``/livez``, ``/readyz``, ``/metrics``.
+"""The HTTP listener for monitoring: ``/livez``, ``/readyz``, ``/metrics``.
 
-It is apart from the AMQP listeners, has an address of its own, and says nothing about messages or
-users. It runs in the broker's event loop: that ``/livez`` is answered at all is what it says.
-Figures are for those whom the `MetricsAuth` lets in.
+It has an address of its own, apart from the AMQP listeners, and says nothing about messages or
+users. It runs in the broker's event loop, so an answer of ``/livez`` shows that the event loop
+runs. `MetricsAuth` decides which clients get metrics.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from ferrymq_broker.monitoring.readiness import Readiness
 from ferrymq_broker.monitoring.store_metrics import StoreCollector
 from ferrymq_broker.monitoring.store_stats import StoreStats
 
-# How long, in seconds, a request that is under way may take when the listener closes.
+# The seconds that unfinished requests get when the listener closes.
 _SHUTDOWN: Final = 1.0
-# How many requests for figures are worked on at a time; the others wait.
+# The number of requests for metrics that are handled at a time; the others wait.
 _AT_WORK: Final = 2
-# How long, in seconds, a client may take to begin TLS.
+# The seconds a client has for the TLS handshake.
 _HANDSHAKE: Final = 10.0
 
 
 class MonitoringServer:
-    """Answers on `url`, ``http://HOST:PORT``, or ``https:`` with an `ssl_context`; port 0 takes a
-    free one.
+    """An HTTP server on `url`, ``http://HOST:PORT``, or ``https:`` with an `ssl_context`; port 0 is
+    any free port.
 
-    `readiness` is asked for every ``/readyz``. There are no metrics before `watch`, and none for
-    those whom the `metrics_auth` does not let in. There are `connections` at a time at most. Raises
-    from `start` `OSError` when the address cannot be had.
+    Each request for ``/readyz`` calls `readiness`. There are no metrics before `watch`, and none
+    for clients that `metrics_auth` refuses. At most `connections` connections are open at a time.
+    `start` raises `OSError` if it cannot listen on the address.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class MonitoringServer:
         self._broker = broker
         self._readiness = readiness
         self._sums = CollectorRegistry()
-        # What is by address, beside the nodes.
+        # The metrics by address, except those of nodes.
         self._by_node = CollectorRegistry()
         self._counted = NodeTotals()
         self._retired = RetiredNodes()
@@ -91,13 +91,13 @@ class MonitoringServer:
 
     @property
     def url(self) -> str:
-        """Where it listens, once it has started."""
+        """The URL on which it listens, after `start`."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"{'http' if self._ssl is None else 'https'}://{host}:{self._port}"
 
     def watch(self, store: StoreStats | None = None, capture: CaptureService | None = None) -> None:
-        """The broker has all its virtual hosts: figures can be asked for from now on, also those of
-        its `store` and of `capture`."""
+        """Serve metrics from now on, with those of `store` and `capture`. The broker must have all
+        its virtual hosts."""
         broker = self._broker
         for space in broker.spaces.values():
             space.on_change.append(self._retired.on_change)
@@ -113,7 +113,7 @@ class MonitoringServer:
         self._watching = True
 
     async def start(self) -> None:
-        """Listen."""
+        """Begin to listen."""
         await self._runner.setup()
         self._listener = await asyncio.get_running_loop().create_server(
             lambda: self._bounds.wrap(serve(self._runner)),
@@ -176,7 +176,7 @@ class MonitoringServer:
         return response
 
     async def _refusal(self, request: web.Request) -> web.Response | None:
-        """What is answered instead of figures; None if they are."""
+        """Return the answer to a client that gets no metrics; None if the client gets metrics."""
         if self._door is not None:
             refusal = await self._door.refusal(request)
             if refusal is not None:
@@ -187,6 +187,6 @@ class MonitoringServer:
 
 
 async def _headers(request: web.Request, response: web.StreamResponse) -> None:
-    """Let nobody who passes it on keep it, or take it for something else."""
+    """Forbid proxies to cache the answer, and clients to guess its type."""
     response.headers["Cache-Control"] = "no-store"
     response.headers["X-Content-Type-Options"] = "nosniff"

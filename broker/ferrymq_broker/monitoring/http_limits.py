@@ -1,8 +1,8 @@
-"""How much of its time and memory an HTTP client may have.
+"""Limits of time, memory and connections for HTTP clients.
 
-A client that says nothing, or one byte a second, is let go after a while; so is one that does not
-read its answer, or sends without listening. Where there are as many as there may be, the one that
-has been idle longest makes room.
+A client is disconnected if it is idle or sends too slowly, does not read its answer, or sends many
+requests without reading. At the limit of connections, the one that has been idle longest is closed
+for a new one.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Final
 
 from ferrymq_broker.delegating_protocol import DelegatingProtocol
 
-# Seconds: to the end of the first request; to the answer; from one answer to the next request.
+# Seconds for the first request, for an answer, and from an answer to the next request.
 FIRST: Final = 10.0
 WORK: Final = 60.0
 IDLE: Final = 75.0
-# Bytes of requests that a client may send before one of them is looked at.
+# Bytes that a client may send before one of its requests is handled.
 MOST_BYTES: Final = 64 * 1024
 
 
@@ -26,29 +26,30 @@ class HttpLimits:
     def __init__(self, most: int) -> None:
         self.most = most
         self._all: dict[asyncio.Protocol, BoundedConnection] = {}
-        # Those without a request, in the order in which they became idle.
+        # The connections without a request, in the order in which they became idle.
         self._idle: dict[BoundedConnection, None] = {}
 
     def wrap(self, inner: asyncio.Protocol) -> BoundedConnection:
-        """A connection that the protocol `inner` is to serve."""
+        """Return a connection for the protocol `inner`."""
         return BoundedConnection(self, inner)
 
     def begin(self, inner: object) -> None:
-        """A request is whole."""
+        """Handle that a request is complete."""
         connection = self._all.get(inner)  # type: ignore[call-overload]
         if connection is not None:
             self._idle.pop(connection, None)
             connection.expect(WORK)
 
     def end(self, inner: object) -> None:
-        """The request has its answer, which is to be written yet."""
+        """Handle that the answer to a request is ready to be written."""
         connection = self._all.get(inner)  # type: ignore[call-overload]
         if connection is not None:
             self._idle[connection] = None
             connection.expect(IDLE)
 
     def admit(self, connection: BoundedConnection) -> bool:
-        """Whether there is room for one more."""
+        """Add a connection, closing idle ones if needed. Return False if there is no room for
+        it."""
         while len(self._all) >= self.most:
             if not self._idle:
                 return False
@@ -58,13 +59,13 @@ class HttpLimits:
         return True
 
     def forget(self, connection: BoundedConnection) -> None:
-        """It is gone."""
+        """Remove a connection that has ended."""
         self._all.pop(connection.inner, None)
         self._idle.pop(connection, None)
 
 
 class BoundedConnection(DelegatingProtocol):
-    """Hands everything on to `inner`, as long as it keeps within the bounds."""
+    """A connection that hands everything on to `inner`, within the limits."""
 
     def __init__(self, bounds: HttpLimits, inner: asyncio.Protocol) -> None:
         super().__init__(inner)
@@ -72,7 +73,7 @@ class BoundedConnection(DelegatingProtocol):
         self._bytes = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client has connected."""
+        """Handle a new connection."""
         self.transport = transport
         if not self._bounds.admit(self):
             self.drop()
@@ -81,7 +82,7 @@ class BoundedConnection(DelegatingProtocol):
         self.serve(transport)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of a request."""
+        """Handle bytes of requests."""
         self._bytes += len(data)
         if self._bytes > MOST_BYTES:
             self.drop()
@@ -89,15 +90,15 @@ class BoundedConnection(DelegatingProtocol):
             self.receive(data)
 
     def expect(self, seconds: float) -> None:
-        """The next thing is to have happened by then, and takes bytes of its own."""
+        """Set the deadline of the next step, and count bytes from 0 again."""
         self._bytes = 0
         super().expect(seconds)
 
     def drop(self) -> None:
-        """Let the client go; somebody else may have its place at once."""
+        """Disconnect the client, and free its place at once."""
         self._bounds.forget(self)
         super().drop()
 
     def gone(self) -> None:
-        """Its place is free."""
+        """Free the connection's place."""
         self._bounds.forget(self)

@@ -1,7 +1,7 @@
-"""What HTTP clients say that is no HTTP: nothing to make a fuss about.
+"""A log filter for malformed HTTP requests.
 
-aiohttp logs it as an error, with a traceback and the line that it could not read, which may be one
-with a password. Anybody could fill the log so.
+aiohttp logs a malformed request as an error, with a traceback and the line that it could not read,
+which may contain a password. Any client could fill the log that way.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 
 class HttpLogFilter(logging.Filter):
-    """Lets through what is not the client's doing, as it is; the rest as a word on who it was."""
+    """A filter that reduces records of malformed requests to one line without details."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether it is to be logged."""
+        """Return whether the record is to be logged."""
         error = record.exc_info[1] if record.exc_info else None
         if not isinstance(error, HttpProcessingError):
             return True
@@ -26,6 +26,6 @@ class HttpLogFilter(logging.Filter):
         return LOGGER.isEnabledFor(logging.INFO)
 
 
-# Whom servers for HTTP have to use.
+# The logger for all HTTP servers of the broker.
 LOGGER: Final = logging.getLogger("ferrymq.http")
 LOGGER.addFilter(HttpLogFilter())

@@ -1,9 +1,9 @@
-"""The broker's figures for Prometheus, read from the broker when somebody asks.
+"""The broker's metrics for Prometheus, read from the broker for each request.
 
-Nothing is counted twice: nodes and connections keep their own figures, and a scrape looks at them,
-a few nodes in each pass of the event loop. Two sets are served: one of sums for each virtual host
-and kind of node, whose size does not depend on the number of nodes, and one for each node
-(`by_node`).
+Nothing is counted twice: nodes and connections have their own counters, and a scrape reads them, a
+few nodes in each pass of the event loop. There are two sets of metrics: sums for each virtual host
+and kind of node, whose size does not depend on the number of nodes, and metrics for each node
+(`node_metrics`).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from ferrymq_broker.monitoring.node_totals import COUNTERS, GAUGES, NodeTotals
 
 
 class BrokerCollector(Collector):
-    """Figures of `broker` and the `sums` of its nodes, which are counted before."""
+    """A collector of the figures of `broker`, and of `sums`, which are counted before."""
 
     def __init__(self, broker: Broker, sums: NodeTotals) -> None:
         self._broker = broker
         self._sums = sums
 
     def collect(self) -> Iterable[Metric]:
-        """All families, nodes first."""
+        """Yield all metric families, those of nodes first."""
         yield from self._nodes()
         yield from self._broker_wide()
 
@@ -56,7 +56,7 @@ class BrokerCollector(Collector):
         )
         yield _single(
             "ferrymq_unfinished_bytes",
-            "Bytes of messages of which more is to come",
+            "Bytes of incomplete messages",
             float(broker.unfinished.held),
         )
         alarms = GaugeMetricFamily("ferrymq_alarm", "Alarms that are on", labels=["alarm"])
@@ -75,7 +75,7 @@ class BrokerCollector(Collector):
         for name, text in (
             ("connections_opened", "Connections that were made"),
             ("logins_refused", "Logins refused"),
-            ("logins_put_off", "Logins refused without a look, to try again later"),
+            ("logins_put_off", "Logins refused without checking, to be tried again later"),
             ("links_refused", "Attaches refused"),
             ("links_over_limit", "Links refused or ended because of a limit of their connection"),
             ("bytes_received", "Bytes read from clients"),
@@ -84,13 +84,13 @@ class BrokerCollector(Collector):
             yield CounterMetricFamily(f"ferrymq_{name}", text, value=getattr(counters, name))
         yield CounterMetricFamily(
             "ferrymq_settled_messages_dropped",
-            "Messages sent settled that no node took in",
+            "Messages sent settled that no node accepted",
             value=float(counters.messages_dropped),
         )
 
 
 def metric_name(name: str) -> str:
-    """The name of a figure as metrics have it."""
+    """Return the name of a figure in metrics."""
     return name.replace("-", "_")
 
 

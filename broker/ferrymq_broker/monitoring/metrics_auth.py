@@ -1,8 +1,8 @@
-"""Who may see the figures of a broker that is not open to everybody.
+"""Authentication of clients that read metrics, for brokers with access rules.
 
-Names and passwords come by HTTP Basic (RFC 7617), tokens by Bearer (RFC 6750); the broker decides
-on them as on a SASL exchange with PLAIN or OAUTHBEARER, by the same rules of what may come in the
-clear. Whoever is let in needs the right to manage `METRICS`.
+Names and passwords come by HTTP Basic (RFC 7617), tokens by Bearer (RFC 6750). The broker checks
+them like a SASL exchange with PLAIN or OAUTHBEARER, with the same rules for connections without
+TLS. A client needs the right to manage `METRICS`.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from ferrymq_broker.access.rights import MANAGE
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.connections.authentication import Authenticator, ClientTransport, ask
 
-# Where the right to see figures is asked for.
+# The address at which the right to read metrics is checked.
 METRICS: Final = "$metrics"
-# How long, in seconds, a decision may take.
+# The seconds that a decision may take.
 _PATIENCE: Final = 30.0
-# Characters of credentials that anybody looks at.
+# The most characters of credentials; longer ones are refused.
 _LONGEST: Final = 8192
 
-# By scheme, the SASL mechanism that proves the same.
+# The SASL mechanism for each HTTP authentication scheme.
 _MECHANISMS: Final = {"basic": "PLAIN", "bearer": "OAUTHBEARER"}
 _CHALLENGES: Final = {
     "PLAIN": 'Basic realm="ferrymq", charset="UTF-8"',
@@ -39,10 +39,10 @@ _CHALLENGES: Final = {
 
 
 class MetricsAuth:
-    """Asks who comes, where it matters.
+    """Authentication and authorisation of requests for metrics.
 
-    `authenticator_for` says who decides on a client, None as long as nobody can. With `named`
-    everybody has to be somebody that the broker knows, also if it has no rules.
+    `authenticator_for` returns the authenticator for a client, None until the broker has one. With
+    `named` each client has to log in, even if the broker has no rules.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class MetricsAuth:
         self._named = named
 
     async def refusal(self, request: web.Request) -> web.Response | None:
-        """What to answer to who may not see the figures; None to who may."""
+        """Return the answer to a client that may not read metrics; None if it may."""
         broker = self._broker
         if not broker.guarded and not self._named:
             return None
@@ -112,7 +112,7 @@ def _transport(request: web.Request, loopback: bool) -> ClientTransport:
 
 
 def _read(header: str) -> AuthenticationRequested | None:
-    """What an Authorization field says; None if that is nothing we know."""
+    """Parse an Authorization field; None if it is malformed or of an unknown scheme."""
     scheme, _, credentials = header.partition(" ")
     credentials = credentials.strip()
     mechanism = _MECHANISMS.get(scheme.lower())
@@ -149,12 +149,12 @@ async def _decide(
 
 
 def _unauthorised(offered: list[str]) -> web.Response:
-    """What would do is said; where that is nothing, nobody gets in from here."""
+    """Return a 401 response that names the offered schemes."""
     response = web.Response(text="credentials are needed\n", status=401)
     for mechanism, challenge in _CHALLENGES.items():
         if mechanism in offered:
             response.headers.add("WWW-Authenticate", challenge)
     if "WWW-Authenticate" not in response.headers:
-        # RFC 9110 §15.5.2 wants one.
+        # RFC 9110 §15.5.2 requires a challenge.
         response.headers.add("WWW-Authenticate", _CHALLENGES["OAUTHBEARER"])
     return response

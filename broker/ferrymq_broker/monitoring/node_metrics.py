@@ -1,8 +1,7 @@
-"""The figures of every node and subscription by its address, for Prometheus, written a few at a
-time.
+"""The metrics of each node and subscription for Prometheus, written a few at a time.
 
-All samples of a metric stand together. So the figures are read first, into arrays, and written from
-there: what is held meanwhile is some 250 bytes for each node, whatever the text has.
+The text format requires all samples of a metric together. So the figures are read into arrays
+first, and written from there. That takes some 250 bytes for each node, much less than the text.
 """
 
 from __future__ import annotations
@@ -27,18 +26,18 @@ from ferrymq_broker.monitoring.node_totals import (
     pause,
 )
 
-# Writes what a registry has in one of the text formats.
+# A function that writes a registry in one of the text formats.
 Encode = Callable[[CollectorRegistry], bytes]
 
 LABELS: Final = ("virtual_host", "type", "address")
 # The end of an OpenMetrics text.
 _END: Final = b"# EOF\n"
-# A node that does not have the figure.
+# The value for a node without the figure.
 _NONE: Final = -1
 
 
 class NodeMetrics:
-    """Figures of all nodes and subscriptions of a broker, as they were when `read` looked."""
+    """The figures of all nodes and subscriptions of a broker, as `read` found them."""
 
     def __init__(self) -> None:
         self._labels: list[str] = []
@@ -46,7 +45,7 @@ class NodeMetrics:
         self._values = {name: array("q") for name in (*COUNTERS, *GAUGES)}
 
     async def read(self, broker: Broker, pause: Pause = pause) -> None:
-        """Look at all nodes and subscriptions."""
+        """Read the figures of all nodes and subscriptions."""
         for at, row in enumerate(all_rows(broker)):
             if at % AT_ONCE == AT_ONCE - 1:
                 await pause()
@@ -69,7 +68,7 @@ class NodeMetrics:
         self._labels.append(",".join(f'{name}="{escaped(value)}"' for name, value in named))
 
     async def lines(self, encode: Encode, pause: Pause = pause) -> AsyncIterator[bytes]:
-        """The text, in pieces; `encode` writes the heads of the metrics."""
+        """Yield the text in pieces; `encode` writes the head of each metric."""
         for name, column in self._values.items():
             if max(column, default=_NONE) == _NONE:
                 continue
@@ -90,7 +89,7 @@ class NodeMetrics:
 
 
 def family_of(name: str) -> Metric:
-    """The metric of a figure, without samples."""
+    """Return the metric of a figure, without samples."""
     if name in COUNTERS:
         metric = f"ferrymq_messages_{metric_name(name)}"
         return CounterMetricFamily(metric, COUNTERS[name], labels=LABELS)
@@ -98,14 +97,14 @@ def family_of(name: str) -> Metric:
 
 
 def head_of(family: Metric, encode: Encode) -> bytes:
-    """The lines above the samples of a metric."""
+    """Return the lines above the samples of a metric."""
     registry = CollectorRegistry()
     registry.register(_One(family))
     return encode(registry).removesuffix(_END)
 
 
 def escaped(value: str) -> str:
-    """The value of a label as the text format has it."""
+    """Return the value of a label, escaped for the text format."""
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
@@ -116,5 +115,5 @@ class _One(Collector):
         self._family = family
 
     def collect(self) -> list[Metric]:
-        """The metric."""
+        """Return the metric."""
         return [self._family]

@@ -1,4 +1,4 @@
-"""Figures of all nodes, read a few nodes at a time: whoever asks, the traffic goes on."""
+"""The figures of all nodes, read a few nodes at a time so that traffic goes on meanwhile."""
 
 from __future__ import annotations
 
@@ -18,46 +18,46 @@ from ferrymq_broker.nodes.topics.topic import Topic
 
 # Nodes that are read in one pass of the event loop.
 AT_ONCE: Final = 500
-# What subscriptions are called among the kinds of nodes.
+# The kind of subscriptions, beside the kinds of nodes.
 SUBSCRIPTION: Final = "subscription"
-# The name, of which no subscription is, for all that have one at random.
+# The name for the sum of all subscriptions with random names. No subscription can have this name.
 UNNAMED: Final = "~"
 
-# Figures of `Node.describe` that only grow, and what they count.
+# Figures of `Node.describe` that only grow, with their help texts.
 COUNTERS: Final = {
-    "published": "Messages taken in",
+    "published": "Messages accepted from producers",
     "delivered": "Deliveries to consumers",
     "accepted": "Deliveries accepted, or sent settled",
-    "released": "Deliveries that came back, not as failed",
-    "modified": "Deliveries that came back as failed, or not for their consumer again",
+    "released": "Deliveries released, or modified without delivery-failed",
+    "modified": "Deliveries modified with delivery-failed or undeliverable-here",
     "rejected": "Deliveries rejected",
-    "refused": "Messages not taken in",
-    "expirations": "Messages whose time was over",
-    "dead-lettered": "Messages handed to a dead-letter address",
+    "refused": "Messages refused",
+    "expirations": "Messages that expired",
+    "dead-lettered": "Messages moved to a dead-letter address",
     "dropped": "Messages dropped by a policy",
-    "overflowed": "Messages pushed out by others",
-    "replaced": "Messages replaced by newer ones of their key",
+    "overflowed": "Messages removed to make room for newer ones",
+    "replaced": "Messages replaced by newer ones with the same key",
     "duplicates": "Messages dropped as duplicates",
-    "unroutable": "Messages no binding matched",
+    "unroutable": "Messages that matched no binding",
 }
-# Those that rise and fall.
+# Figures that rise and fall.
 GAUGES: Final = {
     "available": "Messages that wait for a consumer",
     "acquired": "Messages that consumers hold",
-    "scheduled": "Messages whose time has not come",
+    "scheduled": "Messages that are scheduled for later",
     "paged-out": "Messages that are on disk only",
     "excess": "Messages above max-length",
     "excess-bytes": "Bytes of messages above max-bytes",
     "bytes": "Bytes of messages in the node",
     "records": "Records in a stream",
-    "bytes-for-holds": "Bytes in a stream that are there for holds alone",
+    "bytes-for-holds": "Bytes in a stream that are kept only because of holds",
     "consumers": "Links that consume",
     "producers": "Links that publish",
     "subscriptions": "Subscriptions of a topic",
 }
 _OF_QUEUES: Final = tuple(name for name in COUNTERS if name != "unroutable")
-# The counters of each kind. Their sums are there from the start, before there is any such node: the
-# first message that is counted is an increase then.
+# The counters of each kind. Their sums exist from the start, before the first such node, so that
+# the first message is an increase from 0.
 BY_KIND: Final = {
     "queue": _OF_QUEUES,
     SUBSCRIPTION: _OF_QUEUES,
@@ -66,20 +66,20 @@ BY_KIND: Final = {
     "exchange": ("published", "refused", "unroutable"),
 }
 
-# Lets the event loop look at everybody else.
+# A function that lets the event loop do other work.
 Pause = Callable[[], Awaitable[object]]
 
 
 async def pause() -> None:
-    """Go on in another pass."""
+    """Let the event loop do other work."""
     await asyncio.sleep(0)
 
 
 class NodeRow(NamedTuple):
-    """Figures of a node, by the name of its virtual host, its kind and its address.
+    """The figures of a node, with its virtual host, kind and address.
 
-    Neighbours of the same address belong together. A row without an address is for the sums alone,
-    and only its counters are used.
+    Consecutive rows with the same address are summed. A row without an address counts only in the
+    sums, and only its counters are used.
     """
 
     host: str
@@ -89,10 +89,10 @@ class NodeRow(NamedTuple):
 
 
 def all_rows(broker: Broker) -> Iterator[NodeRow]:
-    """Yield a row for every node there is now, and for each subscription of the topics among them.
+    """Yield a row for each node that exists now, and for each subscription of topics.
 
-    The subscriptions of a topic are those that it has when its turn comes. What others had counted
-    that have ended by then comes with them: nothing is missing, and nothing is there twice.
+    The subscriptions of a topic are read when its row is reached. The counters of subscriptions
+    that have ended by then are read at the same time, so nothing is missing or counted twice.
     """
     nodes = [(host, node) for host, space in broker.spaces.items() for node in space.nodes.values()]
     for host, node in nodes:
@@ -102,7 +102,7 @@ def all_rows(broker: Broker) -> Iterator[NodeRow]:
 
 
 def _rows_of_subscriptions(host: str, topic: Topic) -> Iterator[NodeRow]:
-    # Of one moment; what is done with them may take many.
+    # Copies, because the caller may let other work run between two rows.
     subscriptions = topic.subscriptions()
     ended = [(*_rows_of_ended(host, topic, named),) for named in (True, False)]
     for one in subscriptions:
@@ -128,9 +128,10 @@ def _rows_of_ended(host: str, topic: Topic, named: bool) -> Iterator[NodeRow]:
 
 
 class RetiredNodes(LinkEnd):
-    """Counters of deleted nodes, for `AddressSpace.on_change`.
+    """The counters of deleted nodes, for `AddressSpace.on_change`.
 
-    `totals` has those of nodes that count no longer, by virtual host, kind and name of the figure.
+    `totals` has the counters of nodes that have ended, by virtual host, kind and name of the
+    figure.
     """
 
     def __init__(self) -> None:
@@ -138,12 +139,12 @@ class RetiredNodes(LinkEnd):
         self.totals: dict[tuple[str, str, str], int] = defaultdict(int)
 
     def on_change(self, node: Node, added: bool) -> None:
-        """Keep the counters of a node that goes."""
+        """Keep the counters of a node that is removed."""
         if not added:
             self.add(node)
 
     def settle(self, node: Node) -> None:
-        """Add up what the node and its subscriptions have counted."""
+        """Add the counters of the node and its subscriptions to the totals."""
         for row in rows_of(node):
             for name, value in row.figures().items():
                 if name in COUNTERS and value:
@@ -151,7 +152,7 @@ class RetiredNodes(LinkEnd):
 
 
 def rows_of(node: Node) -> Iterator[NodeRow]:
-    """Yield what a deleted node has counted so far: rows for the sums alone."""
+    """Yield the rows of a deleted node, which count only in the sums."""
     host = node.space.name
     yield NodeRow(host, node.kind, "", node.figures)
     if isinstance(node, Topic):
@@ -160,8 +161,8 @@ def rows_of(node: Node) -> Iterator[NodeRow]:
 
 
 class NodeTotals:
-    """Figures summed by virtual host and kind of node. Nodes that come while it counts are for the
-    next count, and so is the end of those that go: counters never fall."""
+    """Figures summed by virtual host and kind of node. Nodes that are added or removed during a
+    count are handled by the next count, so counters never fall."""
 
     def __init__(self) -> None:
         # By the name of the figure, then by virtual host and kind.
@@ -169,7 +170,7 @@ class NodeTotals:
         self.nodes: dict[tuple[str, ...], float] = {}
 
     async def count(self, broker: Broker, retired: RetiredNodes, pause: Pause = pause) -> None:
-        """Count the figures of all nodes, with those of nodes that have gone before."""
+        """Sum the figures of all nodes, with those of deleted nodes."""
         figures: dict[str, dict[tuple[str, ...], float]] = defaultdict(lambda: defaultdict(float))
         for kind, names in BY_KIND.items():
             for name in names:

@@ -1,4 +1,4 @@
-"""Whether the broker is ready for clients."""
+"""The readiness of the broker."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Readiness(NamedTuple):
-    """Whether the broker takes connections; if not, `reason` says why."""
+    """The readiness of the broker for connections; if it is not ready, `reason` says why."""
 
     ready: bool
     reason: str

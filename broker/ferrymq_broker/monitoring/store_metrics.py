@@ -1,4 +1,4 @@
-"""The figures of a store for Prometheus."""
+"""The metrics of a store for Prometheus."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from ferrymq_broker.monitoring.store_stats import StoreStats
 
 
 class StoreCollector(Collector):
-    """The figures of a broker's store when they are asked for."""
+    """A collector of the figures of a broker's store."""
 
     def __init__(self, broker: Broker, figures: StoreStats) -> None:
         self._broker = broker
         self._figures = figures
 
     def collect(self) -> Iterable[Metric]:
-        """All families."""
+        """Yield all metric families."""
         broker = self._broker
         changes = broker.agenda.changes
         figures = self._figures
-        sizes = GaugeMetricFamily("ferrymq_store_bytes", "Bytes of its files", labels=["kind"])
+        sizes = GaugeMetricFamily("ferrymq_store_bytes", "Bytes of store files", labels=["kind"])
         for kind, size in figures.bytes_by_kind().items():
             sizes.add_metric([kind], size)
         yield sizes
@@ -36,11 +36,11 @@ class StoreCollector(Collector):
             "ferrymq_store_batches", "Batches on disk", value=figures.batch_bytes.count
         )
         yield CounterMetricFamily(
-            "ferrymq_store_changes", "Changes of records", value=float(changes.total)
+            "ferrymq_store_changes", "Changes to records", value=float(changes.total)
         )
         for name, text, histogram in (
-            ("batch_bytes", "What batches take in the journal", figures.batch_bytes),
-            ("sync_seconds", "How long writing a batch and its sync took", figures.sync_seconds),
+            ("batch_bytes", "Bytes of batches in the journal", figures.batch_bytes),
+            ("sync_seconds", "Seconds to write and sync a batch", figures.sync_seconds),
         ):
             yield HistogramMetricFamily(
                 f"ferrymq_store_{name}", text, buckets=histogram.buckets(), sum_value=histogram.sum
@@ -50,26 +50,26 @@ class StoreCollector(Collector):
             ("last_batch", "Number of the last batch on disk", float(changes.stable)),
             (
                 "last_batch_timestamp_seconds",
-                "When that was, since the epoch",
+                "Time of the last batch on disk, in seconds since the epoch",
                 figures.last_batch_at,
             ),
             (
                 "applied_lag_batches",
-                "Batches that are in the journal only",
+                "Batches that are only in the journal",
                 0.0 if store is None else float(changes.stable - store.applied),
             ),
-            ("disk_alarm", "Whether there is no room", float("disk" in broker.alarms)),
+            ("disk_alarm", "Whether the disk alarm is on", float("disk" in broker.alarms)),
         ):
             yield GaugeMetricFamily(f"ferrymq_store_{name}", text, value=value)
         pager = broker.agenda.pager
         if pager is not None:
             for name, text, value in (
                 ("paged_messages", "Messages that are on disk only", float(pager.messages)),
-                ("paged_bytes", "Their bytes", float(pager.bytes)),
+                ("paged_bytes", "Bytes of messages that are on disk only", float(pager.bytes)),
             ):
                 yield GaugeMetricFamily(f"ferrymq_store_{name}", text, value=value)
             for name, text, value in (
-                ("paged_out", "Messages that left memory", float(pager.paged_out)),
-                ("paged_in", "Messages that came back", float(pager.paged_in)),
+                ("paged_out", "Messages moved from memory to disk", float(pager.paged_out)),
+                ("paged_in", "Messages read back into memory", float(pager.paged_in)),
             ):
                 yield CounterMetricFamily(f"ferrymq_store_{name}", text, value=value)

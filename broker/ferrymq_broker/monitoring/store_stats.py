@@ -1,4 +1,4 @@
-"""What a store does: how large it is, how long its disk takes."""
+"""Figures of a store: its size, and the speed of its disk."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-# Upper bounds, in seconds: a good disk is in the first five, a rotating one in the last but one.
+# Upper bounds in seconds: a fast disk is in the first five, a rotating one in the last but one.
 _SECONDS: Final = (25e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 0.1, 1.0)
-# In bytes.
+# Upper bounds in bytes.
 _SIZES: Final = tuple(4096.0 * 4**power for power in range(8))
 
 
 class Histogram:
-    """How many values there were up to each of some bounds."""
+    """A histogram: the number of values up to each of some bounds."""
 
     def __init__(self, bounds: Iterable[float]) -> None:
         self.bounds = list(bounds)
@@ -30,11 +30,11 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """How many there were."""
+        """The number of values."""
         return sum(self.counts)
 
     def buckets(self) -> list[tuple[str, float]]:
-        """Each bound with how many were not above it."""
+        """Return each bound with the number of values that are not above it."""
         total = 0
         found: list[tuple[str, float]] = []
         for bound, count in zip([*self.bounds, float("inf")], self.counts, strict=True):
@@ -44,7 +44,7 @@ class Histogram:
 
 
 class StoreStats:
-    """Counted while batches are written to the store in `path`; by the thread that does it."""
+    """Figures of the store in `path`, counted by the thread that writes batches."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -54,13 +54,13 @@ class StoreStats:
         self.last_batch_at = 0.0
 
     def note(self, size: int, seconds: float) -> None:
-        """A batch is on disk: what it took there, and how long."""
+        """Count a batch on disk: its bytes, and the seconds that writing took."""
         self.batch_bytes.add(size)
         self.sync_seconds.add(seconds)
         self.last_batch_at = time.time()
 
     def bytes_by_kind(self) -> dict[str, int]:
-        """What the files take: ``journal``, ``records``, ``pages``."""
+        """Return the bytes of the files by kind: ``journal``, ``records``, ``pages``."""
         found = {"journal": 0, "records": 0, "pages": 0}
         for folder, kind in ((self.path, ""), (self.path / "pages", "pages")):
             try:
@@ -71,6 +71,6 @@ class StoreStats:
                         own = "records" if file.name.startswith("data.mdb") else "journal"
                         found[kind or own] += file.stat().st_size
             except OSError:
-                # There are no pages; or a file has gone meanwhile, and the next look will do.
+                # The folder does not exist, or a file was removed meanwhile.
                 continue
         return found
