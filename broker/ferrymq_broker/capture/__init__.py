@@ -1,11 +1,12 @@
 """Capture: streams written to Parquet files, by a process of its own.
 
-    log ── feed.Feed ── chunks ──▶ child: writer.FileWriter ── files
-     ▲                                       │
-     └── hold ◀── capture.Capture ◀── closed ┘
+    log ── PartitionFeed ── chunks ──▶ child: FileWriter ── files
+     ▲                                     │
+     └── hold ◀── CaptureService ◀── closed ┘
 
-`Capture` reads the logs of streams that are to be captured and hands chunks to the child, as far as
-it has kept up. The child says which files are there, durably; only then does the hold of a stream
-move, and its limits let records go. If the child ends it is started again and goes on behind the
-last file there is, and the broker with it: files are all the state that capture has.
+`CaptureService` reads the logs of captured streams and sends chunks to the child process, as fast
+as the child handles them. The child reports which files are durably on disk. Only then does the
+hold of a stream move, so that the stream's limits can remove records. If the child process ends,
+the broker starts it again, and capture goes on after the last file. The same happens after a
+restart of the broker: the files are the only state of capture.
 """

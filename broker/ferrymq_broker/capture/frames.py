@@ -1,6 +1,6 @@
-"""What goes between the broker and the process that writes files.
+"""The protocol between the broker and the process that writes files.
 
-To the process, through its standard input: frames, in little-endian
+The broker sends frames to the standard input of the process, in little-endian:
 
     size u32 | kind u8 | body
 
@@ -8,23 +8,23 @@ To the process, through its standard input: frames, in little-endian
 |---|---|
 | `OPEN` | JSON: `id`, `stream`, `incarnation`, `directory` |
 | `CHUNK` | id u32, partition u32, epoch u32, a chunk (`ferrymq.chunks`) |
-| `DROP` | JSON: `id`; the stream is no more, close its files |
+| `DROP` | JSON: `id`; the stream is not captured any more, close its files |
 | `FLUSH` | close all files |
 
-`id` is a number for the stream while the process lives. The epoch of a partition rises whenever the
-broker goes back in it, so that chunks that were on their way are told from those that follow.
+`id` is a number for the stream while the process runs. The epoch of a partition rises whenever the
+broker goes back in the partition, so that chunks sent before can be told from chunks sent after.
 
-From the process, through its standard output: a JSON object in each line, with its `kind`:
+The process writes a JSON object in each line of its standard output, with a `kind`:
 
-| kind | what | |
+| kind | fields | meaning |
 |---|---|---|
-| `found` | `id`, `next`: offsets by partition | the folder is as it is to be; go on from there |
-| `refused` | `id`, `reason` | it is not |
-| `taken` | `bytes` | bodies of chunks, dealt with |
-| `closed` | `id`, `partition`, `epoch`, `next`, `records`, `bytes`, `file` | a file is there |
-| `failed` | `id`, `partition`, `epoch`, `next`, `reason` | a file is not; go on from there, later |
-| `waiting` | | another process writes in the directory |
-| `ended` | `reason` | this one cannot go on |
+| `found` | `id`, `next`: offsets by partition | the folder is ready; go on at these offsets |
+| `refused` | `id`, `reason` | the folder cannot be used |
+| `taken` | `bytes` | bytes of `CHUNK` bodies that have been handled |
+| `closed` | `id`, `partition`, `epoch`, `next`, `records`, `bytes`, `file` | a file is on disk |
+| `failed` | `id`, `partition`, `epoch`, `next`, `reason` | a file failed; go on at `next`, later |
+| `waiting` | | another process writes to the directory |
+| `ended` | `reason` | the process cannot go on |
 | `flushed` | | all files are closed, or have failed |
 """
 
@@ -41,37 +41,37 @@ DROP: Final = 3
 FLUSH: Final = 4
 
 _HEAD: Final = struct.Struct("<IB")
-# What is before the body of a frame.
+# The size of a frame's head.
 HEAD_BYTES: Final = _HEAD.size
 _PLACE: Final = struct.Struct("<III")
 
 
 def frame(kind: int, fields: dict[str, object] | None = None) -> bytes:
-    """A frame with these fields."""
+    """Return a frame with these fields."""
     body = b"" if fields is None else json.dumps(fields).encode()
     return _HEAD.pack(len(body), kind) + body
 
 
 def chunk_frame(id: int, partition: int, epoch: int, chunk: bytes) -> bytes:
-    """A frame with a chunk."""
+    """Return a frame with a chunk."""
     head = _HEAD.pack(_PLACE.size + len(chunk), CHUNK)
     return head + _PLACE.pack(id, partition, epoch) + chunk
 
 
 def split_chunk(body: bytes) -> tuple[int, int, int, bytes]:
-    """Id, partition, epoch and chunk of a frame."""
+    """Return id, partition, epoch and chunk of the body of a frame."""
     id, partition, epoch = _PLACE.unpack_from(body)
     return id, partition, epoch, body[_PLACE.size :]
 
 
 class CaptureFrames:
-    """Frames out of what has been read."""
+    """A parser of frames."""
 
     def __init__(self) -> None:
         self._data = bytearray()
 
     def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """Kind and body of all frames that are complete now."""
+        """Add data, and yield kind and body of each frame that is complete now."""
         self._data += data
         at = 0
         while len(self._data) - at >= _HEAD.size:
@@ -85,5 +85,5 @@ class CaptureFrames:
 
 
 def line(kind: str, **fields: Any) -> bytes:
-    """What the process says."""
+    """Return a line from the process to the broker."""
     return json.dumps({"kind": kind, **fields}).encode() + b"\n"

@@ -1,4 +1,4 @@
-"""What capture is told."""
+"""The options of capture."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 HOLDER: Final = "$capture"
-"""Who holds what is to be captured."""
+"""The name of capture as the holder of streams."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureOptions:
-    """Where to, and when a file is closed: with so many records, bytes of messages, or
-    milliseconds after the first. `raw` is whether it has the messages as they were published."""
+    """The directory, and the limits at which a file is closed: records, bytes of messages, and
+    milliseconds after the first record. `raw` says whether files contain the encoded messages
+    too."""
 
     directory: str
     max_records: int = 1_000_000
@@ -22,10 +23,10 @@ class CaptureOptions:
     raw: bool = True
 
     def to_json(self) -> str:
-        """For the process that writes."""
+        """Return the options as text for the process that writes files."""
         return json.dumps(asdict(self))
 
 
 def from_json(text: str) -> CaptureOptions:
-    """What `to_json` has made."""
+    """Return the options from the result of `to_json`."""
     return CaptureOptions(**json.loads(text))

@@ -1,4 +1,4 @@
-"""Reading a partition for capture: chunk after chunk, from wherever it is to go on."""
+"""Reads a partition for capture, chunk by chunk."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.event_log import log
 from ferrymq_broker.nodes.streams.partition import StreamPartition
 
-# Of one chunk, which is read at once: nobody waits for longer than that takes.
+# The limits of a chunk, which is read in one go while the broker's connections wait.
 _RECORDS: Final = 1024
 _BYTES: Final = 256 * 1024
 
 
 @final
 class PartitionFeed:
-    """What is read next of a partition: the record at the offset `position`.
+    """A reader of a partition. It reads the record at the offset `position` next.
 
-    `lost` counts records that cannot be read. They are left out, which shows in the files.
+    `lost` counts records that cannot be read. They are missing in the files.
     """
 
     __slots__ = ("partition", "position", "lost", "_builder")
@@ -32,13 +32,14 @@ class PartitionFeed:
         self._builder = ChunkBuilder()
 
     def behind(self) -> i64:
-        """How many records are to be read."""
+        """Return the number of records that are still to be read."""
         return self.partition.log.next - self.position
 
     def read(self) -> bytes:
-        """The next chunk; empty if there is nothing to read, or nothing but what cannot be read.
+        """Return the next chunk; empty if there is nothing to read, or only records that cannot be
+        read.
 
-        It begins where the last one ended, or later: then the records between are gone.
+        A chunk begins at the end of the last one, or later if the records in between were dropped.
         """
         partition = self.partition
         stream_log = partition.log

@@ -1,4 +1,4 @@
-"""The process that writes files, as the event loop sees it."""
+"""The process that writes files, as an asyncio subprocess."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Any, Final
 
 from ferrymq_broker.capture.options import CaptureOptions
 
-# Bytes on their way to the process, at most: it takes them in as fast as it writes files.
+# The most bytes of chunks that the process has not yet handled.
 WINDOW: Final = 8 * 1024 * 1024
-# Bytes of a line it says: of a stream with as many partitions as there may be, and more.
+# The most bytes of a line from the process. A stream with the most partitions needs less.
 _LINE: Final = 4 * 1024 * 1024
-# Seconds until one that was told to end is ended.
+# Seconds until a process that was asked to end is killed.
 _PATIENCE: Final = 5.0
 
 
 class WriterProcess:
-    """A process that has been started. `unanswered` is how many bytes of chunks it has and has not
-    dealt with."""
+    """A process that has been started. `unanswered` is the number of bytes of chunks that it has
+    not yet handled."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -29,7 +29,7 @@ class WriterProcess:
 
     @classmethod
     async def start(cls, options: CaptureOptions) -> WriterProcess:
-        """Start it. Raises `OSError`."""
+        """Start a process. Raises `OSError`."""
         paths = os.pathsep.join(path for path in sys.path if path)
         process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -39,29 +39,29 @@ class WriterProcess:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             limit=_LINE,
-            # Of where the broker runs nothing is imported.
+            # The process must not import modules from the broker's current directory.
             env={**os.environ, "PYTHONPATH": paths, "PYTHONSAFEPATH": "1"},
         )
         return cls(process)
 
     @property
     def pid(self) -> int:
-        """Its number."""
+        """The process id."""
         return self._process.pid
 
     @property
     def room(self) -> bool:
-        """Whether it may have more."""
+        """Whether the process may get more chunks."""
         return self.unanswered < WINDOW
 
     def send(self, data: bytes) -> None:
-        """Hand it a frame."""
+        """Send a frame to the process."""
         stdin = self._process.stdin
         if stdin is not None and not stdin.is_closing():
             stdin.write(data)
 
     async def lines(self) -> AsyncIterator[dict[str, Any]]:
-        """What it says, until it ends."""
+        """Yield the objects that the process sends, until it ends."""
         stdout = self._process.stdout
         assert stdout is not None
         while True:
@@ -74,7 +74,7 @@ class WriterProcess:
             yield json.loads(text)
 
     async def end(self) -> int:
-        """Let it end, or end it; its status."""
+        """Ask the process to end, kill it if it does not, and return its status."""
         stdin = self._process.stdin
         if stdin is not None:
             stdin.close()
@@ -86,7 +86,7 @@ class WriterProcess:
             return await self._process.wait()
 
     def kill(self) -> None:
-        """End it at once. What it has not closed is not there."""
+        """Kill the process. Files that it has not closed are lost."""
         try:
             self._process.kill()
         except ProcessLookupError:

@@ -1,7 +1,7 @@
-"""Capture as the broker runs it: which streams, how far, and what of them may go.
+"""Capture in the broker: reads captured streams, and moves their holds.
 
-It looks at the ends of logs every quarter of a second, so publishing costs nothing for it. It reads
-a chunk at a time and lets others have their turn between any two.
+The service looks for new records every quarter of a second, so publishing costs nothing extra. It
+reads one chunk at a time and lets other tasks run between two chunks.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from ferrymq_broker.event_log import log
 from ferrymq_broker.nodes.node import Node
 from ferrymq_broker.nodes.streams.stream import Stream
 
-# Seconds between two looks at whether there is anything new.
+# Seconds between two looks for new records.
 LOOK: Final = 0.25
 
 
 class CaptureService:
-    """Captures the streams of `broker` that want it. `now` is the clock of passes.
+    """Captures the streams of `broker` whose policy says so. `now` is the clock of passes.
 
-    `start` is called within a pass, when all nodes are there; `close` when no client is left.
+    `start` is called within a pass, when all nodes exist; `close` when no client is connected.
     """
 
     def __init__(self, broker: Broker, options: CaptureOptions, now: Callable[[], float]) -> None:
         self._broker = broker
         self._options = options
         self._now = now
-        # All streams there are, and those that are captured.
+        # All streams, and the captured ones.
         self._nodes: dict[Stream, str] = {}
         self._streams: dict[Stream, CapturedStream] = {}
         self._by_id: dict[int, CapturedStream] = {}
-        # By virtual host, what those counted that are captured no more.
+        # The sums of streams that are not captured any more, by virtual host.
         self._past: dict[str, StreamFigures] = {}
         self._next_id = 1
         self._writer: WriterProcess | None = None
@@ -59,7 +59,7 @@ class CaptureService:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Hold what is to be captured, and begin."""
+        """Hold the streams to be captured, and begin."""
         for name, space in self._broker.spaces.items():
             space.on_change.append(self._on_change)
             for node in space.nodes.values():
@@ -69,7 +69,7 @@ class CaptureService:
         self._task = asyncio.create_task(self._run())
 
     def figures(self) -> CaptureFigures:
-        """What there is to know."""
+        """Return the figures of capture."""
         return CaptureFigures(
             self._writer is not None,
             self._starts,
@@ -79,14 +79,14 @@ class CaptureService:
 
     @property
     def pid(self) -> int | None:
-        """The number of the process that writes, if there is one."""
+        """The id of the process that writes files; None if it is not running."""
         return None if self._writer is None else self._writer.pid
 
     # -- the end -----------------------------------------------------------------------------
 
     async def close(self, timeout: float) -> None:
-        """Capture what there is and close all files, as far as that is done in `timeout` seconds;
-        the rest is left to the next start."""
+        """Capture the remaining records and close all files, in at most `timeout` seconds. The next
+        start captures the rest."""
         task = self._task
         if task is None:
             return
@@ -96,7 +96,7 @@ class CaptureService:
         if timeout > 0:
             await asyncio.wait((task,), timeout=timeout)
         if not task.done():
-            log.warning("capture is not complete; it goes on at the next start")
+            log.warning("capture is not complete; the next start goes on with it")
             self.kill()
             task.cancel()
             await asyncio.wait((task,))
@@ -104,7 +104,7 @@ class CaptureService:
             log.error("internal error", exc_info=error)
 
     def hurry(self) -> None:
-        """Let `close` wait no longer."""
+        """End the wait of `close`."""
         if self._ending:
             self.kill()
 
@@ -112,7 +112,7 @@ class CaptureService:
         return self._ending
 
     def kill(self) -> None:
-        """Nothing more is to be written."""
+        """End capture at once, without writing more."""
         self._ending = True
         self._wake.set()
         if self._writer is not None:
@@ -131,7 +131,7 @@ class CaptureService:
         self._forget(node)
 
     def _review(self) -> None:
-        """Policies change, and streams grow. In a pass."""
+        """Handle changes of policies and new partitions. Called in a pass."""
         for stream, space in list(self._nodes.items()):
             self._consider(stream, space)
         for each in self._streams.values():
@@ -151,7 +151,7 @@ class CaptureService:
                 return
             folder = stream_folder(stream.address)
             if space != DEFAULT_SPACE:
-                # No folder of a stream begins so.
+                # No folder of a stream begins with "@".
                 folder = f"@{stream_folder(space)}/{folder}"
             captured = CapturedStream(
                 self._next_id, space, stream, f"{self._options.directory}/{folder}"
@@ -162,7 +162,7 @@ class CaptureService:
             self._wake.set()
 
     def _hold(self, stream: Stream) -> bool:
-        """Keep what is there and comes; what was held before stays so."""
+        """Hold a stream from its first record on, or keep its earlier hold."""
         if stream.holds.find(HOLDER) is not None:
             return True
         offsets = {
@@ -176,9 +176,9 @@ class CaptureService:
         return True
 
     def _hold_again(self, each: CapturedStream) -> None:
-        """Somebody has released what is held."""
+        """Hold a stream again after its hold was released by management."""
         log.warning(
-            "somebody has released the hold of capture; it is taken again",
+            "the hold of capture was released; the stream is held again",
             stream=each.stream.address,
         )
         offsets = {
@@ -233,7 +233,7 @@ class CaptureService:
                     each.open = False
                     each.asked = False
                 if not self._flushed:
-                    # It has ended, or is not to go on.
+                    # The process has ended, or has to be killed.
                     writer.kill()
                 status = await writer.end()
             if self._is_ending():
@@ -255,7 +255,7 @@ class CaptureService:
                     self._look()
                 self._open_streams(writer)
                 if writer.room and self._feed(writer):
-                    # Others have their turn.
+                    # Let other tasks run.
                     await asyncio.sleep(0)
                     continue
                 if self._ending:
@@ -322,7 +322,7 @@ class CaptureService:
             writer.send(frame(OPEN, fields))
 
     def _feed(self, writer: WriterProcess) -> bool:
-        """Send the next chunk there is, of each partition in turn; whether there was any."""
+        """Send the next chunk, taking partitions in turn. Return whether there was one to read."""
         now = self._now()
         parts = [
             (each, number, part)
@@ -345,7 +345,7 @@ class CaptureService:
         return False
 
     def _is_read(self) -> bool:
-        """Whether all that can be captured is on its way."""
+        """Return whether everything that can be captured now has been sent to the process."""
         now = self._now()
         for each in self._streams.values():
             if not each.open:
@@ -368,7 +368,7 @@ class CaptureService:
             return
         if kind == "waiting":
             log.warning(
-                "another process captures into the directory; it has to end first",
+                "another process captures to the directory; capture waits for its end",
                 directory=self._options.directory,
             )
             return
@@ -400,15 +400,15 @@ class CaptureService:
         each.trouble = reason
         tell("a stream cannot be captured", stream=each.stream.address, reason=reason)
         if seconds >= 60:
-            # It lasts: say so again now and then.
+            # Log a lasting failure again at intervals.
             each.trouble = ""
 
     def _begin(self, each: CapturedStream, found: dict[int, int]) -> str:
-        """Go on behind what is in files, or was in them; a reason if that cannot be."""
+        """Begin to read a stream after its last file. Return the reason if that is impossible."""
         stream = each.stream
         hold = stream.holds.find(HOLDER)
         if hold is None:
-            # Somebody has released it: nothing is held until it begins here.
+            # The hold was released by management.
             self._hold(stream)
             hold = stream.holds.find(HOLDER)
         starts: dict[int, int] = {}
@@ -418,8 +418,8 @@ class CaptureService:
             if filed > next:
                 return (
                     f"{each.directory} has records of partition {number} up to {filed - 1}, and the"
-                    f" stream ends at {next - 1}: is it an older store that was put back? Move the"
-                    " folder away, and capture begins anew"
+                    f" stream ends at {next - 1}: was an older store restored? Move the"
+                    " folder away, and capture begins again"
                 )
             start = max(filed, 0 if hold is None else hold.offsets.get(number, 0))
             if start < first:
@@ -433,12 +433,12 @@ class CaptureService:
                     )
                 start = first
             else:
-                # What was before was purged, or came while nothing was captured.
+                # Records before `begun` were purged, or came before capture began.
                 begun = 0 if hold is None else hold.begun.get(number, 0)
                 missing = max(filed, begun)
                 if number in found and missing < start:
                     log.warning(
-                        "capture files are missing that have been there",
+                        "capture files are missing that existed before",
                         stream=stream.address,
                         partition=number,
                         first=missing,
@@ -486,9 +486,9 @@ class CaptureService:
         )
         number = said["partition"]
         if each.stream.holds.find(HOLDER) is None:
-            # Of all partitions: a hold of this one would look as if it had not been released.
+            # Hold all partitions: a hold of only this one would hide that the hold was released.
             self._hold_again(each)
-        # What was purged meanwhile is behind its hold already.
+        # After a purge the hold is already after these records.
         elif part.closed > each.stream.partitions[number].log.first:
             each.stream.holds.move(HOLDER, {number: part.closed})
 
@@ -509,19 +509,19 @@ class CaptureService:
 
 
 def release(stream: Stream) -> None:
-    """Nothing of a stream is held for capture any more. In a pass."""
+    """Release capture's hold of a stream. Called in a pass."""
     if stream.holds.release(HOLDER):
         log.info("a stream is not captured any more", stream=stream.address)
 
 
 def release_all(broker: Broker) -> None:
-    """There is no capture: what was held for it may go. In a pass."""
+    """Release all holds of capture, because capture is off. Called in a pass."""
     for space in broker.spaces.values():
         for node in space.nodes.values():
             if isinstance(node, Stream):
                 release(node)
                 if node.policy.capture:
                     log.warning(
-                        "a stream is to be captured, and [capture] names no directory",
+                        "a stream is to be captured, but [capture] names no directory",
                         stream=node.address,
                     )

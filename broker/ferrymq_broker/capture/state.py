@@ -1,4 +1,4 @@
-"""What capture knows of a stream, and of each of its partitions."""
+"""The state of capture for each stream and partition."""
 
 from __future__ import annotations
 
@@ -9,33 +9,34 @@ from ferrymq_broker.capture.options import HOLDER
 from ferrymq_broker.capture.partition_feed import PartitionFeed
 from ferrymq_broker.nodes.streams.stream import Stream
 
-# Seconds until what has failed is tried again: at first, and at most.
+# Seconds until a failed operation is tried again: the first time, and at most.
 _FIRST: Final = 1.0
 _MOST: Final = 60.0
 
 
 class Delay:
-    """When to try again: later each time, until it went well."""
+    """The time of the next attempt, later after each failure."""
 
     def __init__(self) -> None:
         self.until = 0.0
         self._next = _FIRST
 
     def put_off(self, now: float) -> float:
-        """It has failed; how many seconds it is put off."""
+        """Count a failure, and return the seconds until the next attempt."""
         seconds = self._next
         self.until = now + seconds
         self._next = min(_MOST, 2 * seconds)
         return seconds
 
     def reset(self) -> None:
-        """It went well."""
+        """Count a success."""
         self.until = 0.0
         self._next = _FIRST
 
 
 class CapturedPart:
-    """One partition: what is read of it next, and the offset before which all is in files."""
+    """One partition: its reader, and the offset before which all records are in files
+    (`closed`)."""
 
     def __init__(self, feed: PartitionFeed) -> None:
         self.feed = feed
@@ -45,8 +46,8 @@ class CapturedPart:
 
 
 class CapturedStream:
-    """A stream that is captured, in the virtual host `space`. `open` is whether the process has
-    its folder ready; `parts` are read from then on."""
+    """A captured stream in the virtual host `space`. `open` says whether the process has its folder
+    ready; `parts` are read from then on."""
 
     def __init__(self, id: int, space: str, stream: Stream, directory: str) -> None:
         self.id = id
@@ -54,11 +55,11 @@ class CapturedStream:
         self.stream = stream
         self.directory = directory
         self.open = False
-        # The process was told of it and has not answered.
+        # Whether the process was asked to open the folder.
         self.asked = False
         self.parts: list[CapturedPart] = []
         self.delay = Delay()
-        # What was last said to be wrong with its folder.
+        # The last reason for which the folder was refused.
         self.trouble = ""
         self.files = 0
         self.bytes = 0
@@ -66,7 +67,7 @@ class CapturedStream:
         self.failures = 0
 
     def lag(self) -> int:
-        """Records that are in no file yet."""
+        """Return the number of records that are not in a file yet."""
         stream = self.stream
         if len(self.parts) < len(stream.partitions):
             hold = stream.holds.find(HOLDER)
@@ -80,11 +81,11 @@ class CapturedStream:
         )
 
     def lost(self) -> int:
-        """Records that could not be read."""
+        """Return the number of records that could not be read."""
         return sum(int(part.feed.lost) for part in self.parts)
 
     def figures(self) -> StreamFigures:
-        """Return what there is to know."""
+        """Return the figures of the stream."""
         return StreamFigures(
             self.space,
             self.stream.address,
@@ -99,8 +100,8 @@ class CapturedStream:
 
 @dataclass(frozen=True, slots=True)
 class StreamFigures:
-    """What there is to know of a stream's capture; all but `lag` since the broker has started.
-    Without an address it is about all in the virtual host that are captured no more."""
+    """The figures of a stream's capture. All but `lag` count from the start of the broker. Without
+    an address they are the sums of the virtual host's streams that are not captured any more."""
 
     space: str
     address: str
@@ -112,7 +113,7 @@ class StreamFigures:
     lost: int
 
     def after(self, others: StreamFigures | None) -> StreamFigures:
-        """Add the counters of streams that are captured no more."""
+        """Add the counters of streams that are not captured any more."""
         lost = self.lost
         files, size, records, failures = self.files, self.bytes, self.records, self.failures
         if others is not None:
@@ -126,8 +127,8 @@ class StreamFigures:
 
 @dataclass(frozen=True, slots=True)
 class CaptureFigures:
-    """What there is to know of capture: `starts` is how often its process was started, `past` what
-    was counted of streams that are captured no more."""
+    """The figures of capture. `starts` is how often its process was started, `past` has the sums of
+    streams that are not captured any more."""
 
     running: bool
     starts: int

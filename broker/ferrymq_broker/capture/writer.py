@@ -1,6 +1,6 @@
-"""What the process does that writes files: chunks in, files out, and what has become of them.
+"""The work of the process that writes files: turns chunks into files, and reports them.
 
-Everything here happens in its turn, with the time as an argument; `child` has the pipes.
+Everything here is synchronous, with the time as an argument; `writer_main` has the pipes.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from ferrymq.chunks import Chunk
 from ferrymq_broker.capture.frames import CHUNK, DROP, FLUSH, OPEN, line, split_chunk
 from ferrymq_broker.capture.options import CaptureOptions
 
-# Columns of all files that wait to be written, in bytes; beyond, the largest is written out.
+# The most bytes of columns in memory, of all files. Above it, the largest is written out.
 _PENDING: Final = 64 * 1024 * 1024
 
 
 class _Part:
-    """One partition: the file that is open, and where the last one ended.
+    """One partition: its open file, and the offset after the last file.
 
-    Chunks of an epoch that has failed, `dead`, are of no use any more.
+    Chunks of the epoch `dead`, which has failed, or of an earlier one are ignored.
     """
 
     def __init__(self, number: int, decoder: RecordDecoder) -> None:
@@ -37,7 +37,7 @@ class _Part:
         self.next = 0
         self.epoch = -1
         self.dead = -1
-        # Bytes of messages in the file, and when it has to be closed.
+        # Bytes of messages in the file, and the time at which it has to be closed.
         self.bytes = 0
         self.due = 0.0
 
@@ -52,7 +52,7 @@ class _Stream:
 
 
 class FileWriter:
-    """Writes what frames bring, as `options` say, and calls `say` with lines for the broker."""
+    """Writes the records of frames to files, and calls `say` with lines for the broker."""
 
     def __init__(self, options: CaptureOptions, say: Callable[[bytes], object]) -> None:
         self._options = options
@@ -61,7 +61,7 @@ class FileWriter:
         self._columns = capture_columns(options.raw)
 
     def handle(self, kind: int, body: bytes, now: float) -> None:
-        """A frame has come, at the time `now`, in seconds."""
+        """Handle a frame at the time `now`, in seconds."""
         if kind == CHUNK:
             self._take(body, now)
         elif kind == OPEN:
@@ -77,8 +77,8 @@ class FileWriter:
             self._say(line("flushed"))
 
     def tick(self, now: float) -> float | None:
-        """Close files that are old enough; in how many seconds the next one is, None if there is
-        none."""
+        """Close files that are old enough. Return the seconds until the next one is; None if there
+        is no file."""
         soonest: float | None = None
         for stream, part in self._open_parts():
             if part.due <= now:
@@ -107,7 +107,7 @@ class FileWriter:
                 elif path.rpartition("/")[2].startswith("_tmp-"):
                     place.remove(path)
             covered = coverage(found)
-            # Who gave the last ones their names may not have come to that.
+            # The process that renamed the last files may have ended before it synced the folders.
             place.sync_folders({max(each.files, key=_last).folder for each in covered.values()})
         except CaptureError as error:
             self._say(line("refused", id=id, reason=str(error)))
@@ -143,7 +143,7 @@ class FileWriter:
         if part.file is None:
             part.next = int(chunk.first)
         elif part.file.next != chunk.first:
-            # Records between are gone: a file has none missing.
+            # Records in between were dropped. A file must have consecutive offsets.
             self._finish(stream, part)
             part.next = int(chunk.first)
         batch = part.decoder.decode(chunk)
@@ -173,14 +173,14 @@ class FileWriter:
             if hour_at(end - 1) != hour:
                 end = bisect_right(range(count), hour, at, end, key=hour_at)
             part.file.add(batch.slice(at, end - at))
-            # What is cut in two counts by the average.
+            # A part of a chunk counts with the chunk's average size.
             part.bytes += (len(chunk.data) - int(chunk.payloads_at)) * (end - at) // count
             at = end
             if part.file.rows >= self._options.max_records or part.bytes >= self._options.max_bytes:
                 self._finish(stream, part)
 
     def _relieve(self) -> None:
-        """Do not gather too much before it is written."""
+        """Write the largest file out if too much waits in memory."""
         parts = [
             (part.file.pending, stream, part) for stream, part in self._open_parts() if part.file
         ]
@@ -226,8 +226,9 @@ class FileWriter:
         if file is not None:
             part.file = None
             file.abandon()
-            # Renaming may have been the last that went well. Then it is not to be there, or to be
-            # found: `OSError` of this ends the process, and the next one looks what there is.
+            # The file may have been renamed before the failure: remove it. If that raises
+            # `OSError`,
+            # the process ends, and the next one looks which files there are.
             stream.place.remove(file.named().path)
         part.dead = part.epoch
         self._say(
@@ -247,7 +248,7 @@ def _last(name: CaptureName) -> int:
 
 
 def reason_of(error: OSError) -> str:
-    """What is wrong, and with which file."""
+    """Return the text of an error, with the name of the file."""
     reason = error.strerror or str(error)
     if isinstance(error.filename, str | bytes):
         return f"{os.fsdecode(error.filename)}: {reason}"

@@ -1,8 +1,8 @@
 """The process that writes files: ``python -m ferrymq_broker.capture.writer_main OPTIONS``.
 
-It is the broker's. When its standard input ends the broker is gone: it ends too, and what it has
-not closed comes again. There is one at a time in a directory: the lock on ``_lock`` is the
-process's, and gone with it.
+The broker starts it. When its standard input ends, the broker has ended: the process ends too, and
+the records of files that were not closed are captured again later. Only one process at a time
+writes to a directory: it holds a lock on the file ``_lock``, which ends with the process.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ from ferrymq_broker.capture.writer import FileWriter, reason_of
 
 LOCK: Final = "_lock"
 _READ: Final = 1024 * 1024
-# Milliseconds between two looks at the lock, and seconds until it is told that there are any.
+# Milliseconds between two attempts to lock, and seconds until the broker is told of the wait.
 _AGAIN: Final = 50
 _QUIET: Final = 10.0
 
 
 def main() -> None:
-    """Write files until there is nobody to write them for."""
-    # Who ends the broker, by Ctrl-C for one, does not mean us: it has something to say yet.
+    """Write files until the broker ends."""
+    # Signals for the broker, such as Ctrl-C, reach this process too. The broker ends it when all
+    # records are sent.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    # What is printed by mistake is not for the broker.
+    # Text that libraries print must not go to the broker.
     out = os.dup(1)
     os.dup2(2, 1)
     options = from_json(sys.argv[1])
@@ -49,7 +50,7 @@ def main() -> None:
     except BrokenPipeError:
         pass
     except OSError as error:
-        # There is nothing to go on with; another process looks again.
+        # The broker starts another process.
         say(line("ended", reason=reason_of(error)))
         raise SystemExit(1) from None
 
@@ -71,11 +72,11 @@ def run(options: CaptureOptions, source: int, say: Callable[[bytes], object]) ->
 
 
 def _lock(directory: Path, say: Callable[[bytes], object]) -> int:
-    """Be the only one that writes here, as soon as another one has ended. Its descriptor."""
+    """Wait for the lock of the directory. Return the descriptor of the locked file."""
     directory.mkdir(parents=True, exist_ok=True)
     number = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     broker = select.poll()
-    # Nothing but its end.
+    # Only the end of the pipe is of interest, not data.
     broker.register(0, 0)
     told = time.monotonic() + _QUIET
     while True:
