@@ -1,1 +1,1 @@
-"""Which messages a receiver wants (AMQP 1.0 §3.5.8)."""
+"""Filters of receivers (AMQP 1.0 §3.5.8)."""

@@ -1,7 +1,8 @@
-"""What a selector is made of, ready to be evaluated (JMS 2.0 §3.8.1).
+"""The expressions of parsed selectors, and their evaluation (JMS 2.0 §3.8.1).
 
-Every expression has a `value`; as a condition it is true, false or unknown. Nothing raises. A value
-that cannot be computed is NULL, and a condition that depends on one is unknown, as in SQL.
+Every expression has a `value`. As a condition it is true, false or unknown. Evaluation never
+raises: a value that cannot be computed is NULL, and a condition that depends on NULL is unknown, as
+in SQL.
 """
 
 from __future__ import annotations
@@ -18,22 +19,23 @@ if TYPE_CHECKING:
     from ferrymq_broker.filters.like import LikePattern
     from ferrymq_broker.nodes.message_view import MessageView
 
-# What an expression can be before any message is seen.
+# The kinds of expressions, as far as they are known without a message.
 ANY: Final = 0
 BOOLEAN: Final = 1
 NUMBER: Final = 2
 OTHER: Final = 3
 
-# Exact numbers beyond this become approximate ones, so that no expression makes giants.
+# Larger exact numbers become approximate ones, so that no expression makes huge numbers.
 _EXACT: Final = 1 << 64
 
 _OPERATORS: Final = ("=", "<>", "<", "<=", ">", ">=")
 
 
 class Expression:
-    """Has a value for each message. `depth` is how many expressions are nested, itself included.
+    """An expression, which has a value for each message.
 
-    `kind` is one of the four above. `render` gives a text in which equal expressions are equal.
+    `depth` is the number of nested expressions, itself included. `kind` is one of the four
+    constants above. `render` returns the same text for equal expressions.
     """
 
     __slots__ = ("depth", "kind")
@@ -43,24 +45,24 @@ class Expression:
         self.kind: i64 = kind
 
     def value(self, view: MessageView) -> object:
-        """Its value, None for NULL."""
+        """Return the value; None for NULL."""
         return None
 
     def test(self, view: MessageView) -> i64:
-        """What it is as a condition; a value that is no boolean is unknown."""
+        """Evaluate the expression as a condition. A value that is no boolean is unknown."""
         value = self.value(view)
         if isinstance(value, bool):
             return TRUE if value else FALSE
         return UNKNOWN
 
     def render(self) -> str:
-        """A text that stands for it."""
+        """Return a text of the expression."""
         return ""
 
 
 @final
 class Literal(Expression):
-    """A value of its own: a string, number, boolean or bytes."""
+    """A literal: a string, number, boolean or bytes."""
 
     __slots__ = ("constant",)
 
@@ -74,16 +76,16 @@ class Literal(Expression):
         self.constant = constant
 
     def value(self, view: MessageView) -> object:
-        """The constant."""
+        """Return the constant."""
         return self.constant
 
     def render(self) -> str:
-        """The constant, with its type."""
+        """Return the constant in a form that shows its type."""
         return repr(self.constant)
 
 
 class Condition(Expression):
-    """An expression that is true, false or unknown by nature."""
+    """An expression that is always true, false or unknown."""
 
     __slots__ = ()
 
@@ -91,7 +93,7 @@ class Condition(Expression):
         super().__init__(depth, BOOLEAN)
 
     def value(self, view: MessageView) -> object:
-        """The same as a value."""
+        """Return the condition as a value."""
         known = self.test(view)
         if known == UNKNOWN:
             return None
@@ -115,13 +117,13 @@ class Comparison(Condition):
         return compare(self.op, self.left.value(view), self.right.value(view))
 
     def render(self) -> str:
-        """With parentheses."""
+        """Return the text, in parentheses."""
         return f"({self.left.render()} {_OPERATORS[self.op]} {self.right.render()})"
 
 
 @final
 class And(Condition):
-    """All of several conditions: false if one is, else unknown if one is."""
+    """A conjunction: false if one condition is false, else unknown if one is unknown."""
 
     __slots__ = ("operands",)
 
@@ -130,7 +132,7 @@ class And(Condition):
         self.operands = operands
 
     def test(self, view: MessageView) -> i64:
-        """Ask one after the other until one is false."""
+        """Evaluate one condition after the other until one is false."""
         result: i64 = TRUE
         for operand in self.operands:
             known = operand.test(view)
@@ -141,13 +143,13 @@ class And(Condition):
         return result
 
     def render(self) -> str:
-        """With parentheses."""
+        """Return the text, in parentheses."""
         return "(" + " and ".join([operand.render() for operand in self.operands]) + ")"
 
 
 @final
 class Or(Condition):
-    """One of several conditions: true if one is, else unknown if one is."""
+    """A disjunction: true if one condition is true, else unknown if one is unknown."""
 
     __slots__ = ("operands",)
 
@@ -156,7 +158,7 @@ class Or(Condition):
         self.operands = operands
 
     def test(self, view: MessageView) -> i64:
-        """Ask one after the other until one is true."""
+        """Evaluate one condition after the other until one is true."""
         result: i64 = FALSE
         for operand in self.operands:
             known = operand.test(view)
@@ -167,13 +169,13 @@ class Or(Condition):
         return result
 
     def render(self) -> str:
-        """With parentheses."""
+        """Return the text, in parentheses."""
         return "(" + " or ".join([operand.render() for operand in self.operands]) + ")"
 
 
 @final
 class Not(Condition):
-    """The opposite; of unknown it is unknown."""
+    """A negation. The negation of unknown is unknown."""
 
     __slots__ = ("operand",)
 
@@ -182,14 +184,14 @@ class Not(Condition):
         self.operand = operand
 
     def test(self, view: MessageView) -> i64:
-        """Turn true and false around."""
+        """Swap true and false."""
         known = self.operand.test(view)
         if known == UNKNOWN:
             return UNKNOWN
         return FALSE if known == TRUE else TRUE
 
     def render(self) -> str:
-        """With parentheses."""
+        """Return the text, in parentheses."""
         return f"(not {self.operand.render()})"
 
 
@@ -206,7 +208,7 @@ class Between(Condition):
         self.high = high
 
     def test(self, view: MessageView) -> i64:
-        """Compare with both."""
+        """Compare with both bounds."""
         value = self.operand.value(view)
         above = compare(GE, value, self.low.value(view))
         if above == FALSE:
@@ -217,15 +219,16 @@ class Between(Condition):
         return TRUE if above == TRUE and below == TRUE else UNKNOWN
 
     def render(self) -> str:
-        """With parentheses."""
+        """Return the text, in parentheses."""
         return f"({self.operand.render()} between {self.low.render()} and {self.high.render()})"
 
 
 @final
 class In(Condition):
-    """The value equals one of several: unknown if none is equal and one or the value is NULL.
+    """An equality with one of several items: unknown if none is equal and one, or the value, is
+    NULL.
 
-    Several strings are looked up at once.
+    If all items are strings, they are looked up in a set.
     """
 
     __slots__ = ("operand", "items", "_strings")
@@ -245,7 +248,7 @@ class In(Condition):
         self._strings = strings
 
     def test(self, view: MessageView) -> i64:
-        """Compare with each."""
+        """Compare with each item."""
         value = self.operand.value(view)
         if value is None:
             return UNKNOWN
@@ -262,14 +265,14 @@ class In(Condition):
         return result
 
     def render(self) -> str:
-        """With parentheses; the order of the items does not matter."""
+        """Return the text, in parentheses. The order of the items does not matter."""
         items = sorted([item.render() for item in self.items])
         return f"({self.operand.render()} in ({', '.join(items)}))"
 
 
 @final
 class Like(Condition):
-    """The value is a string that matches a pattern."""
+    """A match of a string with a pattern."""
 
     __slots__ = ("operand", "pattern")
 
@@ -279,7 +282,7 @@ class Like(Condition):
         self.pattern = pattern
 
     def test(self, view: MessageView) -> i64:
-        """Match; what is no string does not."""
+        """Match the value. A value that is no string does not match."""
         value = self.operand.value(view)
         if value is None:
             return UNKNOWN
@@ -288,14 +291,14 @@ class Like(Condition):
         return FALSE
 
     def render(self) -> str:
-        """With parentheses."""
+        """Return the text, in parentheses."""
         pattern = self.pattern
         return f"({self.operand.render()} like {pattern.pattern!r} escape {pattern.escape!r})"
 
 
 @final
 class IsNull(Condition):
-    """Whether there is no value; never unknown."""
+    """A test whether a value is NULL, which is never unknown."""
 
     __slots__ = ("operand",)
 
@@ -304,17 +307,17 @@ class IsNull(Condition):
         self.operand = operand
 
     def test(self, view: MessageView) -> i64:
-        """Look whether there is a value."""
+        """Return TRUE if there is no value."""
         return TRUE if self.operand.value(view) is None else FALSE
 
     def render(self) -> str:
-        """With parentheses."""
+        """Return the text, in parentheses."""
         return f"({self.operand.render()} is null)"
 
 
 @final
 class Exists(Condition):
-    """Whether the message has a property, be it null; never unknown."""
+    """A test whether the message has a property, even a null one; never unknown."""
 
     __slots__ = ("identifier",)
 
@@ -323,20 +326,20 @@ class Exists(Condition):
         self.identifier = identifier
 
     def test(self, view: MessageView) -> i64:
-        """Look for the property."""
+        """Return TRUE if the message has the property."""
         return TRUE if self.identifier.exists(view) else FALSE
 
     def render(self) -> str:
-        """Like a call."""
+        """Return the text, in the form of a call."""
         return f"exists({self.identifier.render()})"
 
 
 @final
 class Arithmetic(Expression):
-    """Several values joined by operators of one precedence, from left to right.
+    """Several values with operators of one precedence between them, evaluated from left to right.
 
-    `ops` has one character for each value but the first. Anything that is no number makes the
-    whole NULL, as do a division by zero and a result that is no number.
+    `ops` has one character for each value but the first. A value that is no number makes the result
+    NULL, and so do a division by zero and a result that is no number.
     """
 
     __slots__ = ("ops", "operands")
@@ -347,7 +350,7 @@ class Arithmetic(Expression):
         self.operands = operands
 
     def value(self, view: MessageView) -> object:
-        """Compute."""
+        """Compute the result."""
         result = self.operands[0].value(view)
         for at, op in enumerate(self.ops, 1):
             result = calculate(op, result, self.operands[at].value(view))
@@ -356,7 +359,7 @@ class Arithmetic(Expression):
         return result
 
     def render(self) -> str:
-        """With parentheses."""
+        """Return the text, in parentheses."""
         text = "(" + self.operands[0].render()
         for at, op in enumerate(self.ops, 1):
             text += f" {op} {self.operands[at].render()}"
@@ -375,19 +378,19 @@ class Sign(Expression):
         self.operand = operand
 
     def value(self, view: MessageView) -> object:
-        """The number; NULL if it is none."""
+        """Return the number; NULL if the value is no number."""
         value = self.operand.value(view)
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             return None
         return -value if self.negative else value
 
     def render(self) -> str:
-        """With parentheses."""
+        """Return the text, in parentheses."""
         return f"({'-' if self.negative else '+'}{self.operand.render()})"
 
 
 def deepest(expressions: list[Expression]) -> i64:
-    """The greatest depth among them."""
+    """Return the greatest depth of several expressions."""
     depth: i64 = 0
     for expression in expressions:
         if expression.depth > depth:
@@ -396,7 +399,8 @@ def deepest(expressions: list[Expression]) -> i64:
 
 
 def calculate(op: str, left: object, right: object) -> object:
-    """``left op right``, with the rules of Java: exact numbers divide exactly, towards zero."""
+    """Compute ``left op right`` by the rules of Java: exact numbers divide exactly, towards
+    zero."""
     if isinstance(left, bool) or isinstance(right, bool):
         return None
     if isinstance(left, int) and isinstance(right, int):

@@ -1,4 +1,4 @@
-"""What every filter is to those who ask it."""
+"""The base class of filters."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.message import BrokerMessage
 
 
-# A filter whose key has so many characters takes as long as two that are simple.
+# A filter whose key has so many characters costs as much as two simple filters.
 _SIMPLE: Final = 128
-# What is in front of a message's body, in bytes, and takes as long to be asked about as nothing.
+# The bytes of sections before the body up to which their size adds nothing to the cost.
 _SHORT: Final = 512
 
 
 class Filter:
-    """Lets messages pass or not. Equal `key`s mean that two filters let the same messages pass.
+    """A filter of messages. Two filters with equal keys let the same messages pass.
 
-    `cost` is how many simple questions one is worth: a selector may have hundreds of terms.
+    `cost` is the cost in simple comparisons: a selector may have hundreds of terms.
     """
 
     __slots__ = ("cost", "key")
@@ -31,12 +31,12 @@ class Filter:
         self.cost: i64 = 1 + len(key) // _SIMPLE
 
     def price(self, message: BrokerMessage) -> i64:
-        """How many simple questions it is worth to ask about a message. Producers make properties
-        and annotations as long as they like, and a filter may go through all of them."""
+        """Return the cost of filtering a message, in simple comparisons. A filter may read all
+        properties and annotations, and producers may make these very long."""
         if len(message.payload) <= _SHORT:
             return self.cost
         return self.cost * (1 + view_of(message).head_size // _SHORT)
 
     def matches(self, message: BrokerMessage) -> bool:
-        """Whether the message passes. Never raises: what cannot be read does not pass."""
+        """Return whether the message passes. Never raises: an unreadable message does not pass."""
         return True

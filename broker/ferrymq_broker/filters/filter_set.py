@@ -1,4 +1,4 @@
-"""The filters of a source, read together (AMQP 1.0 §3.5.8)."""
+"""The filter-set of a source, parsed (AMQP 1.0 §3.5.8)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mypy_extensions import i64
 if TYPE_CHECKING:
     from ferrymq_broker.filters.filter import Filter
 
-# Where a reader of a stream begins: what `StreamPosition.kind` can be.
+# The values of `StreamPosition.kind`: where a reader of a stream begins.
 FIRST: Final = 0
 LAST: Final = 1
 NEXT: Final = 2
@@ -19,11 +19,11 @@ TIME: Final = 4
 
 @final
 class StreamPosition:
-    """Where to begin in a stream.
+    """A position at which to begin reading a stream.
 
-    `kind` is one of the five above: at the first record there is, at the last one, behind it, at an
-    offset, at a time. `value` is the offset, or milliseconds since the epoch. `inclusive` says
-    whether a record right at it is wanted.
+    `kind` is one of the five constants above: at the first record, at the last record, after the
+    last record, at an offset, at a time. `value` is the offset, or milliseconds since the epoch.
+    `inclusive` says whether a record exactly at the position is included.
     """
 
     __slots__ = ("kind", "value", "inclusive")
@@ -36,16 +36,16 @@ class StreamPosition:
 
 @final
 class FilterSet:
-    """What a source's filter-set asks for, as far as it is understood.
+    """The known filters of a source's filter-set.
 
-    `predicate` is what messages have to pass, None if all do. `position` is where to begin, None
-    without a word on it; `position_name` is the name of that filter in the set. `granted` is what
-    the answer may list: the node that knows no positions calls `decline_position`. `refused` are
-    the names of the others.
+    Messages have to pass `predicate`; None lets all pass. `position` is where to begin in a stream;
+    None if no filter says it. `position_name` is the name of that filter in the set. `granted` has
+    the filters to list in the answer; a node without positions calls `decline_position`. `refused`
+    has the names of the other filters.
 
-    Some clients write a position as a selector on the offsets of messages. `position_filters` says
-    that it is such a one: what begins there needs not look at them, and what does not has `instead`
-    for its predicate.
+    Some clients write a position as a selector that compares the offsets of messages. Then
+    `position_filters` is True: a node that begins at the position need not compare the offsets, and
+    a node that does not uses `instead` as its predicate.
     """
 
     __slots__ = (
@@ -68,7 +68,8 @@ class FilterSet:
         self.refused: list[str] = []
 
     def decline_position(self) -> None:
-        """The node has no positions to begin at: it goes without, or looks at every message."""
+        """Give up the position, because the node has none. A selector for it filters messages
+        instead."""
         if self.position is None:
             return
         self.position = None

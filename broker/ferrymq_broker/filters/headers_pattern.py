@@ -1,4 +1,4 @@
-"""What application properties have to be: a map, like the binding of a headers exchange."""
+"""A map that application properties have to match, like a binding of a headers exchange."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final, final
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.filters.values import plain, same
 
-# The entry of the map that says how many of the others have to match.
+# The key of the entry that says how many of the others have to match.
 MATCH: Final = "x-match"
 
 _MOST: Final = 256
@@ -17,10 +17,10 @@ _MOST: Final = 256
 class HeadersPattern:
     """A map of application properties (Apache filters §1.3).
 
-    Its entry ``x-match`` says whether ``all`` (without a word on it) or ``any`` of the others have
-    to match. One matches if the message has a property of that name and kind and with that value,
-    or with any value where the map has null. Raises `BrokerError` for another ``x-match``, for keys
-    that are no strings and for more than 256 entries.
+    The entry ``x-match`` says whether ``all`` (the default) or ``any`` of the other entries have to
+    match. An entry matches if the message has a property of that name, kind and value, or of any
+    value if the map has null. Raises `BrokerError` for another ``x-match``, for keys that are no
+    strings and for more than 256 entries.
     """
 
     __slots__ = ("every", "wanted", "key")
@@ -28,7 +28,7 @@ class HeadersPattern:
     def __init__(self, entries: dict[str, object]) -> None:
         how = entries.get(MATCH, "all")
         if how != "all" and how != "any":
-            raise BrokerError("amqp:invalid-field", f"x-match is all or any, not {how!r:.60}")
+            raise BrokerError("amqp:invalid-field", f"x-match must be all or any, not {how!r:.60}")
         if len(entries) > _MOST:
             raise BrokerError("amqp:invalid-field", f"more than {_MOST} properties to match")
         self.every = how == "all"
@@ -41,7 +41,8 @@ class HeadersPattern:
         self.key = ("all " if self.every else "any ") + repr(sorted_items(self.wanted))
 
     def matches(self, properties: dict[str, object]) -> bool:
-        """Whether these application properties match. Without entries all do, but not any."""
+        """Return whether application properties match. A map without entries matches with ``all``,
+        and does not match with ``any``."""
         every = self.every
         for name, value in self.wanted.items():
             if name in properties and (value is None or same(properties[name], value)):
@@ -53,5 +54,5 @@ class HeadersPattern:
 
 
 def sorted_items(entries: dict[str, object]) -> list[tuple[str, object]]:
-    """The entries in an order that depends on nothing but their names."""
+    """Return the entries sorted by name."""
     return [(name, entries[name]) for name in sorted(entries)]

@@ -1,4 +1,4 @@
-"""The names in a selector: what of a message each one stands for."""
+"""The names in a selector, and the parts of a message that they mean."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ferrymq_broker.filters.expressions import Expression
 from ferrymq_broker.filters.values import plain
 from ferrymq_broker.nodes.message_view import MessageView
 
-# Fields of sections. The numbers are those of `FIELDS` and the fields that JMS derives.
+# Numbers of the fields of sections, and of the fields that JMS derives.
 _DURABLE: Final = 0
 _PRIORITY: Final = 1
 _TTL: Final = 2
@@ -62,7 +62,7 @@ PROPERTIES_FIELDS: Final[dict[str, int]] = {
     "reply-to-group-id": _REPLY_TO_GROUP_ID,
 }
 
-# The header fields and properties of JMS, as the JMS mapping of AMQP has them.
+# The header fields and properties of JMS, by the JMS mapping of AMQP.
 JMS_FIELDS: Final[dict[str, int]] = {
     "JMSPriority": _PRIORITY,
     "JMSDeliveryMode": _JMS_DELIVERY_MODE,
@@ -82,7 +82,7 @@ JMS_FIELDS: Final[dict[str, int]] = {
 
 
 class Identifier(Expression):
-    """What a name stands for; `name` is the name in its section."""
+    """A part of a message. `name` is its name within its section."""
 
     __slots__ = ("name",)
 
@@ -91,26 +91,26 @@ class Identifier(Expression):
         self.name = name
 
     def exists(self, view: MessageView) -> bool:
-        """Whether the message says anything about it, be it null."""
+        """Return whether the message has this part, even a null one."""
         return self.value(view) is not None
 
 
 @final
 class ApplicationProperty(Identifier):
-    """An application property: what a name without a section stands for."""
+    """An application property, which is also the meaning of a name without a section."""
 
     __slots__ = ()
 
     def value(self, view: MessageView) -> object:
-        """Its value."""
+        """Return the value."""
         return plain(view.application_properties.get(self.name))
 
     def exists(self, view: MessageView) -> bool:
-        """Whether the message has it."""
+        """Return whether the message has it, even as null."""
         return self.name in view.application_properties
 
     def render(self) -> str:
-        """Its name."""
+        """Return the quoted name."""
         return "a." + quote(self.name)
 
 
@@ -121,21 +121,21 @@ class Annotation(Identifier):
     __slots__ = ()
 
     def value(self, view: MessageView) -> object:
-        """Its value."""
+        """Return the value."""
         return plain(view.message_annotations.get(self.name))
 
     def exists(self, view: MessageView) -> bool:
-        """Whether the message has it."""
+        """Return whether the message has it, even as null."""
         return self.name in view.message_annotations
 
     def render(self) -> str:
-        """Its name."""
+        """Return the quoted name."""
         return "m." + quote(self.name)
 
 
 @final
 class Field(Identifier):
-    """A field of the header or the properties, as it is or as JMS has it."""
+    """A field of the header or the properties, or one that JMS derives from them."""
 
     __slots__ = ("field",)
 
@@ -144,21 +144,21 @@ class Field(Identifier):
         self.field: i64 = field
 
     def value(self, view: MessageView) -> object:
-        """Its value."""
+        """Return the value."""
         return field_value(self.field, view)
 
     def render(self) -> str:
-        """Its number: several names can mean one field."""
+        """Return the field's number, because several names can mean one field."""
         return f"f.{self.field}"
 
 
 def quote(name: str) -> str:
-    """The name in quotation marks."""
+    """Return the name in quotation marks."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def field_value(field: i64, view: MessageView) -> object:
-    """The field with this number, None where the message does not say."""
+    """Return the value of the field with this number; None if the message does not have it."""
     if field <= _DELIVERY_COUNT:
         return _header_value(field, view)
     if field >= _JMS_DELIVERY_MODE:
@@ -212,7 +212,7 @@ def _jms_value(field: i64, view: MessageView) -> object:
     if field == _JMS_REDELIVERED:
         return view.header.delivery_count > 0
     if field == _JMS_DELIVERY_COUNT:
-        # JMS counts the delivery that is under way.
+        # JMS includes the current delivery in the count.
         return view.header.delivery_count + 1
     properties = view.properties
     if field == _JMS_EXPIRATION:
@@ -232,7 +232,7 @@ def _jms_value(field: i64, view: MessageView) -> object:
 
 
 def _jms_id(identity: object) -> str | None:
-    """A message-id as JMS clients read it: always a string."""
+    """Return a message-id in the form that JMS clients see, which is always a string."""
     if identity is None:
         return None
     if isinstance(identity, str):

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import Final, final
 
-# What stands for an unescaped underscore among the code points of a pattern.
+# The code point that stands for an unescaped underscore in a piece.
 _ONE: Final = -1
-# Longer texts are not searched for pieces with underscores, which goes character by character.
+# Longer texts are not searched for pieces with underscores, because that search is slow.
 LONGEST: Final = 1 << 20
 
 
 @final
 class LikePattern:
-    """A pattern, with the character that takes the meaning of the one behind it, or "" for none.
+    """A pattern, with its escape character, or "" for none.
 
-    Matching takes time proportional to the length of the text, whatever the pattern. What would
-    have to be searched for characters with underscores among them, ``%a_c%``, matches no text of
-    more than a million (2**20) characters. Raises ValueError if the pattern ends with its escape
-    character.
+    Matching takes time proportional to the length of the text, whatever the pattern. A pattern with
+    underscores between per cent signs, such as ``%a_c%``, matches no text of more than a million
+    (2**20) characters. Raises ValueError if the pattern ends with its escape character.
     """
 
     __slots__ = ("pattern", "escape", "_exact", "_first", "_last", "_middle", "_length", "_slow")
@@ -26,7 +25,7 @@ class LikePattern:
         self.pattern = pattern
         self.escape = escape
         pieces = _cut(pattern, escape)
-        # Without a % the whole text is the one piece.
+        # Without a % the pattern is one piece.
         self._exact = len(pieces) == 1
         self._first = _Piece(pieces[0])
         self._last = _Piece(pieces[-1])
@@ -41,7 +40,7 @@ class LikePattern:
                 self._slow = True
 
     def matches(self, text: str) -> bool:
-        """Whether the whole text matches."""
+        """Return whether the whole text matches."""
         size = len(text)
         if self._exact:
             return size == self._length and self._first.stands_at(text, 0)
@@ -50,7 +49,7 @@ class LikePattern:
             return False
         if not self._last.stands_at(text, end):
             return False
-        # The leftmost place of each piece leaves most room for those that follow.
+        # Take the first match of each piece, which leaves most text for the next pieces.
         if self._slow and size > LONGEST:
             return False
         pos = self._first.length
@@ -64,7 +63,7 @@ class LikePattern:
 
 @final
 class _Piece:
-    """Characters and underscores between two per cent signs; `gaps` is whether there are any _."""
+    """The characters between two per cent signs; `gaps` says whether underscores are among them."""
 
     __slots__ = ("length", "_literal", "gaps", "_masks", "_anything", "_found")
 
@@ -72,9 +71,9 @@ class _Piece:
         self.length = len(codes)
         self.gaps = _ONE in codes
         self._literal = "" if self.gaps else "".join([chr(code) for code in codes])
-        # For a search with gaps: a set of bits in which bit n says that the text so far ends with
-        # the first n+1 characters of the piece. A character of the text moves each bit one on if
-        # the next character of the piece allows it.
+        # The search with gaps has a set of bits. Bit n says that the text so far ends with the
+        # first n+1 characters of the piece. Each character of the text moves a bit to the next
+        # place if it matches the next character of the piece.
         masks: dict[str, int] = {}
         anything = 0
         for at, code in enumerate(codes):
@@ -90,13 +89,13 @@ class _Piece:
         self._found = 1 << (self.length - 1) if codes else 0
 
     def stands_at(self, text: str, pos: int) -> bool:
-        """Whether the text goes on with the piece at `pos`; there is enough text left."""
+        """Return whether the piece matches at `pos`. The text must be long enough."""
         if not self.gaps:
             return text.startswith(self._literal, pos)
         return self.find(text, pos, pos + self.length) == pos
 
     def find(self, text: str, pos: int, end: int) -> int:
-        """Where the piece first stands in the text between the two positions, −1 for nowhere."""
+        """Return the first match of the piece between two positions; −1 if there is none."""
         if not self.gaps:
             return text.find(self._literal, pos, end)
         masks = self._masks
@@ -112,7 +111,7 @@ class _Piece:
 
 
 def _cut(pattern: str, escape: str) -> list[list[int]]:
-    """The pieces between the per cent signs, as code points and `_ONE` for an underscore."""
+    """Return the pieces between the per cent signs, as code points and `_ONE` for an underscore."""
     pieces: list[list[int]] = [[]]
     literal = False
     for char in pattern:

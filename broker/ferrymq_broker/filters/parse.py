@@ -1,4 +1,4 @@
-"""From a source's filter-set to what it means (AMQP 1.0 §3.5.8)."""
+"""Parses the filter-sets of sources (AMQP 1.0 §3.5.8)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ferrymq_codec.scalars import Described
 from ferrymq_types import descriptors
 from ferrymq_types import filters as types
 
-# What can be asked for. Plain numbers stand for the filters.
+# The kinds of filters.
 _DIRECT: Final = 1
 _TOPIC: Final = 2
 _HEADERS: Final = 3
@@ -35,7 +35,7 @@ _PROPERTIES: Final = 7
 _APPLICATION_PROPERTIES: Final = 8
 _POSITION: Final = 9
 
-# Filters by the symbols and codes that describe their values.
+# Kinds of filters by the symbolic and numeric descriptors of their values.
 _SYMBOLS: Final[dict[str, int]] = {
     "apache.org:legacy-amqp-direct-binding:string": _DIRECT,
     "apache.org:legacy-amqp-topic-binding:string": _TOPIC,
@@ -59,16 +59,16 @@ _CODES: Final[dict[int, int]] = {
     types.APPLICATION_PROPERTIES_FILTER: _APPLICATION_PROPERTIES,
 }
 
-# Names under which some clients put a selector that is a plain string, not a described one.
+# Names of filters for which some clients send a selector as a plain string without a descriptor.
 PLAIN_SELECTORS: Final = ("apache.org:selector-filter:string", "jms-selector")
 
 
 def parse_filters(asked: dict[str, object] | None, connection: i64) -> FilterSet:
-    """What the filter-set of a source on this connection means.
+    """Parse the filter-set of a source on this connection.
 
-    Messages have to pass every filter in it. A filter that is not known is among the refused, one
-    whose value is null does not exist. Raises `BrokerError` (amqp:invalid-field) for a value that a
-    known filter cannot have, and for two filters that both say where to begin.
+    Messages have to pass every filter in it. Unknown filters are in `refused`; a filter with the
+    value null is ignored. Raises `BrokerError` (amqp:invalid-field) for an invalid value of a known
+    filter, and for two filters that both define where to begin.
     """
     result = FilterSet()
     if not asked:
@@ -116,7 +116,8 @@ def _set_position(result: FilterSet, name: str, position: StreamPosition) -> Non
 
 
 def _read(name: str, value: object) -> tuple[int, object]:
-    """Which filter a value describes, 0 for one that is unknown, and what is described."""
+    """Return the kind of the filter that a value describes, 0 if unknown, and the described
+    value."""
     if isinstance(value, Described):
         descriptor = value.descriptor
         if isinstance(descriptor, str):
@@ -126,7 +127,7 @@ def _read(name: str, value: object) -> tuple[int, object]:
         return 0, None
     if isinstance(value, types.SelectorFilter):
         return _SELECTOR, value.value
-    if isinstance(value, types.NoLocalFilter):
+    if isinstance(value, types.NoLocalPredicate):
         return _NO_LOCAL, None
     if isinstance(value, types.LegacyAmqpDirectBinding):
         return _DIRECT, value.value
@@ -141,7 +142,7 @@ def _read(name: str, value: object) -> tuple[int, object]:
 
 def _filter(name: str, kind: int, content: object, connection: i64) -> Filter:
     if kind == _NO_LOCAL:
-        # Its presence is all that counts, and clients differ in what they put there.
+        # The value does not matter, and clients send different ones.
         return NoLocalPredicate(connection)
     if kind == _DIRECT:
         return SubjectFilter(_string(name, content))
@@ -164,7 +165,7 @@ def _string(name: str, content: object) -> str:
 
 
 def _entries(name: str, content: object) -> dict[str, object]:
-    """A map with strings for keys and simple values."""
+    """Check that the content is a map with string keys and simple values, and return it."""
     if not isinstance(content, dict):
         raise BrokerError(
             "amqp:invalid-field", f"the filter {name[:100]!r} needs a map (AMQP 1.0 §3.5.8)"
@@ -178,7 +179,7 @@ def _entries(name: str, content: object) -> dict[str, object]:
         if isinstance(value, (dict, list, Described)):
             raise BrokerError(
                 "amqp:invalid-field",
-                f"the filter {name[:100]!r} wants {key[:100]!r} to be what no property can be",
+                f"the filter {name[:100]!r} has a value for {key[:100]!r} that no property has",
             )
         entries[key] = value
     return entries

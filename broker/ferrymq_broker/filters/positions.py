@@ -1,4 +1,4 @@
-"""Where in a stream a receiver wants to begin, in the words of several families of clients."""
+"""Positions in streams, in the notations of several families of clients."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ferrymq_codec.scalars import Timestamp
 
 _WORDS: Final[dict[str, int]] = {"first": FIRST, "last": LAST, "next": NEXT}
 
-# Annotations whose comparison is meant as a position, and what it counts in.
+# Annotations whose comparison in a selector means a position, and the kind of that position.
 _ANNOTATIONS: Final[dict[str, int]] = {
     "x-opt-offset": OFFSET,
     "x-opt-sequence-number": OFFSET,
@@ -31,7 +31,7 @@ _GREATEST: Final = 0x7FFF_FFFF_FFFF_FFFF
 
 
 def position_of(value: object) -> StreamPosition:
-    """The position that ``first``, ``last``, ``next``, an offset or a timestamp means.
+    """Parse a position: ``first``, ``last``, ``next``, an offset or a timestamp.
 
     Raises `BrokerError` (amqp:invalid-field) for anything else.
     """
@@ -51,10 +51,10 @@ def position_of(value: object) -> StreamPosition:
 
 @final
 class Since:
-    """A selector that compares the place of messages in a stream, as Event Hubs clients write it.
+    """A selector that means a position in a stream, in the notation of Event Hubs clients.
 
-    ``amqp.annotation.x-opt-offset > '42'``: a stream begins at `position`. Anything else filters by
-    `predicate`, which is None where the position is the start or the end.
+    With ``amqp.annotation.x-opt-offset > '42'`` a stream begins at `position`. Other nodes filter
+    by `predicate`, which is None if the position is the start or the end.
     """
 
     __slots__ = ("position", "predicate")
@@ -65,7 +65,7 @@ class Since:
 
 
 def since(selector: Selector) -> Since | None:
-    """What the whole selector says about a position, None if it is about something else."""
+    """Return the position that a selector means; None if it means something else."""
     comparison = selector.condition
     if not isinstance(comparison, Comparison) or (comparison.op != GT and comparison.op != GE):
         return None
@@ -89,7 +89,7 @@ def since(selector: Selector) -> Since | None:
 
 
 def _number(value: object) -> int | None:
-    """A number that may be written as a string, as offsets are there."""
+    """Return a number that may be written as a string, as Event Hubs clients write offsets."""
     if isinstance(value, str):
         if not 0 < len(value) <= 19 or not value.isascii() or not value.isdecimal():
             return None
@@ -101,7 +101,7 @@ def _number(value: object) -> int | None:
 
 @final
 class _After(Filter):
-    """Passes messages whose annotation is a number behind another one, written as it may be."""
+    """A filter that passes messages whose annotation is a number after a given one."""
 
     __slots__ = ("name", "bound", "inclusive")
 
@@ -112,7 +112,7 @@ class _After(Filter):
         self.inclusive = inclusive
 
     def matches(self, message: BrokerMessage) -> bool:
-        """Compare as numbers; without the annotation it does not pass."""
+        """Compare as numbers. A message without the annotation does not pass."""
         number = _number(view_of(message).message_annotations.get(self.name))
         if number is None:
             return False

@@ -1,4 +1,4 @@
-"""The filters that are not selectors: on the subject, on properties, on where a message is from."""
+"""The filters that are not selectors: on the subject, on properties, on the sending connection."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ferrymq_broker.nodes.message_view import view_of
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.message import BrokerMessage
 
-# How a string of a property filter is compared.
+# The ways of comparing in a property filter.
 _EQUAL: Final = 0
 _PREFIX: Final = 1
 _SUFFIX: Final = 2
@@ -28,7 +28,7 @@ _MOST: Final = 256
 
 @final
 class SubjectFilter(Filter):
-    """Passes messages whose subject equals a string (Apache filters §1.1)."""
+    """A filter that passes messages whose subject equals a string (Apache filters §1.1)."""
 
     __slots__ = ("subject",)
 
@@ -37,14 +37,14 @@ class SubjectFilter(Filter):
         self.subject = subject
 
     def matches(self, message: BrokerMessage) -> bool:
-        """Compare the subject; none equals nothing."""
+        """Compare the subject. A message without a subject does not pass."""
         subject = view_of(message).subject
         return subject is not None and subject == self.subject
 
 
 @final
 class TopicFilter(Filter):
-    """Passes messages whose subject matches a pattern of words (Apache filters §1.2)."""
+    """A filter that passes messages whose subject matches a topic pattern (Apache filters §1.2)."""
 
     __slots__ = ("pattern",)
 
@@ -53,7 +53,7 @@ class TopicFilter(Filter):
         self.pattern = TopicPattern(pattern)
 
     def matches(self, message: BrokerMessage) -> bool:
-        """Match the subject; only # stands for none."""
+        """Match the subject. A message without a subject passes only ``#``."""
         if self.pattern.everything:
             return True
         subject = view_of(message).subject
@@ -62,7 +62,7 @@ class TopicFilter(Filter):
 
 @final
 class HeadersFilter(Filter):
-    """Passes messages whose application properties match a map (Apache filters §1.3)."""
+    """A filter on application properties, which have to match a map (Apache filters §1.3)."""
 
     __slots__ = ("pattern",)
 
@@ -78,7 +78,7 @@ class HeadersFilter(Filter):
 
 @final
 class NoLocalPredicate(Filter):
-    """Holds back what a connection sent itself (Apache filters §2.1)."""
+    """A filter that drops messages that the same connection sent (Apache filters §2.1)."""
 
     __slots__ = ("connection",)
 
@@ -87,16 +87,16 @@ class NoLocalPredicate(Filter):
         self.connection: i64 = connection
 
     def matches(self, message: BrokerMessage) -> bool:
-        """Whether another connection brought the message, or the broker made it."""
+        """Return whether another connection sent the message, or the broker made it."""
         return message.origin != self.connection
 
 
 @final
 class _Wanted:
-    """What one property has to be (AMQP Filter Expressions 1.0 §4.1.1).
+    """A condition on one property (AMQP Filter Expressions 1.0 §4.1.1).
 
-    A string after ``&p:`` is a prefix, after ``&s:`` a suffix; ``&&`` stands for one & at the
-    beginning. Null is any value.
+    A string after ``&p:`` is a prefix, after ``&s:`` a suffix. ``&&`` at the beginning stands for
+    one &. Null stands for any value.
     """
 
     __slots__ = ("how", "reference", "text")
@@ -124,7 +124,7 @@ class _Wanted:
                 )
 
     def fits(self, value: object) -> bool:
-        """Whether a property that is there has a value that is wanted."""
+        """Return whether the value of a property meets the condition."""
         how = self.how
         if how == _EQUAL:
             return same(value, self.reference)
@@ -137,7 +137,7 @@ class _Wanted:
 
 @final
 class ApplicationPropertiesFilter(Filter):
-    """Passes messages with all of some application properties (Filter Expressions §4.2.5)."""
+    """A filter on application properties, which all have to match (Filter Expressions §4.2.5)."""
 
     __slots__ = ("_wanted",)
 
@@ -149,7 +149,7 @@ class ApplicationPropertiesFilter(Filter):
             self._wanted[name] = _Wanted(name, reference)
 
     def matches(self, message: BrokerMessage) -> bool:
-        """Look at one after the other."""
+        """Compare one property after the other."""
         properties = view_of(message).application_properties
         for name, wanted in self._wanted.items():
             if name not in properties or not wanted.fits(properties[name]):
@@ -159,7 +159,7 @@ class ApplicationPropertiesFilter(Filter):
 
 @final
 class PropertiesFilter(Filter):
-    """Passes messages with all of some fields of the properties (Filter Expressions §4.2.4)."""
+    """A filter on fields of the properties, which all have to match (Filter Expressions §4.2.4)."""
 
     __slots__ = ("_fields", "_wanted")
 
@@ -178,7 +178,7 @@ class PropertiesFilter(Filter):
             self._wanted.append(_Wanted(name, reference))
 
     def matches(self, message: BrokerMessage) -> bool:
-        """Look at one after the other; with null as its reference a field need not even be set."""
+        """Compare one field after the other. A field with the condition null need not be set."""
         view = view_of(message)
         for at, wanted in enumerate(self._wanted):
             if wanted.how == _PRESENT:
@@ -190,7 +190,7 @@ class PropertiesFilter(Filter):
 
 @final
 class AllOf(Filter):
-    """Passes what several filters pass (AMQP 1.0 §3.5.8)."""
+    """A filter that passes messages that pass several filters (AMQP 1.0 §3.5.8)."""
 
     __slots__ = ("filters",)
 
@@ -199,7 +199,7 @@ class AllOf(Filter):
         self.filters = filters
 
     def matches(self, message: BrokerMessage) -> bool:
-        """Ask one after the other."""
+        """Apply one filter after the other."""
         for filter in self.filters:  # noqa: SIM110 — a generator costs more than most filters
             if not filter.matches(message):
                 return False
@@ -207,7 +207,7 @@ class AllOf(Filter):
 
 
 def conjunction(filters: list[Filter]) -> Filter | None:
-    """One filter for all of them, None if there are none; equal ones count once."""
+    """Return one filter for all filters; None if there are none. Equal filters are applied once."""
     distinct: dict[str, Filter] = {}
     for filter in filters:
         distinct[filter.key] = filter

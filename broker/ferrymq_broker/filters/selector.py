@@ -12,16 +12,16 @@ from ferrymq_broker.nodes.message_view import view_of
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.message import BrokerMessage
 
-# Selectors by their dialect and text. Workers that share a queue all come with the same one.
+# Selectors by dialect and text. Workers that share a queue often use the same selector.
 _known: Final[dict[tuple[bool, str], Selector]] = {}
 _KNOWN: Final = 512
-# Longer ones are not kept: each character may be a hundred bytes of what it was made into.
+# Longer texts are not cached: each character may take a hundred bytes in the expressions.
 _CHARACTERS: Final = 512
 
 
 @final
 class Selector(Filter):
-    """Passes messages for which a condition is true, neither false nor unknown."""
+    """A filter that passes messages for which a condition is true, not false or unknown."""
 
     __slots__ = ("condition",)
 
@@ -30,18 +30,18 @@ class Selector(Filter):
         self.condition = condition
 
     def matches(self, message: BrokerMessage) -> bool:
-        """Whether the condition is true for the message."""
+        """Return whether the condition is true for the message."""
         return self.condition.test(view_of(message)) == TRUE
 
 
 def selector(text: str, sql: bool = False) -> Selector:
-    """The filter that a selector of JMS describes, or with `sql` a filter of the AMQP draft.
+    """Return the filter of a JMS selector, or with `sql` of an SQL filter of the AMQP draft.
 
-    Raises `BrokerError` (amqp:invalid-field) which says where it is wrong.
+    Raises `BrokerError` (amqp:invalid-field), which says where the text is wrong.
     """
     known = _known.get((sql, text))
     if known is None:
-        # Here, because it takes time and few brokers ever see a selector.
+        # Imported here, because the import takes time and few brokers need the parser.
         from ferrymq_broker.filters.selector_parser import parse
 
         known = Selector(parse(text, sql))

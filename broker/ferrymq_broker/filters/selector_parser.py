@@ -1,8 +1,8 @@
-"""Reads selectors: a grammar for lark, whose callbacks build the expressions that are evaluated.
+"""The parser of selectors: a grammar for lark, whose callbacks build expressions.
 
-There are two dialects of one language. *Selectors* are those of JMS 2.0 (§3.8.1). *SQL filters* are
-those of the draft of AMQP Filter Expressions 1.0, which writes strings in double quotation marks
-too, and binary values as ``0x…``, and wants every name of a section to be known.
+There are two dialects. *Selectors* are those of JMS 2.0 (§3.8.1). *SQL filters* are those of the
+draft of AMQP Filter Expressions 1.0: strings may be in double quotation marks too, binary values
+are written as ``0x…``, and an unknown name in a section is an error.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from ferrymq_broker.filters.identifiers import (
 from ferrymq_broker.filters.like import LikePattern
 from ferrymq_broker.filters.values import EQ, GE, GT, LE, LT, NE
 
-# In characters and in expressions one inside the other.
+# The most characters, and the most nested expressions.
 MAX_LENGTH: Final = 8192
 MAX_DEPTH: Final = 64
 
@@ -98,8 +98,8 @@ _GRAMMAR: Final = r"""
 """
 
 _FIELDS: Final = "|".join([*HEADER_FIELDS, *PROPERTIES_FIELDS]).replace("-", "[-_]")
-# Dots and, where a section precedes them, hyphens belong to a name. The first of these that fits
-# counts, which lark does not promise of alternatives of its own.
+# Dots, and after a section also hyphens, belong to a name. A regular expression takes the first
+# alternative that matches, which lark does not promise for alternatives in its grammar.
 _NAME: Final = "|".join(
     [
         r"(?:amqp\.annotation|message[-_]annotations|m)\.[\w$][\w$.:\-]*",
@@ -126,7 +126,7 @@ _APPLICATION: Final = ("application_properties", "application-properties", "a")
 _HEADER: Final = ("amqp.header", "header", "h")
 _PROPERTIES: Final = ("amqp.properties", "properties", "p")
 
-# What the parser calls the things it expects, for people.
+# Readable names of the parser's terminals.
 _WANTED: Final = {
     "COMPARE": "a comparison",
     "SIGN": "+ or -",
@@ -146,14 +146,14 @@ _MORE: Final = frozenset({"+ or -", "*, / or %", "a comparison", "BETWEEN", "IN"
 
 
 def parse(text: str, sql: bool = False) -> Expression:
-    """The condition that a selector states, or a SQL filter; an empty one is always true.
+    """Parse a selector, or an SQL filter. An empty text is a condition that is always true.
 
-    Raises `BrokerError` (amqp:invalid-field) which says where it is wrong, and why.
+    Raises `BrokerError` (amqp:invalid-field), which says where the text is wrong, and why.
     """
     if len(text) > MAX_LENGTH:
         raise BrokerError(
             "amqp:invalid-field",
-            f"a selector of {len(text)} characters; {MAX_LENGTH} are the most",
+            f"a selector of {len(text)} characters; at most {MAX_LENGTH} are allowed",
         )
     if not text or text.isspace():
         return Literal(True)
@@ -168,7 +168,7 @@ def parse(text: str, sql: bool = False) -> Expression:
         _fail(text, problem.at, problem.reason)
     assert isinstance(condition, Expression)
     if condition.kind not in (ANY, BOOLEAN):
-        _fail(text, 0, "a value, and not a condition")
+        _fail(text, 0, "a value, not a condition")
     return condition
 
 
@@ -177,7 +177,7 @@ def _parser(sql: bool) -> Lark:
     return Lark(
         _GRAMMAR.replace("_NAME_", _NAME).replace("_QUOTED_", _QUOTED).replace("_NUMBER_", _NUMBER),
         parser="lalr",
-        # Words like AND are reserved wherever they stand.
+        # The basic lexer reserves words like AND everywhere.
         lexer="basic",
         lexer_callbacks={"NAME": _keyword},
         transformer=_Builder(sql),
@@ -191,7 +191,7 @@ def _keyword(token: Token) -> Token:
 
 
 class _Problem(Exception):
-    """Something that the grammar allows and the language does not."""
+    """An error in a text that the grammar allows."""
 
     def __init__(self, at: int, reason: str) -> None:
         super().__init__(reason)
@@ -216,13 +216,13 @@ def _reason(error: UnexpectedInput) -> str:
             wanted = (wanted - _MORE) | {"an operator"}
         return "expected " + ", ".join(sorted(wanted, key=lambda name: (name.isupper(), name)))
     if isinstance(error, UnexpectedCharacters) and error.char in "'\"[":
-        return "the quotation has no end"
+        return "the quotation is not closed"
     return "no such character here"
 
 
 @v_args(inline=True)
 class _Builder(Transformer[Token, Expression]):
-    """Makes expressions of what the parser finds; its methods are the names in the grammar."""
+    """Builds expressions. Its methods have the names of the rules in the grammar."""
 
     def __init__(self, sql: bool) -> None:
         super().__init__()
@@ -339,7 +339,7 @@ class _Builder(Transformer[Token, Expression]):
         return Literal(token.type == "TRUE")
 
     def _pattern(self, strings: tuple[Token, ...]) -> LikePattern:
-        # Between the pattern and the escape character stands the word ESCAPE.
+        # The second of three tokens is the word ESCAPE.
         for token in strings:
             if token.type == "DOUBLE_QUOTED" and not self.sql:
                 raise _Problem(token.start_pos or 0, "a pattern is a string, in single quotes")
@@ -370,7 +370,7 @@ class _Builder(Transformer[Token, Expression]):
         if field is not None:
             return Field(rest, field)
         if len(section) == 1 and not self.sql:
-            # Names with dots are common among application properties.
+            # Application properties often have dots in their names.
             return _property(name)
         raise _Problem(token.start_pos or 0, f"{section} has no field {rest[:40]!r}")
 
@@ -386,7 +386,8 @@ class _Builder(Transformer[Token, Expression]):
 
 
 def _split(name: str) -> tuple[str, str, str]:
-    """The section that a name begins with, a dot and the rest; nothing and "" without one."""
+    """Split a name into its section, a dot and the rest. Without a section, section and dot are
+    ""."""
     for section in (*_ANNOTATIONS, *_APPLICATION, *_HEADER, *_PROPERTIES):
         if name.startswith(section + "."):
             return section, ".", name[len(section) + 1 :]
@@ -416,7 +417,7 @@ def _exact(token: Token, digits: str, base: int) -> int:
 
 
 def _conditions(children: tuple[Expression | Token, ...]) -> list[Expression]:
-    """The operands among the children, which have to be conditions."""
+    """Return the operands among the children, after checking that they are conditions."""
     word = next(child for child in children if isinstance(child, Token))
     operands = [child for child in children if isinstance(child, Expression)]
     for operand in operands:
@@ -431,7 +432,7 @@ def _expect_number(operand: Expression, op: Token) -> None:
 
 
 def _shallow(expression: Expression, at: Expression | Token) -> Expression:
-    """The expression, unless too many are nested in it."""
+    """Return the expression, after checking the depth of its nesting."""
     if expression.depth > MAX_DEPTH:
         position = at.start_pos if isinstance(at, Token) else None
         raise _Problem(position or 0, f"more than {MAX_DEPTH} expressions are nested")

@@ -6,9 +6,10 @@ from typing import Final, final
 
 from ferrymq_broker.errors import BrokerError
 
-# In characters. A word of the key costs a step for each 62 words of the pattern.
+# The most characters. A word of the key costs one step for each 62 words of the pattern.
 MAX_PATTERN: Final = 2048
-# A key of more words than this ends with a word that has dots in it: keys come from anybody.
+# The most words of a key. In a longer key, which any client can send, the last word contains the
+# rest.
 MAX_WORDS: Final = 16_384
 
 
@@ -16,9 +17,9 @@ MAX_WORDS: Final = 16_384
 class TopicPattern:
     """A pattern in which ``*`` stands for one word and ``#`` for any number of words, even none.
 
-    An empty key has no words; ``a..b`` has three, of which one is empty. `literal` is whether the
-    pattern has no wildcards, so that only the key that equals it matches; `everything` is whether
-    every key does. Raises `BrokerError` if the pattern is longer than 2048 characters.
+    An empty key has no words; ``a..b`` has three, one of which is empty. `literal` is True for a
+    pattern without wildcards, which matches only an equal key. `everything` is True for a pattern
+    that matches every key. Raises `BrokerError` if the pattern is longer than 2048 characters.
     """
 
     __slots__ = ("pattern", "literal", "everything", "_masks", "_any", "_stay", "_done")
@@ -27,12 +28,12 @@ class TopicPattern:
         if len(pattern) > MAX_PATTERN:
             raise BrokerError(
                 "amqp:invalid-field",
-                f"a topic pattern of {len(pattern)} characters; {MAX_PATTERN} are the most",
+                f"a topic pattern of {len(pattern)} characters; at most {MAX_PATTERN} are allowed",
             )
         self.pattern = pattern
-        # The pattern without its # as a row of words, and a set of bits in which bit n says that
-        # the key so far may be the first n of them. A word of the key moves each bit one on if the
-        # next word of the pattern allows it; a bit where a # stands also stays.
+        # Matching has a set of bits. Bit n says that the key so far matches the first n words of
+        # the pattern, not counting #. Each word of the key moves a bit to the next place if it
+        # matches the next word of the pattern. At a # the bit also stays.
         masks: dict[str, int] = {}
         anything = 0
         stay = 0
@@ -56,7 +57,7 @@ class TopicPattern:
         self.everything = at == 0 and stay != 0
 
     def matches(self, key: str) -> bool:
-        """Whether the words of the key match, in time proportional to their number."""
+        """Return whether the words of the key match, in time proportional to their number."""
         if self.literal:
             return key == self.pattern
         if self.everything:
@@ -64,7 +65,7 @@ class TopicPattern:
         return self.matches_words(split(key))
 
     def matches_words(self, words: list[str]) -> bool:
-        """The same for a key that has been taken apart by `split`, for those with many patterns."""
+        """Return whether a key matches that `split` has cut into words."""
         masks = self._masks
         anything = self._any
         stay = self._stay
@@ -78,5 +79,5 @@ class TopicPattern:
 
 
 def split(key: str) -> list[str]:
-    """The words of a key."""
+    """Cut a key into its words."""
     return key.split(".", MAX_WORDS - 1) if key else []

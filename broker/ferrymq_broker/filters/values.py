@@ -1,8 +1,8 @@
-"""Values of messages as selectors see them, and how two of them compare (JMS 2.0 §3.8.1).
+"""Values in selectors, and their comparison (JMS 2.0 §3.8.1).
 
-There are numbers, strings, booleans and binary values; None stands for NULL, for what is unknown.
-A message's many integer types are all int, float, double and decimals are float, timestamps are
-milliseconds since the epoch, symbols, chars and UUIDs are strings.
+Values are numbers, strings, booleans and binary values; None stands for NULL. All integer types of
+AMQP are int; float, double and decimals are float; timestamps are milliseconds since the epoch;
+symbols, chars and UUIDs are strings.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from uuid import UUID
 
 from mypy_extensions import i64
 
-# What a condition can be.
+# The results of conditions.
 FALSE: Final = 0
 TRUE: Final = 1
 UNKNOWN: Final = 2
 
-# How two values can be compared; the first two need no order.
+# The comparison operators. The first two need no order.
 EQ: Final = 0
 NE: Final = 1
 LT: Final = 2
@@ -28,7 +28,7 @@ GE: Final = 5
 
 
 def plain(value: object) -> object:
-    """A value out of a message as one of the kinds above; what is none of them stays as it is."""
+    """Convert a value of a message to one of the kinds above. Other values stay as they are."""
     if value is None or isinstance(value, (str, int, float, bytes)):
         return value
     if isinstance(value, Decimal):
@@ -39,11 +39,11 @@ def plain(value: object) -> object:
 
 
 def compare(op: i64, left: object, right: object) -> i64:
-    """The condition ``left op right``.
+    """Compare two values: ``left op right``.
 
-    Unknown if either is NULL, false if they are of different kinds or cannot be ordered. Exact and
-    approximate numbers are of one kind, and so are strings and the binary values of their UTF-8.
-    Strings are ordered by code points.
+    The result is unknown if either is NULL, and false if they are of different kinds or cannot be
+    ordered. Exact and approximate numbers are of one kind, and so are strings and the binary values
+    of their UTF-8. Strings are ordered by code points.
     """
     if left is None or right is None:
         return UNKNOWN
@@ -70,7 +70,7 @@ def compare(op: i64, left: object, right: object) -> i64:
 
 
 def same(left: object, right: object) -> bool:
-    """Whether two values are equal and of one kind; NULL equals nothing."""
+    """Return whether two values are equal and of one kind. NULL equals nothing."""
     return compare(EQ, plain(left), plain(right)) == TRUE
 
 
@@ -79,7 +79,7 @@ def _truth(value: bool) -> i64:
 
 
 def _holds(op: i64, equal: bool, less: bool) -> i64:
-    """The condition between two values of which is known how they are ordered."""
+    """Return the result of a comparison from the order of the two values."""
     if op == EQ:
         return _truth(equal)
     if op == NE:
@@ -95,9 +95,9 @@ def _holds(op: i64, equal: bool, less: bool) -> i64:
 
 def _compare_numbers(op: i64, left: int | float, right: int | float) -> i64:
     if isinstance(left, int) and isinstance(right, int):
-        # Nearly always: and spares compiled code the general comparison.
+        # The most common case. Compiled code needs no general comparison here.
         return _holds(op, left == right, left < right)
     if left != left or right != right:
-        # Not a number: it is neither equal to anything nor in any order.
+        # NaN is not equal to anything and has no order.
         return _truth(op == NE)
     return _holds(op, left == right, left < right)
