@@ -1,4 +1,4 @@
-"""The broker on the network: listeners, connections, the process."""
+"""The broker's server: listeners, connections, and the process."""
 
 from __future__ import annotations
 

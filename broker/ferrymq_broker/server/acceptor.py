@@ -1,10 +1,10 @@
-"""Accepts connections as long as there is room for them.
+"""Accepts connections within the limits.
 
-An event loop's own server accepts whatever comes. Out of file descriptors one loop closes the
-connections of clients at once, the other accepts in vain and logs it; and then the store has none
-either. Here who is over a limit costs one system call to accept and one to close; and while
-descriptors run short nothing is accepted at all: the kernel keeps those who come, until a
-connection has gone.
+The server of an event loop accepts every connection. When file descriptors run out, one event loop
+closes connections of clients at once, another accepts in vain and logs each attempt; and the store
+gets no descriptors either. Here a connection over a limit costs only one system call to accept it
+and one to close it. While descriptors run short, nothing is accepted: new connections wait in the
+kernel until another connection ends.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ferrymq_broker.event_log import log
 from ferrymq_broker.server.connection_limits import ConnectionLimits
 from ferrymq_broker.server.peer_address import place_of
 
-# Connections accepted in a row, before those there are have their turn.
+# Connections accepted in a row, before existing connections are served.
 BATCH: Final = 64
 # Seconds before accepting is tried again when the system has refused, and between warnings.
 RETRY: Final = 1.0
@@ -29,7 +29,7 @@ QUIET: Final = 60.0
 
 
 async def bind(host: str, port: int, backlog: int) -> list[socket.socket]:
-    """Sockets that listen on every address of a host. Raises `OSError`."""
+    """Return sockets that listen on every address of a host. Raises `OSError`."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(
         host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -41,7 +41,7 @@ async def bind(host: str, port: int, backlog: int) -> list[socket.socket]:
             sockets.append(listening)
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
-                # The other half of a name that has both has a socket of its own.
+                # A name with IPv4 and IPv6 addresses gets a socket for each.
                 listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             listening.setblocking(False)
             try:
@@ -60,10 +60,10 @@ async def bind(host: str, port: int, backlog: int) -> list[socket.socket]:
 
 
 class Acceptor:
-    """Accepts on `sockets`, and hands every connection to a protocol that `factory` makes.
+    """Accepts connections on `sockets`, and makes a protocol for each with `factory`.
 
-    The protocol has a place in `connection_limits`; whoever learns of its end calls
-    `connection_limits.leave`.
+    The protocol has a place in `connection_limits`. The code that handles the end of the connection
+    calls `connection_limits.leave`.
     """
 
     def __init__(
@@ -74,26 +74,26 @@ class Acceptor:
     ) -> None:
         self.sockets = sockets
         self._factory = factory
-        self._census = connection_limits
+        self._connection_limits = connection_limits
         self._loop = asyncio.get_running_loop()
         self._accepting = False
         self._closed = False
         self._retry: asyncio.TimerHandle | None = None
         self._warned = -QUIET
-        # Connections on their way from the socket to their protocol.
+        # Tasks that connect accepted sockets with their protocols.
         self._pending: set[asyncio.Task[None]] = set()
         self._resume()
 
     def addresses(self, asked: ListenAddress) -> list[ListenAddress]:
-        """What is really listened on, where it was `asked` for."""
+        """Return the actual addresses of the sockets, of which `asked` is in the configuration."""
         names = [listening.getsockname() for listening in self.sockets]
         if len({name[1] for name in names}) == 1:
             return [asked._replace(port=names[0][1])]
-        # A host with several addresses got a free port for each of them.
+        # A host with several addresses and port 0 has a different port for each of them.
         return [asked._replace(host=name[0], port=name[1]) for name in names]
 
     def close(self) -> None:
-        """Take no more connections; those there are stay."""
+        """Accept no more connections; existing ones stay."""
         if self._closed:
             return
         self._closed = True
@@ -104,7 +104,7 @@ class Acceptor:
             listening.close()
 
     async def wait_closed(self) -> None:
-        """Until nothing is on its way any more."""
+        """Wait until no accepted connection waits for its protocol."""
         while self._pending:
             await asyncio.wait(self._pending)
 
@@ -126,7 +126,7 @@ class Acceptor:
                 self._loop.remove_reader(listening)
 
     def _accept(self, listening: socket.socket) -> None:
-        connection_limits = self._census
+        connection_limits = self._connection_limits
         for _ in range(BATCH):
             if not connection_limits.has_descriptors():
                 self._stop()
@@ -152,7 +152,7 @@ class Acceptor:
 
     def _hand_over(self, accepted: socket.socket, host: str) -> None:
         protocol = self._factory()
-        if not self._census.enter(protocol, host):
+        if not self._connection_limits.enter(protocol, host):
             audit.connection_refused(host, "too many connections")
             accepted.close()
             return
@@ -165,12 +165,12 @@ class Acceptor:
         try:
             transport, _ = await self._loop.connect_accepted_socket(lambda: protocol, accepted)
         except BaseException as error:
-            self._census.leave(protocol)
+            self._connection_limits.leave(protocol)
             with contextlib.suppress(OSError):
                 accepted.close()
             if not isinstance(error, OSError):
                 raise
             return
         if self._closed:
-            # There was no other moment to say so.
+            # `close` was called before the transport existed.
             transport.abort()

@@ -1,4 +1,4 @@
-"""Lets clients in: what a connection gets when it has just been made."""
+"""Makes the handlers of new connections."""
 
 from __future__ import annotations
 
@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 class Admission:
     """Makes the handlers of one server's connections, by its configuration.
 
-    `changed` is called with the names of users who are not what they were when they logged in;
-    `verifier` checks tokens.
-    Raises `ConfigError` if a file that the configuration names cannot be used.
+    `changed` is called with the names of users who have changed since they logged in. `verifier`
+    checks tokens. Raises `ConfigError` if a file that the configuration names cannot be used.
     """
 
     def __init__(
@@ -39,13 +38,13 @@ class Admission:
         self._product: dict[str, object] = {
             "product": "ferrymq",
             "version": importlib.metadata.version("ferrymq"),
-            # As long as nobody has logged in.
+            # Replaced after the login.
             AUTHENTICATED: False,
         }
         self.authenticators = make_authenticators(config.security, changed, verifier=verifier)
 
     def authenticator_for(self, transport: ClientTransport) -> Authenticator:
-        """Who decides whether this client is let in."""
+        """Return the authenticator for this client."""
         return self.authenticators
 
     def new_handler(
@@ -55,7 +54,7 @@ class Admission:
         hang_up: Callable[[], object],
         now: float,
     ) -> ConnectionHandler:
-        """A handler for a connection that has just been made."""
+        """Return a handler for a new connection."""
         config = self._config
         limits = config.limits
         authenticator = self.authenticator_for(transport)
@@ -73,7 +72,8 @@ class Admission:
             properties=self._product,
             sasl_mechanisms=authenticator.mechanisms(transport),
             sasl_required=authenticator.is_required(transport),
-            # Who does not answer refusals has so many more at most.
+            # The handler refuses links above the limit. A client that does not answer the refusals
+            # can have at most so many links again.
             max_links=2 * limits.links,
             max_unfinished=limits.unfinished_bytes(),
             unfinished=self._broker.unfinished,

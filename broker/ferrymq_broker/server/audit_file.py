@@ -1,4 +1,4 @@
-"""The file that the audit log is written to."""
+"""The file of the audit log."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from typing import Final
 
 from ferrymq_broker.event_log import log
 
-# Seconds between two complaints about a file that cannot be written.
+# Seconds between two log messages about a file that cannot be written.
 _PERIOD: Final = 60.0
 
 
 class AuditFile(logging.Handler):
-    """Appends a line for each entry to the file at `path`, which only its owner may read.
+    """A logging handler that appends a line for each entry to the file at `path`, which only its
+    owner may read.
 
-    What cannot be written is told in the broker's log, now and then, with how many entries are
-    missing; the file is opened anew for each further one. Raises `OSError` if it cannot be opened
-    to begin with.
+    If entries cannot be written, the broker's log says so at intervals, with the number of missing
+    entries. Each further entry tries to open the file again. Raises `OSError` if the file cannot be
+    opened at the start.
     """
 
     def __init__(self, path: Path) -> None:
@@ -28,12 +29,12 @@ class AuditFile(logging.Handler):
         self._file: int | None = None
         self._missing = 0
         self._complained = 0.0
-        # The end of a line may be missing, where a disk was full.
+        # Whether the last line is incomplete, because the disk was full.
         self._torn = False
         self._open()
 
     def reopen(self) -> None:
-        """The file has been moved away: go on in a new one."""
+        """Go on in a new file, because the old one has been moved away."""
         self.acquire()
         try:
             self._close()
@@ -60,7 +61,7 @@ class AuditFile(logging.Handler):
                 log.warning("the audit log goes on", path=str(self._path), missing=missing)
 
     def close(self) -> None:
-        """Write no more."""
+        """Close the file."""
         self.acquire()
         try:
             self._close()
@@ -78,7 +79,7 @@ class AuditFile(logging.Handler):
             raise OSError("only a part of an entry could be written")
 
     def _open(self) -> None:
-        # A pipe that nobody reads is an error, and nothing to wait for.
+        # Without O_NONBLOCK, opening a named pipe without a reader would wait.
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
         self._file = os.open(self._path, flags, 0o600)
 

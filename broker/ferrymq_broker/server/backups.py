@@ -1,8 +1,8 @@
-"""Backups of a store that is being written to.
+"""Backups of a store while the broker writes to it.
 
-While nothing is applied, the records stay as they are and so do the files of the journal, but for
-what is added to them. So both can be copied by a thread: the records first, then the batches behind
-them, up to the last that was on disk when it came to that.
+While no batches are applied, the records do not change, and the files of the journal only grow. So
+a thread can copy both: the records first, then the batches after them, up to the last batch that
+was on disk when the records had been copied.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from ferrymq_broker.store.head_file import HeadContent, HeadFile
 from ferrymq_broker.store.lmdb_records import DATA_NAME
 from ferrymq_broker.store.segments import JournalSegment, find_segments, journal_name, read_frame
 
-# What is copied at once: between two of them others have the interpreter.
+# Bytes that are copied at once. Other threads run between two pieces.
 _PIECE: Final = 1 << 20
 
 
 class Backup:
-    """One backup, from `begin` to `state` ``done`` or ``failed``."""
+    """A backup. After `begin` its `state` becomes ``done`` or ``failed``."""
 
     def __init__(self, store: DurableStore, path: Path, target: Path) -> None:
         self.state = "running"
         self.reason = ""
-        # What was copied, and what there is to copy, as far as that is known.
+        # The bytes that were copied, and those to copy, as far as they are known.
         self.bytes = 0
         self.total = 0
         self.last_batch = 0
@@ -47,7 +47,7 @@ class Backup:
         self._loop = asyncio.get_running_loop()
 
     def describe(self) -> dict[str, object]:
-        """How it goes."""
+        """Return the state of the backup."""
         return {
             "state": self.state,
             "target": str(self.target),
@@ -58,7 +58,7 @@ class Backup:
         }
 
     def begin(self) -> None:
-        """Begin as soon as nothing is applied. Raises `StoreError`, `OSError`."""
+        """Begin as soon as no batch is being applied. Raises `StoreError`, `OSError`."""
         self._directory.require_free()
         self._store.pause(self._start)
 
@@ -82,14 +82,14 @@ class Backup:
         try:
             self._loop.call_soon_threadsafe(self._finish, error)
         except RuntimeError:
-            # The loop was closed: nobody asks any more.
+            # The event loop was closed.
             return
 
     def _copy(self, target: RealFolder) -> None:
         data = self._path / DATA_NAME
         self.total = data.stat().st_size
         self._copy_file(data, self.target / DATA_NAME)
-        # All of these are on disk now.
+        # All batches up to this one are on disk.
         self.last_batch = int(self._changes.stable)
         folder = RealFolder(self._path)
         format = read_format(folder)
@@ -108,11 +108,11 @@ class Backup:
         finally:
             for segment in segments:
                 segment.file.close()
-        # Without this it is no store: it comes last.
+        # Copied last: an incomplete backup without this file is not taken for a store.
         self._copy_file(self._path / FORMAT_NAME, self.target / FORMAT_NAME)
 
     def _end_of(self, secret: bytes, segment: JournalSegment) -> int:
-        """Where the batches end that belong to the backup."""
+        """Return the end of the last batch in a segment that belongs to the backup."""
         end = 0
         while end < segment.capacity:
             frame = read_frame(secret, segment, end)
@@ -122,7 +122,7 @@ class Backup:
         return end
 
     def _copy_file(self, source: Path, target: Path, size: int | None = None) -> None:
-        """Copy a file, or its beginning; synced."""
+        """Copy a file, or its first `size` bytes, and sync the copy."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
         with open(source, "rb") as original, open(os.open(target, flags, 0o600), "wb") as copy:
             left = original.seek(0, os.SEEK_END) if size is None else size

@@ -1,4 +1,4 @@
-"""Capture as the configuration wants it."""
+"""Makes the capture service from the configuration."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ferrymq_broker.config.capture import Capture as Settings
 
 
 def make_capture(settings: Settings, broker: Broker, clock: Clock) -> CaptureService | None:
-    """Capture of a broker, to be started; None without a directory for it."""
+    """Make the capture service of a broker, not yet started; None if no directory is configured."""
     directory = settings.directory
     if directory is None:
         return None

@@ -1,8 +1,8 @@
-"""How many connections there are, of all clients and of each address; who gets no more.
+"""Limits of connections: for all clients, and for each address.
 
-A connection has its place from the moment it is accepted, before it has said a word, until its
-transport is gone, however that comes about. Users are counted elsewhere
-(`connections/client_limits.py`): who somebody is turns out later.
+A connection counts from when it is accepted, before the client has sent anything, until its
+transport has ended. Connections of users are counted in `connections/client_limits.py`, because the
+user is known only after the login.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Final
 
 from ferrymq_broker.counters import Counters
 
-# File descriptors that are kept for the store, for monitoring, for configuration read again.
+# File descriptors reserved for the store, for monitoring, and for reading configuration again.
 RESERVE: Final = 24
 
 
 def descriptor_limit() -> int:
-    """How many file descriptors this process may have now; 0 if nobody says."""
+    """Return how many file descriptors this process may have; 0 if there is no known limit."""
     try:
         import resource
     except ImportError:  # pragma: no cover - there is none on Windows
@@ -29,8 +29,8 @@ def descriptor_limit() -> int:
 
 
 def raise_descriptor_limit() -> None:
-    """Let this process have as many file descriptors as it is allowed to ask for: the lower limit
-    that most systems begin with is for programs that cannot count beyond 1024."""
+    """Raise the limit of file descriptors to the highest that is allowed. The lower default of most
+    systems exists for programs that use `select` and cannot handle descriptors above 1024."""
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
 
@@ -42,12 +42,12 @@ def _descriptors_in_use() -> int:
     try:
         return len(os.listdir("/proc/self/fd"))
     except OSError:
-        # Not Linux: what a broker has before its first connection.
+        # Not Linux: an estimate of what a broker has before its first connection.
         return RESERVE
 
 
 class ConnectionLimits:
-    """The connections of one server. `total` and `per_address` are the limits, 0 for none."""
+    """The connections of one server. `total` and `per_address` are the limits; 0 is no limit."""
 
     def __init__(self, total: int, per_address: int, counters: Counters) -> None:
         self.total = total
@@ -55,31 +55,31 @@ class ConnectionLimits:
         self._counters = counters
         self._host_of: dict[object, str] = {}
         self._of_host: dict[str, int] = {}
-        # What is taken when there is no connection yet.
+        # Descriptors that are used for other things than connections.
         self._taken = RESERVE
-        # Those that have stopped accepting, and want to hear of a place.
+        # Called when a connection ends, for acceptors that have stopped accepting.
         self._waiting: list[Callable[[], object]] = []
 
     def begin(self) -> None:
-        """The server is about to listen: what it has open now it needs for other things."""
+        """Count the descriptors in use before the server listens, which are not for connections."""
         self._taken = _descriptors_in_use() + RESERVE
 
     def __len__(self) -> int:
         return len(self._host_of)
 
     def of(self, host: str) -> int:
-        """The connections from this address."""
+        """Return the number of connections from this address."""
         return self._of_host.get(host, 0)
 
     def has_descriptors(self) -> bool:
-        """Whether one more connection leaves enough descriptors for everything else. The first
-        always does."""
+        """Return whether one more connection leaves enough descriptors for other things. The first
+        connection is always allowed."""
         limit = descriptor_limit()
         return limit == 0 or len(self._host_of) < max(1, limit - self._taken)
 
     def enter(self, who: object, host: str) -> bool:
-        """Give `who`, which comes from this address, a place; False if there is none, which is
-        counted."""
+        """Count the connection `who` from this address. Return False, and count a refusal, if it is
+        over a limit."""
         if self.total and len(self._host_of) >= self.total:
             self._counters.connections_refused_total += 1
             return False
@@ -92,7 +92,7 @@ class ConnectionLimits:
         return True
 
     def leave(self, who: object) -> None:
-        """It is gone, if it was ever there."""
+        """Stop counting a connection that has ended, if it was counted."""
         host = self._host_of.pop(who, None)
         if host is None:
             return
@@ -107,5 +107,5 @@ class ConnectionLimits:
                 call()
 
     def wait(self, call: Callable[[], object]) -> None:
-        """Have `call` called when a connection has gone."""
+        """Call `call` when a connection ends."""
         self._waiting.append(call)

@@ -1,8 +1,9 @@
 """TLS handshakes, a few at a time.
 
-One takes about a millisecond of the event loop, and costs a client next to nothing to ask for. Were
-they made as they come, whoever asks for a thousand at once would keep everybody else waiting for a
-second. So they have a share of each round of the loop, and those who want one wait in line.
+A handshake takes about a millisecond of the event loop, and costs a client almost nothing to start.
+Without a limit, a client that starts a thousand handshakes at once would make all other clients
+wait for a second. So handshakes get only a share of each round of the event loop, and wait in a
+queue.
 """
 
 from __future__ import annotations
@@ -14,24 +15,24 @@ from collections.abc import Callable
 from typing import Final
 from weakref import WeakKeyDictionary
 
-# Seconds of a round of the event loop.
+# The share of a round of the event loop, in seconds.
 SHARE: Final = 0.004
 
 _lines: WeakKeyDictionary[asyncio.AbstractEventLoop, Handshakes] = WeakKeyDictionary()
 
 
 class Handshakes:
-    """Steps of handshakes, in the order they were asked for. `clock` gives seconds."""
+    """A queue of handshake steps. `clock` returns seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
         self._waiting: deque[Callable[[], object]] = deque()
-        # Whether a round is to come.
+        # Whether the event loop has been asked to call `_work`.
         self._awake = False
 
     @classmethod
     def of_this_loop(cls) -> Handshakes:
-        """The one line of all that have TLS on the running event loop."""
+        """Return the queue of the running event loop, which all TLS connections share."""
         loop = asyncio.get_running_loop()
         line = _lines.get(loop)
         if line is None:
@@ -39,14 +40,14 @@ class Handshakes:
         return line
 
     def ask(self, step: Callable[[], object]) -> None:
-        """Have a step made soon: never before this returns."""
+        """Add a step, which is called later, never before this returns."""
         self._waiting.append(step)
         if not self._awake:
             self._awake = True
             asyncio.get_running_loop().call_soon(self._work)
 
     def _work(self) -> None:
-        """Our share of this round."""
+        """Do steps for the share of this round."""
         until = self._clock() + SHARE
         try:
             while self._waiting:
@@ -54,7 +55,7 @@ class Handshakes:
                 if self._clock() >= until:
                     break
         finally:
-            # Whatever became of one, the others have their turn.
+            # Go on with the other steps even if one raised.
             self._awake = bool(self._waiting)
             if self._awake:
                 asyncio.get_running_loop().call_soon(self._work)

@@ -1,16 +1,17 @@
-"""Memory given back: what Python's collector would not look at, what the allocator would keep.
+"""Frees memory: garbage in cycles, free memory of the C library, and mapped files.
 
-A queue is many small objects and hardly any garbage. A full collection looks at every message, and
-nothing else happens meanwhile. So Python is told to make none. What a connection leaves behind has
-no cycles: reference counting frees it. For cycles that were overlooked, a full collection is made
-here after many connections, and only while there are few objects to look at.
+A queue is many small objects and hardly any garbage. A full collection of Python's garbage
+collector looks at every message and stops everything else meanwhile, so Python is told to make none
+by itself. A connection that ends leaves no cycles: reference counting frees it. For cycles that
+were overlooked, this module makes a full collection after many connections, and only while there
+are few objects.
 
-A long queue that has been emptied leaves free memory between what is still in use. The C library
-keeps it for later; asked to, it gives it back to the system.
+A long queue that has been emptied leaves free memory between memory that is still in use. The C
+library keeps it for later, and returns it to the system when asked.
 
-What is read of the files of LMDB is mapped, and counts as the broker's memory for as long as the
-system has room. It can be had again from the file: the mapping is given back, the file stays in the
-system's cache.
+LMDB maps its files. The mapped pages that were read count as the broker's memory for as long as the
+system has room. They can be read again from the file: this module releases the pages, and the file
+stays in the system's cache.
 """
 
 from __future__ import annotations
@@ -23,32 +24,32 @@ from typing import Final
 
 from ferrymq_broker.broker import Broker
 
-# Seconds between two looks at it.
+# Seconds between two calls of `Housekeeping.look`.
 PERIOD: Final = 5.0
 # So many connections, sessions and consumers must have begun since the last full collection.
 ENOUGH: Final = 1_000
 # A full collection of more blocks of memory than this would take longer than 20 ms.
 MOST_BLOCKS: Final = 150_000
-# So many bytes of messages must have gone, and at least half of all there were.
+# At least so many bytes of messages, and half of all, must have gone before memory is returned.
 WORTH_IT: Final = 64 * 1024 * 1024
-# How the files of LMDB are called.
+# The end of the path of LMDB's files.
 _LMDB: Final = "/data.mdb"
-# What a mapping is told that is not needed now, on Linux (MADV_DONTNEED).
+# The advice of madvise for pages that are not needed now (MADV_DONTNEED on Linux).
 _NOT_NEEDED: Final = 4
 
 
 def tune_garbage_collector() -> None:
-    """Collect what is young only: a look at 100 000 objects takes some 12 ms."""
+    """Collect only young objects, because looking at 100 000 objects takes some 12 ms."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 10, 1_000_000_000)
 
 
 class Housekeeping:
-    """To be called every `PERIOD` seconds.
+    """The work to be done every `PERIOD` seconds.
 
-    `trim` gives memory back, `unmap` what is mapped of files. `blocks` counts the blocks of memory
-    that the objects of Python have.
+    `trim` returns free memory to the system, `unmap` releases mapped pages of files. `blocks`
+    returns the number of memory blocks of Python's objects.
     """
 
     def __init__(
@@ -62,14 +63,14 @@ class Housekeeping:
         self._trim = trim
         self._unmap = unmap
         self._blocks = blocks
-        # Those of the program itself, which collections leave out.
+        # The blocks of the program itself, which collections skip.
         self._frozen = blocks()
         self._begun = broker.begun() - len(broker.handlers)
         self._most = 0
 
     def look(self) -> None:
-        """Do what there is reason for."""
-        # Connections are garbage when they end, and may all end long after they began.
+        """Do the housekeeping that is needed now."""
+        # Count connections that have ended: many may end long after they began.
         begun = self._broker.begun() - len(self._broker.handlers)
         if begun - self._begun >= ENOUGH and self._blocks() - self._frozen <= MOST_BLOCKS:
             self._begun = begun
@@ -88,7 +89,8 @@ class Housekeeping:
 
 
 def find_trim() -> Callable[[], object] | None:
-    """The function of the C library that gives free memory back; None where there is none."""
+    """Return the C library's function that returns free memory to the system; None if there is
+    none."""
     try:
         function = ctypes.CDLL(None).malloc_trim
     except (AttributeError, OSError, TypeError):
@@ -101,8 +103,8 @@ def find_trim() -> Callable[[], object] | None:
 
 
 def find_unmap() -> Callable[[], object] | None:
-    """A function that gives back what is mapped of LMDB's files, which only reads them by these
-    mappings; None where the system has no such thing."""
+    """Return a function that releases the mapped pages of LMDB's files, which LMDB maps only for
+    reading; None if the system has no such function."""
     if not sys.platform.startswith("linux"):
         return None
     try:
@@ -120,8 +122,8 @@ def find_unmap() -> Callable[[], object] | None:
 
 
 def mapped_files(ending: str, maps: str = "/proc/self/maps") -> list[tuple[int, int]]:
-    """Where files whose paths end so are mapped to be read, shared and not written: address and
-    size."""
+    """Return address and size of each shared read-only mapping of files whose paths end with
+    `ending`."""
     found: list[tuple[int, int]] = []
     try:
         with open(maps, encoding="utf-8", errors="replace") as lines:

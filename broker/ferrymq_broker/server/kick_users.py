@@ -1,4 +1,4 @@
-"""Ends the connections of users who are not what they were when they logged in."""
+"""Closes the connections of users who have changed since they logged in."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _ERROR: Final = Error(
 
 
 class UserKick:
-    """Called with names of users, closes their `connections`, as soon as nothing else is under way;
-    so that whoever is still welcome comes back with the rights he has now."""
+    """A function of names of users that closes their connections after the current pass. A user who
+    may still log in can connect again, and has the new rights then."""
 
     def __init__(self, connections: Callable[[], Iterable[AmqpProtocol]]) -> None:
         self._connections = connections
 
     def __call__(self, names: set[str]) -> None:
-        """These users are gone, or have changed."""
+        """Close the connections of users who were deleted or changed."""
         meant = [each for each in self._connections() if _is_meant(each.handler, names)]
         if meant:
             asyncio.get_running_loop().call_soon(_dismiss, meant)
@@ -43,7 +43,7 @@ def _is_meant(handler: ConnectionHandler, names: set[str]) -> bool:
     if identity is not None:
         by_password = identity.mechanism == "PLAIN" or identity.mechanism.startswith("SCRAM-")
         return by_password and identity.user in names
-    # Or he is about to get in by a password which is no longer the one.
+    # A login with the old password may be in progress.
     login = handler.login
     if login is None or login.username not in names:
         return False

@@ -15,29 +15,29 @@ from ferrymq_broker.server.protocol import AmqpProtocol, UpgradableProtocol
 if TYPE_CHECKING:
     from ferrymq_broker.server.server import BrokerServer
 
-# Connections the kernel completes before we accept them.
+# Connections that the kernel completes before the server accepts them.
 BACKLOG: Final = 1024
 
 
 class Running(Protocol):
-    """A listener that listens."""
+    """A listener that has started."""
 
     @property
     def addresses(self) -> Sequence[ListenAddress]:
-        """What is really listened on."""
+        """The actual addresses."""
         ...
 
     def close(self) -> None:
-        """Take no more connections; those there are stay."""
+        """Accept no more connections; existing ones stay."""
         ...
 
     async def wait_closed(self) -> None:
-        """Until it is closed, and all its connections gone."""
+        """Wait until the listener is closed and its connections have ended."""
         ...
 
 
 class Listeners:
-    """All listeners of one server. `addresses` holds what is really listened on."""
+    """All listeners of one server. `addresses` has their actual addresses."""
 
     def __init__(self, server: BrokerServer) -> None:
         self._server = server
@@ -45,7 +45,7 @@ class Listeners:
         self.addresses: list[ListenAddress] = []
 
     async def start(self, listeners: Sequence[Listener]) -> None:
-        """Listen on all of them. Raises `OSError` if an address cannot be had."""
+        """Start all listeners. Raises `OSError` if one cannot listen on its address."""
         for listener in listeners:
             if listener.address.is_websocket:
                 running = await self._start_websocket(listener)
@@ -55,18 +55,18 @@ class Listeners:
             self.addresses += running.addresses
 
     async def _start_websocket(self, listener: Listener) -> Running:
-        # An HTTP server takes a while to import: who does not want it does not wait.
+        # Imported only when needed, because importing an HTTP server takes a while.
         from ferrymq_broker.server.websocket import start_websocket
 
         return await start_websocket(self._server, listener)
 
     def close(self) -> None:
-        """Take no more connections; those there are stay."""
+        """Accept no more connections; existing ones stay."""
         for running in self._running:
             running.close()
 
     async def wait_closed(self) -> None:
-        """Until they are closed, and all their connections gone."""
+        """Wait until all listeners are closed and their connections have ended."""
         for running in self._running:
             await running.wait_closed()
 
@@ -79,16 +79,16 @@ class AmqpListener:
         self.addresses = server.addresses(address)
 
     def close(self) -> None:
-        """Take no more connections; those there are stay."""
+        """Accept no more connections; existing ones stay."""
         self._server.close()
 
     async def wait_closed(self) -> None:
-        """Until it is closed, and all its connections gone."""
+        """Wait until the listener is closed and its connections have ended."""
         await self._server.wait_closed()
 
 
 async def start_amqp(server: BrokerServer, listener: Listener) -> AmqpListener:
-    """Listen for AMQP over TCP. Raises `OSError` if the address cannot be had."""
+    """Listen for AMQP over TCP. Raises `OSError` if it cannot listen on the address."""
     address = listener.address
     loopback = address.is_loopback
     make: Callable[[], asyncio.BaseProtocol]

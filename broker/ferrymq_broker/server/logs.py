@@ -1,5 +1,5 @@
-"""The logs of a broker process: a line for each event on standard error, for people or machines,
-and the audit log in a file, if the configuration names one."""
+"""The logs of a broker process: a line for each event on standard error, as text or JSON, and the
+audit log in a file if the configuration names one."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from ferrymq_broker.server.audit_file import AuditFile
 
 
 def configure_logging(log: Log) -> None:
-    """Set up logging for this process, whoever logs. Raises `ConfigError` if there is to be an
-    audit log and it cannot be opened."""
+    """Set up logging for all loggers of this process. Raises `ConfigError` if the file of the audit
+    log cannot be opened."""
     renderer: structlog.types.Processor
     if log.format == "json":
         renderer = structlog.processors.JSONRenderer()
@@ -32,7 +32,7 @@ def configure_logging(log: Log) -> None:
 
 
 def reopen_logs() -> None:
-    """Go on in new files: somebody has moved the old ones away."""
+    """Go on in new files, because the old ones have been moved away."""
     for handler in logging.getLogger(audit.LOGGER).handlers:
         if isinstance(handler, AuditFile):
             handler.reopen()
@@ -47,7 +47,7 @@ def _configure_audit(log: Log) -> None:
     logger.propagate = log.audit is None
     if log.audit is None:
         return
-    # What is on record does not depend on how much else somebody wants to read.
+    # The audit log does not depend on the level of the other log.
     logger.setLevel(logging.INFO)
     try:
         file = AuditFile(log.audit)

@@ -1,4 +1,4 @@
-"""The listener for those who watch, as the configuration wants it."""
+"""Makes the monitoring listener from the configuration."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ def make_monitoring(
     authenticator_for: Callable[[ClientTransport], Authenticator | None],
     ssl_context: ssl.SSLContext | None,
 ) -> MonitoringServer:
-    """Figures are for everybody only if the broker is, or if it is asked from this machine.
+    """Make the monitoring server. Clients get metrics without a login only if the broker needs no
+    login, or if the listener is only for this machine.
 
-    `authenticator_for` says who decides on a client, None as long as nobody can. `ssl_context` is
-    for ``https:``.
+    `authenticator_for` returns the authenticator for a client, None until the broker has one.
+    `ssl_context` is for ``https:``.
     """
     url = config.http.url or ""
     loopback = http_address(url).is_loopback

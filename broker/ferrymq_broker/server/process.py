@@ -28,7 +28,7 @@ from ferrymq_broker.server.server import BrokerServer
 from ferrymq_broker.server.startup_progress import OnProgress
 from ferrymq_broker.store.errors import StoreError
 
-# How a process ends whose store has failed: an internal software error, as sysexits.h has it.
+# The exit status after a failure of the store: EX_SOFTWARE in sysexits.h.
 STORE_FAILED: Final = 70
 
 
@@ -37,10 +37,10 @@ def run_broker(
 ) -> None:
     """Serve until SIGTERM or SIGINT, then close in good order.
 
-    `announce` gets ``listening URL`` for each listener, ``monitoring URL`` if there is one, then
-    ``ready``; `on_progress` what comes before. Raises `OSError` when a listener's address cannot be
-    had, `StoreError` when the store cannot be used. When a store fails later the process ends at
-    once, with the status `STORE_FAILED`.
+    `announce` is called with ``listening URL`` for each listener, ``monitoring URL`` if there is
+    one, then ``ready``; `on_progress` is called with the steps before that. Raises `OSError` if a
+    listener cannot listen on its address, `StoreError` if the store cannot be used. If the store
+    fails later, the process ends at once, with the status `STORE_FAILED`.
     """
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(config, announce, on_progress))
@@ -56,7 +56,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def _end_at_once(error: StoreError) -> None:
-    """The store has failed, and has said so: what is in buffers stays there."""
+    """End the process after a failure of the store, which was logged, without flushing buffers."""
     sys.stderr.flush()
     os._exit(STORE_FAILED)
 
@@ -71,7 +71,7 @@ async def _serve(
 
     def on_signal() -> None:
         if stop.is_set():
-            # Told twice: whoever it is does not want to wait for outcomes.
+            # A second signal: do not wait for outcomes.
             server.hurry()
         stop.set()
 
@@ -101,9 +101,9 @@ async def _serve(
 
 
 async def _start(server: BrokerServer, stop: asyncio.Event) -> bool:
-    """Start the server, and give up when told to stop; whether it has started.
+    """Start the server, unless told to stop meanwhile. Return whether it has started.
 
-    What it recovers from stays as it is until all is there: giving up does no harm.
+    Recovery changes nothing in the store until it is complete, so giving up does no harm.
     """
     starting = asyncio.ensure_future(server.start())
     stopping = asyncio.ensure_future(stop.wait())

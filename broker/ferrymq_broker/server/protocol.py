@@ -1,4 +1,4 @@
-"""The thin layer between asyncio and a connection handler."""
+"""The asyncio protocol of a connection, which drives a connection handler."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from ferrymq_broker.security.tls_reload import TlsFiles
     from ferrymq_broker.server.server import BrokerServer
 
-# Above this, in bytes, a connection's consumers wait for its client to read.
+# Bytes in the write buffer above which the connection's consumers wait for the client to read.
 WRITE_HIGH_WATER: Final = 64 * 1024
-# Above this nothing more is read from a client that does not read what it causes.
+# Bytes in the write buffer above which nothing more is read from the client.
 WRITE_LIMIT: Final = 8 * 1024 * 1024
-# How long, in seconds, a client may take to read the last bytes of a connection that is over.
+# Seconds for a client to read the last bytes of a connection that has ended.
 LINGER: Final = 5.0
 
 
 class AmqpProtocol(asyncio.Protocol):
-    """One connection on its way through the event loop.
+    """A connection in the event loop.
 
-    With `tls` it begins with TLS. `loopback` is whether the listener is only for this machine.
+    With `tls` it begins with TLS. `loopback` says whether the listener is only for this machine.
     """
 
     def __init__(self, server: BrokerServer, loopback: bool, tls: TlsFiles | None = None) -> None:
@@ -46,7 +46,7 @@ class AmqpProtocol(asyncio.Protocol):
     # -- from the event loop -------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client has connected."""
+        """Handle a new connection."""
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
         self._transport: asyncio.Transport = transport  # type: ignore[assignment]
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER)
@@ -62,7 +62,7 @@ class AmqpProtocol(asyncio.Protocol):
         self.handler.rearm = self._rearm
         self._server.connections.add(self)
         if self._server.failure is not None:
-            # It was on its way when the store failed.
+            # The store failed while the connection was being accepted.
             self.abort()
             return
         self._arm()
@@ -70,11 +70,11 @@ class AmqpProtocol(asyncio.Protocol):
             self._begin_tls(self._tls)
 
     def data_received(self, data: bytes) -> None:
-        """One read: one turn, or several with those of others in between."""
+        """Handle a read: in one turn, or in several with turns of other connections in between."""
         self._turns.receive(data)
 
     def _take(self, data: bytes) -> None:
-        """One turn: one pass of the broker."""
+        """Handle the bytes of one turn, in one pass of the broker."""
         handler = self.handler
         try:
             handler.receive_data(data, self._clock.now())
@@ -86,29 +86,29 @@ class AmqpProtocol(asyncio.Protocol):
         if handler.paused:
             self._limit_input()
         if handler.is_behind:
-            # It goes on when that is done: see `_rearm`.
+            # `_rearm` goes on when the handler has caught up.
             self._turns.hold()
         if handler.quiet and not handler.holds_messages():
             self._server.connection_settled(self)
 
     def eof_received(self) -> bool:
-        """The client sends no more: neither do we, but for a close."""
+        """Handle that the client sends no more: answer with a close at most."""
         if not self.handler.is_behind:
             self._turns.finish()
             self._receive_eof()
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The transport is gone."""
+        """Handle that the transport has ended."""
         if self._timer is not None:
             self._timer.cancel()
         if self._lingering is not None:
-            # It would keep all of this for as long.
+            # The timer would keep all objects of the connection in memory.
             self._lingering.cancel()
         self._turns.finish()
         self._receive_eof()
         self._server.connection_gone(self)
-        # Without these cycles all of the connection is freed now.
+        # Break the reference cycles, so that the connection is freed now.
         self._turns.close()
         self.handler.forget_transport()
 
@@ -119,11 +119,11 @@ class AmqpProtocol(asyncio.Protocol):
             log.exception("internal error", peer=self.handler.peer)
 
     def pause_writing(self) -> None:
-        """The client does not read as fast as we write."""
+        """Handle that the client does not read as fast as the broker writes."""
         self.handler.pause()
 
     def resume_writing(self) -> None:
-        """The client has caught up."""
+        """Handle that the client has read most of what was written."""
         self._turns.go_on()
         try:
             self.handler.resume(self._clock.now())
@@ -133,7 +133,7 @@ class AmqpProtocol(asyncio.Protocol):
     # -- TLS -----------------------------------------------------------------------------
 
     def _begin_tls(self, tls: TlsFiles, data: bytes = b"") -> None:
-        """What the client sends is TLS from now on; `data` has come already."""
+        """Begin TLS. `data` are bytes of TLS that were read already."""
         stream = TlsStream(
             tls.context, self._transport, self, self._on_secured, self._on_tls_failed
         )
@@ -151,12 +151,13 @@ class AmqpProtocol(asyncio.Protocol):
     # -- from the server -----------------------------------------------------------------
 
     def quiesce(self) -> bool:
-        """Ask for and give no more messages; whether the client has settled all it has."""
+        """Stop sending messages and giving credit. Return whether the client has settled all
+        messages."""
         self.handler.quiesce()
         return not self.handler.holds_messages()
 
     def close(self, error: Error) -> None:
-        """Close the connection in good order."""
+        """Close the connection with an error."""
         try:
             self.handler.close(error, self._clock.now())
         except Exception:
@@ -165,14 +166,14 @@ class AmqpProtocol(asyncio.Protocol):
             self._arm()
 
     def abort(self) -> None:
-        """Drop the connection as it is."""
+        """Drop the connection without a close."""
         self._transport.abort()
 
     # -- inside --------------------------------------------------------------------------
 
     def _write(self, data: bytes) -> None:
-        """Write, unless the transport is going and has yet to say so: what the store has made
-        stable can come in between."""
+        """Write, unless the transport is closing. Output that waited for the store can come after
+        the transport began to close and before `connection_lost`."""
         if not self._transport.is_closing():
             self._transport.write(data)
 
@@ -189,7 +190,7 @@ class AmqpProtocol(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _failed(self) -> None:
-        """A mistake of ours: it costs this connection and no other."""
+        """Close this connection after an unexpected exception in the broker."""
         log.exception("internal error", peer=self.handler.peer)
         try:
             self.handler.close(
@@ -201,25 +202,26 @@ class AmqpProtocol(asyncio.Protocol):
         self._hang_up()
 
     def _hang_up(self) -> None:
-        """The connection is over: write what is left, for a while, then drop the transport."""
+        """End the transport: let the client read the last bytes for a while, then drop it."""
         transport = self._transport
         if transport.is_closing():
             return
         if self.handler.connection.lingering and transport.can_write_eof():
-            # The client is to read our last word: what it still sends is read and dropped.
+            # The client must be able to read the close frame, so its input is read and dropped.
             transport.write_eof()
         else:
             transport.close()
         self._lingering = self._loop.call_later(LINGER, transport.abort)
 
     def _rearm(self) -> None:
-        """The handler has done something in a pass of its own, perhaps what it was behind with."""
+        """Set the timer again after the handler worked in another pass, and read on if it caught
+        up."""
         self._arm()
         if not self.handler.is_behind and not self.handler.paused:
             self._turns.go_on()
 
     def _arm(self) -> None:
-        """See to it that the handler is called when something is due."""
+        """Set the timer for the handler's next deadline."""
         due = self.handler.next_deadline()
         if due is None or self.handler.over:
             return
@@ -245,7 +247,7 @@ class AmqpProtocol(asyncio.Protocol):
 
 
 class UpgradableProtocol(AmqpProtocol):
-    """A connection that begins in the clear, and may go on with TLS, or has to (AMQP 1.0 §5.2)."""
+    """A connection that begins without TLS, and may or must go on with TLS (AMQP 1.0 §5.2)."""
 
     def __init__(
         self,
@@ -260,7 +262,7 @@ class UpgradableProtocol(AmqpProtocol):
         self._agreed = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client has connected."""
+        """Handle a new connection."""
         super().connection_made(transport)
         settings = self.handler.connection.settings
         settings.tls = True
@@ -268,12 +270,12 @@ class UpgradableProtocol(AmqpProtocol):
         self.handler.on_tls = self._on_agreed
 
     def _take(self, data: bytes) -> None:
-        """One turn: one pass of the broker."""
+        """Handle the bytes of one turn, in one pass of the broker."""
         super()._take(data)
         if self._agreed:
             self._agreed = False
-            # Our header is written. What came behind the client's is for TLS, which will say so
-            # if it is anything else: nobody can slip in what looks as if it had been encrypted.
+            # The broker's header is written. Bytes after the client's header go to TLS, which fails
+            # if they are anything else: an attacker cannot insert bytes in the clear.
             behind = self.handler.connection.take_tls_data() + self._turns.take_rest()
             self._begin_tls(self._upgrade_with, behind)
 

@@ -1,12 +1,13 @@
-"""Turns: how much of what a client sends is worked through before others have theirs.
+"""Fairness between connections: the input of each is handled in turns.
 
-An event loop reads from one socket as long as there is something to read, and what is read in one
-go may take long: a client that sends as fast as it can would have the broker for itself for a
-second at a time. So a connection that has had its turn, in bytes or in time, is read no further
-until all others have been asked.
+An event loop reads from one socket as long as there is something to read, and handling the bytes of
+one read may take long. A client that sends as fast as it can would occupy the broker for a second
+at a time. So after a turn, which is limited in bytes and in time, nothing more is read from a
+connection until all other connections have been served.
 
-A hundred clients at a time are no better. What all turns between two looks at the network may take
-is bounded: who comes later with much waits for another round. What is short is taken at once.
+A hundred such clients at the same time need a second limit: the total time of all turns between two
+looks at the network. Above it, connections with long input wait for another round. Short input is
+handled at once.
 """
 
 from __future__ import annotations
@@ -16,24 +17,24 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-# Seconds that one turn should take. One frame is never cut, whatever it takes.
+# Seconds that one turn should take. A frame is never cut, even if it takes longer.
 TURN: Final = 0.003
-# Seconds that all turns of a round may take before others wait.
+# Seconds that all turns of a round may take before other connections wait.
 ROUND: Final = 0.008
-# A read of so many bytes never waits for another round.
+# A read of at most so many bytes never waits for another round.
 SHORT: Final = 2048
-# A turn that took less, in seconds, is not worth counting.
+# A turn that took less, in seconds, is not counted.
 _TRIFLE: Final = 0.0002
-# Bytes that a turn may have, for a client whose input costs little, and for one whose costs most.
+# The most and the least bytes of a turn, for a client whose input costs little or very much time.
 MOST: Final = 262144
 LEAST: Final = 64
-# A read of so many bytes is not the last one: event loops read 250 KiB at a time, and one of them
-# goes on at once when it got as many. What TLS leaves of that is less.
+# After a read of at least so many bytes more is expected: event loops read 250 KiB at a time, and
+# uvloop reads again at once after a full read. Decrypted, a full read has fewer bytes.
 MORE_TO_COME: Final = 196608
 
 
 def _ignore(*_: object) -> None:
-    """Take no notice: there is no transport."""
+    """Do nothing, because there is no transport."""
 
 
 def _soon(call: Callable[[], object]) -> object:
@@ -41,8 +42,8 @@ def _soon(call: Callable[[], object]) -> object:
 
 
 class Round:
-    """The turns of all connections between two looks of the event loop at the network: `spent` is
-    how many seconds they have taken."""
+    """The turns of all connections between two looks of the event loop at the network. `spent` is
+    the seconds they have taken."""
 
     __slots__ = ("spent", "_armed", "_soon")
 
@@ -66,9 +67,8 @@ class Round:
 class ReadTurns:
     """The input of one connection, which shares the `round` with others.
 
-    `take` is given what is to be worked through; `stop` and `start` are called when nothing more is
-    to be read, and when it is to be again. `soon` has something called when the event loop has
-    looked at everybody else.
+    `take` handles the bytes of a turn. `stop` and `start` pause and resume reading. `soon` calls a
+    function after the event loop has served the other connections.
     """
 
     __slots__ = (
@@ -99,18 +99,19 @@ class ReadTurns:
         self._round = round
         self._soon = soon or asyncio.get_running_loop().call_soon
         self._clock = clock
-        # Bytes of a turn.
+        # The most bytes of a turn.
         self._share = MOST
-        # What has been read and waits for its turn.
+        # Bytes that were read and wait for a turn.
         self._rest = b""
-        # Whether the next turn is on its way; whether the client has to read first.
+        # Whether the event loop has been asked for the next turn; whether the client has to read
+        # first.
         self._waits = False
         self._full = False
 
     def receive(self, data: bytes) -> None:
-        """Bytes have come."""
+        """Handle bytes that were read."""
         if self._waits or self._full:
-            # Whatever is between us and the socket had them already.
+            # A layer above the socket had read these bytes before reading was paused.
             self._rest += data
             return
         size = len(data)
@@ -122,7 +123,7 @@ class ReadTurns:
         if size > self._share or size >= MORE_TO_COME:
             self._turn(data)
             return
-        # This is nearly always all there is to it.
+        # The usual case: a short read in a turn of its own.
         clock = self._clock
         began = clock()
         self._take(data)
@@ -133,14 +134,14 @@ class ReadTurns:
                 self._end_turn(size, spent, False)
 
     def hold(self) -> None:
-        """The client does not read what it causes: nothing more until `go_on`."""
+        """Handle no more input until `go_on`, because the client does not read its output."""
         if not self._full:
             self._full = True
             if not self._waits:
                 self._stop()
 
     def go_on(self) -> None:
-        """The client has read."""
+        """Handle input again after `hold`."""
         if self._full:
             self._full = False
             if self._waits:
@@ -151,13 +152,13 @@ class ReadTurns:
                 self._start()
 
     def take_rest(self) -> bytes:
-        """What has come and waits for its turn: somebody else is to have it."""
+        """Remove and return the bytes that wait for a turn, for another handler."""
         rest = self._rest
         self._rest = b""
         return rest
 
     def finish(self) -> None:
-        """The transport has ended: work through what had come before that."""
+        """Handle the bytes that wait for a turn, because the transport has ended."""
         rest = self._rest
         self._rest = b""
         self._full = True
@@ -165,7 +166,7 @@ class ReadTurns:
             self._take(rest)
 
     def close(self) -> None:
-        """The transport is gone: nobody is called any more."""
+        """Drop all callbacks, because the transport has ended."""
         self._take = self._stop = self._start = _ignore
 
     def _turn(self, data: bytes) -> None:
@@ -187,7 +188,7 @@ class ReadTurns:
         if spent > TURN:
             self._share = max(LEAST, int(min(size, share) * TURN / spent))
         elif cut and share < MOST:
-            # What is smaller than a turn says nothing of what a whole one takes.
+            # Only a turn with full size says how long such a turn takes.
             self._share = min(MOST, 2 * share)
         if cut or spent > TURN or size >= MORE_TO_COME:
             if not self._full:

@@ -39,23 +39,23 @@ from ferrymq_types.transport import Error
 if TYPE_CHECKING:
     from ferrymq_broker.monitoring.http import MonitoringServer
 
-# How often, in seconds, the wall clock is compared with the monotonic clock.
+# Seconds between two comparisons of the wall clock with the monotonic clock.
 CLOCK_PERIOD = 1.0
-# How often, in seconds, the broker tidies up and files that may have changed are looked at.
+# Seconds between two times at which the broker frees memory and looks for changed files.
 TIDY_PERIOD = 5.0
-# A wall clock that was set by so many seconds at once is worth a line in the log.
+# A change of the wall clock by at least so many seconds is logged.
 _WORTH_TELLING = 1.0
 
 
 class BrokerServer:
-    """A broker that listens: ``async with BrokerServer(config) as server: ...``.
+    """A broker with its listeners: ``async with BrokerServer(config) as server: ...``.
 
-    Raises from `start` `OSError` when a listener's address cannot be had, `ConfigError` when a
-    certificate or a key cannot be used, and `StoreError` when the store cannot be used.
+    `start` raises `OSError` if a listener cannot listen on its address, `ConfigError` if a
+    certificate or a key cannot be used, and `StoreError` if the store cannot be used.
 
-    When the store of a broker that runs fails, nothing more is written to any client, all
-    connections are dropped, `on_failure` is called with the error, once, in the event loop, and
-    `close` raises it. `on_progress` hears of what is done before the broker is ready.
+    If the store fails while the broker runs, nothing more is written to any client, all connections
+    are dropped, `on_failure` is called once with the error, in the event loop, and `close` raises
+    the error. `on_progress` is called with the progress of the start.
     """
 
     def __init__(
@@ -68,39 +68,40 @@ class BrokerServer:
     ) -> None:
         self.config = Config() if config is None else config
         self.clock = Clock() if clock is None else clock
-        # For those who watch; None if the configuration names no address for it.
+        # The HTTP listener for monitoring; None if the configuration has no address for it.
         self.monitoring: MonitoringServer | None = None
         self.connections: set[AmqpProtocol] = set()
-        # Of what these send.
+        # The round that the turns of all connections share.
         self.round = Round()
         self._empty = asyncio.Event()
-        # Connections that have messages to settle before the broker ends.
+        # Connections whose clients have messages to settle before the broker ends.
         self._unsettled: set[AmqpProtocol] = set()
         self._settled = asyncio.Event()
         self._closing = False
-        # Why the store failed, if it has.
+        # The failure of the store, if it has failed.
         self.failure: StoreError | None = None
         self._on_failure = on_failure
         self._on_progress = on_progress
         self._storage: Storage | None = None
-        # Streams to files; None if the configuration names no directory for them.
+        # The capture of streams to files; None if the configuration has no directory for it.
         self.capture: CaptureService | None = None
-        # While the broker is recovered: what is to be called then.
+        # During recovery, the functions to call after it; else None.
         self._held_back: list[Callable[[], None]] | None = None
         self._readiness = Readiness(False, "the broker is starting")
         self._timer: asyncio.TimerHandle | None = None
         self._watch: asyncio.TimerHandle | None = None
         self._tidying: asyncio.TimerHandle | None = None
-        # For how long the machine had been suspended when the broker began.
+        # The seconds for which the machine had been suspended when the broker began.
         self._suspended = self.clock.suspended()
         self._listeners = Listeners(self)
-        # What has files to read again when the process is told to.
+        # Functions that read files again, for `reload`.
         self.on_reload: list[Callable[[], object]] = []
         self._authenticators: Authenticators | None = None
 
     @property
     def addresses(self) -> list[ListenAddress]:
-        """What is really listened on, in the order of the configuration, once it has started."""
+        """The actual addresses of the listeners after the start, in the order of the
+        configuration."""
         return self._listeners.addresses
 
     @property
@@ -126,7 +127,7 @@ class BrokerServer:
         await self.close()
 
     async def start(self) -> None:
-        """Recover what was stored, make the configured nodes and listen."""
+        """Recover the store, make the configured nodes, and listen."""
         config = self.config
         self.broker = Broker(
             self._soon, self._wake_at, self.clock.epoch(), max_nodes=config.nodes.limit
@@ -135,7 +136,7 @@ class BrokerServer:
             self.tls = TlsRegistry(config)
             self.on_reload.append(lambda: self.tls.refresh(force=True))
             if config.http.url is not None:
-                # An HTTP server takes a while to import: who does not want it does not wait.
+                # Imported only when needed, because importing an HTTP server takes a while.
                 from ferrymq_broker.server.monitoring_setup import make_monitoring
 
                 self.monitoring = make_monitoring(
@@ -147,14 +148,14 @@ class BrokerServer:
                 )
                 await self.monitoring.start()
             make_hosts(config, self.broker)
-            # What is recovered and declared is so now, and not at the beginning of time.
+            # Set the time for recovery and declarations.
             self.broker.begin_pass(self.clock.now())
             if config.store.path is not None:
                 self._storage = await self._recover(config.store.path)
                 self.broker.begin_pass(self.clock.now())
             declare(config, self.broker)
             for space in self.broker.spaces.values():
-                # What concerns the machine is not for tenants.
+                # Only the default virtual host manages the store, because it concerns all tenants.
                 keeper = self._storage if space is self.broker.default else None
                 install_management(space, self.broker, keeper)
             verifier = take_tokens(config.security, self.broker, self.clock)
@@ -192,7 +193,7 @@ class BrokerServer:
             raise
 
     async def _recover(self, path: Path) -> Storage:
-        """The broker has all that was stored."""
+        """Open the store in a thread, and recover the broker's nodes and messages."""
         begun = self.clock.now()
         self._held_back = []
         opening = StoreOpening(
@@ -211,13 +212,13 @@ class BrokerServer:
         return Storage(store, figures, self.broker, self.clock.now, self._store_failed)
 
     def _progress(self, what: str, done: int, total: int) -> None:
-        """It is not ready, but it gets on."""
+        """Report the progress of the recovery."""
         self._readiness = readiness_of(what, done, total)
         if self._on_progress is not None:
             self._on_progress(what, done, total)
 
     def _store_failed(self, error: StoreError) -> None:
-        """Nobody is to hear anything more."""
+        """Drop all connections after a failure of the store, without writing to them."""
         self.failure = error
         self._readiness = Readiness(False, str(error))
         self._listeners.close()
@@ -225,15 +226,15 @@ class BrokerServer:
             connection.abort()
         if self.capture is not None:
             self.capture.kill()
-        # Nobody is waited for.
+        # `close` must not wait for clients.
         self._settled.set()
         if self._on_failure is not None:
             self._on_failure(error)
 
     def _soon(self, call: Callable[[], None]) -> None:
-        """A pass of its own, when what is under way is done."""
+        """Call a function in a pass of its own, after the current one."""
         if self._held_back is not None:
-            # Another thread is at work on the broker.
+            # Another thread is recovering the broker.
             self._held_back.append(call)
             return
         asyncio.get_running_loop().call_soon(self._pass, call)
@@ -243,7 +244,7 @@ class BrokerServer:
         call()
 
     def _watch_clock(self) -> None:
-        """Follow the wall clock, which may have been set, and the machine, which may have slept."""
+        """Look whether the wall clock was set or the machine was suspended, and follow."""
         clock = self.clock
         stepped, slept = self.broker.set_clock(clock.epoch(), clock.suspended() - self._suspended)
         if abs(stepped) >= _WORTH_TELLING:
@@ -264,21 +265,21 @@ class BrokerServer:
         self._tidying = asyncio.get_running_loop().call_later(TIDY_PERIOD, self._tidy)
 
     def _wake_at(self, due: float) -> None:
-        """The broker's own timers: the first is due at `due`."""
+        """Set the timer for the first of the broker's timers."""
         if self._timer is not None:
             self._timer.cancel()
         delay = max(0.0, due - self.clock.now())
         self._timer = asyncio.get_running_loop().call_later(delay, self._on_timer)
 
     def _on_timer(self) -> None:
-        """Do what is due, and ask to be woken for what comes next."""
+        """Run the broker's timers that are due."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None
         try:
             self.broker.handle_timeout(self.clock.now())
         except Exception:
-            # A mistake of ours. There is no connection to blame: the others go on.
+            # No single connection caused the exception, so all go on.
             log.exception("internal error")
             self.broker.finish_pass()
 
@@ -288,11 +289,11 @@ class BrokerServer:
         write: Callable[[bytes], object],
         hang_up: Callable[[], object],
     ) -> ConnectionHandler:
-        """A handler for a connection that has just been made."""
+        """Return a handler for a new connection."""
         return self.admission.new_handler(transport, write, hang_up, self.clock.now())
 
     def connection_gone(self, protocol: AmqpProtocol) -> None:
-        """A transport has ended."""
+        """Handle that a transport has ended."""
         self.connections.discard(protocol)
         self.connection_limits.leave(protocol)
         self.connection_settled(protocol)
@@ -300,33 +301,39 @@ class BrokerServer:
             self._empty.set()
 
     def connection_settled(self, protocol: AmqpProtocol) -> None:
-        """A client has settled all messages it had, or is gone: nobody waits for it any more."""
+        """Handle that a client has settled all messages, or is gone, so that `close` need not wait
+        for it."""
         self._unsettled.discard(protocol)
         if not self._unsettled:
             self._settled.set()
 
     def reload(self) -> None:
-        """Read again what can change while the broker runs: certificates for one."""
+        """Read files again that may change while the broker runs, such as certificates."""
         log.info("reloading")
         for call in self.on_reload:
             try:
                 call()
             except Exception:
-                # A mistake of ours: the others are to be read all the same.
+                # Read the other files all the same.
                 log.exception("internal error")
 
     def hurry(self) -> None:
-        """Let `close` wait no longer for clients to settle what they have, or for capture."""
+        """Make `close` wait no longer for clients to settle messages, or for capture."""
         self._settled.set()
         if self.capture is not None:
             self.capture.hurry()
 
     async def close(self) -> None:
-        """Stop in good order: take no more connections; let clients settle the messages they have,
-        as long as `drain-timeout` allows; close every connection with ``amqp:connection:forced``
-        and wait for the clients to answer, as long as `close-timeout` allows; close the files of
-        capture, as long as `drain-timeout` allows; write and apply all that is to be stored. Safe
-        to call twice. Raises `StoreError` if the store has failed, or does so now.
+        """Stop the broker in good order. Safe to call twice.
+
+        1. Accept no more connections.
+        2. Let clients settle their messages, for at most `drain-timeout`.
+        3. Close every connection with ``amqp:connection:forced`` and wait for the clients' answers,
+        for at most `close-timeout`.
+        4. Close the files of capture, for at most `drain-timeout`.
+        5. Write and apply all changes of the store.
+
+        Raises `StoreError` if the store has failed, or fails now.
         """
         if self._closing:
             return
@@ -358,7 +365,7 @@ class BrokerServer:
             raise self.failure
 
     async def _drain(self) -> None:
-        """Send and ask for nothing more, and wait until clients have settled what they have."""
+        """Send no messages, give no credit, and wait until clients have settled their messages."""
         self._unsettled = {one for one in self.connections if not one.quiesce()}
         timeout = self.config.shutdown.drain_timeout
         if not self._unsettled or timeout == 0:

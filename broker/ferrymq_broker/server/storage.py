@@ -1,4 +1,4 @@
-"""The store of a broker in its event loop: opened, read, started, watched and closed."""
+"""The store of a broker in its event loop: opening, recovery, start, backups, and closing."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from ferrymq_broker.store.durable_store import DurableStore, StoreOptions
 from ferrymq_broker.store.errors import StoreError
 from ferrymq_broker.store.page_store import LmdbPageStore
 
-# The folder in that of the store which has messages that are on disk for want of memory only.
+# The subfolder of the store for messages that are on disk only to save memory.
 PAGES = "pages"
-# The alarm that there is no room for more.
+# The alarm for a full disk.
 DISK = "disk"
-# A segment is so many bytes, or a multiple of them.
+# The size of a segment is a multiple of this.
 _BLOCK = 4096
-# Changes are told to the event loop no more often than after so many.
+# Records between two reports of progress.
 _OFTEN = 1000
 
 
 class _GivenUp(Exception):
-    """Nobody waits for the store any more."""
+    """The start of the broker was given up."""
 
 
 class StoreOpening:
-    """A store on its way to a new broker, in a thread that the end of the process does not wait
-    for: the event loop goes on and can tell how far it is.
+    """Opens a store for a new broker, in a thread, so that the event loop goes on and can report
+    the progress. The end of the process does not wait for the thread.
 
-    Until it has come, the broker is the thread's alone. It has no more than `page_out` bytes of
-    messages in memory, from the beginning; 0 is no limit.
+    Until the store is open, only the thread uses the broker. The broker has at most `page_out`
+    bytes of messages in memory from the beginning; 0 is no limit.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class StoreOpening:
     ) -> None:
         self._path = path
         self._page_out = page_out
-        # Whole blocks.
+        # Round the size of segments down to whole blocks.
         self._options = StoreOptions(settings.segment_bytes // _BLOCK * _BLOCK, settings.max_bytes)
         self._broker = broker
         self._progress = progress
@@ -66,9 +66,9 @@ class StoreOpening:
         self._told = 0
 
     async def store(self) -> DurableStore:
-        """The store; the broker has all that is in it. Raises `StoreError` and `OSError`.
+        """Open the store, and recover the broker from it. Raises `StoreError` and `OSError`.
 
-        Who gives up waiting leaves the rest to the thread, which closes the store.
+        If the caller is cancelled, the thread closes the store.
         """
         threading.Thread(target=self._run, name="store-open", daemon=True).start()
         try:
@@ -94,7 +94,7 @@ class StoreOpening:
         try:
             self._loop.call_soon_threadsafe(self._finish, store, failed)
         except RuntimeError:
-            # The loop was closed: nobody waits.
+            # The event loop was closed.
             if store is not None:
                 self._discard(store)
 
@@ -116,10 +116,10 @@ class StoreOpening:
 
     def _on_journal(self, done: int, total: int) -> None:
         if self._unmap is not None:
-            # Of the records, which were changed.
+            # Release the pages of the records that were changed.
             self._unmap()
         if self._trim is not None and done == total:
-            # Batches leave gaps that messages do not fill.
+            # Freed batches leave gaps in memory that messages do not fill.
             self._trim()
         if total:
             self._tell("recovering the journal", done, total)
@@ -135,7 +135,7 @@ class StoreOpening:
         self._loop.call_soon_threadsafe(self._progress, what, done, total)
 
     def _discard(self, store: DurableStore) -> None:
-        """The broker does not come to be; the store stays as it is."""
+        """Close the store without changing it, because the start was given up."""
         self._broker.agenda.changes.stop()
         store.close()
 
@@ -153,7 +153,7 @@ class StoreOpening:
 
 
 class Storage:
-    """A store that runs. `on_failure` is called once, when nothing can be written any more."""
+    """A store in use. `on_failure` is called once, when the store can no longer be written."""
 
     def __init__(
         self,
@@ -171,7 +171,7 @@ class Storage:
         self._backup: Backup | None = None
 
     def start(self) -> None:
-        """Take what changes from now on."""
+        """Begin to store changes."""
         executor = TimedExecutor(asyncio.get_running_loop(), self.figures)
         self.store.start(executor, self._on_stable, self._on_failure, self._on_full)
 
@@ -179,7 +179,7 @@ class Storage:
         try:
             self._broker.on_stable(self._now())
         except Exception:
-            # A mistake of ours. There is no connection to blame: the others go on.
+            # No single connection caused the exception, so all go on.
             log.exception("internal error")
             self._broker.finish_pass()
 
@@ -192,10 +192,10 @@ class Storage:
         broker.set_alarm(DISK, on)
         broker.finish_pass()
 
-    # -- what management asks for --------------------------------------------------------------
+    # -- for management ------------------------------------------------------------------------
 
     def describe(self) -> dict[str, object]:
-        """The figures of the store, and how the last backup goes."""
+        """Return the figures of the store, and the state of the last backup."""
         sizes = self.figures.bytes_by_kind()
         backup = self._backup
         return {
@@ -235,5 +235,5 @@ class Storage:
         try:
             self.store.close(lambda: describe_paged_out(self._broker))
         finally:
-            # What goes from memory now is to stay on disk.
+            # Nodes are dropped from memory next, which must not change the store.
             self._broker.agenda.changes.stop()

@@ -1,4 +1,4 @@
-"""How long the disk takes, measured where it is waited for."""
+"""An executor that measures how long the disk takes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ferrymq_broker.store.journal import Placement
 
 
 class TimedExecutor(LoopExecutor):
-    """Notes in `figures` what is written to the journal."""
+    """Counts in `figures` the batches that are written to the journal."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, figures: StoreStats) -> None:
         super().__init__(loop)

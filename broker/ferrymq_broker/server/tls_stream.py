@@ -1,9 +1,9 @@
-"""TLS over a transport that is there already, from its first byte or in the middle of it.
+"""TLS over an existing transport, from its first byte or after bytes in the clear.
 
-The standard library's TLS engine between two buffers: what arrives goes in at one end, what it
-decrypts goes to the protocol, and what it has to say itself goes out, alerts among it. So a client
-that is refused hears why; nothing that came in the clear can be taken for something that did not;
-and as there are no queues in between, back-pressure is that of the transport below.
+The standard library's TLS engine has two buffers. Received bytes go into one; decrypted bytes go to
+the protocol; bytes that the engine produces, alerts included, go to the network. So a client that
+is refused gets an alert with the reason; bytes in the clear cannot be taken for decrypted ones; and
+back-pressure is that of the transport, because there are no queues in between.
 """
 
 from __future__ import annotations
@@ -18,26 +18,27 @@ from ferrymq_broker.server.handshakes import Handshakes
 if TYPE_CHECKING:
     from ferrymq_broker.connections.handler import ConnectionHandler
 
-# What one record holds at most.
+# The most bytes of one record.
 _RECORD: Final = 16384
-# How long, in seconds, a client may take to read why it is refused.
+# Seconds for a client to read why it is refused.
 _LINGER: Final = 1.0
-# Bytes of a client that has yet to prove anything: a chain of certificates, and more.
+# The most bytes of a client before the end of the handshake, more than a chain of certificates.
 _MOST_EARLY: Final = 256 * 1024
-# Bytes that TLS answers by itself, to a client that says nothing else: new keys, again and again.
-_MOST_CHATTER: Final = 256 * 1024
+# The most bytes that TLS answers by itself to a client that sends no data, for example one that
+# asks for new keys again and again.
+_MOST_ANSWERS: Final = 256 * 1024
 
 
 def _ignore(*_: object) -> None:
-    """Take no notice: the transport is gone."""
+    """Do nothing, because the transport has ended."""
 
 
 class TlsStream(asyncio.Protocol, asyncio.Transport):
-    """To the network a protocol, to `protocol` a transport, once `on_secured` has been called.
+    """A protocol towards the network, and a transport for `protocol` after `on_secured` was called.
 
-    `protocol` hears of data, and of the end, from then on; `connection_lost` it hears in any case.
-    `on_failed` gets the reason when there is no TLS, or when it breaks: the end follows by itself.
-    Hand it what has arrived of the handshake already by `begin`.
+    From then on `protocol` gets data and the end of data; `connection_lost` is called in any case.
+    `on_failed` gets the reason if the handshake fails or TLS breaks; the connection ends after
+    that. `begin` takes bytes of the handshake that were read already.
     """
 
     def __init__(
@@ -60,28 +61,28 @@ class TlsStream(asyncio.Protocol, asyncio.Transport):
         self._on_secured = on_secured
         self._on_failed = on_failed
         self._timer: asyncio.TimerHandle | None = None
-        self._chatter = 0
+        self._answered = 0
         self._secured = False
-        # What comes is read no more, and what is to be written is not written.
-        self._deaf = False
-        self._mute = True
+        # Whether received bytes are dropped, and whether written bytes are dropped.
+        self._drops_input = False
+        self._drops_output = True
 
     def begin(self, data: bytes = b"") -> None:
-        """From now on the bytes of the transport are TLS; `data` have been read already."""
+        """Begin TLS on the transport. `data` are bytes of TLS that were read already."""
         self._plain.set_protocol(self)
         if data:
             self.data_received(data)
 
     def certificate(self) -> dict[str, object] | None:
-        """The verified certificate of the client, as `ssl.SSLSocket.getpeercert` has it."""
+        """Return the verified certificate of the client, as `ssl.SSLSocket.getpeercert` has it."""
         tls = self._tls
         return None if tls is None else dict(tls.getpeercert() or {}) or None
 
     # -- from the network ----------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        """Records, whole or not."""
-        if self._deaf:
+        """Handle bytes of records."""
+        if self._drops_input:
             return
         self._incoming.write(data)
         if self._secured:
@@ -89,47 +90,49 @@ class TlsStream(asyncio.Protocol, asyncio.Transport):
         elif self._incoming.pending > _MOST_EARLY:
             self.abort()
         else:
-            # Others are served in between: who comes with a thousand handshakes waits himself.
+            # Other connections are served in between, so a thousand handshakes do not block them.
             self._handshakes.ask(self._go_on)
 
     def eof_received(self) -> bool | None:
-        """The client sends no more, whether it has said so in TLS or not: AMQP has its own end."""
-        if self._deaf:
+        """Handle that the client sends no more. A missing close_notify does not matter, because
+        AMQP has its own close."""
+        if self._drops_input:
             return False
-        self._deaf = True
+        self._drops_input = True
         if not self._secured:
             self._on_failed("the client went away")
             return False
         return self._protocol.eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The transport is gone."""
-        if not self._secured and not self._deaf:
+        """Handle that the transport has ended."""
+        if not self._secured and not self._drops_input:
             self._on_failed("the connection was lost" if exc is None else str(exc))
-        self._deaf = self._mute = True
+        self._drops_input = self._drops_output = True
         if self._timer is not None:
             self._timer.cancel()
-        # A hundred kilobytes, which are not to wait until somebody collects what is left of us.
+        # Free a hundred kilobytes now, without waiting for garbage collection.
         self._tls = None
         self._protocol.connection_lost(exc)
-        # The protocol has us for its transport: without this cycle both are freed now.
+        # The protocol refers to this object as its transport: break the cycle, so that both are
+        # freed now.
         self._protocol = asyncio.Protocol()
         self._on_secured = self._on_failed = _ignore
 
     def pause_writing(self) -> None:
-        """The transport's buffer is full."""
+        """Handle that the transport's buffer is full."""
         self._protocol.pause_writing()
 
     def resume_writing(self) -> None:
-        """The transport's buffer has room again."""
+        """Handle that the transport's buffer has room again."""
         self._protocol.resume_writing()
 
     # -- as a transport ------------------------------------------------------------------------
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Encrypt and write. What the client is no longer to get is dropped."""
+        """Encrypt and write. After the end of output data is dropped."""
         tls = self._tls
-        if self._mute or tls is None or self._plain.is_closing():
+        if self._drops_output or tls is None or self._plain.is_closing():
             return
         try:
             sent = tls.write(data)
@@ -143,19 +146,19 @@ class TlsStream(asyncio.Protocol, asyncio.Transport):
             self._plain.write(self._outgoing.read())
 
     def can_write_eof(self) -> bool:
-        """Whether the client can be told that nothing more comes while it is still heard."""
+        """Return whether the end of output can be sent while input is still read."""
         return self._plain.can_write_eof()
 
     def write_eof(self) -> None:
-        """Nothing more will be written."""
-        self._say_goodbye()
+        """Send the end of output."""
+        self._send_close_notify()
         self._plain.write_eof()
 
     def close(self) -> None:
-        """Write what there is, then end."""
+        """Write the buffered data, then end."""
         if not self._plain.is_closing():
-            self._say_goodbye()
-            self._deaf = True
+            self._send_close_notify()
+            self._drops_input = True
             self._plain.close()
 
     def abort(self) -> None:
@@ -163,44 +166,45 @@ class TlsStream(asyncio.Protocol, asyncio.Transport):
         self._plain.abort()
 
     def is_closing(self) -> bool:
-        """Whether it has been closed."""
+        """Return whether it has been closed."""
         return self._plain.is_closing()
 
     def pause_reading(self) -> None:
-        """Let the client wait."""
+        """Pause reading."""
         self._plain.pause_reading()
 
     def resume_reading(self) -> None:
-        """Go on."""
+        """Resume reading."""
         self._plain.resume_reading()
 
     def is_reading(self) -> bool:
-        """Whether the client is being read from."""
+        """Return whether reading is not paused."""
         return self._plain.is_reading()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Above `high` bytes the protocol is to pause, below `low` it may go on."""
+        """Set the limits of the buffer: the protocol pauses above `high` bytes and resumes below
+        `low`."""
         self._plain.set_write_buffer_limits(high, low)
 
     def get_write_buffer_limits(self) -> tuple[int, int]:
-        """The two."""
+        """Return the limits of the buffer."""
         return self._plain.get_write_buffer_limits()
 
     def get_write_buffer_size(self) -> int:
-        """How many bytes wait for the client to read, encrypted."""
+        """Return the number of encrypted bytes in the buffer."""
         return self._plain.get_write_buffer_size()
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """Let somebody else have the data."""
+        """Give the data to another protocol."""
         assert isinstance(protocol, asyncio.Protocol)
         self._protocol = protocol
 
     def get_protocol(self) -> asyncio.BaseProtocol:
-        """Who has the data."""
+        """Return the protocol that gets the data."""
         return self._protocol
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """What asyncio knows of TLS transports, and what the transport below knows."""
+        """Return asyncio's extra information of TLS transports, or that of the transport below."""
         if name == "ssl_object":
             return self._tls
         if name == "sslcontext":
@@ -214,15 +218,15 @@ class TlsStream(asyncio.Protocol, asyncio.Transport):
     # -- inside --------------------------------------------------------------------------------
 
     def _go_on(self) -> None:
-        """It is our turn."""
-        if self._deaf or self._secured:
+        """Continue the handshake."""
+        if self._drops_input or self._secured:
             return
         tls = self._tls
         if tls is not None and self._shake_hands(tls):
             self._read()
 
     def _shake_hands(self, tls: ssl.SSLObject) -> bool:
-        """Go on with the handshake; whether it is done."""
+        """Continue the handshake. Return whether it is done."""
         try:
             tls.do_handshake()
         except ssl.SSLWantReadError:
@@ -233,12 +237,12 @@ class TlsStream(asyncio.Protocol, asyncio.Transport):
             return False
         self._flush()
         self._secured = True
-        self._mute = False
+        self._drops_output = False
         self._on_secured()
         return True
 
     def _read(self) -> None:
-        """Everything that is whole, as one read."""
+        """Decrypt all complete records, and hand them on as one read."""
         tls = self._tls
         if tls is None:
             return
@@ -260,15 +264,15 @@ class TlsStream(asyncio.Protocol, asyncio.Transport):
         except ssl.SSLError as error:
             failure = error
         if pieces:
-            self._chatter = 0
+            self._answered = 0
         if self._outgoing.pending:
-            self._chatter += self._outgoing.pending
+            self._answered += self._outgoing.pending
             self._flush()
-            if self._chatter > _MOST_CHATTER:
-                # It would not even have to read what we keep for it.
+            if self._answered > _MOST_ANSWERS:
+                # The client may not even read what is buffered for it.
                 self.abort()
                 return
-        if pieces and not self._deaf:
+        if pieces and not self._drops_input:
             self._protocol.data_received(pieces[0] if len(pieces) == 1 else b"".join(pieces))
         if failure is not None:
             self._fail(failure)
@@ -276,45 +280,46 @@ class TlsStream(asyncio.Protocol, asyncio.Transport):
             self.close()
 
     def _flush(self) -> None:
-        """What TLS has to say by itself."""
+        """Send bytes that the TLS engine has produced."""
         if not self._plain.is_closing():
             data = self._outgoing.read()
             if data:
                 self._plain.write(data)
 
     def _fail(self, error: ssl.SSLError) -> None:
-        """There is no TLS with this client: it is told so, and what it sends is dropped."""
-        if self._deaf:
+        """End the connection after a TLS error: send the alert, and drop the client's input."""
+        if self._drops_input:
             return
         self._flush()
-        self._deaf = self._mute = True
+        self._drops_input = self._drops_output = True
         self._on_failed(reason_of(error))
         plain = self._plain
         if plain.is_closing():
             return
-        # Dropped at once with input unread, the connection would take the alert with it.
+        # Closing at once with unread input would reset the connection before the client reads the
+        # alert.
         if plain.can_write_eof():
             plain.write_eof()
             self._timer = asyncio.get_running_loop().call_later(_LINGER, plain.abort)
         else:
             plain.close()
 
-    def _say_goodbye(self) -> None:
-        """Say that nothing more follows, so that nobody else could have cut it short."""
+    def _send_close_notify(self) -> None:
+        """Send close_notify, which tells the client that the output is complete."""
         tls = self._tls
-        if self._mute or tls is None:
+        if self._drops_output or tls is None:
             return
-        self._mute = True
+        self._drops_output = True
         try:
             tls.unwrap()
         except ssl.SSLError:
-            # It would go on when the client has answered, which nobody waits for.
+            # `unwrap` wants to wait for the client's close_notify.
             pass
         self._flush()
 
 
 def mark_secured(handler: ConnectionHandler, certificate: dict[str, object] | None) -> None:
-    """TLS is there: who the client is may be said in other ways than before."""
+    """Record that TLS is established: other SASL mechanisms may be allowed now."""
     transport = handler.transport
     transport.encrypted = True
     transport.certificate = certificate
@@ -324,7 +329,7 @@ def mark_secured(handler: ConnectionHandler, certificate: dict[str, object] | No
 
 
 def reason_of(error: ssl.SSLError) -> str:
-    """What OpenSSL says, in its words for people."""
+    """Return the reason of an OpenSSL error in readable words."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the client's certificate: {error.verify_message}"
     return (error.reason or str(error)).lower().replace("_", " ")

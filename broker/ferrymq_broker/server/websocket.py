@@ -1,11 +1,11 @@
-"""AMQP over WebSocket: for clients that a firewall lets out to the web and nowhere else.
+"""AMQP over WebSocket, for clients whose firewall allows only HTTP.
 
-aiohttp speaks HTTP and WebSocket; inside, everything is as over TCP. A client gets no more before
-it has opened its connection than it would get there: a `WebSocketLimits` counts time and bytes.
+aiohttp handles HTTP and WebSocket; everything inside is as over TCP. Before a client has opened its
+connection it has the same limits as over TCP: `WebSocketLimits` counts time and bytes.
 
-A browser lets any page open a WebSocket to anywhere, a broker on the same machine included, and
-says of which origin the page is. Such clients are let in from the origins that are listed; others
-name none.
+A browser lets any page open a WebSocket to any address, even to a broker on the same machine, and
+sends the origin of the page. Such clients are accepted only from listed origins. Other clients send
+no origin.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
     from ferrymq_broker.server.server import BrokerServer
 
 SUBPROTOCOL: Final = "amqp"
-# Where it is asked for; the second is the one of clients of Azure Service Bus.
+# The paths of requests. The second is the one of Azure Service Bus clients.
 PATHS: Final = ("", "/$servicebus/websocket")
-# Connections the kernel completes before we accept them.
+# Connections that the kernel completes before the server accepts them.
 BACKLOG: Final = 1024
-# What one message of a client may have, in bytes, at least: they put several frames into one.
+# The least maximum size of a WebSocket message in bytes: clients put several frames into one.
 _MESSAGE: Final = 1024 * 1024
-# Seconds: for the client to answer a close, and for requests under way when the listener closes.
+# Seconds for the client to answer a close, and for unfinished requests when the listener closes.
 _CLOSE: Final = 5.0
 _SHUTDOWN: Final = 1.0
 
 
 async def start_websocket(server: BrokerServer, listener: Listener) -> WebSocketListener:
-    """Listen for WebSocket. Raises `OSError` if the address cannot be had."""
+    """Listen for WebSocket. Raises `OSError` if it cannot listen on the address."""
     running = WebSocketListener(server, listener)
     await running.start()
     return running
@@ -57,8 +57,8 @@ class WebSocketListener:
         self._address = listener.address
         self._origins = frozenset(origin.lower() for origin in listener.origins)
         self._tls = server.tls.files_for(listener.tls) if self._address.is_secure else None
-        # Those that are being served, by what aiohttp knows them by.
-        self._doorways: dict[object, WebSocketLimits] = {}
+        # The limits of the current clients, by their aiohttp protocols.
+        self._clients: dict[object, WebSocketLimits] = {}
         self.addresses: list[ListenAddress] = []
         self._acceptor: Acceptor | None = None
         application = web.Application()
@@ -73,7 +73,7 @@ class WebSocketListener:
         )
 
     async def start(self) -> None:
-        """Listen. Raises `OSError`."""
+        """Begin to listen. Raises `OSError`."""
         await self._runner.setup()
         address = self._address
         sockets = await bind(address.host, address.port, BACKLOG)
@@ -83,12 +83,12 @@ class WebSocketListener:
         self.addresses = self._acceptor.addresses(address)
 
     def close(self) -> None:
-        """Take no more connections; those there are stay."""
+        """Accept no more connections; existing ones stay."""
         if self._acceptor is not None:
             self._acceptor.close()
 
     async def wait_closed(self) -> None:
-        """Until it is closed, and all its connections gone."""
+        """Wait until the listener is closed and its connections have ended."""
         if self._acceptor is not None:
             await self._acceptor.wait_closed()
         await self._runner.cleanup()
@@ -99,21 +99,21 @@ class WebSocketListener:
         inner = serve(self._runner)
         timeout = self._server.config.limits.handshake_timeout
         websocket_limits = WebSocketLimits(inner, self._tls, timeout, self._forget)
-        self._doorways[inner] = websocket_limits
+        self._clients[inner] = websocket_limits
         return websocket_limits
 
     def _forget(self, websocket_limits: WebSocketLimits) -> None:
-        self._doorways.pop(websocket_limits.inner, None)
+        self._clients.pop(websocket_limits.inner, None)
         self._server.connection_limits.leave(websocket_limits)
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
-        """A request: for a WebSocket, if it is to come to anything."""
+        """Handle a request for a WebSocket."""
         refusal = self._refusal(request)
         if refusal is not None:
             return refusal
-        websocket_limits = self._doorways.get(request.protocol)
+        websocket_limits = self._clients.get(request.protocol)
         if websocket_limits is None:
-            # It went away in the meantime.
+            # The client disconnected in the meantime.
             return web.Response(status=400)
         largest = max(_MESSAGE, 2 * self._server.config.limits.max_frame_size)
         websocket = web.WebSocketResponse(
@@ -128,14 +128,14 @@ class WebSocketListener:
         return websocket
 
     def _refusal(self, request: web.Request) -> web.Response | None:
-        """Why this is not for us; None if it is."""
+        """Return the answer to a request that is refused; None if it is accepted."""
         path = request.path.rstrip("/").lower()
         if path not in PATHS:
             return web.Response(status=404, text="AMQP is served at /\n")
         origin = request.headers.get("Origin")
         if origin is not None and not self._lets_in(origin):
             log.warning("websocket refused", peer=request.remote, origin=origin[:200])
-            return web.Response(status=403, text="pages of this origin are not let in\n")
+            return web.Response(status=403, text="pages of this origin are not allowed\n")
         if request.headers.get("Upgrade", "").lower() != "websocket":
             headers = {"Upgrade": "websocket", "Connection": "Upgrade"}
             return web.Response(status=426, text="AMQP over WebSocket\n", headers=headers)
@@ -149,26 +149,26 @@ class WebSocketListener:
 
 
 class WebProtocol(AmqpProtocol):
-    """One connection inside a WebSocket, which `websocket_limits` has let in."""
+    """A connection inside a WebSocket, within `websocket_limits`."""
 
     def __init__(
         self, server: BrokerServer, loopback: bool, websocket_limits: WebSocketLimits
     ) -> None:
         super().__init__(server, loopback)
-        self._doorway = websocket_limits
+        self._limits = websocket_limits
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The WebSocket is there."""
+        """Handle a new WebSocket."""
         super().connection_made(transport)
-        stream = self._doorway.stream
+        stream = self._limits.stream
         if stream is not None:
             mark_secured(self.handler, stream.certificate())
-        self._doorway.is_through = self._has_opened
+        self._limits.is_through = self._has_opened
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The WebSocket is gone."""
+        """Handle that the WebSocket has ended."""
         super().connection_lost(exc)
-        self._doorway.is_through = never_through
+        self._limits.is_through = never_through
 
     def _has_opened(self) -> bool:
         return self.handler.connection.opened

@@ -1,4 +1,4 @@
-"""What an HTTP client may have before it has become an AMQP client: time and bytes."""
+"""Limits of time and bytes for HTTP clients until they have opened an AMQP connection."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ferrymq_broker.server.tls_stream import TlsStream
 if TYPE_CHECKING:
     from ferrymq_broker.security.tls_reload import TlsFiles
 
-# What a client may send before its connection is open: a request, and AMQP's own 64 KiB.
+# Bytes that a client may send before its connection is open: a request, and 64 KiB of AMQP.
 MOST_EARLY_BYTES: Final = 2 * 65536
 
 
 class WebSocketLimits(DelegatingProtocol):
-    """Hands everything on to `inner`, inside TLS if there are files for it.
+    """A protocol that hands everything on to `inner`, inside TLS if `tls` is given.
 
-    `timeout` is in seconds, for everything until `is_through` says that the client has opened its
-    connection. `on_gone` is called when the client is gone.
+    `timeout` is the seconds for everything until `is_through` returns whether the client has opened
+    its connection. `on_gone` is called when the client has disconnected.
     """
 
     def __init__(
@@ -33,23 +33,23 @@ class WebSocketLimits(DelegatingProtocol):
         on_gone: Callable[[WebSocketLimits], object],
     ) -> None:
         super().__init__(inner)
-        # The TLS that the client is served in, if it is.
+        # The TLS of the connection, if any.
         self.stream: TlsStream | None = None
         self.is_through: Callable[[], bool] = never_through
         self._tls = tls
         self._timeout = timeout
         self._on_gone = on_gone
-        # Bytes that have come early; negative when they count no more.
+        # Bytes received before the connection was open; negative after that.
         self._bytes = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client has connected."""
+        """Handle a new connection."""
         self.transport = transport
         self.expect(self._timeout)
         if self._tls is None:
             self.serve(transport)
             return
-        # uvloop's transports are not asyncio's, but do the same.
+        # uvloop's transports are not subclasses of asyncio's, but have the same methods.
         plain = cast(asyncio.Transport, transport)
         self.stream = TlsStream(
             self._tls.context, plain, self, self._on_secured, self._on_tls_failed
@@ -57,7 +57,7 @@ class WebSocketLimits(DelegatingProtocol):
         self.stream.begin()
 
     def data_received(self, data: bytes) -> None:
-        """Bytes, decrypted."""
+        """Handle decrypted bytes."""
         if self._bytes >= 0:
             self._bytes += len(data)
             if self.is_through():
@@ -68,12 +68,12 @@ class WebSocketLimits(DelegatingProtocol):
         self.receive(data)
 
     def on_time(self) -> None:
-        """It may have taken no longer to open the connection."""
+        """Drop a client that has not opened its connection in time."""
         if not self.is_through():
             self.drop()
 
     def gone(self) -> None:
-        """Its place is free."""
+        """Report that the client has disconnected."""
         self._on_gone(self)
 
     # -- inside --------------------------------------------------------------------------
@@ -89,5 +89,5 @@ class WebSocketLimits(DelegatingProtocol):
 
 
 def never_through() -> bool:
-    """Say of a client that it has not opened its connection."""
+    """Return False: the client has not opened its connection."""
     return False
