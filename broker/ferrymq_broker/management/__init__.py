@@ -1,8 +1,8 @@
-"""Management over AMQP: what a broker has, made, read, changed and deleted by messages."""
+"""Management over AMQP: messages that create, read, update and delete the broker's entities."""
 
 from __future__ import annotations
 
 from typing import Final
 
-# Where it is, in every virtual host.
+# The address of the management node in every virtual host.
 ADDRESS: Final = "$management"

@@ -1,4 +1,4 @@
-"""Aliases: further names of addresses."""
+"""Aliases: additional names of addresses."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ if TYPE_CHECKING:
     from ferrymq_broker.addresses.address_space import AddressSpace
     from ferrymq_broker.nodes.link_terms import Party
 
-# What it takes at the name of the alias. Other rights there mean nothing: rules are about nodes.
+# The rights that are needed at the name of the alias. Other rights there have no meaning, because
+# rules are about nodes.
 _SEEN: Final = CREATE | MANAGE | DELETE
 _RIGHTS: Final = {"READ": _SEEN, "CREATE": CREATE, "UPDATE": MANAGE, "DELETE": DELETE}
 
 
 class AliasEntities(EntityType):
-    """Names that lead to an address, which need not have a node yet."""
+    """Aliases of addresses, which need not have a node yet."""
 
     short = "alias"
     attributes = ("name", "address")
@@ -43,7 +44,7 @@ class AliasEntities(EntityType):
         self.space = space
 
     def operations(self) -> dict[str, Operation]:
-        """CREATE, READ, UPDATE and DELETE."""
+        """Return CREATE, READ, UPDATE and DELETE."""
         return {
             "CREATE": Operation(self.create, ("address",)),
             "READ": Operation(self.read),
@@ -52,9 +53,11 @@ class AliasEntities(EntityType):
         }
 
     def authorise(self, operation: str, call: Call) -> None:
-        """By the rights at its name, whatever it leads to; and who lets it lead somewhere may
-        send there. Who may use what it leads to may see it. One that dead letters go to decides
-        what is a place for them, which takes the right to manage that."""
+        """Check the rights at the alias's name, and for a new address the right to send there.
+
+        A party with any right at the address may read the alias. To change the address of an alias
+        that is used for dead letters, the party needs the right to manage the new address.
+        """
         access = call.party.access
         if access.open:
             return
@@ -75,11 +78,11 @@ class AliasEntities(EntityType):
                 access.require(MANAGE, canonical(self.space, address), address)
 
     def visible(self, party: Party) -> list[str]:
-        """As `sight`."""
+        """Return the result of `sight` at once."""
         return finish(self.sight(party))
 
     def sight(self, party: Party) -> Steps[list[str]]:
-        """Those that the party may change, or of which it may use what they lead to."""
+        """Return the aliases that the party may change, or whose addresses it may use."""
         access = party.access
         if access.open:
             return self.identities()
@@ -91,16 +94,16 @@ class AliasEntities(EntityType):
         )
 
     def identities(self) -> list[str]:
-        """The names, sorted."""
+        """Return the names, sorted."""
         return sorted(self.space.aliases)
 
     def show(self, identity: str) -> dict[str, object] | None:
-        """Where it leads."""
+        """Return the address of an alias."""
         address = self.space.aliases.get(identity)
         return None if address is None else {"address": address}
 
     def create(self, call: Call) -> Result:
-        """CREATE: a name that is free for an address."""
+        """Handle CREATE: make a free name an alias of an address."""
         name = call.required_name()
         address = self._address(call, name)
         before = self.space.aliases.get(name)
@@ -117,13 +120,13 @@ class AliasEntities(EntityType):
         most = self.space.max_nodes
         if len(self.space.aliases) >= most:
             raise ManagementError(
-                NO_ROOM, f"there are {most} aliases already, as many as there may be nodes"
+                NO_ROOM, f"there are {most} aliases already; the limit is that of nodes"
             )
         self.space.set_alias(name, address)
         return Result(self.shown(name), CREATED, "created")
 
     def update(self, call: Call) -> Result:
-        """UPDATE: let it lead elsewhere. Links that are attached stay where they are."""
+        """Handle UPDATE: change the address. Attached links stay at the old address."""
         name = call.required_name()
         if name not in self.space.aliases:
             raise self.missing(name)
@@ -138,7 +141,7 @@ class AliasEntities(EntityType):
         return Result(self.shown(name), description=description)
 
     def delete(self, call: Call) -> Result:
-        """DELETE: forget the name. Links that are attached stay where they are."""
+        """Handle DELETE: remove the alias. Attached links stay at the old address."""
         call.expect_only()
         name = call.required_name()
         if not self.space.drop_alias(name):

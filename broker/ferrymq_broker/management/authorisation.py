@@ -1,8 +1,9 @@
-"""Who may do what by management.
+"""Authorisation of management requests.
 
-Every type of entity says for each of its operations which right it takes at which address, and
-which of its entities somebody may see (`EntityType.authorise`, `EntityType.visible`). What is said
-to who may not is the same whether there is such an entity or not, and nothing is looked up before.
+Each type of entity defines the right that each operation needs, at which address
+(`EntityType.authorise`), and the entities that a party may see (`EntityType.visible`). The answer
+to a party without the right is the same whether the entity exists or not, and nothing is looked up
+before the check.
 """
 
 from __future__ import annotations
@@ -28,51 +29,51 @@ if TYPE_CHECKING:
     from ferrymq_broker.management.operation import Call
     from ferrymq_broker.nodes.link_terms import Party
 
-# What is asked for where any right will do: who may use it may see it.
+# Any right: a party that may use an entity may see it.
 ANY: Final = ALL
 
-# Settings that name where messages go; those of them that take messages out of a queue.
+# Settings with addresses that messages go to, and those that take messages out of a queue.
 _WAYS: Final = ("dead-letter", "expired", "alternate")
 _LETTERS: Final = ("dead-letter", "expired")
-# Settings that have settings in them.
+# The setting that contains settings.
 _INNER: Final = "subscription"
 
 
 def forbidden(operation: str, type: str, name: str) -> ManagementError:
-    """What who may not do something is told."""
+    """Return the error for a party without the right to do something."""
     of = f"{type} {name[:200]!r}" if name else type
     return ManagementError(FORBIDDEN, f"{operation} of {of} is not allowed to you")
 
 
 def canonical(space: AddressSpace, address: str) -> str:
-    """The address that rights are asked for at: aliases are followed."""
+    """Return the address at which rights are checked: with aliases resolved."""
     try:
         return space.canonical(address)
     except BrokerError:
-        # It leads in a circle: it stands for itself.
+        # The aliases form a loop: check the address itself.
         return address
 
 
 def may(party: Party, right: int, space: AddressSpace, address: str) -> bool:
-    """Whether the party has the right, or one of several, at an address or what it is an alias
-    of."""
+    """Return whether the party has the right, or one of several, at an address with aliases
+    resolved."""
     access = party.access
     return access.open or access.permits(right, canonical(space, address))
 
 
 def expect_send(party: Party, space: AddressSpace, address: str) -> None:
-    """Raise `BrokerError` (``amqp:unauthorized-access``) if the party may not send there: then it
-    may not have messages go there either."""
+    """Raise `BrokerError` (``amqp:unauthorized-access``) if the party may not send to an address.
+    Then it may not direct other messages there either."""
     access = party.access
     if not access.open:
         access.require_send(canonical(space, address), address)
 
 
 def expect_ways(party: Party, space: AddressSpace, settings: Mapping[str, object]) -> None:
-    """As `expect_send`, for every address that settings of a node lead messages to.
+    """Check the right to send to every address in a node's settings, as `expect_send` does.
 
-    What is named for dead or expired messages has another right for its readers from then on: that
-    is for who manages it to say.
+    An address for dead or expired messages needs the right to manage it too, because its readers
+    need another right from then on.
     """
     if party.access.open:
         return
@@ -88,7 +89,7 @@ def expect_ways(party: Party, space: AddressSpace, settings: Mapping[str, object
 
 
 def drains(settings: Mapping[str, object]) -> bool:
-    """Whether settings have a queue give its messages to another address."""
+    """Return whether settings make a queue move messages to another address."""
     inner = settings.get(_INNER)
     return any(settings.get(key) for key in _LETTERS) or (
         isinstance(inner, Mapping) and drains(inner)
@@ -96,22 +97,22 @@ def drains(settings: Mapping[str, object]) -> bool:
 
 
 def reading(space: AddressSpace, address: str) -> int:
-    """The right to take messages out of what is at an address."""
+    """Return the right that is needed to take messages out of the node at an address."""
     return DEAD_LETTER if space.dead_letter_index.has(address) else RECEIVE
 
 
 def looking(space: AddressSpace, address: str) -> int:
-    """The rights to read a stream without taking anything, one of which will do.
+    """Return the rights to read a stream without removing records, one of which is enough.
 
-    To receive from one is to look at what stays; what dead letters are in has a right of its own.
+    Receiving from a stream only reads it. A stream with dead letters needs another right.
     """
     return DEAD_LETTER if space.dead_letter_index.has(address) else BROWSE | RECEIVE
 
 
 def expect_of_node(call: Call, operation: str, space: AddressSpace, type: str) -> None:
-    """Raise `ManagementError` if the party may not do that with the node, which a request names.
+    """Raise `ManagementError` if the party may not do the operation with the node of a request.
 
-    CREATE and DELETE mean the very name, everything else follows aliases.
+    CREATE and DELETE use the name as it is; other operations resolve aliases.
     """
     access = call.party.access
     if access.open:
@@ -125,14 +126,14 @@ def expect_of_node(call: Call, operation: str, space: AddressSpace, type: str) -
         else:
             right = _OF_MESSAGES[operation]
             if type == "stream":
-                # To receive from one is to look at what stays.
+                # Receiving from a stream only reads it.
                 right |= RECEIVE
     if not access.permits(right, address):
         raise forbidden(operation, type, name)
     if operation in ("CREATE", "UPDATE"):
         expect_ways(call.party, space, call.arguments)
     if operation == "UPDATE" and drains(call.arguments):
-        # It is a way to read what is there, and all that is to come.
+        # The new setting would let the party read all present and future messages.
         access.require(reading(space, address), address, name)
     if operation == "MOVE":
         target = call.arguments.get("target")
@@ -140,14 +141,14 @@ def expect_of_node(call: Call, operation: str, space: AddressSpace, type: str) -
             expect_send(call.party, space, target)
 
 
-# What it takes at the node; `MANAGE` for anything else.
+# The rights that operations need at the node; others need `MANAGE`.
 _OF_NODES: Final = {
     "READ": ANY,
     "CREATE": CREATE,
     "DELETE": DELETE,
     "CANCEL-SCHEDULED": SEND,
 }
-# What it takes at a node that has messages, if they are no dead letters.
+# The rights that operations on messages need, if the messages are no dead letters.
 _OF_MESSAGES: Final = {
     "PEEK": BROWSE,
     "PEEK-SCHEDULED": BROWSE,

@@ -1,4 +1,4 @@
-"""Connections, sessions and links: to look at, and connections to close."""
+"""Connections, sessions and links: reading their attributes, and closing connections."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ _SHOWN: Final = 200
 
 
 class _OfConnections(IndexedType[T]):
-    """What belongs to a connection, whose number its identity begins with.
+    """Entities of connections. Their identities begin with the number of the connection.
 
-    A client may look at its own, and close it; for others' it takes the right to manage.
+    A client may read its own connection, and close it; other connections need the right to manage.
     """
 
     def authorise(self, operation: str, call: Call) -> None:
-        """Its own, or with the right to manage."""
+        """Allow a party its own connection; others need the right to manage."""
         if not _is_own(call.meant(), call.party):
             super().authorise(operation, call)
 
     def visible(self, party: Party) -> list[str]:
-        """The party's own, or all."""
+        """Return the identities of the party's own connection, or with the right to manage all."""
         if party.access.permits(MANAGE, ADDRESS):
             return self.identities()
         return list(self.entries_of(str(party.connection)))
 
     def entries(self) -> dict[str, T]:
-        """Those of all connections of the virtual host, in the order these came."""
+        """Return the entities of all connections of the virtual host, oldest connection first."""
         return self.entries_of("")
 
     def entries_of(self, connection: str) -> dict[str, T]:
-        """Those of one connection, by its number, or of all if there is none: who asks for what is
-        his own is not to have all others' gone through."""
+        """Return the entities of one connection, by its number, or of all if the number is empty. A
+        request for one connection need not go through all."""
         return {}
 
     def shower(self, identities: list[str]) -> Show:
-        """Return what shows each of these."""
+        """Return the function that shows each of these entities."""
         numbers = {identity.partition("/")[0] for identity in identities}
         return self.shower_of(self.entries_of(numbers.pop() if len(numbers) == 1 else ""))
 
@@ -63,7 +63,7 @@ def _is_own(identity: str, party: Party) -> bool:
 
 
 class ConnectionEntities(_OfConnections[ConnectionHandler]):
-    """Connections to the virtual host, by their numbers."""
+    """The connections of the virtual host, by their numbers."""
 
     short = "connection"
     attributes = (
@@ -87,11 +87,11 @@ class ConnectionEntities(_OfConnections[ConnectionHandler]):
         self.space = space
 
     def operations(self) -> dict[str, Operation]:
-        """READ and DELETE."""
+        """Return READ and DELETE."""
         return {"READ": Operation(self.read), "DELETE": Operation(self.delete, ("reason",))}
 
     def entries_of(self, connection: str) -> dict[str, ConnectionHandler]:
-        """Those of this virtual host, in the order they came, or one of them."""
+        """Return all connections of the virtual host, oldest first, or one of them."""
         if connection:
             for handler in self.broker.handlers:
                 if str(handler.id) == connection and handler.space is self.space:
@@ -104,7 +104,7 @@ class ConnectionEntities(_OfConnections[ConnectionHandler]):
         }
 
     def describe(self, entry: ConnectionHandler) -> dict[str, object]:
-        """Who it is and what it has."""
+        """Return the attributes of a connection."""
         handler = entry
         sessions = sessions_of(handler)
         remote = handler.connection.remote_open
@@ -126,7 +126,7 @@ class ConnectionEntities(_OfConnections[ConnectionHandler]):
         return attributes
 
     def delete(self, call: Call) -> Result:
-        """DELETE: close it with ``amqp:connection:forced``, after the answer has been sent."""
+        """Handle DELETE: close a connection with ``amqp:connection:forced``, after the answer."""
         call.expect_only("reason")
         identity = call.required_name()
         reason = call.text("reason", "closed by management")
@@ -138,7 +138,7 @@ class ConnectionEntities(_OfConnections[ConnectionHandler]):
 
 
 class _Closing:
-    """A connection that is to be closed in a pass of its own."""
+    """A connection to be closed in a pass of its own."""
 
     def __init__(self, broker: Broker, handler: ConnectionHandler, reason: str) -> None:
         self._broker = broker
@@ -153,7 +153,7 @@ class _Closing:
 
 
 class SessionEntities(_OfConnections[tuple[ConnectionHandler, Session]]):
-    """Sessions, as CONNECTION/CHANNEL; the channel is the broker's."""
+    """The sessions, as CONNECTION/CHANNEL, with the broker's channel."""
 
     short = "session"
     attributes = (
@@ -171,7 +171,7 @@ class SessionEntities(_OfConnections[tuple[ConnectionHandler, Session]]):
         self._connections = connections
 
     def entries_of(self, connection: str) -> dict[str, tuple[ConnectionHandler, Session]]:
-        """By connection and channel."""
+        """Return the sessions by connection and channel."""
         return {
             f"{handler.id}/{session.channel}": (handler, session)
             for handler in self._connections.entries_of(connection).values()
@@ -179,7 +179,7 @@ class SessionEntities(_OfConnections[tuple[ConnectionHandler, Session]]):
         }
 
     def describe(self, entry: tuple[ConnectionHandler, Session]) -> dict[str, object]:
-        """Its channels, windows and links."""
+        """Return the attributes of a session."""
         handler, session = entry
         remote = session.remote_begin
         return {
@@ -194,7 +194,7 @@ class SessionEntities(_OfConnections[tuple[ConnectionHandler, Session]]):
 
 
 class LinkEntities(_OfConnections[tuple[ConnectionHandler, Link]]):
-    """Links, as CONNECTION/CHANNEL/ROLE/NAME; the role is the client's, sender or receiver."""
+    """The links, as CONNECTION/CHANNEL/ROLE/NAME; ROLE is the client's, sender or receiver."""
 
     short = "link"
     attributes = (
@@ -218,7 +218,7 @@ class LinkEntities(_OfConnections[tuple[ConnectionHandler, Link]]):
         self._connections = connections
 
     def entries_of(self, connection: str) -> dict[str, tuple[ConnectionHandler, Link]]:
-        """By connection, channel, role and name."""
+        """Return the links by connection, channel, role and name."""
         found: dict[str, tuple[ConnectionHandler, Link]] = {}
         for handler in self._connections.entries_of(connection).values():
             for session in sessions_of(handler):
@@ -228,12 +228,12 @@ class LinkEntities(_OfConnections[tuple[ConnectionHandler, Link]]):
         return found
 
     def describe(self, entry: tuple[ConnectionHandler, Link]) -> dict[str, object]:
-        """Its termini, credit and settle modes."""
+        """Return the attributes of a link."""
         return _link_attributes(*entry)
 
 
 def sessions_of(handler: ConnectionHandler) -> list[Session]:
-    """The sessions of a connection by channel."""
+    """Return the sessions of a connection by channel."""
     return [session for _, session in sorted(handler.connection.channels.by_local.items())]
 
 
@@ -265,8 +265,8 @@ def _link_attributes(handler: ConnectionHandler, link: Link) -> dict[str, object
 
 
 def _plain(properties: dict[str, object] | None) -> dict[str, object] | None:
-    """The properties with text for what is no simple value: a client may nest them so deeply that
-    they fit into no answer."""
+    """Return the properties with text in place of maps and lists, because a client may nest these
+    so deeply that they fit into no answer."""
     if properties is None:
         return None
     return {

@@ -1,4 +1,4 @@
-"""What the management node says about itself: which entities there are, and what they can do."""
+"""Operations of the management node itself: lists of entities, types, attributes, operations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ferrymq_broker.management.operation import Call, Operation, Result
 from ferrymq_broker.management.sliced_query import ROWS, Steps
 from ferrymq_codec.scalars import Int
 
-# Entities in one answer to a QUERY. Who wants more asks again, from an offset.
+# The most entities in one answer to a QUERY. Clients use an offset to get more.
 PAGE: Final = 1000
 
 
@@ -23,7 +23,7 @@ class Discovery:
         self._find = find
 
     def operations(self) -> dict[str, Operation]:
-        """By name."""
+        """Return the operations by name."""
         return {
             "QUERY": Operation(self.query, ("entityType", "offset", "count", "attributeNames")),
             "GET-TYPES": Operation(self.get_types, ("entityType",)),
@@ -34,11 +34,11 @@ class Discovery:
         }
 
     def query(self, call: Call) -> Steps[Result]:
-        """QUERY: attributes of many entities, as a table.
+        """Handle QUERY: return attributes of many entities, as a table.
 
-        Results are sorted by type and identity, so that pages fit together. The property `count`
-        says how many there are in this answer, `total` how many in all. What the party may not READ
-        is left out, and not counted.
+        Results are sorted by type and identity, so that pages fit together. The property `count` is
+        the number of results in this answer, `total` the number of all. Entities that the party may
+        not READ are left out, and not counted.
         """
         offset = call.number("offset", 0)
         count = min(call.number("count", PAGE), PAGE)
@@ -75,15 +75,15 @@ class Discovery:
         )
 
     def get_types(self, call: Call) -> Result:
-        """GET-TYPES: every type with those it is a kind of."""
+        """Handle GET-TYPES: return every type with its base types."""
         return Result({type.name: [type.base] for type in self._selected(call)})
 
     def get_attributes(self, call: Call) -> Result:
-        """GET-ATTRIBUTES: the attributes of every type."""
+        """Handle GET-ATTRIBUTES: return the attributes of every type."""
         return Result({type.name: list(type.attributes) for type in self._selected(call)})
 
     def get_operations(self, call: Call) -> Result:
-        """GET-OPERATIONS: the operations of every type with their arguments."""
+        """Handle GET-OPERATIONS: return the operations of every type with their arguments."""
         return Result(
             {
                 type.name: {
@@ -94,15 +94,15 @@ class Discovery:
         )
 
     def get_annotations(self, call: Call) -> Result:
-        """GET-ANNOTATIONS: no type has any."""
+        """Handle GET-ANNOTATIONS: no type has annotations."""
         return Result({type.name: [] for type in self._selected(call)})
 
     def get_nodes(self, call: Call) -> Result:
-        """GET-MGMT-NODES: no other management node can be reached from here."""
+        """Handle GET-MGMT-NODES: no other management node is known."""
         return Result([])
 
     def _selected(self, call: Call) -> list[EntityType]:
-        """The type that is meant, or all of them, by name."""
+        """Return the requested type, or all types, sorted by name."""
         wanted = call.text("entityType", "")
         if not wanted:
             return [self._types[name] for name in sorted(self._types)]
@@ -120,7 +120,7 @@ def _attribute_names(call: Call) -> list[str]:
 
 
 def _columns(types: list[EntityType], found: list[dict[str, object]]) -> list[str]:
-    """Every attribute of these types, those that all entities have first."""
+    """Return the names of all attributes of these types, first those that all entities have."""
     names = {"name": None, "identity": None, "type": None}
     for type in types:
         names.update(dict.fromkeys(type.attributes))

@@ -1,4 +1,4 @@
-"""A type of entity: what of it there is, and what can be done with it."""
+"""The base classes of entity types."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from ferrymq_broker.management.sliced_query import Steps
 from ferrymq_broker.nodes.link_terms import Party
 
 T = TypeVar("T")
-# Returns the attributes of an entity by its identity; None if there is none of that identity.
+# Returns the attributes of an entity by its identity; None if it does not exist.
 Show: TypeAlias = Callable[[str], dict[str, object] | None]
 
 PREFIX: Final = "org.ferrymq."
 
 
 class EntityType:
-    """Entities of one type in one virtual host. Subclasses say which there are.
+    """The entities of one type in one virtual host. Subclasses find them.
 
-    `name` is how they are called in full, ``org.ferrymq.queue``; `short`, ``queue``, will do in
-    requests. `base` is the type it is a kind of. `attributes` are all that a READ may show. What is
-    not `listed` is another view of what is: it can be asked for by its name in full.
+    `name` is the full name of the type, ``org.ferrymq.queue``; requests may use `short`, ``queue``,
+    too. `base` is its base type. `attributes` are all that a READ may return. A type that is not
+    `listed` is another view of entities of a listed type; requests have to use its full name.
     """
 
     short: str = "entity"
@@ -35,89 +35,89 @@ class EntityType:
 
     @property
     def name(self) -> str:
-        """The name in full."""
+        """The full name."""
         return PREFIX + self.short
 
     def operations(self) -> dict[str, Operation]:
-        """What can be done with one of them, by name."""
+        """Return the operations on an entity, by name."""
         return {"READ": Operation(self.read)}
 
     def authorise(self, operation: str, call: Call) -> None:
-        """Raise `ManagementError` or `BrokerError` if the party may not do what it asks for.
+        """Raise `ManagementError` or `BrokerError` if the party may not do the operation.
 
-        What is the broker's, or other clients', takes the right to manage it.
+        By default an operation needs the right to manage the broker.
         """
         if not call.party.access.permits(MANAGE, ADDRESS):
             raise forbidden(operation, self.short, call.meant())
 
     def visible(self, party: Party) -> list[str]:
-        """Those of `identities` that the party may READ."""
+        """Return the identities that the party may READ."""
         return self.identities() if party.access.permits(MANAGE, ADDRESS) else []
 
     def sight(self, party: Party) -> Steps[list[str]]:
-        """`visible` step by step, for types of which there may be many."""
+        """Return the result of `visible`, in steps, for types with many entities."""
         found = self.visible(party)
         yield None
         return found
 
     def identities(self) -> list[str]:
-        """Those there are, in an order that stays."""
+        """Return all identities, in a stable order."""
         return []
 
     def show(self, identity: str) -> dict[str, object] | None:
-        """The attributes of one; None if there is none of that identity."""
+        """Return the attributes of an entity; None if it does not exist."""
         return None
 
     def shower(self, identities: list[str]) -> Show:
-        """Return what shows each of these as `show` does; for tables, which have many."""
+        """Return a function that shows each of these entities as `show` does, for tables."""
         return self.show
 
     def read(self, call: Call) -> Result:
-        """READ."""
+        """Handle READ."""
         call.expect_only()
         return Result(self.shown(call.required_name()))
 
     def shown(self, identity: str) -> dict[str, object]:
-        """The attributes as READ answers. Raises `ManagementError` if it does not exist."""
+        """Return the attributes for READ. Raises `ManagementError` if the entity does not exist."""
         attributes = self.show(identity)
         if attributes is None:
             raise self.missing(identity)
         return self.complete(identity, attributes)
 
     def complete(self, identity: str, attributes: dict[str, object]) -> dict[str, object]:
-        """The attributes with those every entity has."""
+        """Return the attributes with those that every entity has."""
         return {"name": identity, **attributes, "identity": identity, "type": self.name}
 
     def missing(self, identity: str) -> ManagementError:
-        """There is none of that name."""
+        """Return the error for an entity that does not exist."""
         return ManagementError(NOT_FOUND, f"there is no {self.short} {identity[:200]!r}")
 
 
 class IndexedType(EntityType, Generic[T]):
-    """Entities that are found by going through all of them, once for each table."""
+    """Entities without an index: each request goes through all of them once."""
 
     def entries(self) -> dict[str, T]:
-        """Those there are, by identity, in an order that stays."""
+        """Return all entities by identity, in a stable order."""
         return {}
 
     def describe(self, entry: T) -> dict[str, object]:
-        """The attributes of one."""
+        """Return the attributes of an entity."""
         return {}
 
     def identities(self) -> list[str]:
-        """As in `entries`."""
+        """Return the identities in the order of `entries`."""
         return list(self.entries())
 
     def show(self, identity: str) -> dict[str, object] | None:
-        """The attributes of one; None if there is none of that identity."""
+        """Return the attributes of an entity; None if it does not exist."""
         return self.shower([identity])(identity)
 
     def shower(self, identities: list[str]) -> Show:
-        """Return what shows each of these, having gone through all entries once."""
+        """Return a function that shows each of these entities, after going through all once."""
         return self.shower_of(self.entries())
 
     def shower_of(self, entries: dict[str, T]) -> Show:
-        """Return what shows these entries by identity."""
+        """Return a function that shows these entries by identity."""
 
         def show(identity: str) -> dict[str, object] | None:
             entry = entries.get(identity)
@@ -127,5 +127,5 @@ class IndexedType(EntityType, Generic[T]):
 
 
 def deleted(description: str = "deleted") -> Result:
-    """The answer to a DELETE that was done."""
+    """Return the result of a successful DELETE."""
     return Result({}, NO_CONTENT, description)

@@ -1,4 +1,4 @@
-"""Why a management operation is not done, by the codes of HTTP, as in the AMQP Management draft."""
+"""The status codes of management responses: those of HTTP, as in the AMQP Management draft."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FAILED: Final = 500
 NOT_IMPLEMENTED: Final = 501
 NO_ROOM: Final = 507
 
-# What the broker's own refusals are called here.
+# The status for each error condition of the broker.
 _STATUSES: Final[dict[str, int]] = {
     "amqp:invalid-field": BAD_REQUEST,
     "amqp:unauthorized-access": FORBIDDEN,
@@ -35,5 +35,5 @@ _STATUSES: Final[dict[str, int]] = {
 
 
 def status_of(condition: str) -> int:
-    """The status for an AMQP error condition of the broker's own."""
+    """Return the status for an AMQP error condition of the broker."""
     return _STATUSES.get(condition, BAD_REQUEST)

@@ -1,8 +1,8 @@
-"""Streams as clients of Event Hubs ask about them: READ of a hub and of one of its partitions.
+"""Streams in the form of Azure Event Hubs: READ of a hub and of a partition.
 
-They ask the node ``$management`` of the virtual host, and find the status of an answer under names
-of their own (`named_for_them`). What they call a sequence number is the offset here, and what they
-call an offset the same number as text. The rights are those of RANGES.
+Event Hubs clients use the node ``$management`` of the virtual host, and expect the status of a
+response under other names (`named_for_them`). Their sequence number is the offset here, and their
+offset is the same number as text. The rights are those of RANGES.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CONDITIONS: Final = {NOT_FOUND: "amqp:not-found", FORBIDDEN: "amqp:unauthorized
 
 
 def named_for_them(result: Result) -> dict[str, object]:
-    """The application-properties in which these clients look for the status of an answer."""
+    """Return the application-properties in which Event Hubs clients expect the status."""
     properties: dict[str, object] = {
         "status-code": Int(result.status),
         "status-description": result.description,
@@ -39,8 +39,7 @@ def named_for_them(result: Result) -> dict[str, object]:
 
 
 class _OfStreams(EntityType):
-    """Something about a stream that can only be read. Other arguments, of which these clients send
-    some, mean nothing."""
+    """A read-only view of streams. Unknown arguments, which these clients send, are ignored."""
 
     listed = False
 
@@ -49,20 +48,20 @@ class _OfStreams(EntityType):
 
     @property
     def name(self) -> str:
-        """As these clients call it."""
+        """The name that these clients use."""
         return self.short
 
     def operations(self) -> dict[str, Operation]:
-        """READ."""
+        """Return READ."""
         return {"READ": Operation(self.read)}
 
     def authorise(self, operation: str, call: Call) -> None:
-        """Who may read the stream."""
+        """Check the right to read the stream."""
         if not may_look(call.party, self.space, call.name):
             raise forbidden(operation, self.short, call.name)
 
     def stream(self, call: Call) -> Stream:
-        """The one that is meant. Raises `ManagementError`."""
+        """Return the stream that a request names. Raises `ManagementError`."""
         name = call.required_name()
         node = self.space.find(name)
         if not isinstance(node, Stream):
@@ -71,13 +70,13 @@ class _OfStreams(EntityType):
 
 
 class EventHubEntities(_OfStreams):
-    """Streams, as hubs."""
+    """The streams, as event hubs."""
 
     short = VENDOR + "eventhub"
     attributes = ("name", "type", "created_at", "partition_count", "partition_ids")
 
     def read(self, call: Call) -> Result:
-        """READ: how many partitions there are, and what they are called."""
+        """Handle READ: return the number and the names of partitions."""
         stream = self.stream(call)
         count = len(stream.partitions)
         return Result(
@@ -92,7 +91,7 @@ class EventHubEntities(_OfStreams):
 
 
 class HubPartitionEntities(_OfStreams):
-    """Partitions of streams, as those of hubs; ``partition`` says which."""
+    """The partitions of streams, as partitions of event hubs; ``partition`` is the number."""
 
     short = VENDOR + "partition"
     attributes = (
@@ -107,11 +106,11 @@ class HubPartitionEntities(_OfStreams):
     )
 
     def operations(self) -> dict[str, Operation]:
-        """READ."""
+        """Return READ."""
         return {"READ": Operation(self.read, ("partition",))}
 
     def read(self, call: Call) -> Result:
-        """READ: where a partition begins and ends. One that has never had a record ends at -1."""
+        """Handle READ: return the range of a partition. One that never had a record ends at -1."""
         stream = self.stream(call)
         partition = stream.partition(str(call.number("partition", 0)))
         log = partition.log

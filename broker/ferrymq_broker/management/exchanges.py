@@ -1,4 +1,4 @@
-"""Exchanges, and what is bound to them."""
+"""Exchanges and bindings."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
     from ferrymq_broker.addresses.address_space import AddressSpace
     from ferrymq_broker.nodes.link_terms import Party
 
-# What stays as it is in the identity of a binding.
+# Characters that are not percent-encoded in the identity of a binding.
 _SAFE: Final = "*#:.-_~ $@"
 _BINDING: Final = ("exchange", "destination", "key", "arguments")
-# What it takes at the exchange, one of these.
+# The rights that operations need at the exchange, any one of several.
 _READ: Final = MANAGE | CREATE | DELETE
 _RIGHTS: Final = {"READ": _READ, "CREATE": MANAGE | CREATE, "DELETE": MANAGE | DELETE}
 
 
 class ExchangeEntities(DeclaredNodes):
-    """Exchanges, by address."""
+    """The exchanges, by address."""
 
     short = "exchange"
     settings = tuple(field.alias or name for name, field in ExchangeSettings.model_fields.items())
 
     def change(self, node: Node, policy: NodePolicy) -> None:
-        """Another alternate, another time to go; not another way of routing."""
+        """Change the policy. The type of routing cannot change."""
         assert isinstance(node, Exchange) and isinstance(policy, ExchangePolicy)
         if policy.type != node.policy.type:
             raise ManagementError(
@@ -53,10 +53,10 @@ class ExchangeEntities(DeclaredNodes):
 
 
 class BindingEntities(IndexedType[tuple[Exchange, Binding]]):
-    """Bindings, as EXCHANGE/KEY/DESTINATION, with ``/ARGUMENTS`` where they have some.
+    """The bindings, as EXCHANGE/KEY/DESTINATION, with ``/ARGUMENTS`` if there are any.
 
-    Parts are percent-encoded where they would not be told apart otherwise. A name is made by the
-    broker; a request says exchange, destination, key and arguments instead.
+    The parts are percent-encoded where needed to tell them apart. The broker makes the name; CREATE
+    has exchange, destination, key and arguments instead of a name.
     """
 
     short = "binding"
@@ -66,7 +66,7 @@ class BindingEntities(IndexedType[tuple[Exchange, Binding]]):
         self._space = space
 
     def operations(self) -> dict[str, Operation]:
-        """CREATE, READ and DELETE: a binding does not change, it is another one."""
+        """Return CREATE, READ and DELETE. A binding cannot be changed."""
         return {
             "CREATE": Operation(self.create, _BINDING),
             "READ": Operation(self.read),
@@ -74,13 +74,13 @@ class BindingEntities(IndexedType[tuple[Exchange, Binding]]):
         }
 
     def authorise(self, operation: str, call: Call) -> None:
-        """By the rights at the exchange; who binds something to it may send there."""
+        """Check the rights at the exchange, and for CREATE the right to send to the destination."""
         party = call.party
         if party.access.open:
             return
         exchange = call.arguments.get("exchange")
         if operation == "READ" or not isinstance(exchange, str):
-            # It is the first part of the name.
+            # The exchange is the first part of the name.
             exchange = unquote(call.meant().partition("/")[0])
         if not may(party, _RIGHTS.get(operation, MANAGE), self._space, exchange):
             raise forbidden(operation, self.short, call.meant() or exchange)
@@ -89,12 +89,12 @@ class BindingEntities(IndexedType[tuple[Exchange, Binding]]):
             expect_send(party, self._space, destination)
 
     def visible(self, party: Party) -> list[str]:
-        """As `sight`."""
+        """Return the result of `sight` at once."""
         return finish(self.sight(party))
 
     def sight(self, party: Party) -> Steps[list[str]]:
-        """Those of exchanges that the party may bind something to, or manage: who only publishes
-        there is not to know who listens."""
+        """Return the bindings of exchanges that the party may bind nodes to, or manage. A party
+        that may only publish must not learn which nodes are bound."""
         access = party.access
         entries = self.entries()
         return (
@@ -102,7 +102,7 @@ class BindingEntities(IndexedType[tuple[Exchange, Binding]]):
         )
 
     def entries(self) -> dict[str, tuple[Exchange, Binding]]:
-        """Sorted by name."""
+        """Return the bindings sorted by name."""
         found: dict[str, tuple[Exchange, Binding]] = {}
         for node in self._space.nodes.values():
             if isinstance(node, Exchange):
@@ -111,7 +111,7 @@ class BindingEntities(IndexedType[tuple[Exchange, Binding]]):
         return dict(sorted(found.items()))
 
     def describe(self, entry: tuple[Exchange, Binding]) -> dict[str, object]:
-        """From where to where, and for which messages."""
+        """Return the attributes of a binding."""
         exchange, binding = entry
         return {
             "exchange": exchange.address,
@@ -121,7 +121,7 @@ class BindingEntities(IndexedType[tuple[Exchange, Binding]]):
         }
 
     def create(self, call: Call) -> Result:
-        """CREATE: let the exchange hand messages on to the destination."""
+        """Handle CREATE: bind the destination to the exchange."""
         call.expect_only(*_BINDING, "name", "identity", "type")
         exchange, destination, key, arguments = self._meant(call)
         made = exchange.bind(destination, key, arguments)
@@ -139,7 +139,7 @@ class BindingEntities(IndexedType[tuple[Exchange, Binding]]):
         raise self.missing(identity)
 
     def delete(self, call: Call) -> Result:
-        """DELETE: by name, or by what it connects."""
+        """Handle DELETE: remove a binding, given by name or by exchange and destination."""
         call.expect_only(*_BINDING)
         if call.name and "exchange" not in call.arguments:
             found = self.entries().get(call.name)
@@ -170,7 +170,7 @@ class BindingEntities(IndexedType[tuple[Exchange, Binding]]):
 
 
 def binding_name(exchange: Exchange, binding: Binding) -> str:
-    """What the binding is called: the same as long as it is there, and after."""
+    """Return the name of a binding, which depends only on its parts."""
     parts = [exchange.address, binding.key, binding.destination]
     if binding.arguments:
         parts.append(
@@ -184,5 +184,5 @@ def binding_name(exchange: Exchange, binding: Binding) -> str:
 
 
 def _value(value: object) -> str:
-    # What is no string is marked, lest 5 and "5" make one name.
+    # A value that is no string gets a mark, so that 5 and "5" have different names.
     return quote(value, _SAFE) if isinstance(value, str) else f"!{quote(repr(value), _SAFE)}"

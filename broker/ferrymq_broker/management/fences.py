@@ -1,4 +1,4 @@
-"""Fences: how far writers have got that number their transactions."""
+"""Fences: the last sequence that writers with numbered transactions have committed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ferrymq_broker.addresses.address_space import AddressSpace
     from ferrymq_broker.nodes.link_terms import Party
 
-# Between group, member and target in the identity.
+# Separates group, member and target in the identity.
 _BETWEEN: Final = "\n"
 
 
@@ -44,7 +44,7 @@ class FenceEntities(EntityType):
         self.space = space
 
     def operations(self) -> dict[str, Operation]:
-        """READ, REPEAT and DELETE."""
+        """Return READ, REPEAT and DELETE."""
         key = ("group", "member", "target")
         return {
             "READ": Operation(self.read, key),
@@ -53,7 +53,7 @@ class FenceEntities(EntityType):
         }
 
     def authorise(self, operation: str, call: Call) -> None:
-        """Let those read and forget a fence who may commit with it, or manage the broker."""
+        """Allow parties that may commit with the fence, or manage the broker."""
         if operation == "DELETE" and _is_of_a_group(call):
             group, target = call.name or call.text("group"), call.text("target", "")
         else:
@@ -62,11 +62,11 @@ class FenceEntities(EntityType):
             raise fence_refusal(group, target)
 
     def visible(self, party: Party) -> list[str]:
-        """As `sight`."""
+        """Return the result of `sight` at once."""
         return finish(self.sight(party))
 
     def sight(self, party: Party) -> Steps[list[str]]:
-        """Those that the party may read."""
+        """Return the fences that the party may read."""
         access = party.access
 
         def is_seen(identity: str) -> bool:
@@ -76,20 +76,20 @@ class FenceEntities(EntityType):
         return (yield from sift(self.identities(), is_seen))
 
     def identities(self) -> list[str]:
-        """By group, member and target."""
+        """Return the identities, made of group, member and target."""
         return [_identity(*name) for name in self.space.fences.names()]
 
     def show(self, identity: str) -> dict[str, object] | None:
-        """How far it has got."""
+        """Return the attributes of a fence."""
         group, member, target = self._key(identity)
         passed = self.space.fences.find(group, member, target)
         return None if passed is None else _shown(group, member, target, passed)
 
     def read(self, call: Call) -> Result:
-        """READ: the sequence a member has committed last at a target.
+        """Handle READ: return the last sequence that a member has committed at a target.
 
-        Where there is none for the target, the answer is the one that rules in its place: that of
-        a writer that named no target.
+        If there is no fence for the target, the answer has the fence without a target, which is
+        valid for all targets.
         """
         call.expect_only("group", "member", "target")
         group, member, target = self._asked(call)
@@ -101,9 +101,10 @@ class FenceEntities(EntityType):
         )
 
     def repeat(self, call: Call) -> Result:
-        """REPEAT: a writer has come again with what it has committed, and does not write it again.
+        """Handle REPEAT: count that a writer repeated a committed sequence, and did not write
+        again.
 
-        Its rows are counted. Refused if they are not those that were committed.
+        Refused if rows and digest are not those of the committed sequence.
         """
         call.expect_only("group", "member", "target", "sequence", "rows", "digest")
         group, member, target = self._asked(call)
@@ -127,7 +128,8 @@ class FenceEntities(EntityType):
         return Result(_shown(group, member, target, passed))
 
     def delete(self, call: Call) -> Steps[Result]:
-        """DELETE: the member begins anew; all members at all targets, of a group alone."""
+        """Handle DELETE: forget a member at a target; for a group alone, all members at all
+        targets."""
         call.expect_only("group", "member", "target")
         fences = self.space.fences
         if not _is_of_a_group(call):
@@ -158,12 +160,12 @@ class FenceEntities(EntityType):
             try:
                 target = self.space.canonical(target)
             except BrokerError:
-                # Aliases lead in a circle: nobody can send there.
+                # The aliases form a loop, so no client can send there.
                 target = ""
         return access.permits_fence(group, target)
 
     def _asked(self, call: Call) -> tuple[str, str, str]:
-        """Group, member and target that a request names."""
+        """Return group, member and target of a request."""
         if call.name:
             return self._key(call.name)
         group = call.text("group")
@@ -172,25 +174,25 @@ class FenceEntities(EntityType):
         return group, call.text("member"), call.text("target", "")
 
     def _key(self, identity: str) -> tuple[str, str, str]:
-        """Group, member and target of an identity."""
+        """Return group, member and target of an identity."""
         group, _, rest = identity.partition(_BETWEEN)
         member, _, target = rest.partition(_BETWEEN)
         if target and self.space.fences.find(group, rest) is not None:
-            # A member may have a line break in its name where there is no target.
+            # Without a target a member may have a line break in its name.
             return group, rest, ""
         return group, member, target
 
     def missing(self, identity: str) -> ManagementError:
-        """Nothing of it has been committed."""
+        """Return the error for a fence that does not exist."""
         return _missing(*self._key(identity))
 
 
-# Fences that are forgotten in one step.
+# Fences that are deleted in one step.
 _STEP: Final = 250
 
 
 def _is_of_a_group(call: Call) -> bool:
-    """Whether a request names a group and no member."""
+    """Return whether a request names a group but no member."""
     if call.name:
         return _BETWEEN not in call.name
     return "member" not in call.arguments
@@ -202,7 +204,7 @@ def _identity(group: str, member: str, target: str) -> str:
 
 
 def _shown(group: str, member: str, target: str, passed: Passed) -> dict[str, object]:
-    # Of fences that do not say what was written there are no rows and no digest.
+    # A fence without a digest has no number of rows either.
     told = bool(passed.digest)
     return {
         "group": group,

@@ -1,4 +1,4 @@
-"""HOLD and RELEASE: what somebody still has to copy of a stream stays there."""
+"""HOLD and RELEASE: keep records of a stream that still have to be copied."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ferrymq_broker.nodes.streams.stream import MAX_PARTITIONS, Stream
 
 
 def hold(call: Call, stream: Stream) -> Result:
-    """HOLD: keep records from these offsets on; moves the hold if there is one. Raises
+    """Handle HOLD: keep records from these offsets on, or move an existing hold there. Raises
     `ManagementError` or `BrokerError`."""
     call.expect_only("holder", "offsets")
     holder = call.text("holder")
@@ -29,14 +29,14 @@ def hold(call: Call, stream: Stream) -> Result:
         one = Call(call.party, call.name, fields)
         number = one.number("partition", 0)
         if number in offsets:
-            raise ManagementError(BAD_REQUEST, f"offsets: partition {number} is there twice")
+            raise ManagementError(BAD_REQUEST, f"offsets: partition {number} occurs twice")
         offsets[number] = one.number("offset", 0)
     stream.holds.move(holder, offsets)
     return Result({}, description="held")
 
 
 def release(call: Call, stream: Stream) -> Result:
-    """RELEASE: the hold is gone, and what was there for it alone. Raises `ManagementError`."""
+    """Handle RELEASE: remove a hold, and the records kept only for it. Raises `ManagementError`."""
     call.expect_only("holder")
     holder = call.text("holder")
     if not stream.release(holder):

@@ -1,4 +1,4 @@
-"""The management node: reads requests, finds who can do what they ask, writes the answers.
+"""The management node: parses requests, calls the operations, and writes responses.
 
 Requests and responses are those of the AMQP Management draft (OASIS, Version 1.0): the operation
 and the entity in application-properties, attributes and arguments in the body, a status and its
@@ -52,8 +52,8 @@ _STANDARD: Final = frozenset(
 
 
 class Manager:
-    """Answers the requests to one management node, that of the virtual host `host`. `types` are
-    what it manages, by full name."""
+    """The request handler of the management node of the virtual host `host`. `types` are the types
+    that it manages, by full name."""
 
     def __init__(self, types: list[EntityType], host: str = "") -> None:
         self.host = host
@@ -61,17 +61,17 @@ class Manager:
         listed = {name: type for name, type in self.types.items() if type.listed}
         self._short = {type.short: type for type in listed.values()}
         self._node = Discovery(listed, self.find).operations()
-        self._line: SliceQueue | None = None
+        self._jobs: SliceQueue | None = None
         self._service: ServiceNode | None = None
 
     def take_time(self, broker: Broker, service: ServiceNode) -> None:
-        """What looks at much may be answered later, by the `service`, in passes of its own."""
-        self._line = SliceQueue(broker, self._go_on)
+        """Handle long requests in slices from now on; `service` sends the responses."""
+        self._jobs = SliceQueue(broker, self._go_on)
         self._service = service
 
     def answer(self, request: Request) -> Response | None:
-        """Do what the request asks, or say why not; None if that takes its time."""
-        line = self._line
+        """Return the response to a request; None if the response will be sent later."""
+        line = self._jobs
         try:
             result = self._do(request)
             if isinstance(result, Generator):
@@ -80,7 +80,7 @@ class Manager:
                 elif line.waiting(int(request.party.connection)) >= WAITING:
                     raise ManagementError(TOO_MANY, "too many requests wait for an answer")
                 else:
-                    # It is answered there, now or later.
+                    # The queue answers it, now or later.
                     line.add(SlicedJob(request, result))
                     return None
         except Exception as error:
@@ -88,7 +88,7 @@ class Manager:
         return self._response(request, result)
 
     def _go_on(self, job: SlicedJob, until: float) -> bool:
-        """Work on a request until a time; whether it has been answered."""
+        """Work on a request until a time. Return whether it has been answered."""
         request = job.request
         way = request.way
         service = self._service
@@ -116,8 +116,7 @@ class Manager:
         return response
 
     def _record(self, request: Request, result: Result) -> None:
-        """Changes are on record, and what somebody may not do; requests that made no sense are
-        not."""
+        """Write changes and refused requests to the audit log, but not invalid requests."""
         party = request.party
         if result.status == FORBIDDEN:
             audit.access_refused(
@@ -143,7 +142,7 @@ class Manager:
         )
 
     def find(self, name: str) -> EntityType:
-        """The type of that name, in full or short. Raises `ManagementError`."""
+        """Return the type of that name, in full or short. Raises `ManagementError`."""
         found = self.types.get(name) or self._short.get(name)
         if found is None:
             known = ", ".join(sorted(self._short))
@@ -166,8 +165,8 @@ class Manager:
         return operation.handler(call)
 
     def _operation(self, name: str, type_name: str) -> tuple[Operation, EntityType | None]:
-        """What does it, and the type it belongs to; None for what the node says about itself,
-        which is for everybody."""
+        """Return the operation and its type. The type is None for operations of the management node
+        itself, which every client may use."""
         type: EntityType | None = None
         if type_name == MANAGEMENT_TYPE or (not type_name and name in self._node):
             operation = self._node.get(name)
@@ -191,7 +190,7 @@ def failed(reason: str) -> Response:
 
 
 def _failure(request: Request, error: Exception) -> Result:
-    """What is answered instead."""
+    """Return the result for a request that raised an error."""
     if isinstance(error, ManagementError):
         return Result(None, error.status, error.description)
     if isinstance(error, BrokerError):
@@ -202,22 +201,22 @@ def _failure(request: Request, error: Exception) -> Result:
         operation=request.application_properties.get("operation"),
         exc_info=error,
     )
-    return Result(None, FAILED, "the broker failed at this; its log says how")
+    return Result(None, FAILED, "the operation failed in the broker; its log has the details")
 
 
 def _name_in(body: object) -> str:
-    """What has been made or changed is called so in the answer."""
+    """Return the name of the entity in the body of a response; empty if there is none."""
     name = body.get("name") if isinstance(body, dict) else None
     return name if isinstance(name, str) else ""
 
 
 def _string(properties: dict[str, object], key: str) -> str:
-    """A property that is a string, empty if it is missing. Raises `ManagementError`."""
+    """Return a property that is a string; empty if it is missing. Raises `ManagementError`."""
     value = properties.get(key)
     if value is None:
         return ""
     if isinstance(value, int) and not isinstance(value, bool):
-        # Connections have numbers for names.
+        # Names of connections are numbers.
         return str(int(value))
     if not isinstance(value, str):
         raise ManagementError(BAD_REQUEST, f"the property {key!r} is not a string")
@@ -230,7 +229,7 @@ def _arguments(request: Request) -> dict[str, object]:
         if key not in _STANDARD:
             arguments[key] = value
     body = request.body
-    # There are clients that send an empty list in JSON.
+    # Some clients send an empty JSON list.
     if body is None or body == b"[]" or (isinstance(body, list | bytes | str) and not body):
         return arguments
     if not isinstance(body, dict) or not all(isinstance(key, str) for key in body):

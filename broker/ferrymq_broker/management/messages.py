@@ -1,4 +1,4 @@
-"""What can be done with the messages in a queue, or in the queue of a subscription."""
+"""Operations on the messages in a queue, or in the queue of a subscription."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from ferrymq_codec.scalars import Timestamp
 if TYPE_CHECKING:
     from ferrymq_broker.addresses.address_space import AddressSpace
 
-# Messages one request moves.
+# The most messages that one request moves.
 MAX_MOVED: Final = 10_000
 
 
 class QueueMessages:
-    """PURGE, MOVE, PEEK, PEEK-SCHEDULED and CANCEL-SCHEDULED of the queue that `find` finds."""
+    """The operations on the messages of the queue that `find` returns."""
 
     def __init__(self, space: AddressSpace, find: Callable[[Call], Queue]) -> None:
         self._space = space
         self._find = find
 
     def operations(self) -> dict[str, Operation]:
-        """By name."""
+        """Return the operations by name."""
         return {
             "PURGE": Operation(self.purge),
             "MOVE": Operation(self.move, ("target", "count")),
@@ -49,16 +49,17 @@ class QueueMessages:
         }
 
     def purge(self, call: Call) -> Result | Steps[Result]:
-        """PURGE: drop the messages that no consumer holds; scheduled ones stay, and so do those
-        that come while this is done."""
+        """Handle PURGE: drop the messages that no consumer holds. Scheduled messages stay, and so
+        do messages that come during the operation."""
         call.expect_only()
         purge = self._find(call).purge()
         return when_over(purge, lambda: Result({"count": int(purge.count)}, description="purged"))
 
     def move(self, call: Call) -> Steps[Result]:
-        """MOVE: publish messages that no consumer holds to another address, in their order.
+        """Handle MOVE: publish messages that no consumer holds to another address, in their order.
 
-        At most 10 000 in one request. If the target takes one no more, those before it have gone.
+        One request moves at most 10 000. If the target refuses a message, the messages before it
+        have been moved.
         """
         call.expect_only("target", "count")
         queue = self._find(call)
@@ -78,9 +79,9 @@ class QueueMessages:
         return Result({"count": moved, "refused": refusal.description}, description="moved in part")
 
     def peek(self, call: Call) -> Result:
-        """PEEK: messages in the order of their delivery, held ones among them.
+        """Handle PEEK: return messages in the order of delivery, also those that consumers hold.
 
-        Each with its bytes, as the next delivery would be; nothing changes.
+        Each message has the bytes of its next delivery. Nothing changes.
         """
         call.expect_only("from-sequence", "count")
         queue = self._find(call)
@@ -107,7 +108,7 @@ class QueueMessages:
         return Result({"messages": sheet.messages})
 
     def peek_scheduled(self, call: Call) -> Result:
-        """PEEK-SCHEDULED: messages whose time has not come, the next to come first."""
+        """Handle PEEK-SCHEDULED: return scheduled messages, the next one first."""
         call.expect_only("from-sequence", "count")
         sheet = PeekResult(count_of(call))
         first = call.number("from-sequence", 0)
@@ -124,7 +125,7 @@ class QueueMessages:
         return Result({"messages": sheet.messages})
 
     def cancel_scheduled(self, call: Call) -> Result:
-        """CANCEL-SCHEDULED: let messages not come, by their numbers in PEEK-SCHEDULED."""
+        """Handle CANCEL-SCHEDULED: drop scheduled messages, by their numbers in PEEK-SCHEDULED."""
         call.expect_only("sequences")
         sequences = call.arguments.get("sequences")
         if (

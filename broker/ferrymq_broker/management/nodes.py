@@ -1,4 +1,4 @@
-"""Queues, topics, streams and exchanges: what is the same for all nodes that somebody declares."""
+"""The common operations of queues, topics, streams and exchanges."""
 
 from __future__ import annotations
 
@@ -23,33 +23,34 @@ from ferrymq_broker.nodes.node import Agenda, Node
 from ferrymq_broker.nodes.policy import NodePolicy
 from ferrymq_broker.timers import TimerHeap
 
-# What a DELETE of a declared node is answered.
+# The answer to a DELETE of a declared node.
 _DECLARED: Final = (
-    "deleted; the configuration declares it: it is made again when somebody needs it, and when the"
+    "deleted; the configuration declares it: it is made again when a client uses it, and when the"
     " broker starts"
 )
-# What every entity has beside the attributes of its type.
+# The attributes that every entity has.
 _COMMON: Final = ("name", "identity", "type")
 
 
 class DeclaredNodes(EntityType):
-    """Nodes of one kind. Their attributes are the settings of the kind and the node's figures."""
+    """The nodes of one kind. Their attributes are the settings of the kind and the node's
+    figures."""
 
     base = PREFIX + "node"
     settings: tuple[str, ...] = ()
 
     def __init__(self, space: AddressSpace) -> None:
         self.space = space
-        # What there is, as long as nobody comes or goes.
+        # The sorted addresses, until a node is added or removed.
         self._sorted: list[str] | None = None
         space.on_change.append(self._on_change)
-        # What nodes describe is theirs to say: a new one, that nobody can find, is asked for it.
+        # The attributes come from `Node.describe` of a new node in a space of its own.
         scratch = AddressSpace("", Agenda(), TimerHeap(), 1)
         fresh = scratch.create("fresh", node_policy(self.short, {}))
         self.attributes = tuple(self.describe(fresh))
 
     def operations(self) -> dict[str, Operation]:
-        """CREATE, READ, UPDATE and DELETE."""
+        """Return CREATE, READ, UPDATE and DELETE."""
         return {
             "CREATE": Operation(self.create, self.settings),
             "READ": Operation(self.read),
@@ -58,18 +59,19 @@ class DeclaredNodes(EntityType):
         }
 
     def authorise(self, operation: str, call: Call) -> None:
-        """By the rights at its address, and at those it is to lead messages to."""
+        """Check the rights at the node's address, and at addresses that its settings direct
+        messages to."""
         expect_of_node(call, operation, self.space, self.short)
 
     def visible(self, party: Party) -> list[str]:
-        """As `sight`."""
+        """Return the result of `sight` at once."""
         return finish(self.sight(party))
 
     def sight(self, party: Party) -> Steps[list[str]]:
-        """Those at which the party may do anything.
+        """Return the nodes at which the party has any right.
 
-        Dynamic ones take the right to manage them: whoever knows the address of one may send
-        there, and a right to make some is no right to know others'.
+        Dynamic nodes need the right to manage them: every client that knows the address of one may
+        send there, so a client must not see the dynamic nodes of others.
         """
         access = party.access
         names = self.identities()
@@ -85,7 +87,7 @@ class DeclaredNodes(EntityType):
         )
 
     def identities(self) -> list[str]:
-        """Their addresses, sorted."""
+        """Return the addresses, sorted."""
         if self._sorted is None:
             self._sorted = sorted(
                 address for address, node in self.space.nodes.items() if node.kind == self.short
@@ -93,36 +95,36 @@ class DeclaredNodes(EntityType):
         return self._sorted
 
     def _on_change(self, node: Node, there: bool) -> None:
-        """Others are there than when they were sorted."""
+        """Forget the sorted addresses."""
         self._sorted = None
 
     def find(self, address: str) -> Node:
-        """The node of that address or alias. Raises `ManagementError`."""
+        """Return the node of an address or alias. Raises `ManagementError`."""
         node = self.space.find(address)
         if node is None or node.kind != self.short:
             raise self.missing(address)
         return node
 
     def show(self, identity: str) -> dict[str, object] | None:
-        """Figures and settings."""
+        """Return figures and settings of a node; None if it does not exist."""
         node = self.space.find(identity)
         if node is None or node.kind != self.short:
             return None
         return self.describe(node)
 
     def describe(self, node: Node) -> dict[str, object]:
-        """Figures and settings of a node of the kind."""
+        """Return figures and settings of a node of the kind."""
         settings = policy_attributes(policy_of(node))
         described = node.describe()
         described.pop("type", None)
         return {"name": node.address, **settings, **described, **settings}
 
     def shown(self, identity: str) -> dict[str, object]:
-        """As the node is called, not as it was asked for."""
+        """Return the attributes with the node's address, even if the request had an alias."""
         return super().shown(self.find(identity).address)
 
     def create(self, call: Call) -> Result:
-        """CREATE: a new node; nothing at all if it is there and has just these settings."""
+        """Handle CREATE: make a node. Do nothing if it exists with the same settings."""
         attributes = _settings(call)
         name = call.meant()
         if not name:
@@ -135,19 +137,19 @@ class DeclaredNodes(EntityType):
         node = self.space.nodes.get(name)
         if node is not None:
             self._expect_same(name, policy_of(node), policy, "is", "exists")
-            # Perhaps somebody else has just made it.
+            # Another client may have made it just now: wait until that is stored.
             self.space.agenda.changes.claim()
             return Result(self.shown(name), description="exists already")
         declared = self.space.declared.policies.get(name)
         if declared is not None:
-            # It was deleted: it may come back as what it will be when the broker starts again.
+            # The node was deleted. It may be made again only with its declared settings.
             here = "is declared in the configuration"
             self._expect_same(name, declared, policy, f"{here} as", here)
         self.space.create(name, policy, "management")
         return Result(self.shown(name), CREATED, "created")
 
     def update(self, call: Call) -> Result:
-        """UPDATE: other settings for the ones that are named; the rest stays as it is."""
+        """Handle UPDATE: change the settings in the request, and keep the others."""
         node = self.find(call.required_name())
         policy = policy_of(node)
         changed = node_policy(self.short, {**policy_attributes(policy), **_settings(call)})
@@ -159,7 +161,7 @@ class DeclaredNodes(EntityType):
                 )
             self.change(node, changed)
             if not node.origin:
-                # It was made by use. What somebody wants of it now goes before its pattern.
+                # It was made by use. From now on its settings count more than its template.
                 node.origin = "management"
             self.space.changed(node)
         description = "updated"
@@ -173,15 +175,17 @@ class DeclaredNodes(EntityType):
         return Result(self.shown(node.address), description=description)
 
     def staying(self, node: Node, before: NodePolicy, after: NodePolicy) -> str:
-        """Return what of a change stays although the configuration says something else."""
+        """Return the part of a change that stays although the configuration declares another
+        value."""
         return ""
 
     def change(self, node: Node, policy: NodePolicy) -> None:
-        """Let the node follow another policy. Raises `ManagementError` or `BrokerError`."""
+        """Change the policy of a node. Raises `ManagementError` or `BrokerError`."""
         raise ManagementError(NOT_IMPLEMENTED, f"a {self.short} keeps its settings")
 
     def delete(self, call: Call) -> Result | Steps[Result]:
-        """DELETE: links to it are closed with ``amqp:resource-deleted``, its messages dropped."""
+        """Handle DELETE: close the node's links with ``amqp:resource-deleted``, and drop its
+        messages."""
         call.expect_only("if-empty", "if-unused")
         name = call.required_name()
         node = self.space.nodes.get(name)
@@ -200,8 +204,8 @@ class DeclaredNodes(EntityType):
     def _expect_same(
         self, name: str, there: NodePolicy, wanted: NodePolicy, what: str, how: str
     ) -> None:
-        """Raise `ManagementError` if there is something else of that name: `what` says so of
-        another kind, `how` of other settings."""
+        """Raise `ManagementError` if the name has a node of another kind or with other settings.
+        `what` and `how` are the words of the error for these two cases."""
         kind = kind_of(there)
         if kind != self.short:
             raise ManagementError(CONFLICT, f"{name[:200]!r} {what} a {kind}")
@@ -214,18 +218,18 @@ class DeclaredNodes(EntityType):
 
 
 def when_gone(node: Node, description: str = "deleted") -> Result | Steps[Result]:
-    """The answer to a DELETE, when the links and messages of the node are gone."""
+    """Return the answer to a DELETE, after the links and messages of the node have ended."""
     ending = node.ending
     done = deleted(description)
     return done if ending is None else when_over(ending, lambda: done)
 
 
 def policy_of(node: Node) -> NodePolicy:
-    """The policy of a node that somebody declared."""
+    """Return the policy of a node."""
     policy: NodePolicy = getattr(node, "policy")  # noqa: B009
     return policy
 
 
 def _settings(call: Call) -> dict[str, object]:
-    """The arguments that are settings."""
+    """Return the settings among the arguments."""
     return {key: value for key, value in call.arguments.items() if key not in _COMMON}

@@ -1,4 +1,4 @@
-"""A management operation: what it is called, what it takes, what it answers."""
+"""Management operations: requests, results, and handlers."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Final
 from ferrymq_broker.management.errors import BAD_REQUEST, OK, ManagementError
 from ferrymq_broker.nodes.link_terms import Party
 
-# There is nothing with a greater number.
+# The greatest number of anything.
 GREATEST: Final = 0x7FFF_FFFF_FFFF_FFFF
-# As many digits as that has.
+# The number of digits of `GREATEST`.
 _DIGITS: Final = 19
-# How much of a name that came from outside an error repeats.
+# The most characters of a client's text that an error repeats.
 _SHOWN: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request: who asks, for which entity, with which arguments.
+    """A request: the party, the entity, and the arguments.
 
-    `name` is the entity's, or its identity; empty without one. `arguments` are the map in the body,
-    and below it the application-properties that the draft does not define.
+    `name` is the entity's name or identity; empty without one. `arguments` are the map in the body,
+    and application-properties that the draft does not define. The body has precedence.
     """
 
     party: Party
@@ -30,27 +30,29 @@ class Call:
     arguments: dict[str, object] = field(default_factory=dict)
 
     def meant(self) -> str:
-        """The name, wherever the request has it; empty if it has none."""
+        """Return the name from the property or the argument; empty if there is none."""
         if self.name:
             return self.name
         name = self.arguments.get("name")
         return name if isinstance(name, str) else ""
 
     def required_name(self) -> str:
-        """The name. Raises `ManagementError` if there is none."""
+        """Return the name. Raises `ManagementError` if there is none."""
         if not self.name:
             raise ManagementError(BAD_REQUEST, "the request has neither name nor identity")
         return self.name
 
     def text(self, key: str, default: str | None = None) -> str:
-        """A string argument. Raises `ManagementError` if it is none, or missing and needed."""
+        """Return a string argument. Raises `ManagementError` if it is no string, or is missing
+        without a default."""
         value = self.arguments.get(key, default)
         if not isinstance(value, str):
             raise ManagementError(BAD_REQUEST, _expected(key, value, "a string"))
         return str(value)
 
     def number(self, key: str, default: int, minimum: int = 0) -> int:
-        """An integer argument. Strings of digits will do: shells have nothing else."""
+        """Return an integer argument. Strings of digits are accepted, because shells have only
+        strings."""
         value = self.arguments.get(key)
         if value is None:
             return default
@@ -65,7 +67,7 @@ class Call:
         return int(value)
 
     def flag(self, key: str) -> bool:
-        """A boolean argument, false by default."""
+        """Return a boolean argument; False if it is missing."""
         value = self.arguments.get(key)
         if value is None or value is False or value == "false":
             return False
@@ -74,7 +76,7 @@ class Call:
         raise ManagementError(BAD_REQUEST, _expected(key, value, "a boolean"))
 
     def expect_only(self, *known: str) -> None:
-        """Raise `ManagementError` for an argument that means nothing here."""
+        """Raise `ManagementError` for an unknown argument."""
         for key in self.arguments:
             if key not in known:
                 hint = f"; there are {', '.join(known)}" if known else ""
@@ -83,7 +85,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of it."""
+    """The result of an operation."""
 
     body: object = None
     status: int = OK
@@ -91,13 +93,13 @@ class Result:
     properties: dict[str, object] = field(default_factory=dict)
 
 
-# What looks at much does so step by step.
+# A handler that may take long is a generator, which works in steps.
 Handler = Callable[[Call], Result | Generator[object, None, Result]]
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What does it, and the names of the arguments it takes."""
+    """The handler of an operation, and the names of its arguments."""
 
     handler: Handler
     arguments: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""The broker and the virtual host as a whole."""
+"""The broker and the virtual host as entities."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class BrokerEntities(EntityType):
-    """The broker; there is one, called ``broker``.
+    """The broker, which is the only entity, with the name ``broker``.
 
-    Its figures are those of all virtual hosts. What these are called is told in the default one,
-    and everywhere where nothing is guarded.
+    Its figures are those of all virtual hosts. The names of all virtual hosts are shown in the
+    default one, and everywhere if the broker has no rules.
     """
 
     short = "broker"
@@ -43,7 +43,7 @@ class BrokerEntities(EntityType):
         self._space = space
 
     def identities(self) -> list[str]:
-        """Itself."""
+        """Return the only identity."""
         return ["broker"]
 
     def _hosts(self) -> list[str]:
@@ -53,7 +53,7 @@ class BrokerEntities(EntityType):
         return sorted(broker.spaces)
 
     def show(self, identity: str) -> dict[str, object] | None:
-        """Its figures."""
+        """Return the figures of the broker."""
         if identity not in ("broker", "self"):
             return None
         broker = self._broker
@@ -78,7 +78,7 @@ class BrokerEntities(EntityType):
 
 
 class VirtualHostEntities(EntityType):
-    """The virtual host that the connection is in; the others are not to be seen from here."""
+    """The virtual host of the connection. Other virtual hosts are not visible."""
 
     short = "virtual-host"
     attributes = ("name", "nodes", "aliases", "connections", "max-nodes", "auto-create")
@@ -88,11 +88,11 @@ class VirtualHostEntities(EntityType):
         self._space = space
 
     def identities(self) -> list[str]:
-        """Itself."""
+        """Return the only identity."""
         return [self._space.name]
 
     def show(self, identity: str) -> dict[str, object] | None:
-        """What is in it."""
+        """Return the figures of the virtual host."""
         space = self._space
         if identity not in (space.name, "self"):
             return None

@@ -1,4 +1,4 @@
-"""How much of what lies in a node one answer shows."""
+"""Limits of an answer with messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_BYTES: Final = 1024 * 1024
 
 
 def count_of(call: Call) -> int:
-    """How many messages are to be shown. Raises `ManagementError`."""
+    """Return the requested number of messages. Raises `ManagementError`."""
     count = call.number("count", DEFAULT_COUNT)
     if count > MAX_COUNT:
         raise ManagementError(BAD_REQUEST, f"count: {count} is more than {MAX_COUNT}")
@@ -22,7 +22,7 @@ def count_of(call: Call) -> int:
 
 
 class PeekResult:
-    """The messages of one answer, as maps, until it is full."""
+    """The messages of an answer, as maps, up to its limits."""
 
     def __init__(self, count: int) -> None:
         self.messages: list[dict[str, object]] = []
@@ -31,11 +31,11 @@ class PeekResult:
 
     @property
     def full(self) -> bool:
-        """Whether it takes no more."""
+        """Whether no more messages fit."""
         return len(self.messages) >= self._count or self._bytes >= MAX_BYTES
 
     def add(self, payload: bytes, facts: dict[str, object]) -> bool:
-        """Put the encoded message on it with what there is to say; False if that is too much."""
+        """Add an encoded message with its facts. Return False if it does not fit."""
         if self.messages and self._bytes + len(payload) > MAX_BYTES:
             self._bytes = MAX_BYTES
             return False

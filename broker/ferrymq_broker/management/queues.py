@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class QueueEntities(DeclaredNodes):
-    """Queues, by address."""
+    """The queues, by address."""
 
     short = "queue"
     settings = tuple(field.alias or name for name, field in QueueSettings.model_fields.items())
@@ -27,11 +27,11 @@ class QueueEntities(DeclaredNodes):
         self._messages = QueueMessages(space, self._queue)
 
     def operations(self) -> dict[str, Operation]:
-        """Those of all nodes, and what can be done with messages."""
+        """Return the operations of all nodes, and those on messages."""
         return {**super().operations(), **self._messages.operations()}
 
     def change(self, node: Node, policy: NodePolicy) -> None:
-        """Bounds and limits hold at once, lifetimes for the messages to come."""
+        """Change the policy. Limits apply at once, lifetimes only to new messages."""
         assert isinstance(node, Queue) and isinstance(policy, QueuePolicy)
         node.change_policy(policy)
 

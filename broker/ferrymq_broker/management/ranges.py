@@ -1,4 +1,4 @@
-"""What there is in streams, for who reads them by offsets: RANGES and LOCATE."""
+"""RANGES and LOCATE: the ranges of streams, for clients that read by offset."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
     from ferrymq_broker.addresses.address_space import AddressSpace
     from ferrymq_broker.nodes.link_terms import Party
 
-# Partitions in one answer, or those of one stream, if it has more.
+# The most partitions in one answer. A single stream may have more.
 _ANSWERED: Final = 2000
-# Names in one request, and positions.
+# The most names and positions in one request.
 _NAMES: Final = 10_000
 _POSITIONS: Final = 8000
-# What is done in one step.
+# The work in one step.
 _NAMES_AT_ONCE: Final = 250
 _PARTITIONS_AT_ONCE: Final = 100
 
-# What a position has beside its partition.
+# The fields of a position beside its partition.
 _WAYS: Final = ({"time"}, {"offset", "bytes"})
 
 
 def may_look(party: Party, space: AddressSpace, address: str) -> bool:
-    """Whether the party may read from the stream at an address, or from what it is an alias of.
-    It need not be there."""
+    """Return whether the party may read from the stream at an address, with aliases resolved. The
+    stream need not exist."""
     access = party.access
     if access.open:
         return True
@@ -43,9 +43,12 @@ def may_look(party: Party, space: AddressSpace, address: str) -> bool:
 
 
 def ranges(call: Call, space: AddressSpace, all_names: list[str]) -> Steps[Result]:
-    """RANGES, of the streams that are asked for, or of those in `all_names`, sorted, that the party
-    may read. Names are gone through in their order; an answer that ends early has the last one
-    that was under ``after``. Raises `ManagementError`."""
+    """Handle RANGES: return the ranges of the named streams, or of all streams in `all_names`
+    (sorted) that the party may read.
+
+    Names are handled in sorted order. An answer that ends early has its last name as ``after``.
+    Raises `ManagementError`.
+    """
     call.expect_only("names", "after")
     asked = _asked(call)
     after = call.text("after", "")
@@ -79,7 +82,7 @@ def ranges(call: Call, space: AddressSpace, all_names: list[str]) -> Steps[Resul
                 yield None
             partitions.append(_range(stream.partitions[number]))
         if stream.deleted:
-            # Meanwhile; what was looked at last is what is left of it.
+            # The stream was deleted between two steps.
             if named:
                 missing.append(name)
             continue
@@ -94,8 +97,8 @@ def ranges(call: Call, space: AddressSpace, all_names: list[str]) -> Steps[Resul
 
 
 def _visible(party: Party, space: AddressSpace, name: str, named: bool) -> Stream | None:
-    """The stream of that name, if the party may read it. Dynamic ones that nobody has named take
-    the right to manage them, as in lists."""
+    """Return the stream of a name, if the party may read it. A dynamic stream that the request does
+    not name needs the right to manage it, as in lists."""
     if not may_look(party, space, name):
         return None
     if not named and name.startswith(DYNAMIC) and not party.access.permits(MANAGE, name):
@@ -105,7 +108,7 @@ def _visible(party: Party, space: AddressSpace, name: str, named: bool) -> Strea
 
 
 def _asked(call: Call) -> list[str] | None:
-    """The names in the request, each once, in order; None if it has none."""
+    """Return the distinct names in the request, sorted; None if it has none."""
     if call.name:
         if "names" in call.arguments:
             raise ManagementError(BAD_REQUEST, "names: the request names one stream already")
@@ -137,7 +140,8 @@ def _range(partition: StreamPartition) -> dict[str, object]:
 
 
 def locate(call: Call, stream: Stream) -> Steps[Result]:
-    """LOCATE: offsets by time, or by bytes from an offset on. Raises `ManagementError`."""
+    """Handle LOCATE: find offsets by time, or by bytes after an offset. Raises
+    `ManagementError`."""
     call.expect_only("positions")
     positions = call.arguments.get("positions")
     if not isinstance(positions, list) or not all(isinstance(item, dict) for item in positions):
@@ -174,6 +178,6 @@ def _located(call: Call, stream: Stream, item: dict[object, object]) -> int:
         raise ManagementError(
             CONFLICT,
             f"{partition.address!r} has the records from {first} to before {end}; {offset} is not"
-            " among them: it belongs to another stream, or to this one before it was made anew",
+            " among them: it belongs to another stream, or to this one before it was made again",
         )
     return int(log.reach(max(offset, first), one.number("bytes", 0)))

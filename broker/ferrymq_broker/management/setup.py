@@ -26,10 +26,9 @@ if TYPE_CHECKING:
 
 
 def install(space: AddressSpace, broker: Broker, keeper: StoreKeeper | None = None) -> ServiceNode:
-    """The management node of `space`, which can be found from now on. It manages the store that
-    `keeper` has, if it is to.
+    """Add the management node to `space`, and return it. With a `keeper` it manages the store too.
 
-    To be called once for every virtual host, when it is made.
+    Called once for every virtual host.
     """
     connections = ConnectionEntities(broker, space)
     types: list[EntityType] = [

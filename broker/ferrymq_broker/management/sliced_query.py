@@ -1,4 +1,4 @@
-"""Work that looks at much, a little at a time: whoever asks for it, nobody else waits for long."""
+"""Long management requests in slices, so that other clients do not wait long."""
 
 from __future__ import annotations
 
@@ -13,34 +13,36 @@ from ferrymq_broker.nodes.request import Request
 
 T = TypeVar("T")
 
-# Does a little between two yields, and has a result in the end. Yields True where it can only wait.
+# A generator that does a little work between two yields, and returns a result. It yields True if it
+# can only wait.
 Steps = Generator[object, None, T]
 
-# Names that are looked at in one step, and entities whose attributes are read in one.
+# The names that are checked in one step, and the entities whose attributes are read in one step.
 _STEP: Final = 250
 ROWS: Final = 50
 # Seconds of work in one pass of the broker.
 _SLICE: Final = 0.004
-# Requests of one connection that may wait.
+# The most waiting requests of one connection.
 WAITING: Final = 1000
 # Operations that change nothing.
 _LOOKS: Final = frozenset({"READ", "QUERY", "PEEK", "PEEK-SCHEDULED", "RANGES", "LOCATE"})
 
 
 def looks(request: Request) -> bool:
-    """Whether the operation changes nothing."""
+    """Return whether the operation changes nothing."""
     operation = request.application_properties.get("operation")
     return isinstance(operation, str) and (operation in _LOOKS or operation.startswith("GET-"))
 
 
 def _is_wanted(request: Request) -> bool:
-    """Whether to go on: a change is made whole, and a look is for somebody who waits for it."""
+    """Return whether to go on with a request. A change is always completed; a query is dropped if
+    the client that asked is gone."""
     way = request.way
     return not looks(request) or (way is not None and not way.deleted)
 
 
 def sift(names: Iterable[str], keep: Callable[[str], bool]) -> Steps[list[str]]:
-    """Those of the names that are to be kept."""
+    """Return the names for which `keep` is true, in steps."""
     found: list[str] = []
     for at, name in enumerate(names, 1):
         if keep(name):
@@ -51,7 +53,7 @@ def sift(names: Iterable[str], keep: Callable[[str], bool]) -> Steps[list[str]]:
 
 
 def finish(steps: Steps[T]) -> T:
-    """All of it at once."""
+    """Run all steps at once, and return the result."""
     while True:
         try:
             next(steps)
@@ -61,7 +63,7 @@ def finish(steps: Steps[T]) -> T:
 
 
 def when_over(work: Ending, result: Callable[[], Result]) -> Result | Steps[Result]:
-    """The result of work that has begun: now if the work is over, or as soon as it is."""
+    """Return the result of work that has begun: now if the work is over, or else later."""
     return result() if work.over else _wait(work, result)
 
 
@@ -76,7 +78,7 @@ class Ending(Protocol):
 
     @property
     def over(self) -> bool:
-        """Whether it is done."""
+        """Whether the work is done."""
 
 
 class SlicedJob:
@@ -86,11 +88,12 @@ class SlicedJob:
         self.request = request
         self.steps = steps
         self.result: Result | None = None
-        # Whether its last step could only wait.
+        # Whether the last step could only wait.
         self.waits = False
 
     def go_on(self, until: float) -> bool:
-        """Work until a time, or until there is a result; whether there is. One step at least."""
+        """Work until a time or until the result, at least one step. Return whether there is a
+        result."""
         self.waits = False
         while True:
             try:
@@ -105,25 +108,25 @@ class SlicedJob:
 
 
 class SliceQueue:
-    """The jobs of one management node. Connections take turns, each has its own in their order.
+    """The jobs of one management node. Connections take turns; the jobs of each are done in order.
 
-    `step(job, until)` goes on with a job: whether that is over, and answered. Each turn is a pass
-    of the broker's own.
+    `step(job, until)` works on a job, and returns whether it is over and answered. Each turn is a
+    pass of the broker.
     """
 
     def __init__(self, broker: Broker, step: Callable[[SlicedJob, float], bool]) -> None:
         self._broker = broker
         self._step = step
         self._jobs: dict[int, deque[SlicedJob]] = {}
-        # Seconds of work since the event loop was last given a chance.
+        # Seconds of work since the event loop last did other work.
         self._spent = 0.0
 
     def waiting(self, connection: int) -> int:
-        """How many requests of a connection wait."""
+        """Return the number of waiting requests of a connection."""
         return len(self._jobs.get(connection, ()))
 
     def add(self, job: SlicedJob) -> bool:
-        """Begin a job, if there is time; whether it is over already."""
+        """Add a job, and begin it if there is time. Return whether it is over already."""
         connection = int(job.request.party.connection)
         if not self._jobs and self._spent < _SLICE:
             begun = time.perf_counter()
@@ -139,7 +142,7 @@ class SliceQueue:
     def _turn(self) -> None:
         begun = time.perf_counter()
         self._spent = 0.0
-        # How many have been asked in vain, one after the other.
+        # The number of consecutive jobs that could only wait.
         waiting = 0
         while self._jobs and waiting < len(self._jobs):
             connection = next(iter(self._jobs))

@@ -1,4 +1,4 @@
-"""The store: what it has on disk, and backups of it while the broker runs."""
+"""The store: its figures, and online backups."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from ferrymq_broker.management.operation import Call, Operation, Result
 
 
 class StoreKeeper(Protocol):
-    """Who has the store."""
+    """An object with a store."""
 
     def describe(self) -> dict[str, object]:
-        """Its figures, and how the last backup goes."""
+        """Return the figures of the store, and the state of the last backup."""
 
     def begin_backup(self, target: str) -> None:
-        """Begin to copy it to a directory of this machine. Raises `ManagementError`."""
+        """Begin to copy the store to a directory of this machine. Raises `ManagementError`."""
 
 
 class StoreEntities(EntityType):
-    """The store of the broker, called ``store``; to be found in the default virtual host."""
+    """The store of the broker, with the name ``store``, in the default virtual host."""
 
     short = "store"
     attributes = (
@@ -40,19 +40,19 @@ class StoreEntities(EntityType):
         self._keeper = keeper
 
     def operations(self) -> dict[str, Operation]:
-        """READ and BACKUP."""
+        """Return READ and BACKUP."""
         return {"READ": Operation(self.read), "BACKUP": Operation(self.backup, ("target",))}
 
     def identities(self) -> list[str]:
-        """Itself."""
+        """Return the only identity."""
         return ["store"]
 
     def show(self, identity: str) -> dict[str, object] | None:
-        """Its figures."""
+        """Return the figures of the store."""
         return self._keeper.describe() if identity in ("store", "self") else None
 
     def backup(self, call: Call) -> Result:
-        """BACKUP: begin one; READ tells how far it is."""
+        """Handle BACKUP: begin a backup. READ returns its progress."""
         call.expect_only("target")
         self.shown(call.required_name())
         self._keeper.begin_backup(call.text("target"))

@@ -1,4 +1,4 @@
-"""Streams, and what lies in one."""
+"""Streams and their records."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ferrymq_codec.scalars import Timestamp
 
 
 class StreamEntities(DeclaredNodes):
-    """Streams, by address."""
+    """The streams, by address."""
 
     short = "stream"
     settings = tuple(field.alias or name for name, field in StreamSettings.model_fields.items())
 
     def operations(self) -> dict[str, Operation]:
-        """Those of all nodes, PEEK and PURGE; RANGES, LOCATE, HOLD and RELEASE."""
+        """Return the operations of all nodes, and those of streams."""
         return {
             **super().operations(),
             "PEEK": Operation(self.peek, ("partition", "from-offset", "from-time", "count")),
@@ -35,8 +35,8 @@ class StreamEntities(DeclaredNodes):
         }
 
     def authorise(self, operation: str, call: Call) -> None:
-        """As for all nodes. What there is of a stream is for who may read it; RANGES of many leaves
-        out those that the party may not read."""
+        """Check rights as for all nodes. RANGES and LOCATE need the right to read the stream;
+        RANGES of many streams leaves out those that the party may not read."""
         if operation not in ("RANGES", "LOCATE"):
             super().authorise(operation, call)
         elif (call.name or operation == "LOCATE") and not may_look(
@@ -45,18 +45,18 @@ class StreamEntities(DeclaredNodes):
             raise forbidden(operation, self.short, call.name)
 
     def change(self, node: Node, policy: NodePolicy) -> None:
-        """Retention and more partitions; not fewer."""
+        """Change the policy. The number of partitions cannot become smaller."""
         assert isinstance(node, Stream) and isinstance(policy, StreamPolicy)
         node.change_policy(policy)
 
     def staying(self, node: Node, before: NodePolicy, after: NodePolicy) -> str:
-        """Return that partitions stay, where there are more of them and they are stored."""
+        """Return "partitions" if a stored stream has got more partitions, which stay."""
         assert isinstance(before, StreamPolicy) and isinstance(after, StreamPolicy)
         grown = node.store_id != 0 and after.partitions != before.partitions
         return "partitions" if grown else ""
 
     def peek(self, call: Call) -> Result:
-        """PEEK: records of one partition from an offset or a time on."""
+        """Handle PEEK: return records of one partition, from an offset or a time on."""
         call.expect_only("partition", "from-offset", "from-time", "count")
         stream = self._stream(call)
         partition = stream.partition(str(call.number("partition", 0)))
@@ -80,26 +80,26 @@ class StreamEntities(DeclaredNodes):
         return Result({"messages": sheet.messages})
 
     def ranges(self, call: Call) -> Steps[Result]:
-        """RANGES: incarnation and range of every partition, of some streams or all."""
+        """Handle RANGES: return incarnation and partition ranges of some streams or all."""
         if call.name:
             self._stream(call)
         gives = call.party.access.gives_anything()
         return (yield from ranges(call, self.space, self.identities() if gives else []))
 
     def locate(self, call: Call) -> Steps[Result]:
-        """LOCATE: the offsets of positions by time or by bytes."""
+        """Handle LOCATE: return the offsets of positions by time or by bytes."""
         return (yield from locate(call, self._stream(call)))
 
     def hold(self, call: Call) -> Result:
-        """HOLD: let records stay for somebody."""
+        """Handle HOLD: keep records for a holder."""
         return hold(call, self._stream(call))
 
     def release(self, call: Call) -> Result:
-        """RELEASE: nobody needs them any more."""
+        """Handle RELEASE: remove a hold."""
         return release(call, self._stream(call))
 
     def purge(self, call: Call) -> Result:
-        """PURGE: drop all records. Offsets go on where they were."""
+        """Handle PURGE: drop all records. Offsets are not reset."""
         call.expect_only()
         return Result({"count": int(self._stream(call).clear())}, description="purged")
 

@@ -1,4 +1,4 @@
-"""Termini that outlive their links, attached or not."""
+"""Termini that outlive their links."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 
 class TerminusEntities(IndexedType[Terminus]):
-    """What links have left behind, or would. DELETE ends one that no link has: what a source holds
-    goes back, what a target remembers is forgotten."""
+    """The termini that are kept after their links end, attached or not. DELETE ends a terminus
+    without a link: messages that its source holds go back to the node, delivery states that its
+    target remembers are forgotten."""
 
     short = "terminus"
     attributes = (
@@ -45,11 +46,11 @@ class TerminusEntities(IndexedType[Terminus]):
         self.space = space
 
     def operations(self) -> dict[str, Operation]:
-        """READ and DELETE."""
+        """Return READ and DELETE."""
         return {"READ": Operation(self.read), "DELETE": Operation(self.delete)}
 
     def authorise(self, operation: str, call: Call) -> None:
-        """Everybody may do so with his own; others' take the right to manage the broker."""
+        """Allow users their own termini; others need the right to manage the broker."""
         access = call.party.access
         if access.permits(MANAGE, ADDRESS):
             return
@@ -59,7 +60,7 @@ class TerminusEntities(IndexedType[Terminus]):
             raise forbidden(operation, self.short, name)
 
     def visible(self, party: Party) -> list[str]:
-        """The party's own, or all."""
+        """Return the party's own termini, or with the right to manage all."""
         if party.access.permits(MANAGE, ADDRESS):
             return self.identities()
         return [
@@ -69,7 +70,7 @@ class TerminusEntities(IndexedType[Terminus]):
         ]
 
     def _find(self, identity: str) -> Terminus | None:
-        """One of them, without going through all: anybody may ask."""
+        """Find a terminus without going through all, because every client may ask."""
         owner, _, rest = identity.partition("/")
         direction, slash, link = rest.partition("/")
         if not slash or direction not in ("in", "out"):
@@ -83,30 +84,30 @@ class TerminusEntities(IndexedType[Terminus]):
             direction == "out",
         )
         terminus = self.broker.termini.find(key)
-        # There is more than one way to write a name, and one that counts.
+        # A name can be percent-encoded in several ways. Only the broker's way is accepted.
         return terminus if terminus is not None and _name_of(terminus) == identity else None
 
     def show(self, identity: str) -> dict[str, object] | None:
-        """The attributes of one; None if there is none of that identity."""
+        """Return the attributes of a terminus; None if it does not exist."""
         terminus = self._find(identity)
         return None if terminus is None else terminus.describe()
 
     def shower(self, identities: list[str]) -> Show:
-        """Return what shows each of these, without going through all."""
+        """Return a function that shows each of these, without going through all."""
         return self.show
 
     def entries(self) -> dict[str, Terminus]:
-        """By whose link it is, in the order they were made."""
+        """Return the termini by name, oldest first."""
         return {
             _name_of(terminus): terminus for terminus in self.broker.termini.of(self.space.name)
         }
 
     def describe(self, entry: Terminus) -> dict[str, object]:
-        """Whose it is, how it is kept, how much it has."""
+        """Return the attributes of a terminus."""
         return entry.describe()
 
     def delete(self, call: Call) -> Result:
-        """DELETE: as if its time were over."""
+        """Handle DELETE: end a terminus as if it had expired."""
         call.expect_only()
         identity = call.required_name()
         terminus = self._find(identity)
@@ -119,12 +120,12 @@ class TerminusEntities(IndexedType[Terminus]):
 
 
 def _name_of(terminus: Terminus) -> str:
-    """By whose link it is: no two owners come out the same."""
+    """Return the name of a terminus, which is different for each owner."""
     _, user, container, link, sends = terminus.key
     owner = escape(container) if user is None else f"{escape(user)}@{escape(container)}"
     return f"{owner}/{'out' if sends else 'in'}/{link}"
 
 
 def _is_own(terminus: Terminus, party: Party) -> bool:
-    """Whether it belongs to who the party has proved to be: who is nobody has none."""
+    """Return whether the terminus belongs to the party's user. A party without a user owns none."""
     return party.user is not None and terminus.key[1] == party.user

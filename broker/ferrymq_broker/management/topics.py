@@ -1,4 +1,4 @@
-"""Topics, and the subscriptions to them."""
+"""Topics and subscriptions."""
 
 from __future__ import annotations
 
@@ -31,26 +31,27 @@ from ferrymq_broker.nodes.topics.topic import Topic
 from ferrymq_broker.timers import TimerHeap
 from ferrymq_codec.scalars import Described, Symbol
 
-# What the filter of a subscription is called that is declared with a selector.
+# The name of the filter of a subscription that is declared with a selector.
 SELECTOR: Final = "apache.org:selector-filter:string"
 
 _QUEUE: Final = tuple(field.alias or name for name, field in QueueSettings.model_fields.items())
 
 
 class TopicEntities(DeclaredNodes):
-    """Topics, by address."""
+    """The topics, by address."""
 
     short = "topic"
     settings = tuple(field.alias or name for name, field in TopicSettings.model_fields.items())
 
     def change(self, node: Node, policy: NodePolicy) -> None:
-        """Subscriptions that are there keep their settings; those to come have the new ones."""
+        """Change the policy. Existing subscriptions keep their settings; new ones get the new
+        settings."""
         assert isinstance(node, Topic) and isinstance(policy, TopicPolicy)
         node.change_policy(policy)
 
 
 class SubscriptionEntities(IndexedType[tuple[Topic, Subscription]]):
-    """Subscriptions, as TOPIC::NAME: those somebody made here, and those that links made."""
+    """The subscriptions, as TOPIC::NAME: those made by management, and those made by links."""
 
     short = "subscription"
 
@@ -62,7 +63,7 @@ class SubscriptionEntities(IndexedType[tuple[Topic, Subscription]]):
         self.attributes = tuple(_describe(topic, topic.declare_subscription("fresh")))
 
     def operations(self) -> dict[str, Operation]:
-        """Everything that can be done with a queue, for it is one."""
+        """Return the operations. A subscription has those of a queue."""
         return {
             "CREATE": Operation(self.create, ("selector", *_QUEUE)),
             "READ": Operation(self.read),
@@ -72,9 +73,12 @@ class SubscriptionEntities(IndexedType[tuple[Topic, Subscription]]):
         }
 
     def authorise(self, operation: str, call: Call) -> None:
-        """What is one's own takes the right to receive at the topic, anything else that to manage
-        it, or to create it for a new one. Whose a subscription is that is not there nobody says.
-        To have one give its messages to another address is to receive them."""
+        """Check rights. A user's own subscription needs the right to receive from it, others the
+        right to manage it, and a new one the right to manage or to create it.
+
+        The answer does not tell whether a subscription exists. A setting that moves messages to
+        another address needs the right to receive them.
+        """
         party = call.party
         access = party.access
         if access.open:
@@ -96,11 +100,12 @@ class SubscriptionEntities(IndexedType[tuple[Topic, Subscription]]):
             expect_send(party, self._space, target)
 
     def visible(self, party: Party) -> list[str]:
-        """As `sight`."""
+        """Return the result of `sight` at once."""
         return finish(self.sight(party))
 
     def sight(self, party: Party) -> Steps[list[str]]:
-        """The party's own at topics where it may receive, all of topics that it may manage."""
+        """Return the party's own subscriptions that it may receive from, and all that it may
+        manage."""
         access = party.access
         entries = self.entries()
 
@@ -113,7 +118,7 @@ class SubscriptionEntities(IndexedType[tuple[Topic, Subscription]]):
         return (yield from sift(entries, is_seen))
 
     def entries(self) -> dict[str, tuple[Topic, Subscription]]:
-        """Sorted by address."""
+        """Return the subscriptions sorted by address."""
         found: dict[str, tuple[Topic, Subscription]] = {}
         for node in self._space.nodes.values():
             if isinstance(node, Topic):
@@ -122,7 +127,7 @@ class SubscriptionEntities(IndexedType[tuple[Topic, Subscription]]):
         return dict(sorted(found.items()))
 
     def describe(self, entry: tuple[Topic, Subscription]) -> dict[str, object]:
-        """Who it is for, what gets into it, what waits in it."""
+        """Return the attributes of a subscription."""
         topic, subscription = entry
         return _describe(topic, subscription)
 
@@ -145,12 +150,12 @@ class SubscriptionEntities(IndexedType[tuple[Topic, Subscription]]):
         return found
 
     def show(self, identity: str) -> dict[str, object] | None:
-        """The attributes of one, which may be named by an alias of its topic."""
+        """Return the attributes of a subscription. Its name may contain an alias of the topic."""
         found = self._find(identity)
         return None if found is None else self.describe(found)
 
     def create(self, call: Call) -> Result:
-        """CREATE: a subscription that belongs to nobody and stays until it is deleted."""
+        """Handle CREATE: make a subscription without an owner, which stays until it is deleted."""
         address = call.required_name()
         cut = address.rfind(PART)
         if cut <= 0 or not address[cut + len(PART) :]:
@@ -187,7 +192,7 @@ class SubscriptionEntities(IndexedType[tuple[Topic, Subscription]]):
         return Result(self.shown(made.address), CREATED, "created")
 
     def update(self, call: Call) -> Result:
-        """UPDATE: other settings of its queue."""
+        """Handle UPDATE: change settings of the subscription's queue."""
         topic, subscription = self._found(call)
         before = subscription.queue.policy
         given = {
@@ -207,7 +212,7 @@ class SubscriptionEntities(IndexedType[tuple[Topic, Subscription]]):
         return Result(self.shown(subscription.address), description="updated")
 
     def delete(self, call: Call) -> Result | Steps[Result]:
-        """DELETE: its links are closed with ``amqp:resource-deleted``, its messages dropped."""
+        """Handle DELETE: close the links with ``amqp:resource-deleted``, and drop the messages."""
         call.expect_only("if-empty", "if-unused")
         topic, subscription = self._found(call)
         messages = subscription.queue.message_count()
@@ -225,7 +230,7 @@ def _describe(topic: Topic, subscription: Subscription) -> dict[str, object]:
     settings = policy_attributes(subscription.queue.policy)
     described = subscription.describe()
     described.pop("type", None)
-    # Among the names of settings two are those of facts as well, which are others.
+    # Two facts have the same names as settings, with another meaning.
     facts = {key: value for key, value in described.items() if key not in settings}
     return {
         **facts,
@@ -237,5 +242,6 @@ def _describe(topic: Topic, subscription: Subscription) -> dict[str, object]:
 
 
 def _is_own(subscription: Subscription, party: Party) -> bool:
-    """Whether it belongs to who the party has proved to be: who is nobody has none."""
+    """Return whether the subscription belongs to the party's user. A party without a user owns
+    none."""
     return party.user is not None and subscription.user == party.user

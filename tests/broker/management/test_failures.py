@@ -37,7 +37,7 @@ def test_a_failure_is_answered_without_the_reason(net: Network, asker: Asker) ->
         asker.receiver.settle(Accepted())
         answer = read_answer(delivery.payload)
         assert answer.status == 500
-        assert answer.description == "the broker failed at this; its log says how"
+        assert answer.description == "the operation failed in the broker; its log has the details"
         assert b"sesame" not in delivery.payload
     assert asker.ask("READ", "broker", "broker").status == 200
 

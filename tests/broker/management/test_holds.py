@@ -79,7 +79,7 @@ def test_offsets_out_of_range(net: Network, asker: Asker) -> None:
         ({"holder": "x", "offsets": [{"partition": 0}]}, "partition and offset"),
         ({"holder": "x", "offsets": [{"partition": 0, "offset": -1}]}, "offset: -1"),
         ({"holder": "x", "offsets": [{"partition": 0, "offset": "a"}]}, "offset: an integer"),
-        ({"holder": "x", "offsets": [{"partition": 0, "offset": 0}] * 2}, "0 is there twice"),
+        ({"holder": "x", "offsets": [{"partition": 0, "offset": 0}] * 2}, "0 occurs twice"),
         ({"holder": "x", "offset": 0}, "unknown argument 'offset'"),
     ],
 )
