@@ -1,4 +1,5 @@
-"""Who somebody is: passwords, certificates and tokens, and where they are kept.
+"""Authentication: passwords, certificates and tokens, and their files.
 
-Slow or outside work happens here, off the event loop. What comes of it is an `Identity`.
+Slow work and requests to other servers happen here, outside the event loop. The result is a
+`UserIdentity`.
 """

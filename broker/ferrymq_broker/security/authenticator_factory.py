@@ -1,4 +1,4 @@
-"""Makes the gate that a configuration describes."""
+"""Makes the authenticators of a configuration."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ def make_authenticators(
     now: Callable[[], float] = time.monotonic,
     verifier: TokenVerifier | None = None,
 ) -> Authenticators:
-    """The gate of a broker. `changed` is called with the names of users who are gone, or have
-    another password or other groups, since they logged in; `now` is a clock in seconds; `verifier`
-    checks tokens.
+    """Return the authenticators of a broker.
 
-    Raises `ConfigError` if a file that is named cannot be used.
+    `changed` is called with the names of users who were deleted, or whose password or groups have
+    changed, since they logged in. `now` is a clock in seconds. `verifier` checks tokens. Raises
+    `ConfigError` if a file that the configuration names cannot be used.
     """
     throttle = Throttle(security.failed_logins, now)
     methods: list[Method] = []
     watched: list[Watched] = []
     passwords: PasswordMethod | None = None
     if security.users_file is not None:
-        # argon2 takes a while to import: who does not need it does not wait.
+        # Imported only when needed, because importing argon2 takes a while.
         from ferrymq_broker.security.stored_passwords import StoredPasswords
 
         stored = StoredPasswords(
@@ -53,7 +53,7 @@ def make_authenticators(
     if security.certificate_rule:
         methods.append(CertificateUsers(security.certificate_rule))
     if verifier is not None and verifier.takes_jwt:
-        # Most brokers take no tokens, and joserfc takes a while to import.
+        # Imported only when needed, because importing joserfc takes a while.
         from ferrymq_broker.security.oauth import TokenMethod, TokenPasswords
 
         methods.append(TokenMethod(verifier, security.plain_without_tls))
@@ -64,7 +64,7 @@ def make_authenticators(
     return Authenticators(
         methods,
         security.anonymous is True,
-        # Access that was not configured ends at this machine, and with the first user named.
+        # By default clients on this machine need no login, until the first user is configured.
         nameless=security.anonymous is None and not security.names_somebody,
         passwords=passwords,
         throttle=throttle,

@@ -1,4 +1,4 @@
-"""The gate: every way in that a broker offers, put together."""
+"""The authenticators of a broker: all its login methods together."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ferrymq_types.security import SaslCode
 
 
 class LoginRefusedError(Exception):
-    """Somebody is not let in. The message is for the log, never for him, and has no secret.
+    """A login was refused. The message is for the log, not for the client, and has no secret.
 
-    `code` is what he is told: `AUTH`, or `SYS_TEMP` for one who may try again as he is.
+    `code` is the SASL outcome for the client: `AUTH`, or `SYS_TEMP` if it may try again unchanged.
     """
 
     def __init__(self, reason: str, code: SaslCode = SaslCode.AUTH) -> None:
@@ -26,54 +26,56 @@ class LoginRefusedError(Exception):
 
 
 class Method(Protocol):
-    """One way to prove who one is, for one or several SASL mechanisms."""
+    """A login method, for one or several SASL mechanisms."""
 
     def mechanisms(self, transport: ClientTransport) -> Sequence[str]:
-        """What is offered to this client, the strongest first; nothing where it leads nowhere."""
+        """Return the mechanisms to offer to this client, the strongest first; none if it cannot log
+        in with this method."""
         ...
 
     def scram_keys(self, mechanism: str, username: str) -> ScramKeys | None:
-        """The stored keys of a user, for the mechanisms of SCRAM."""
+        """Return the stored SCRAM keys of a user; None if there are none."""
         ...
 
     async def identify(self, login: Login) -> UserIdentity:
-        """Who has logged in so. Raises `LoginRefusedError`.
+        """Return the identity of a login. Raises `LoginRefusedError`.
 
-        A method that can say so at once awaits nothing. What takes longer than a millisecond is
-        done in another thread.
+        A method that can decide at once does not await. Work of more than a millisecond is done in
+        another thread.
         """
         ...
 
 
 class PasswordMethod(Method, Protocol):
-    """A way to prove who one is by a password."""
+    """A login method with passwords."""
 
     @property
     def iterations(self) -> int:
-        """How often SCRAM hashes the passwords of most users: unknown ones look the same."""
+        """The usual number of SCRAM iterations, which unknown users get too, so that they look the
+        same."""
         ...
 
 
 class Watched(Protocol):
-    """Something a method learns from that may change."""
+    """A source of a method's data that may change, such as a file."""
 
     def refresh(self, force: bool = False) -> bool:
-        """Look whether it has changed, or learn it anew in any case; whether it is good."""
+        """Read the data again if it has changed, or with `force` always. Return whether it is
+        valid."""
         ...
 
     def close(self) -> None:
-        """It is not needed any more."""
+        """Release resources."""
         ...
 
 
 class Authenticators(Authenticator):
-    """Lets in whom one of its `methods` knows, and perhaps whoever says nothing. Several methods
-    for one mechanism are asked in turn.
+    """All login methods of a broker. Several methods for one mechanism are tried in turn.
 
-    `passwords` is the one of the methods that knows passwords. `anonymous` lets in whoever says
-    nothing, `nameless` does so on this machine only. `throttle` holds off whoever fails too often.
-    `groups` are those of users, by their names, that they are in however they have logged in.
-    `watched` is what `refresh` looks at.
+    `passwords` is the method with passwords. `anonymous` accepts clients without a login,
+    `nameless` does so only on this machine. `throttle` refuses logins after too many failures.
+    `groups` has the configured groups of users by name, whatever the login method. `watched` are
+    the sources that `refresh` reads.
     """
 
     def __init__(
@@ -99,18 +101,19 @@ class Authenticators(Authenticator):
     # -- for connections -------------------------------------------------------------------
 
     def mechanisms(self, transport: ClientTransport) -> list[str]:
-        """The SASL mechanisms of all methods, in their order; ANONYMOUS comes last."""
+        """Return the SASL mechanisms of all methods, in their order; ANONYMOUS comes last."""
         offered = [name for method in self._methods for name in method.mechanisms(transport)]
         if not self.is_required(transport):
             offered.append("ANONYMOUS")
         return list(dict.fromkeys(offered))
 
     def is_required(self, transport: ClientTransport) -> bool:
-        """Whether a client has to say who it is."""
+        """Return whether a client has to log in."""
         return not (self._anonymous or (self._nameless and transport.loopback))
 
     def scram_keys(self, mechanism: str, username: str) -> ScramKeys | None:
-        """The keys that one of the methods has of the user; made up for one that nobody knows."""
+        """Return the SCRAM keys of the user from the first method that has some; made-up ones for
+        an unknown user."""
         for method in self._methods:
             keys = method.scram_keys(mechanism, username)
             if keys is not None:
@@ -120,23 +123,24 @@ class Authenticators(Authenticator):
         return ScramKeys.made_up(mechanism, username, iterations)
 
     def is_held_off(self, transport: ClientTransport, username: str | None) -> bool:
-        """Whether there were so many failures that nobody looks at what this client says."""
+        """Return whether this client has failed so often that its login is refused unchecked."""
         return self.throttle.holds_off(transport, username)
 
     def login_failed(self, transport: ClientTransport, username: str | None) -> None:
-        """A client has failed before anybody could be asked who it is."""
+        """Count a login that failed in the SASL exchange, before `authenticate`."""
         self.throttle.failed(transport, username)
 
     def authenticate(self, login: Login) -> None:
-        """Ask the method that offers the mechanism to this client."""
+        """Decide a login by the methods that offer its mechanism to this client."""
         transport = login.transport
         if login.mechanism == "ANONYMOUS" and not self.is_required(transport):
             login.decide(UserIdentity(None, mechanism=login.mechanism))
             return
         if self.throttle.holds_off(transport, login.username):
-            # A proof of SCRAM has been checked already, and a wrong one is refused for good. If the
-            # right one were not, a thousand exchanges that were begun in time would try a thousand
-            # passwords.
+            # A SCRAM proof has been checked already, and a wrong one gets the code AUTH. A right
+            # one
+            # must get the same code: otherwise an attacker could begin a thousand exchanges before
+            # the limit, and test a thousand passwords.
             proved = login.mechanism in SCRAM_MECHANISMS
             code = SaslCode.AUTH if proved else SaslCode.SYS_TEMP
             login.decide(None, "too many failed logins", code)
@@ -153,19 +157,20 @@ class Authenticators(Authenticator):
         try:
             identity = await self._identify(methods, login)
         except LoginRefusedError as error:
-            # Who was put off until later has not failed.
+            # A login to be tried again later is no failure.
             if error.code is SaslCode.AUTH:
                 self.throttle.failed(login.transport, login.username)
             login.decide(None, str(error), error.code)
         except Exception:
-            # A mistake of ours lets nobody in.
+            # An unexpected exception refuses the login.
             log.exception("internal error", peer=login.transport.peer)
             login.decide(None, "internal error", SaslCode.SYS)
         else:
             login.decide(self._welcome(identity, login.transport))
 
     async def _identify(self, methods: Sequence[Method], login: Login) -> UserIdentity:
-        """Who it is, by the first of the methods that knows him. Raises what the last says."""
+        """Return the identity from the first method that accepts the login. Raises the error of the
+        last method."""
         for method in methods[:-1]:
             try:
                 return await method.identify(login)
@@ -174,19 +179,18 @@ class Authenticators(Authenticator):
         return await methods[-1].identify(login)
 
     def silent(self, transport: ClientTransport) -> UserIdentity:
-        """Who a client is that came in without saying who he is."""
+        """Return the identity of a client without a login."""
         return UserIdentity(None)
 
     # -- for the server --------------------------------------------------------------------
 
     def refresh(self, force: bool = False) -> bool:
-        """Have files looked at that may have changed, or read again in any case; whether all are
-        good."""
+        """Read files again that have changed, or with `force` all. Return whether all are valid."""
         good = [watched.refresh(force) for watched in self._watched]
         return all(good)
 
     def close(self) -> None:
-        """Nobody is let in any more."""
+        """Stop all logins."""
         for task in self._tasks:
             task.cancel()
         for watched in self._watched:

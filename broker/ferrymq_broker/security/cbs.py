@@ -1,9 +1,9 @@
-"""The node ``$cbs``: clients put tokens there, each for a node or for all (claims-based security).
+"""The node ``$cbs``, to which clients send tokens for nodes (claims-based security).
 
 A request is a message with the application-properties `operation` (``put-token``), `type`, `name`
-(what the token is for) and perhaps `expiration`, and the token as its body. What a token gives
-counts for the connection that it came on, until it expires or another one for the same name takes
-its place.
+(the address that the token is for), optionally `expiration`, and the token as its body. The rights
+of a token are valid for the connection that sent it, until the token expires or another one for the
+same name replaces it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 ADDRESS: Final = "$cbs"
 PUT_TOKEN: Final = "put-token"
-# Types of tokens. There are clients that call a shared access signature a JWT.
+# Types of tokens. Some clients send a shared access signature as a JWT.
 _JWT_TYPES: Final = ("jwt", "amqp:jwt")
 _SIGNATURE_TYPE: Final = "servicebus.windows.net:sastoken"
 
@@ -48,19 +48,20 @@ FORBIDDEN: Final = 403
 TOO_MANY: Final = 429
 FAILED: Final = 500
 
-# Requests that may wait for the keys of an issuer: of one connection, and of all of a virtual host.
+# The most requests that wait for the keys of an issuer: of one connection, and of a virtual host.
 _WAITING: Final = 100
 _ALL_WAITING: Final = 1000
-# What one of them has at most, in bytes: a token, and what is said about it.
+# The most bytes of a request: a token, and its properties.
 _LARGEST: Final = 16 * 1024
-# Tokens that one connection may have checked in a second, when it has had checked twice as many as
-# it may have: to check a signature takes longer than to make one up.
+# The rate of tokens for one connection, in tokens a second, after twice the number of tokens that
+# it
+# may have. Checking a signature takes longer than making one up.
 _RATE: Final = 5.0
 _SHOWN: Final = 200
 
 
 class _Refusal(Exception):
-    """A token is not taken: what the client is told."""
+    """A refusal of a token, with the text for the client."""
 
     def __init__(self, status: int, description: str) -> None:
         super().__init__(description)
@@ -69,10 +70,10 @@ class _Refusal(Exception):
 
 
 class Cbs:
-    """Takes the tokens for one virtual host.
+    """The tokens of one virtual host.
 
-    `own` are what keys give by themselves there, in addition to the rules. A connection has `limit`
-    tokens at most.
+    `own` has the rules that keys have in their own configuration, in addition to the access rules.
+    A connection has at most `limit` tokens.
     """
 
     def __init__(
@@ -90,17 +91,17 @@ class Cbs:
         self._limit = limit
         self._floods = LogRateLimiter(2 * limit, _RATE, verifier.clock.now)
         self.service = ServiceNode(ADDRESS, space, self.answer, _failed)
-        # Connections with a token that waits for keys: what has come after it waits as well.
+        # Requests of connections with a token that waits for keys; later requests wait too.
         self._waiting: dict[int, deque[Request]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def answer(self, request: Request) -> Response | None:
-        """Put the token, or say why not; None if keys have to be fetched before."""
+        """Return the response to a request; None if keys have to be fetched first."""
         if self._floods.let(request.party.peer) is None:
             return _response(TOO_MANY, "too many tokens, too fast")
         connection = int(request.party.connection)
         if request.size > _LARGEST:
-            return _response(BAD_REQUEST, f"a request has {_LARGEST} bytes at most")
+            return _response(BAD_REQUEST, f"a request has at most {_LARGEST} bytes")
         line = self._waiting.get(connection)
         if line is not None:
             if len(line) >= _WAITING or self._all_waiting() >= _ALL_WAITING:
@@ -124,7 +125,7 @@ class Cbs:
         return sum(len(line) for line in self._waiting.values())
 
     async def _work_off(self, connection: int, needed: KeysNeededError | None) -> None:
-        """Answer what one connection has asked, in its order."""
+        """Answer the requests of one connection in their order, fetching keys as needed."""
         try:
             while needed is not None:
                 await needed.keys.fetch()
@@ -137,7 +138,7 @@ class Cbs:
                 request.free_room()
 
     def _answer_line(self, connection: int, stuck: asyncio.Future[KeysNeededError | None]) -> None:
-        """Answer what can be answered now: a pass of its own."""
+        """Answer the requests that need no more keys, in a pass of its own."""
         line = self._waiting[connection]
         needed = None
         try:
@@ -147,7 +148,7 @@ class Cbs:
         except KeysNeededError as error:
             needed = error
         if needed is None:
-            # What comes from now on has nothing to wait for.
+            # Later requests need not wait.
             del self._waiting[connection]
         if not stuck.done():
             stuck.set_result(needed)
@@ -167,14 +168,14 @@ class Cbs:
                 audit.token_refused(party.peer, party.user, name[:_SHOWN], str(refused))
                 raise _Refusal(UNAUTHORIZED, "the token is not good for that") from None
             if len(party.access.grants) >= self._limit and not party.access.grants.has(grant.scope):
-                raise _Refusal(FORBIDDEN, f"a connection has {self._limit} tokens at most")
+                raise _Refusal(FORBIDDEN, f"a connection has at most {self._limit} tokens")
         except _Refusal as refusal:
             return _response(refusal.status, refusal.description)
         except KeysNeededError:
             raise
         except Exception:
             log.exception("internal error", peer=party.peer)
-            return _response(FAILED, "the broker failed at this; its log says how")
+            return _response(FAILED, "the operation failed in the broker; its log has the details")
         identity = grant.identity
         audit.token_accepted(
             party.peer,
@@ -187,11 +188,11 @@ class Cbs:
         return _response(ACCEPTED, "Accepted")
 
     def _grant(self, scope: str, name: str, token: str, kind: str, request: Request) -> Grant:
-        """Return what the token gives. Raises `TokenRefusedError`, `KeysNeededError`.
+        """Return the rights of a token. Raises `TokenRefusedError`, `KeysNeededError`.
 
-        A name that is an alias stands for what it leads to now, if the token reaches that far. A
-        signature reaches to the address that was signed, to what that stands for if the key is for
-        that as well, and to what is below these.
+        If the name is an alias, the rights are valid for its current address too, if the token
+        allows it. A signature is valid for the address that was signed, for the address that this
+        is an alias of if the key has rights there, and for everything below these.
         """
         signed_for: str | None = None
         if is_signature(token):
@@ -202,7 +203,7 @@ class Cbs:
                 raise TokenRefusedError("the token is for another host")
             space = None if hosts[0] is None else self._broker.hosts.get(hosts[0])
             if space is not None and space is not self._space:
-                # Whatever else it was put for: one tenant's token says nothing about another.
+                # A token of one tenant gives no rights at another one.
                 raise TokenRefusedError("the token is for another virtual host")
             signed_for = scope_of(signed.resource)
             if not covers(signed_for, scope):
@@ -227,12 +228,11 @@ class Cbs:
         return Grant(scope, identity, rules, meaning)
 
     def _meaning(self, scope: str) -> str | None:
-        """Return the address that a scope is an alias of; None if it is no alias that leads
-        anywhere."""
+        """Return the address that a scope is an alias of; None if it is no valid alias."""
         try:
             meaning = self._space.canonical(scope)
         except BrokerError:
-            # Aliases in a circle.
+            # The aliases form a loop.
             return None
         return None if meaning == scope else meaning
 
@@ -240,9 +240,9 @@ class Cbs:
 def install_tokens(
     security: Security, broker: Broker, verifier: TokenVerifier | None
 ) -> list[ServiceNode]:
-    """The node ``$cbs`` of every virtual host; nothing where there is nothing to check tokens with.
+    """Add the node ``$cbs`` to every virtual host, and return the nodes; none without a verifier.
 
-    To be called once, when the virtual hosts are there.
+    Called once, when all virtual hosts exist.
     """
     if verifier is None:
         return []
@@ -263,7 +263,7 @@ def install_tokens(
 
 
 def _read(request: Request) -> tuple[str, str, str]:
-    """What the token is for, the token, and its type. Raises `_Refusal`."""
+    """Return name, token and type of a request. Raises `_Refusal`."""
     properties = request.application_properties
     operation = properties.get("operation")
     if operation != PUT_TOKEN:
@@ -273,7 +273,7 @@ def _read(request: Request) -> tuple[str, str, str]:
         raise _Refusal(BAD_REQUEST, f"the type is none of {', '.join(_known_types())}")
     name = properties.get("name")
     if not isinstance(name, str):
-        raise _Refusal(BAD_REQUEST, "the name, what the token is for, is missing or no string")
+        raise _Refusal(BAD_REQUEST, "the name that the token is for is missing or no string")
     expiration = properties.get("expiration")
     if expiration is not None and not isinstance(expiration, Timestamp):
         raise _Refusal(BAD_REQUEST, "the expiration is no timestamp")
@@ -293,12 +293,12 @@ def _known_types() -> Sequence[str]:
 
 
 def _shorten(identity: UserIdentity, request: Request, now: float) -> None:
-    """The client may want a token to count for a shorter time than it is good for."""
+    """Shorten the lifetime of an identity to the expiration in the request, if there is one."""
     expiration = request.application_properties.get("expiration")
     if isinstance(expiration, Timestamp):
         wanted = int(expiration) / 1000.0
         if wanted <= now:
-            raise TokenRefusedError("it was to count until a time that is over")
+            raise TokenRefusedError("its requested expiration has passed")
         if identity.expires == 0.0 or wanted < identity.expires:
             identity.expires = wanted
 
@@ -308,7 +308,7 @@ def _failed(reason: str) -> Response:
 
 
 def _response(status: int, description: str) -> Response:
-    """Both ways to write it are in use."""
+    """Make a response with the status in both spellings that clients use."""
     return Response(
         {
             "status-code": Int(status),

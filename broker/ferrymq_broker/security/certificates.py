@@ -1,4 +1,4 @@
-"""Clients that are known by their certificates: SASL EXTERNAL (RFC 4422, Appendix A)."""
+"""Logins with client certificates: SASL EXTERNAL (RFC 4422, Appendix A)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ferrymq_broker.connections.authentication import ClientTransport, Login
 from ferrymq_broker.security.authenticators import LoginRefusedError
 
 EXTERNAL: Final = "EXTERNAL"
-# A longer name is nobody's.
+# The most characters of a name; longer ones are ignored.
 _MOST: Final = 256
-# What RFC 4514 calls what OpenSSL calls by its long name.
+# The names of RFC 4514 for attributes, by OpenSSL's long names.
 _SHORT: Final = {
     "commonName": "CN",
     "countryName": "C",
@@ -33,9 +33,9 @@ _SANS: Final = {"san-dns": "DNS", "san-email": "email", "san-uri": "URI"}
 
 
 class CertificateUsers:
-    """The users that rules make of verified certificates; the first rule that matches counts.
+    """A login method that maps verified certificates to users; the first rule that matches decides.
 
-    `now` gives the time in seconds since the Unix epoch.
+    `now` returns seconds since the Unix epoch.
     """
 
     def __init__(
@@ -45,22 +45,22 @@ class CertificateUsers:
         self._now = now
 
     def mechanisms(self, transport: ClientTransport) -> Sequence[str]:
-        """EXTERNAL for who has shown a certificate that is somebody's."""
+        """Return EXTERNAL for a client with a certificate of a user."""
         certificate = transport.certificate
         if certificate is None or self.identity_of(certificate) is None:
             return ()
         return (EXTERNAL,)
 
     def scram_keys(self, mechanism: str, username: str) -> ScramKeys | None:
-        """There are none: nobody has a password."""
+        """Return None, because this method has no passwords."""
         return None
 
     async def identify(self, login: Login) -> UserIdentity:
-        """Whose certificate it is. To act as somebody else is refused."""
+        """Return the user of the certificate. Refuse a login as another user."""
         certificate = login.transport.certificate
         identity = None if certificate is None else self.identity_of(certificate)
         if identity is None:
-            raise LoginRefusedError("no rule is about the certificate")
+            raise LoginRefusedError("no rule matches the certificate")
         if login.username and login.username != identity.user:
             raise LoginRefusedError(f"the certificate is that of {identity.user!r}")
         if identity.expires and identity.expires <= self._now():
@@ -68,7 +68,7 @@ class CertificateUsers:
         return identity
 
     def identity_of(self, certificate: dict[str, object]) -> UserIdentity | None:
-        """Whose certificate it is, by the first rule that matches; None if none does."""
+        """Return the user of a certificate by the first rule that matches; None if none does."""
         for rule, pattern in self._rules:
             for name in names_of(certificate, rule.name_from):
                 match = pattern.fullmatch(name)
@@ -81,7 +81,7 @@ class CertificateUsers:
 
 
 def names_of(certificate: dict[str, object], where: str) -> Iterator[str]:
-    """The names of one kind. What cannot be seen as it is, a NUL for one, makes no name."""
+    """Yield the names of one kind. Names with unprintable characters, such as NUL, are ignored."""
     if where == "subject":
         names = [_distinguished(certificate)]
     elif where == "subject-cn":
@@ -95,7 +95,7 @@ def names_of(certificate: dict[str, object], where: str) -> Iterator[str]:
 
 
 def _distinguished(certificate: dict[str, object]) -> str:
-    """The subject as RFC 4514 writes it, the last part first."""
+    """Return the subject as RFC 4514 writes it, the last part first."""
     parts: list[str] = []
     for part in reversed(_parts(certificate)):
         parts.append("+".join(f"{_SHORT.get(key, key)}={_escape(value)}" for key, value in part))
@@ -117,7 +117,7 @@ def _attributes(certificate: dict[str, object]) -> Iterator[tuple[str, str]]:
 
 
 def _parts(certificate: dict[str, object]) -> list[list[tuple[str, str]]]:
-    """The parts of the subject, as `ssl.SSLSocket.getpeercert` has them."""
+    """Return the parts of the subject, as `ssl.SSLSocket.getpeercert` has them."""
     subject = certificate.get("subject")
     if not isinstance(subject, tuple):
         return []
@@ -135,6 +135,7 @@ def _pairs(value: object) -> Iterator[tuple[str, str]]:
 
 
 def _end(certificate: dict[str, object]) -> float:
-    """When the certificate expires, in seconds since the Unix epoch; 0 if that is not known."""
+    """Return when the certificate expires, in seconds since the Unix epoch; 0 if that is
+    unknown."""
     end = certificate.get("notAfter")
     return float(ssl.cert_time_to_seconds(end)) if isinstance(end, str) else 0.0

@@ -1,4 +1,4 @@
-"""Checks of what a configuration names and of whom it lets in, without starting a broker."""
+"""Checks of the files that a configuration names, and of open access, without starting a broker."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Found = tuple[list[ConfigMistake], list[str]]
 
 
 def check_users(config: Config) -> Found:
-    """Return what is wrong with the file of users, and what is odd about it."""
+    """Return errors and warnings about the file of users."""
     path = config.security.users_file
     if path is None:
         return [], []
-    # What reads the file takes a while to import: who has none does not wait.
+    # Imported only when needed, because the import takes a while.
     from ferrymq_broker.security.users_file import is_readable_by_others, read_users
 
     place = ("security", "users-file")
@@ -30,14 +30,14 @@ def check_users(config: Config) -> Found:
         return [ConfigMistake(place, str(error))], []
     warnings = []
     if is_readable_by_others(path):
-        warnings.append(f"{path}: others can read the hashes of passwords; chmod 600 ends that")
+        warnings.append(f"{path}: others can read the hashes of passwords; run chmod 600")
     if not users and not config.security.users:
         warnings.append(f"{path}: there are no users in it yet")
     return [], warnings
 
 
 def check_store(config: Config) -> Found:
-    """Return what is wrong with the folder of the store: whether the broker could write there."""
+    """Return an error if the broker could not write to the folder of the store."""
     path = config.store.path
     if path is None:
         return [], []
@@ -61,13 +61,14 @@ def _exists(path: Path) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError:
-        # It cannot be said. What tries it says why.
+        # Unknown. Opening the path gives the reason.
         return True
     return True
 
 
 def warnings_of_strangers(config: Config) -> list[str]:
-    """Return a warning for each virtual host that strangers from other machines may manage."""
+    """Return a warning for each virtual host that anonymous clients from other machines may
+    manage."""
     security = config.security
     outside = [each.url for each in config.listener if not each.address.is_loopback]
     if not outside or not security.anonymous:
@@ -78,7 +79,7 @@ def warnings_of_strangers(config: Config) -> list[str]:
     if not guarded:
         return [
             f"{outside[0]}: anonymous clients from other machines may do everything, management"
-            " included, for there are no rules"
+            " included, because there are no rules"
         ]
     stranger = UserIdentity(None)
     return [

@@ -1,6 +1,6 @@
-"""Certificates for development and tests: an authority of one's own, and what it certifies.
+"""Certificates for development and tests: a certificate authority, and its certificates.
 
-Keys are on the curve P-256. Nothing here is for an authority that others are to trust.
+Keys are on the curve P-256. Do not use this for an authority that other people have to trust.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-# Clocks of those who check differ by that.
+# Certificates begin earlier by this, because the clocks of other machines may be behind.
 _EARLIER: Final = timedelta(hours=1)
 
 
@@ -33,7 +33,7 @@ class Issued(NamedTuple):
 
 
 class Authority:
-    """Certifies servers and clients. `pem` is what those who trust it need."""
+    """A certificate authority for servers and clients. Programs that trust it need `pem`."""
 
     def __init__(self, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
         self._certificate = certificate
@@ -41,7 +41,7 @@ class Authority:
 
     @classmethod
     def create(cls, name: str, days: float) -> Authority:
-        """A new one."""
+        """Make a new authority."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         builder = _begin(subject, subject, key, days)
@@ -54,7 +54,7 @@ class Authority:
 
     @classmethod
     def load(cls, certificate: bytes, key: bytes) -> Authority:
-        """One from before. Raises ValueError if it cannot be used."""
+        """Load an authority that `create` made. Raises ValueError if it cannot be used."""
         found = x509.load_pem_x509_certificate(certificate)
         try:
             loaded = load_pem_private_key(key, None)
@@ -74,16 +74,17 @@ class Authority:
 
     @property
     def pem(self) -> bytes:
-        """Its certificate."""
+        """The certificate of the authority."""
         return self._certificate.public_bytes(Encoding.PEM)
 
     @property
     def key_pem(self) -> bytes:
-        """Its key, by which others could be certified."""
+        """The private key of the authority, which must be kept secret."""
         return _key_pem(self._key)
 
     def server(self, hosts: list[str], days: float) -> Issued:
-        """A server with these names and addresses. Raises ValueError if one is neither."""
+        """Issue a certificate for a server with these names and addresses. Raises ValueError for an
+        invalid one."""
         names: list[x509.GeneralName] = []
         for host in hosts:
             try:
@@ -93,14 +94,15 @@ class Authority:
         return self._issue(hosts[0], names, ExtendedKeyUsageOID.SERVER_AUTH, days)
 
     def client(self, name: str, days: float) -> Issued:
-        """A client. Its name, of 64 characters at most, is the common name."""
+        """Issue a certificate for a client. Its name, of at most 64 characters, is the common
+        name."""
         names: list[x509.GeneralName] = []
         if name.count("@") == 1 and name.isascii() and " " not in name:
             names.append(x509.RFC822Name(name))
         return self._issue(name, names, ExtendedKeyUsageOID.CLIENT_AUTH, days)
 
     def revoke(self, certificates: list[bytes], days: float = 30) -> bytes:
-        """A list that says these are not good any more, in PEM."""
+        """Return a revocation list with these certificates, in PEM."""
         now = datetime.now(UTC)
         builder = x509.CertificateRevocationListBuilder().issuer_name(self._certificate.subject)
         builder = builder.last_update(now - _EARLIER).next_update(now + timedelta(days=days))
@@ -114,7 +116,7 @@ class Authority:
         self, name: str, names: list[x509.GeneralName], use: x509.ObjectIdentifier, days: float
     ) -> Issued:
         key = ec.generate_private_key(ec.SECP256R1())
-        # A common name has 64 characters; the names of a server are elsewhere.
+        # A common name has at most 64 characters. The names of a server are in an extension.
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:64])])
         builder = _begin(subject, self._certificate.subject, key, days)
         builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), True)
@@ -136,7 +138,7 @@ def _begin(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, days: float
 ) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
-    # One that has ended has begun before.
+    # With negative `days` the certificate must begin before its end.
     begins = min(now, now + timedelta(days=days)) - _EARLIER
     return (
         x509.CertificateBuilder()
@@ -168,7 +170,7 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def _ascii(host: str) -> str:
-    """A host name as it goes into a certificate."""
+    """Return the ASCII form of a host name, for a certificate."""
     try:
         name = host.encode("idna").decode("ascii")
     except UnicodeError:

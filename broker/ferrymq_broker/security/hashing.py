@@ -1,4 +1,4 @@
-"""argon2, which makes trying out passwords expensive (RFC 9106)."""
+"""Password hashes with argon2, which makes guessing passwords expensive (RFC 9106)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from argon2.exceptions import InvalidHashError, VerificationError
 
 from ferrymq_broker.security.users import ITERATIONS, StoredUser, derive_keys
 
-# What one verification takes: 19 MiB, twice over, in one thread; some 20 ms.
+# The cost of one verification: 19 MiB, 2 rounds, one thread; some 20 ms.
 MEMORY_KIB: Final = 19 * 1024
 ROUNDS: Final = 2
 THREADS: Final = 1
 
-# What a hash in a file may ask for: nobody's login may take a gigabyte, or minutes.
+# The most cost that a hash in a file may have, so that no login takes a gigabyte, or minutes.
 _MOST_KIB: Final = 256 * 1024
 _MOST_ROUNDS: Final = 20
 _MOST_THREADS: Final = 16
@@ -29,14 +29,14 @@ _hasher: Final = PasswordHasher(time_cost=ROUNDS, memory_cost=MEMORY_KIB, parall
 def make_user(
     password: str, groups: Iterable[str] = (), iterations: int = ITERATIONS
 ) -> StoredUser:
-    """What is kept of a user with this password. Takes a tenth of a second."""
+    """Return the stored data of a user with this password. Takes a tenth of a second."""
     return StoredUser(
         _hasher.hash(password.encode()), derive_keys(password, iterations), frozenset(groups)
     )
 
 
 def verify(hashed: str, password: str) -> bool:
-    """Whether it is the password. Takes long; other threads run meanwhile."""
+    """Return whether the password is right. Takes long; other threads run meanwhile."""
     try:
         return _hasher.verify(hashed, password.encode(errors="surrogatepass"))
     except (VerificationError, InvalidHashError):
@@ -44,7 +44,7 @@ def verify(hashed: str, password: str) -> bool:
 
 
 def check_hash(hashed: str) -> None:
-    """Raises ValueError if it is no hash of argon2id, or if it takes too much to verify."""
+    """Raise ValueError if it is no hash of argon2id, or if it costs too much to verify."""
     try:
         found = extract_parameters(hashed)
     except (InvalidHashError, ValueError):
@@ -59,8 +59,8 @@ def check_hash(hashed: str) -> None:
 
 
 def hash_of_nobody(hashes: Iterable[str]) -> str:
-    """A hash that no password has, as expensive to verify as most of the hashes are."""
-    # Before the salt stands what it takes.
+    """Return a hash that no password has, with the cost that most of the hashes have."""
+    # The cost is before the salt.
     found = Counter(hashed.rsplit("$", 2)[0] for hashed in hashes).most_common(1)
     cost = found[0][0] if found else f"$argon2id$v=19$m={MEMORY_KIB},t={ROUNDS},p={THREADS}"
     salt, digest = (_base64(secrets.token_bytes(size)) for size in (16, 32))

@@ -1,9 +1,9 @@
-"""Keys that tokens are checked with: from a JWKS or PEM file, or from the URL of a JWKS (RFC 7517).
+"""Keys to check tokens with: from a JWKS or PEM file, or from the URL of a JWKS (RFC 7517).
 
-Only public keys are wanted, unless an issuer signs with a secret one: where that is so it was said,
-and those come from a file. A file is read again when it has changed; a URL is asked again when its
-keys are old, or when a token names a key that is not among them, but not all the time. Keys that
-were good once stay so until there are others to take their place.
+Only public keys are accepted, unless the configuration of the issuer has algorithms with secret
+keys; those come from a file. A file is read again when it has changed. A URL is requested again
+when its keys are old, or when a token names an unknown key, but at most every 30 seconds. Old keys
+stay valid until new ones have been read.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ from ferrymq_broker.event_log import log
 
 Key = OctKey | RSAKey | ECKey | OKPKey
 
-# Of a file, and of what a URL answers.
+# The most bytes of a file or of a response.
 MAX_BYTES: Final = 256 * 1024
 MAX_KEYS: Final = 100
 FETCH_TIMEOUT: Final = 5.0
-# Seconds between two looks at a file, and between two requests to a URL.
+# Seconds between two checks of a file, and between two requests to a URL.
 LOOK_EVERY: Final = 1.0
 FETCH_EVERY: Final = 30.0
 _LEAST_RSA: Final = 2048
 _LEAST_SECRET: Final = 32
 
-# The dashes of the next one end it: a file of beginnings takes no time either.
+# The match ends at the next dashes, so that a file with many beginnings takes little time too.
 _PEM: Final = re.compile(
     rb"-----BEGIN ([A-Z0-9 ]{1,64})-----(?:(?!-----).)*+-----END \1-----", re.DOTALL
 )
 
 
 class KeysNeededError(Exception):
-    """A token cannot be judged before the keys of its issuer are `fetched`."""
+    """A token cannot be checked before the keys of its issuer are fetched (`KeyUrl.fetch`)."""
 
     def __init__(self, keys: KeyUrl) -> None:
         super().__init__("the keys of the issuer have to be fetched")
@@ -56,15 +56,15 @@ class KeysNeededError(Exception):
 
 
 class KeySource(Protocol):
-    """Where the keys of one issuer are."""
+    """A source of the keys of one issuer."""
 
     def find(self, kid: str | None) -> list[Key]:
-        """The keys of this name, or all of them. Raises `KeysNeededError`."""
+        """Return the keys with this name, or all for None. Raises `KeysNeededError`."""
         ...
 
 
 class KeyFile:
-    """The keys in a file. Raises `ConfigError` if there are none to begin with."""
+    """The keys in a file. Raises `ConfigError` if the file has none at the start."""
 
     def __init__(self, path: Path, now: Callable[[], float], symmetric: bool = False) -> None:
         self._path = path
@@ -78,7 +78,7 @@ class KeyFile:
             raise ConfigError(f"{path}: keys for tokens: {_reason(error)}") from None
 
     def find(self, kid: str | None) -> list[Key]:
-        """Those in the file as it is now."""
+        """Return keys of the file, which is read again if it has changed."""
         if self._now() - self._looked >= LOOK_EVERY:
             self._looked = self._now()
             state = self._look()
@@ -109,20 +109,20 @@ class KeyFile:
 
 
 class KeyUrl:
-    """The keys that a URL answers with. The first token has them fetched."""
+    """The keys from a URL, which are fetched for the first token."""
 
     def __init__(self, url: str, refresh: float, now: Callable[[], float]) -> None:
         self._url = url
         self._refresh = refresh
         self._now = now
         self._keys: list[Key] = []
-        # When there was an answer, and when it was asked for one; neither yet.
+        # The time of the last response, and of the last request.
         self._fetched: float | None = None
         self._asked: float | None = None
         self._lock = asyncio.Lock()
 
     def find(self, kid: str | None) -> list[Key]:
-        """Those there are. Raises `KeysNeededError` when it is time to ask."""
+        """Return the known keys. Raises `KeysNeededError` if they have to be fetched."""
         found = _named(self._keys, kid)
         now = self._now()
         old = self._fetched is None or now - self._fetched >= self._refresh
@@ -131,12 +131,12 @@ class KeyUrl:
         return found
 
     async def fetch(self) -> None:
-        """Ask for them, once for all that wait. Whatever comes of it, `find` does not ask again
-        for a while."""
+        """Fetch the keys, once for all callers that wait. After that, even after a failure, `find`
+        does not request keys again for a while."""
         asked = self._asked
         async with self._lock:
             if self._asked != asked:
-                # Somebody else has, while we waited.
+                # Another caller has fetched the keys meanwhile.
                 return
             try:
                 async with asyncio.timeout(FETCH_TIMEOUT):
@@ -152,9 +152,9 @@ class KeyUrl:
 
     async def _get(self) -> bytes:
         async with (
-            # By way of the proxy that everything else takes, unless it is on this machine.
+            # Use the proxy of the environment, but not for a server on this machine.
             aiohttp.ClientSession(trust_env=self._url.startswith("https:")) as session,
-            # Who is sent elsewhere could be sent anywhere.
+            # A redirect could lead to any server.
             session.get(self._url, allow_redirects=False) as answer,
         ):
             if answer.status != 200:
@@ -168,10 +168,10 @@ class KeyUrl:
 
 
 def read_keys(data: bytes, symmetric: bool = False, lenient: bool = False) -> list[Key]:
-    """The keys of a JWKS, or of PEM with public keys and certificates. Raises ValueError.
+    """Return the keys of a JWKS, or of PEM with public keys and certificates. Raises ValueError.
 
-    `symmetric` is whether secret keys are wanted, and no others; `lenient` leaves out what cannot
-    be used, as long as there is anything left.
+    With `symmetric` only secret keys are accepted, otherwise only public ones. `lenient` leaves out
+    keys that cannot be used, as long as any are left.
     """
     if len(data) > MAX_BYTES:
         raise ValueError(f"more than {MAX_BYTES} bytes")
@@ -208,7 +208,7 @@ def _of_jwks(data: bytes) -> Iterable[Key | ValueError]:
             yield ValueError(f"key {at}: no JWK")
             continue
         if each.get("use", "sig") != "sig":
-            # For encryption: no business of ours.
+            # A key for encryption is not needed.
             continue
         try:
             if "d" in each:
@@ -243,7 +243,7 @@ def _of_pem(data: bytes) -> Iterable[Key | ValueError]:
 
 
 def _checked(key: Key) -> Key:
-    """The key, if nobody finds the private part of it by trying. Raises ValueError."""
+    """Return the key, if it is long enough. Raises ValueError."""
     if isinstance(key, RSAKey) and key.raw_value.key_size < _LEAST_RSA:
         raise ValueError(f"RSA with fewer than {_LEAST_RSA} bits")
     if isinstance(key, OctKey) and len(key.raw_value) < _LEAST_SECRET:
@@ -252,14 +252,14 @@ def _checked(key: Key) -> Key:
 
 
 def _named(keys: list[Key], kid: str | None) -> list[Key]:
-    """Those of that name and those that have none; all for no name."""
+    """Return the keys with that name and those without a name; all for None."""
     if kid is None:
         return keys
     return [key for key in keys if key.get("kid") in (kid, None)]
 
 
 def _reason(error: Exception) -> str:
-    """Why, in a line; nothing of a key is in it."""
+    """Return the text of an error in one line, without parts of keys."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return (str(error) or type(error).__name__).replace("\n", " ")[:200]

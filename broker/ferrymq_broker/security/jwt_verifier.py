@@ -1,9 +1,9 @@
-"""JSON Web Tokens (RFC 7519), checked by joserfc with the keys of whoever is believed.
+"""JSON Web Tokens (RFC 7519), checked by joserfc with the keys of trusted issuers.
 
-Everything that a token says of itself is distrusted until its signature is good, but for three
-things that lead to the key: its issuer, the name of the key, and the algorithm, which has to be one
-that was allowed for this issuer and one that this kind of key is for. So no token has itself
-checked with a public key as if that were a secret, and none comes without a signature.
+Before its signature is checked, only three things of a token are used, to find the key: its issuer,
+the name of the key, and the algorithm. The algorithm has to be one that is allowed for this issuer
+and one for this kind of key. So no token is checked with a public key as if it were a secret, and
+no token without a signature is accepted.
 """
 
 from __future__ import annotations
@@ -31,37 +31,38 @@ from ferrymq_broker.config.tokens import Jwt
 from ferrymq_broker.security.authenticators import LoginRefusedError
 from ferrymq_broker.security.jwks import Key, KeySource
 
-# Of a token, in characters: what a frame before the login has room for.
+# The most characters of a token, which a frame before the login has room for.
 MAX_TOKEN: Final = 8192
 _MAX_HEADER: Final = 4096
-# Of claims: the values of all of them together, and the characters of a user's name.
+# The most values of all claims together, and the most characters of a user's name.
 _MAX_VALUES: Final = 256
 _MAX_NAME: Final = 256
-# With how many keys a token is tried that does not say which is meant.
+# The most keys that are tried for a token without the name of a key.
 _MAX_TRIES: Final = 8
-# The year 9999, as far as there is any time.
+# The end of the year 9999.
 _END_OF_TIME: Final = 253_402_300_799
 
 _CURVES: Final = {"ES256": "P-256", "ES384": "P-384", "ES512": "P-521", "Ed25519": "Ed25519"}
 _EDWARDS: Final = ("EdDSA", "Ed25519")
-# Claims whose words are values (RFC 8693 §4.2). In others they are not: people choose the words of
-# their names themselves.
+# Claims whose words are separate values (RFC 8693 §4.2). In other claims they are not, because
+# users
+# choose the words of their names themselves.
 _SCOPES: Final = ("scope", "scp")
 _CHECKED: Final = ("iss", "aud", "exp", "nbf", "iat")
 
 
 class TokenRefusedError(LoginRefusedError):
-    """A token is not good. The message says why, for the log, and has nothing of the token."""
+    """A token was refused. The message is for the log, and has nothing of the token."""
 
 
 class _Registry(JWSRegistry):
-    """Allows what the issuer's algorithms are, whatever else somebody finds recommendable."""
+    """A registry that allows exactly the issuer's algorithms, whatever joserfc recommends."""
 
     max_header_length = _MAX_HEADER
     max_payload_length = MAX_TOKEN
 
     def get_alg(self, name: str):  # type: ignore[no-untyped-def]
-        """The algorithm, if it is allowed. Raises `UnsupportedAlgorithmError`."""
+        """Return the algorithm, if it is allowed. Raises `UnsupportedAlgorithmError`."""
         found = self.algorithms.get(name)
         if found is None or self.allowed is None or name not in self.allowed:
             raise UnsupportedAlgorithmError("not an algorithm that is allowed")
@@ -69,7 +70,7 @@ class _Registry(JWSRegistry):
 
 
 class UnverifiedToken:
-    """What a token says of itself, which may be a lie: only what leads to the key."""
+    """The parts of an unverified token that are needed to find its key. They may be forged."""
 
     def __init__(self, text: str) -> None:
         try:
@@ -83,7 +84,7 @@ class UnverifiedToken:
         if not isinstance(algorithm, str) or not (kid is None or isinstance(kid, str)):
             raise TokenRefusedError("no JSON Web Token")
         if "crit" in header or "b64" in header:
-            # There is nothing that we would understand (RFC 7515 §4.1.11).
+            # No critical headers are supported (RFC 7515 §4.1.11).
             raise TokenRefusedError("the token has critical headers")
         if not isinstance(issuer, str):
             raise TokenRefusedError("the token names no issuer")
@@ -94,16 +95,16 @@ class UnverifiedToken:
 
 
 class JwtVerifier:
-    """Checks the tokens of one issuer. `settings` say what a good one has, `keys` are its keys."""
+    """A verifier of the tokens of one issuer. `settings` say what a valid token has."""
 
     def __init__(self, settings: Jwt, keys: KeySource) -> None:
         self.settings = settings
         self._keys = keys
 
     def verify(self, token: UnverifiedToken, now: float, mechanism: str) -> UserIdentity:
-        """Whom the token is about, `now` in seconds since the epoch.
+        """Return the identity of a token; `now` is in seconds since the epoch.
 
-        Raises `TokenRefusedError`, and `KeysNeededError` when keys have to be fetched.
+        Raises `TokenRefusedError`, and `KeysNeededError` if keys have to be fetched first.
         """
         algorithm = token.algorithm
         if algorithm not in self.settings.algorithms:
@@ -124,7 +125,7 @@ class JwtVerifier:
             except BadSignatureError:
                 continue
             except (JoseError, ValueError, TypeError, RecursionError):
-                # A signature that cannot even be read, or a key that is for something else.
+                # The signature cannot be read, or the key is of another kind.
                 continue
             return claims
         raise TokenRefusedError("the signature is not good")
@@ -138,7 +139,7 @@ class JwtVerifier:
             aud={"essential": True, "values": list(settings.audience)},
             exp={"essential": True},
         )
-        # Nothing in it is for us but what is checked by name.
+        # Only these claims are validated; others may have any type.
         known: dict[str, object] = {name: claims[name] for name in _CHECKED if name in claims}
         try:
             registry.validate(known)
@@ -163,7 +164,7 @@ class JwtVerifier:
         }
         if len(groups) + sum(len(each) for each in values.values()) > _MAX_VALUES:
             raise TokenRefusedError(f"the claims have more than {_MAX_VALUES} values")
-        # As long as it is accepted, it lasts.
+        # The identity expires when the token would no longer be accepted.
         expires = claims["exp"]
         assert isinstance(expires, int | float)
         return UserIdentity(
@@ -176,7 +177,7 @@ class JwtVerifier:
 
 
 def _fits(key: Key, algorithm: str) -> bool:
-    """Whether the key is one for this algorithm, and for no other that it names itself."""
+    """Return whether the key is of the right kind for this algorithm, and names no other one."""
     own = key.get("alg")
     if own is not None and own != algorithm and not (own in _EDWARDS and algorithm in _EDWARDS):
         return False
@@ -190,7 +191,7 @@ def _fits(key: Key, algorithm: str) -> bool:
 
 
 def _find(claims: dict[str, object], name: str) -> object:
-    """A claim by its name, or by a path of names with dots between them."""
+    """Return a claim by its name, or by a path of names with dots between them."""
     if name in claims:
         return claims[name]
     found: object = claims
@@ -200,10 +201,10 @@ def _find(claims: dict[str, object], name: str) -> object:
 
 
 def _values(value: object, words: bool) -> Iterable[str]:
-    """The values of a claim as text: of a list each, of a text the whole of it and, if that is
-    asked for, each word.
+    """Yield the values of a claim as text: each item of a list, or a whole text, and with `words`
+    also each word of it.
 
-    Tables have none, nor has what is in them.
+    Maps and their contents have no values.
     """
     if isinstance(value, str):
         yield value
@@ -222,12 +223,12 @@ def _values(value: object, words: bool) -> Iterable[str]:
 
 
 def _digits(number: int) -> str:
-    # Converting a number of thousands of digits takes its time, and none is meant.
+    # Converting a number with thousands of digits takes long, and no such number is useful.
     return str(number) if number.bit_length() <= 64 else "?"
 
 
 def _is_name(text: str) -> bool:
-    """Whether it can be the name of a user: nothing in it that cannot be seen."""
+    """Return whether a text can be the name of a user: without invisible characters."""
     return 0 < len(text) <= _MAX_NAME and not any(
         unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp") for char in text
     )

@@ -1,4 +1,4 @@
-"""Slow work of logins, one after the other, in a thread of its own."""
+"""A queue for slow work of logins, in a thread of its own."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Final, TypeVar
 
-# Who waits: at 20 ms for each that is less than the time that a client has to come in.
+# The most waiting logins. At 20 ms each that is less than the time a client has for its login.
 MOST: Final = 256
-# Of those, how many of one address.
+# The most of them from one address.
 MOST_OF_ONE: Final = 64
 
 T = TypeVar("T")
 
 
 class LoginQueueFullError(Exception):
-    """So many wait already that nobody else may."""
+    """Too many logins are waiting already."""
 
 
 class LoginQueue:
-    """Does one thing at a time: however many log in, they take one processor, and the memory of
-    one slow hash. At most `most` wait, and `most_of_one` of the same origin."""
+    """A queue that does one thing at a time: logins together use only one processor, and the memory
+    of one slow hash. At most `most` logins wait, and `most_of_one` from the same origin."""
 
     def __init__(self, most: int = MOST, most_of_one: int = MOST_OF_ONE) -> None:
         self._most = most
@@ -35,7 +35,7 @@ class LoginQueue:
 
     @asynccontextmanager
     async def turn(self, origin: str) -> AsyncIterator[None]:
-        """Wait for one's turn, and have it. An empty origin may have all the room there is.
+        """Wait for a turn, and hold it in the context. An empty origin has no limit of its own.
 
         Raises `LoginQueueFullError`.
         """
@@ -53,9 +53,9 @@ class LoginQueue:
                 del self._origins[origin]
 
     async def do(self, work: Callable[[], T]) -> T:
-        """What `work` returns, from the thread."""
+        """Run `work` in the thread, and return its result."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def close(self) -> None:
-        """Nothing more is done."""
+        """Stop the thread, and drop waiting work."""
         self._thread.shutdown(wait=False, cancel_futures=True)

@@ -1,4 +1,4 @@
-"""Logging in with a token: by SASL OAUTHBEARER, and as a password where that was allowed."""
+"""Logins with a token: by SASL OAUTHBEARER, and as a password if that is allowed."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from ferrymq_broker.security.authenticators import LoginRefusedError, PasswordMe
 from ferrymq_broker.security.passwords import WRONG, may_say_passwords
 from ferrymq_broker.security.tokens import TokenVerifier
 
-# Three parts in base64url, of which the first is a JSON object.
+# Three parts in base64url, the first of which is a JSON object.
 _JWT: Final = re.compile(r"eyJ[A-Za-z0-9_\-]*\.[A-Za-z0-9_\-]+\.[A-Za-z0-9_\-]*")
 
 
 class TokenMethod:
-    """OAUTHBEARER (RFC 7628), offered where nobody else can read the token."""
+    """The login method OAUTHBEARER (RFC 7628), offered only on protected connections by default."""
 
     def __init__(self, verifier: TokenVerifier, in_the_clear: bool = False) -> None:
         self._verifier = verifier
         self._in_the_clear = in_the_clear
 
     def mechanisms(self, transport: ClientTransport) -> Sequence[str]:
-        """OAUTHBEARER, or nothing."""
+        """Return OAUTHBEARER if the client may send a token."""
         return (OAUTHBEARER,) if may_say_passwords(transport, self._in_the_clear) else ()
 
     def scram_keys(self, mechanism: str, username: str) -> ScramKeys | None:
-        """There are no passwords."""
+        """Return None, because this method has no passwords."""
         return None
 
     async def identify(self, login: Login) -> UserIdentity:
-        """Whom the token is about, as long as it says so. He may act as himself only."""
+        """Return the user of the token. Refuse a login as another user."""
         if not login.token:
             raise LoginRefusedError("no token")
         asked = login.username
@@ -45,9 +45,9 @@ class TokenMethod:
 
 
 class TokenPasswords:
-    """Takes tokens in the place of passwords, and leaves what looks otherwise to `passwords`.
+    """A login method that accepts tokens as passwords, and leaves other passwords to `passwords`.
 
-    The name that comes with a token says nothing: the token does.
+    The user name that is sent with a token is ignored: the token names the user.
     """
 
     def __init__(
@@ -59,22 +59,22 @@ class TokenPasswords:
 
     @property
     def iterations(self) -> int:
-        """How often SCRAM hashes the passwords of most users."""
+        """The usual number of SCRAM iterations."""
         return DEFAULT_ITERATIONS if self._passwords is None else self._passwords.iterations
 
     def mechanisms(self, transport: ClientTransport) -> Sequence[str]:
-        """Those for passwords, and PLAIN where nobody else can read the token."""
+        """Return the mechanisms for passwords, and PLAIN if the client may send a token."""
         offered = [] if self._passwords is None else list(self._passwords.mechanisms(transport))
         if "PLAIN" not in offered and may_say_passwords(transport, self._in_the_clear):
             offered.append("PLAIN")
         return offered
 
     def scram_keys(self, mechanism: str, username: str) -> ScramKeys | None:
-        """Those of a user with a password."""
+        """Return the SCRAM keys of a user with a password."""
         return None if self._passwords is None else self._passwords.scram_keys(mechanism, username)
 
     async def identify(self, login: Login) -> UserIdentity:
-        """Whom the token is about, or whose password it is."""
+        """Return the user of the token or of the password."""
         password = login.password
         if login.mechanism == "PLAIN" and password and _JWT.fullmatch(password) is not None:
             return await self._verifier.identify_token(password, login.mechanism, as_password=True)

@@ -1,5 +1,5 @@
-"""Passwords that were found good a moment ago, so that a thousand clients that come back at once do
-not wait for a thousand slow hashes."""
+"""A cache of valid passwords, so that a thousand clients that reconnect at once do not wait for a
+thousand slow hashes."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
-# How long a good password is remembered, in seconds, and how many of them are.
+# The seconds for which a valid password is remembered, and the most passwords.
 SECONDS: Final = 60.0
 MOST: Final = 4096
 
 
 class PasswordDigest:
-    """Makes digests of passwords with a key that nobody else has and no disk ever sees: they say
-    whether a password is the same, to nobody but this process."""
+    """Digests of passwords with a random key that is only in memory, to compare passwords within
+    this process."""
 
     def __init__(self) -> None:
         self._key = secrets.token_bytes(32)
 
     def of(self, username: str, password: str) -> bytes:
-        """The digest of the password of a user."""
+        """Return the digest of the password of a user."""
         name = username.encode(errors="surrogatepass")
         said = len(name).to_bytes(4, "big") + name + password.encode(errors="surrogatepass")
         return hashlib.blake2b(said, key=self._key, digest_size=32).digest()
 
 
 class PasswordCache:
-    """Which digests are those of good passwords, for a while. `now` is a clock in seconds."""
+    """The digests of valid passwords, for a limited time. `now` is a clock in seconds."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
-        # By user: only the last password that was good.
+        # The last valid password of each user.
         self._good: OrderedDict[str, tuple[bytes, float]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._good)
 
     def knows(self, username: str, digest: bytes) -> bool:
-        """Whether the password was good a moment ago. Being asked does not prolong that."""
+        """Return whether the password is in the cache. This does not prolong its time."""
         known = self._good.get(username)
         if known is None:
             return False
@@ -53,12 +53,12 @@ class PasswordCache:
         return hmac.compare_digest(good, digest)
 
     def remember(self, username: str, digest: bytes) -> None:
-        """The password is good."""
+        """Add a valid password."""
         self._good[username] = (digest, self._now() + SECONDS)
         self._good.move_to_end(username)
         while len(self._good) > MOST:
             self._good.popitem(last=False)
 
     def forget(self) -> None:
-        """What was good may be so no more."""
+        """Remove all passwords, because users have changed."""
         self._good.clear()

@@ -1,4 +1,4 @@
-"""Users with passwords: those of the configuration, and those of a file."""
+"""Logins with passwords from the configuration."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from ferrymq_broker.security.authenticators import LoginRefusedError
 from ferrymq_broker.security.password_cache import PasswordDigest
 from ferrymq_broker.security.users import derive_keys
 
-# What the log says, of the one as of the other.
+# The text for the log is the same in both cases.
 WRONG = "unknown user or wrong password"
 
 
 def may_say_passwords(transport: ClientTransport, in_the_clear: bool) -> bool:
-    """Whether a client may send its password: where nobody else reads it, or where that was
-    allowed."""
+    """Return whether a client may send its password: on this machine, over TLS, or if
+    `in_the_clear` allows it."""
     return transport.loopback or transport.encrypted or in_the_clear
 
 
 class ConfiguredPasswords:
-    """Checks the passwords of the `users` of a configuration, at once.
+    """A login method with the passwords of the `users` of a configuration, which decides at once.
 
-    With `in_the_clear` passwords may come from other machines without TLS.
+    With `in_the_clear`, passwords may come from other machines without TLS.
     """
 
     def __init__(self, users: Mapping[str, SecretStr], in_the_clear: bool = False) -> None:
@@ -35,7 +35,7 @@ class ConfiguredPasswords:
         self._digest = PasswordDigest()
         self._digests: dict[str, bytes] = {}
         self._keys: dict[str, dict[str, ScramKeys]] = {}
-        # Before anybody connects: done at a login the time would tell whether a name is known.
+        # Derived in advance: at a login the time would show whether a name is known.
         for name, secret in users.items():
             password = secret.get_secret_value()
             self._digests[name] = self._digest.of(name, password)
@@ -43,27 +43,27 @@ class ConfiguredPasswords:
 
     @property
     def iterations(self) -> int:
-        """How often SCRAM hashes a password."""
+        """The number of SCRAM iterations."""
         return DEFAULT_ITERATIONS
 
     def mechanisms(self, transport: ClientTransport) -> Sequence[str]:
-        """SCRAM everywhere, PLAIN where nobody else can read it."""
+        """Return the SCRAM mechanisms, and PLAIN if the client may send its password."""
         if may_say_passwords(transport, self._in_the_clear):
             return (*SCRAM_MECHANISMS, "PLAIN")
         return SCRAM_MECHANISMS
 
     def scram_keys(self, mechanism: str, username: str) -> ScramKeys | None:
-        """What a proof of the user's password is checked with, or None if there is no such user."""
+        """Return the SCRAM keys of a user; None if there is no such user."""
         keys = self._keys.get(username)
         return None if keys is None else keys.get(mechanism)
 
     async def identify(self, login: Login) -> UserIdentity:
-        """Who says a good password, or has proved to know it. Unknown users take the time of
-        known ones."""
+        """Return the user with a valid password or SCRAM proof. An unknown user takes the same
+        time."""
         username = login.username or ""
         known = self._digests.get(username)
         good = known is not None
-        # With SCRAM, the engine asks when the password has been proved.
+        # With SCRAM the engine has checked the proof before it calls this.
         if login.mechanism == "PLAIN":
             said = self._digest.of(username, login.password or "")
             good = hmac.compare_digest(said, said if known is None else known) and good
@@ -73,21 +73,21 @@ class ConfiguredPasswords:
 
 
 class AnyPassword:
-    """On this machine every name is good, with every password: the friendly local broker."""
+    """A login method that accepts every name and password, only on this machine."""
 
     @property
     def iterations(self) -> int:
-        """Nothing is hashed here."""
+        """The number of SCRAM iterations, which is not used."""
         return DEFAULT_ITERATIONS
 
     def mechanisms(self, transport: ClientTransport) -> Sequence[str]:
-        """What says a name, to whoever is on this machine."""
+        """Return PLAIN for clients on this machine."""
         return ("PLAIN",) if transport.loopback else ()
 
     def scram_keys(self, mechanism: str, username: str) -> ScramKeys | None:
-        """There are no users."""
+        """Return None, because there are no users."""
         return None
 
     async def identify(self, login: Login) -> UserIdentity:
-        """Take the name that is given; nothing proves it."""
+        """Return an identity with the given name, which is not proved."""
         return UserIdentity(login.username, mechanism=login.mechanism, proven=False)

@@ -1,9 +1,9 @@
-"""Shared access signatures: tokens that whoever has a key makes himself.
+"""Shared access signatures: tokens that owners of a key make themselves.
 
 ``SharedAccessSignature sr=URI&sig=SIGNATURE&se=EXPIRY&skn=KEY``, each value percent-encoded. The
-signature is an HMAC-SHA256, with the key as it is written, of the encoded URI, a line feed and the
-expiry in seconds since the epoch. The path of the URI is the address that the token is for, and
-everything below it; without a path it is for all.
+signature is an HMAC-SHA256, with the text of the key, of the encoded URI, a line feed and the
+expiry in seconds since the epoch. The token is for the address in the path of the URI and
+everything below it; without a path it is for all addresses.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ferrymq_broker.security.jwt_verifier import MAX_TOKEN, TokenRefusedError
 
 PREFIX: Final = "SharedAccessSignature "
 _FIELDS: Final = frozenset({"sr", "sig", "se", "skn"})
-# Seconds until the year 9999.
+# Twelve digits reach beyond the year 9999.
 _EXPIRY: Final = re.compile(r"[0-9]{1,12}")
 _ESCAPED: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://")
@@ -32,16 +32,16 @@ _MAX_SCOPE: Final = 1024
 
 
 class SignedToken:
-    """A token whose signature is good: whom it speaks for, and where it counts."""
+    """A token with a valid signature: its identity, and the resource that it is for."""
 
     def __init__(self, identity: UserIdentity, resource: str) -> None:
         self.identity = identity
-        # The URI of it, decoded.
+        # The decoded URI.
         self.resource = resource
 
 
 class SharedAccessKeys:
-    """Checks tokens with the keys of a configuration."""
+    """A verifier of tokens with the keys of a configuration."""
 
     def __init__(self, keys: Sequence[SharedAccessKey]) -> None:
         self._keys: dict[str, tuple[bytes, bytes]] = {}
@@ -52,11 +52,11 @@ class SharedAccessKeys:
                 primary,
                 primary if secondary is None else secondary.get_secret_value().encode(),
             )
-        # For names that nobody has: to look takes as long.
+        # Keys for unknown names, so that checking takes the same time.
         self._nobodys = (secrets.token_bytes(32), secrets.token_bytes(32))
 
     def verify(self, token: str, now: float) -> SignedToken:
-        """Who signed it, for what, `now` in seconds since the epoch. Raises `TokenRefusedError`."""
+        """Check a token; `now` is in seconds since the epoch. Raises `TokenRefusedError`."""
         fields = _fields(token)
         name = _decoded(fields["skn"])
         resource = _decoded(fields["sr"])
@@ -80,15 +80,16 @@ class SharedAccessKeys:
 
 
 def is_signature(token: str) -> bool:
-    """Whether a token is a shared access signature, and no JWT."""
+    """Return whether a token is a shared access signature, not a JWT."""
     return token.startswith(PREFIX)
 
 
 def scope_of(text: str) -> str:
-    """The address that a URI names: its path; the text as it is if it is no URI. ``""`` is all.
+    """Return the address that a URI names, which is its path. A text that is no URI is an address
+    itself. ``""`` means all addresses.
 
-    Raises `TokenRefusedError` for a path that could mean something else than it says: nothing in it
-    is decoded, or leads upwards.
+    Raises `TokenRefusedError` for an ambiguous path. Nothing in it is decoded, and it must not
+    contain dot segments.
     """
     found = _SCHEME.match(text)
     path = text
@@ -105,12 +106,12 @@ def scope_of(text: str) -> str:
     if any(segment in ("", ".", "..") for segment in path.split("/")):
         raise TokenRefusedError("the name has an empty segment, or one of dots")
     if any(unicodedata.category(char) in ("Cc", "Cf", "Cs") for char in path):
-        raise TokenRefusedError("the name has characters that cannot be seen")
+        raise TokenRefusedError("the name has invisible characters")
     return path
 
 
 def host_of(text: str) -> str | None:
-    """The host that a URI names, in lower case and without a port; None if it is no URI."""
+    """Return the host that a URI names, in lower case and without a port; None if it is no URI."""
     found = _SCHEME.match(text)
     if found is None:
         return None
@@ -121,12 +122,12 @@ def host_of(text: str) -> str | None:
 
 
 def covers(scope: str, other: str) -> bool:
-    """Whether `other` is `scope`, or below it: ``q1`` covers ``q1/x``, and not ``q10``."""
+    """Return whether `other` is `scope`, or below it: ``q1`` covers ``q1/x``, but not ``q10``."""
     return not scope or other == scope or other.startswith(f"{scope}/")
 
 
 def _fields(token: str) -> dict[str, str]:
-    """The values by their names, encoded as they came."""
+    """Return the values of a token by name, still encoded."""
     if len(token) > MAX_TOKEN or not token.isascii() or not token.startswith(PREFIX):
         raise TokenRefusedError("no shared access signature")
     fields: dict[str, str] = {}
@@ -141,7 +142,7 @@ def _fields(token: str) -> dict[str, str]:
 
 
 def _decoded(value: str) -> str:
-    """A value without its percent-encoding, once."""
+    """Decode the percent-encoding of a value, once."""
     if _ESCAPED.search(value) is not None:
         raise TokenRefusedError("a value of the signature is not percent-encoded")
     try:

@@ -1,4 +1,4 @@
-"""Users with passwords that are kept as slow hashes, and those of the configuration besides."""
+"""Logins with passwords from a file of slow hashes, and from the configuration."""
 
 from __future__ import annotations
 
@@ -27,25 +27,24 @@ from ferrymq_types.security import SaslCode
 
 
 class _AbandonedError(Exception):
-    """The client has gone while it waited."""
+    """The client disconnected while it waited."""
 
 
 class Verify(Protocol):
-    """Whether a password is the one of a hash; takes long, in a thread."""
+    """A function that verifies a password against a hash, which takes long."""
 
     def __call__(self, hashed: str, password: str, /) -> bool:
-        """Whether it is."""
+        """Return whether the password is right."""
         ...
 
 
 class StoredPasswords:
-    """Checks the passwords of the users in a file, and those of the `configured` ones, who come
-    first if a name is there twice.
+    """A login method with the passwords of a file, and of the `configured` users, who have
+    precedence.
 
-    Whatever the name, one slow hash is computed, so that the time tells nobody which names there
-    are; none for a password that was good a moment ago. With `in_the_clear` passwords may come from
-    other machines without TLS. `changed` is called with the names of users that are gone or have
-    changed.
+    One slow hash is computed for every name, so that the time does not show which names exist; none
+    for a password in the cache. With `in_the_clear`, passwords may come from other machines without
+    TLS. `changed` is called with the names of users who were deleted or changed.
     """
 
     def __init__(
@@ -77,21 +76,21 @@ class StoredPasswords:
         self._disk = UsersOnDisk(path, self._line.do, self._on_change)
         self._learn()
 
-    # -- for the gate ----------------------------------------------------------------------
+    # -- for `Authenticators` --------------------------------------------------------------
 
     @property
     def iterations(self) -> int:
-        """How often SCRAM hashes the passwords of most users."""
+        """The usual number of SCRAM iterations."""
         return self._iterations
 
     def mechanisms(self, transport: ClientTransport) -> Sequence[str]:
-        """SCRAM everywhere, PLAIN where nobody else can read it."""
+        """Return the SCRAM mechanisms, and PLAIN if the client may send its password."""
         if may_say_passwords(transport, self._in_the_clear):
             return (*SCRAM_MECHANISMS, "PLAIN")
         return SCRAM_MECHANISMS
 
     def scram_keys(self, mechanism: str, username: str) -> ScramKeys | None:
-        """What a proof of the user's password is checked with, or None if there is no such user."""
+        """Return the SCRAM keys of a user; None if there is no such user."""
         self._disk.refresh()
         configured = self._configured_keys.get(username)
         if configured is not None:
@@ -100,7 +99,7 @@ class StoredPasswords:
         return None if user is None else user.scram.get(mechanism)
 
     async def identify(self, login: Login) -> UserIdentity:
-        """Who says a good password, or has proved to know it."""
+        """Return the user with a valid password or SCRAM proof."""
         users = await self._disk.up_to_date()
         username = login.username or ""
         user = users.get(username)
@@ -112,11 +111,12 @@ class StoredPasswords:
         return UserIdentity(username, groups, mechanism=login.mechanism)
 
     def refresh(self, force: bool = False) -> bool:
-        """Read the file again if it has changed, or in any case; whether it is good."""
+        """Read the file again if it has changed, or with `force` always. Return whether it is
+        valid."""
         return self._disk.refresh(force)
 
     def close(self) -> None:
-        """Nobody logs in any more."""
+        """Stop all logins."""
         self._line.close()
 
     # -- passwords -------------------------------------------------------------------------
@@ -124,7 +124,8 @@ class StoredPasswords:
     async def _check(
         self, login: Login, username: str, password: str, user: StoredUser | None
     ) -> StoredUser | None:
-        """The user, None for a configured one. Raises `LoginRefusedError`."""
+        """Check a password. Return the user of the file; None for a configured one. Raises
+        `LoginRefusedError`."""
         digest = self._digest.of(username, password)
         configured = self._configured.get(username)
         if self._verified.knows(username, digest):
@@ -146,15 +147,16 @@ class StoredPasswords:
     async def _verify_in_line(
         self, login: Login, username: str, password: str, digest: bytes, hashed: str
     ) -> bool:
-        """Whether the password is that of the hash. Who says the same at the same time gets the
-        same answer: a client with a thousand connections waits for one hash."""
+        """Return whether the password is right. Equal logins at the same time share one result: a
+        client with a thousand connections waits for one hash."""
         key = (username, digest)
-        # One that is done is about to be taken out: to wait for it would be no wait, for ever.
+        # Awaiting a future that is done does not yield to the event loop, so the task that
+        # removes it would never run.
         while (pending := self._pending.get(key)) is not None and not pending.done():
             try:
                 return await asyncio.shield(pending)
             except _AbandonedError:
-                # Who waited first has gone.
+                # The client that waited first has disconnected.
                 continue
         work = asyncio.ensure_future(self._verify_slowly(login, username, password, hashed))
         self._pending[key] = work
@@ -177,7 +179,7 @@ class StoredPasswords:
             async with self._line.turn(origin):
                 if login.abandoned:
                     raise _AbandonedError
-                # Those before it in line may have failed too often.
+                # Logins before this one in the queue may have failed too often.
                 if self._throttle.holds_off(transport, username):
                     raise LoginRefusedError("too many failed logins", SaslCode.SYS_TEMP)
                 return await self._line.do(work)
@@ -192,7 +194,7 @@ class StoredPasswords:
         self._changed(names - self._configured.keys())
 
     def _learn(self) -> None:
-        """What unknown users are to look like; and what nobody expects."""
+        """Adapt the data for unknown users to the file, and warn of users that occur twice."""
         users = self._disk.users
         self._iterations = usual_iterations(users)
         self._nobody = hash_of_nobody(user.password for user in users.values())

@@ -1,8 +1,9 @@
-"""Holds off whoever fails to log in too often, so that passwords cannot be tried out.
+"""Limits failed logins, so that passwords cannot be guessed.
 
-Failures are counted by address, and by user. A user whose name somebody else tries is not locked
-out: from addresses from which he has logged in before, his failures are counted apart. On loopback
-listeners addresses are not counted, for one program would hold off all the others; users are.
+Failures are counted by address, and by user. Failures of an attacker do not lock a user out: at
+addresses from which the user has logged in before, the user's failures are counted separately. On
+loopback listeners failures are counted only by user, because otherwise one program would lock out
+all others.
 """
 
 from __future__ import annotations
@@ -16,23 +17,24 @@ from typing import Any, Final
 from ferrymq_broker.connections.authentication import ClientTransport
 from ferrymq_broker.event_log import log
 
-# In seconds: how long somebody is held off at first; it doubles each time, up to the longest.
+# Seconds for which logins are refused at first. The time doubles with each failure, up to the
+# longest.
 FIRST: Final = 1.0
 LONGEST: Final = 60.0
-# Addresses and users that failures are remembered of: those that were held off, and the others; and
-# users of whom it is known from where they have logged in.
+# The most entries in each table: addresses and users with refused logins, those with failures only,
+# and users with known addresses.
 MOST: Final = 10_000
-# Places that one user has logged in from.
+# The most known addresses of one user.
 HOMES: Final = 100
 _MINUTE: Final = 60.0
-# Characters of a name that count.
+# The number of characters of a name that are compared.
 _NAME: Final = 256
 
 _Key = tuple[str, str]
 
 
 class _Failures:
-    """A leaky bucket: a full one holds off, and an empty one is as good as none."""
+    """A leaky bucket of failures. When it is full, logins are refused."""
 
     __slots__ = ("at", "level", "times", "until")
 
@@ -44,27 +46,27 @@ class _Failures:
 
 
 class Throttle:
-    """After `failures` in a minute of one address, or for one user, further logins are refused
-    without a look at them: for a second at first, then for longer and longer, up to a minute.
+    """A limit of failed logins. After `failures` in a minute, from one address or for one user,
+    further logins are refused unchecked: for a second at first, then for longer, up to a minute.
 
-    With 0 `failures` nobody is ever held off. `now` is a clock
-    in seconds.
+    With 0 `failures` there is no limit. `now` is a clock in seconds.
 
-    Whoever fails with ever new names makes the throttle forget such names, and none that has been
-    held off. Whoever logs in from ever new places makes it forget his own.
+    A client that fails with ever new names makes the throttle forget such names, but none whose
+    logins are refused. A user who logs in from ever new addresses makes it forget only that user's
+    addresses.
     """
 
     def __init__(self, failures: int, now: Callable[[], float] = time.monotonic) -> None:
         self._limit = failures
         self._now = now
         self._failures: OrderedDict[_Key, _Failures] = OrderedDict()
-        # Those of `_failures` that have been held off are here instead.
+        # Entries with refused logins, which are not in `_failures`.
         self._held: OrderedDict[_Key, _Failures] = OrderedDict()
-        # The places of each user.
+        # The known addresses of each user.
         self._at_home: OrderedDict[str, OrderedDict[str, None]] = OrderedDict()
 
     def holds_off(self, transport: ClientTransport, username: str | None) -> bool:
-        """Whether a login of this client is not to be looked at."""
+        """Return whether a login of this client has to be refused unchecked."""
         if not self._held:
             return False
         now = self._now()
@@ -75,7 +77,7 @@ class Throttle:
         return False
 
     def failed(self, transport: ClientTransport, username: str | None) -> None:
-        """A login that was looked at was wrong."""
+        """Count a failed login."""
         if not self._limit:
             return
         now = self._now()
@@ -93,7 +95,8 @@ class Throttle:
             _forget_the_oldest(table, MOST)
 
     def succeeded(self, transport: ClientTransport, username: str) -> None:
-        """Somebody has logged in: his own failures are forgotten, those of his address are not."""
+        """Record a login: forget the user's failures at this address, but not those of the
+        address."""
         if not self._limit or not transport.host:
             return
         name = username[:_NAME]
@@ -110,7 +113,7 @@ class Throttle:
         self._held.pop(together, None)
 
     def _leak(self, entry: _Failures, now: float) -> None:
-        """Time heals; while somebody is held off it does not."""
+        """Reduce the level by the time that has passed, except the time of refusal."""
         since = max(entry.at, min(entry.until, now))
         entry.level = max(0.0, entry.level - (now - since) * self._limit / _MINUTE)
         entry.at = now
@@ -133,7 +136,7 @@ def _together(host: str, username: str) -> _Key:
 
 
 def network_of(host: str) -> str:
-    """What one client has: an address, or with IPv6 a whole network of them."""
+    """Return the network that belongs to one client: an IPv4 address, or an IPv6 /64 network."""
     if ":" not in host:
         return host
     try:

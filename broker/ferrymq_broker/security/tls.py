@@ -1,7 +1,7 @@
-"""TLS of the standard library, by the settings of ``[tls]`` and with modern defaults.
+"""TLS contexts of the standard library, from the settings of ``[tls]``, with modern defaults.
 
 TLS 1.2 and newer, forward secrecy, authenticated encryption; no compression, no renegotiation.
-What is wrong with a file is found when it is read, and said in words.
+Errors in files are found when the files are read.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from cryptography.hazmat.primitives.serialization import (
 
 from ferrymq_broker.config.tls import BadTlsError, Tls
 
-# Of TLS 1.2; those of 1.3 are all good.
+# The ciphers of TLS 1.2. All ciphers of TLS 1.3 are allowed.
 _CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20:!aNULL:!eNULL"
 _VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
-# A certificate that ends so soon is worth a word.
+# A certificate that expires within this time causes a warning.
 _SOON: Final = timedelta(days=7)
 
 
 class Loaded(NamedTuple):
-    """A context for servers, until when its certificate is good, and what is odd about it."""
+    """A context for servers, when its certificate expires, and warnings about the files."""
 
     context: ssl.SSLContext
     expires: datetime
@@ -37,7 +37,7 @@ class Loaded(NamedTuple):
 
 
 def load_tls(tls: Tls) -> Loaded:
-    """Read the files. Raises `BadTlsError` for the first that cannot be used."""
+    """Read the files. Raises `BadTlsError` for the first file that cannot be used."""
     if tls.certificate is None:
         raise BadTlsError("certificate", "there is none")
     warnings: list[str] = []
@@ -60,7 +60,7 @@ def load_tls(tls: Tls) -> Loaded:
 
 
 def _ask_clients(context: ssl.SSLContext, tls: Tls, warnings: list[str]) -> None:
-    """Certificates of clients: whether, and by whom."""
+    """Set whether clients need certificates, and the authorities for them."""
     if tls.client_certificates == "none" or tls.client_ca is None:
         return
     required = tls.client_certificates == "required"
@@ -73,10 +73,10 @@ def _ask_clients(context: ssl.SSLContext, tls: Tls, warnings: list[str]) -> None
         _check_crl(tls.client_crl, warnings)
         _load_locations(context, tls.client_crl, "client_crl")
         context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
-    # Whoever trusts an authority that another one vouches for means that one only.
+    # An intermediate authority can be trusted without trusting the root above it.
     context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
     context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
-    # Who is resumed is not verified again, and has perhaps been revoked meanwhile.
+    # A resumed session is not verified again, and its certificate may have been revoked.
     context.options |= ssl.OP_NO_TICKET
     context.num_tickets = 0
 
@@ -106,7 +106,7 @@ def _read(path: Path, field: str) -> bytes:
 
 
 def _certificates(path: Path, field: str) -> list[x509.Certificate]:
-    """All certificates of a file, at least one."""
+    """Return all certificates of a file, at least one."""
     data = _read(path, field)
     try:
         return x509.load_pem_x509_certificates(data)
@@ -120,7 +120,7 @@ def _password(tls: Tls) -> bytes | None:
     if path is None:
         return None
     lines = _read(path, "key_password_file").splitlines()
-    # OpenSSL takes no longer ones.
+    # OpenSSL does not accept longer passwords.
     if not lines or not 0 < len(lines[0]) <= 1024:
         raise BadTlsError("key_password_file", f"{path}: there is no password in its first line")
     return lines[0]
@@ -129,7 +129,7 @@ def _password(tls: Tls) -> bytes | None:
 def _check_key(
     tls: Tls, leaf: x509.Certificate, password: bytes | None, warnings: list[str]
 ) -> None:
-    """Whether the key can be read, and is that of the certificate."""
+    """Raise `BadTlsError` if the key cannot be read, or is not that of the certificate."""
     assert tls.certificate is not None
     path = tls.key or tls.certificate
     data = _read(path, "key")
@@ -139,13 +139,13 @@ def _check_key(
     try:
         key = load_pem_private_key(data, password if encrypted else None)
     except TypeError:
-        raise BadTlsError("key", f"{path}: it is encrypted: say key-password-file") from None
+        raise BadTlsError("key", f"{path}: it is encrypted: set key-password-file") from None
     except ValueError:
         if encrypted:
             raise BadTlsError("key_password_file", f"{path}: another password is needed") from None
         raise BadTlsError("key", f"{path}: the private key cannot be read") from None
     except Exception:
-        # A kind of key that is of no use for TLS.
+        # A kind of key that TLS does not support.
         raise BadTlsError("key", f"{path}: the private key cannot be used") from None
     wanted = leaf.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     if key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo) != wanted:
@@ -167,7 +167,7 @@ def _check_crl(path: Path, warnings: list[str]) -> None:
             raise BadTlsError("client_crl", f"{path}: a list of it cannot be read") from None
         update = revoked.next_update_utc
         if update is not None and update <= datetime.now(UTC):
-            warnings.append(f"{path}: the list of {update:%Y-%m-%d} is too old; nobody gets in")
+            warnings.append(f"{path}: the list of {update:%Y-%m-%d} is too old; no client gets in")
 
 
 def _warn_of_times(path: Path, begins: datetime, ends: datetime) -> list[str]:
@@ -182,7 +182,7 @@ def _warn_of_times(path: Path, begins: datetime, ends: datetime) -> list[str]:
 
 
 def _reason(error: OSError) -> str:
-    """What OpenSSL says, in its words for people."""
+    """Return the reason of an OpenSSL error in readable words."""
     if isinstance(error, ssl.SSLError) and error.reason:
         return error.reason.lower().replace("_", " ")
     return error.strerror or str(error)

@@ -1,7 +1,7 @@
-"""Certificates that change while the broker runs.
+"""Reloads certificates while the broker runs.
 
-Every handshake is made with the files as they were when somebody last looked. New files that cannot
-be used change nothing: a certificate is often there before its key.
+Every handshake uses the files as they were at the last check. New files that cannot be used are
+ignored, because a new certificate is often written before its key.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ferrymq_broker.security.token_setup import check_tokens
 if TYPE_CHECKING:
     from ferrymq_broker.security.tls import Loaded
 
-# What tells whether a file is still the one it was.
+# Properties of files that show whether they have changed.
 _Looks = tuple[tuple[int, int, int] | None, ...]
 
 
@@ -39,12 +39,12 @@ class TlsFiles:
 
     @property
     def context(self) -> ssl.SSLContext:
-        """For the next handshake."""
+        """The context for the next handshake."""
         return self._loaded.context
 
     @property
     def fixed(self) -> ssl.SSLContext:
-        """For those who want one context for all handshakes: it hands each to the current one."""
+        """One context for all handshakes, which hands each handshake to the current context."""
         if self._fixed is None:
             self._fixed = _load(self._tls).context
             self._fixed.sni_callback = self._hand_over
@@ -53,13 +53,14 @@ class TlsFiles:
     def _hand_over(
         self, connection: ssl.SSLSocket | ssl.SSLObject, name: str | None, fixed: ssl.SSLContext
     ) -> None:
-        """Called for every client hello, with a name or without."""
+        """Switch to the current context. Called for every client hello, with or without a name."""
         connection.context = self.context
 
     def refresh(self, force: bool = False) -> bool:
-        """Read the files if they have changed, or in any case; whether they are good.
+        """Read the files if they have changed, or with `force` always. Return whether they are
+        valid.
 
-        Bad ones are said to be so once, and what was read before counts further.
+        Invalid files are logged once, and the old ones stay in use.
         """
         looks = self._look()
         if looks == self._looks and not force:
@@ -100,22 +101,22 @@ class TlsRegistry:
                 self._files[tls] = TlsFiles(tls)
 
     def files_for(self, tls: Tls | None = None) -> TlsFiles:
-        """What a listener that says `tls` of itself, or nothing, has to use."""
+        """Return the TLS of a listener with its own settings `tls`, or without."""
         return self._files[self._shared if tls is None else self._shared.refined(tls)]
 
     @property
     def monitoring(self) -> ssl.SSLContext | None:
-        """What monitoring has to use, if that is to be encrypted. Its clients show nothing."""
+        """The context of the monitoring listener, without client certificates; None without TLS."""
         return None if self._monitoring is None else self._files[self._monitoring].fixed
 
     def refresh(self, force: bool = False) -> bool:
-        """Look whether files have changed, or read them all again; whether all are good."""
+        """Read files again that have changed, or with `force` all. Return whether all are valid."""
         good = [files.refresh(force) for files in self._files.values()]
         return all(good)
 
 
 def files_of(tls: Tls) -> Iterator[Path]:
-    """Every file the settings name."""
+    """Yield every file that the settings name."""
     for path in (
         tls.certificate,
         tls.key,
@@ -128,7 +129,7 @@ def files_of(tls: Tls) -> Iterator[Path]:
 
 
 def settings_of(config: Config) -> Iterator[tuple[Location, Tls]]:
-    """The settings that are in use, and where they are in the file."""
+    """Yield the settings in use, and their location in the configuration."""
     if config.tls.certificate is not None:
         yield ("tls",), config.tls
     for at, listener in enumerate(config.listener):
@@ -148,7 +149,7 @@ def _tls_of_monitoring(config: Config) -> Tls | None:
 
 
 def check_files(config: Config) -> tuple[list[ConfigMistake], list[str]]:
-    """What is wrong with the files that a configuration names, and what is odd about them."""
+    """Return errors and warnings about the files that a configuration names."""
     mistakes, warnings = check_tokens(config)
     for found, odd in (check_users(config), check_store(config)):
         mistakes += found
@@ -163,7 +164,7 @@ def check_files(config: Config) -> tuple[list[ConfigMistake], list[str]]:
 
 
 def _load(tls: Tls) -> Loaded:
-    # What reads certificates takes a while to import: who has none does not wait.
+    # Imported only when needed, because the import takes a while.
     from ferrymq_broker.security.tls import load_tls
 
     return load_tls(tls)

@@ -1,4 +1,4 @@
-"""Has a broker take tokens, if its configuration says of any that they are good."""
+"""Sets up tokens, if the configuration has issuers or shared access keys."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 def take_tokens(security: Security, broker: Broker, clock: Clock) -> TokenVerifier | None:
-    """What tokens are checked with, and ``$cbs`` in every virtual host; None for nothing.
+    """Make the verifier of tokens, and add ``$cbs`` to every virtual host; None without tokens.
 
-    To be called once, when the virtual hosts are there. Raises `ConfigError` for a file of keys
-    that cannot be used.
+    Called once, when all virtual hosts exist. Raises `ConfigError` for a file of keys that cannot
+    be used.
     """
     if not security.takes_tokens:
         return None
-    # joserfc takes a while to import: who does not need it does not wait.
+    # Imported only when needed, because importing joserfc takes a while.
     from ferrymq_broker.security.cbs import install_tokens
     from ferrymq_broker.security.tokens import make_verifier
 
@@ -34,7 +34,7 @@ def take_tokens(security: Security, broker: Broker, clock: Clock) -> TokenVerifi
 
 
 def check_tokens(config: Config) -> tuple[list[ConfigMistake], list[str]]:
-    """What is wrong with the files of keys, and what is odd about the tokens that are taken."""
+    """Return errors and warnings about files of keys and about tokens."""
     security = config.security
     mistakes: list[ConfigMistake] = []
     for at, issuer in enumerate(security.jwt):
@@ -52,5 +52,5 @@ def check_tokens(config: Config) -> tuple[list[ConfigMistake], list[str]]:
         and not any(each.rule for each in (config, *config.virtual_host))
         and not any(key.may for key in security.shared_access_key)
     ):
-        warnings.append("tokens are taken, so what no rule allows is refused; and there is no rule")
+        warnings.append("tokens are accepted, so every right needs a rule, but there are no rules")
     return mistakes, warnings

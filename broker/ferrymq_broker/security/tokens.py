@@ -1,4 +1,4 @@
-"""Tokens, whatever kind they are of and whichever way they come."""
+"""Verification of tokens of all kinds."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from ferrymq_broker.security.jwt_verifier import (
 )
 from ferrymq_broker.security.shared_access import SharedAccessKeys, SignedToken
 
-# How a token came: what an identity has as its mechanism.
+# The mechanism of an identity whose token came by ``$cbs``.
 TOKEN: Final = "token"
 
 
 class TokenVerifier:
-    """Says whom a token is about.
+    """A verifier of tokens.
 
-    `issuers` are those whose JSON Web Tokens are believed, `shared` checks shared access
-    signatures; `clock` tells the time of the day.
+    `issuers` are the trusted issuers of JSON Web Tokens, `shared` checks shared access signatures;
+    `clock` is used for the time of the day.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class TokenVerifier:
 
     @property
     def takes_jwt(self) -> bool:
-        """Whether any issuer is believed."""
+        """Whether any issuer is trusted."""
         return bool(self._issuers)
 
     @property
@@ -48,16 +48,17 @@ class TokenVerifier:
         return any(each.settings.as_password for each in self._issuers.values())
 
     def now(self) -> float:
-        """Seconds since the Unix epoch."""
+        """Return seconds since the Unix epoch."""
         return self.clock.now() + self.clock.epoch()
 
     def check_jwt(
         self, token: str, mechanism: str = TOKEN, *, as_password: bool = False
     ) -> UserIdentity:
-        """Whom a JSON Web Token is about, told at once.
+        """Return the identity of a JSON Web Token, without fetching keys.
 
-        With `as_password`, only of issuers that allow that. Raises `TokenRefusedError`, and
-        `KeysNeededError` when the keys of the issuer have to be fetched first.
+        With `as_password` only issuers that allow tokens as passwords are accepted. Raises
+        `TokenRefusedError`, and `KeysNeededError` if the keys of the issuer have to be fetched
+        first.
         """
         if len(token) > MAX_TOKEN:
             raise TokenRefusedError(f"a token of more than {MAX_TOKEN} characters")
@@ -66,17 +67,17 @@ class TokenVerifier:
         unverified = UnverifiedToken(token)
         issuer = self._issuers.get(unverified.issuer)
         if issuer is None or (as_password and not issuer.settings.as_password):
-            raise TokenRefusedError("the issuer is not believed here")
+            raise TokenRefusedError("the issuer is not trusted here")
         return issuer.verify(unverified, self.now(), mechanism)
 
     def check_signature(self, token: str) -> SignedToken:
-        """Who made a shared access signature, and for what. Raises `TokenRefusedError`."""
+        """Check a shared access signature. Raises `TokenRefusedError`."""
         return self._shared.verify(token, self.now())
 
     async def identify_token(
         self, token: str, mechanism: str = TOKEN, *, as_password: bool = False
     ) -> UserIdentity:
-        """Whom a JSON Web Token is about; keys are fetched if need be.
+        """Return the identity of a JSON Web Token; fetch keys if needed.
 
         Raises `TokenRefusedError`.
         """
@@ -91,9 +92,9 @@ class TokenVerifier:
 
 
 def make_verifier(security: Security, clock: Clock | None = None) -> TokenVerifier | None:
-    """What the configuration says of tokens; None if that is nothing.
+    """Make the verifier for the tokens of a configuration; None if it has none.
 
-    Raises `ConfigError` for a file of keys that has none.
+    Raises `ConfigError` for a file of keys without usable keys.
     """
     if not security.takes_tokens:
         return None
@@ -103,7 +104,8 @@ def make_verifier(security: Security, clock: Clock | None = None) -> TokenVerifi
 
 
 def keys_of(settings: Jwt, now: Callable[[], float]) -> KeySource:
-    """Where the keys of an issuer are. Raises `ConfigError` for a file that has none."""
+    """Return the source of an issuer's keys. Raises `ConfigError` for a file without usable
+    keys."""
     if is_url(settings.keys):
         return KeyUrl(settings.keys, settings.refresh, now)
     return KeyFile(Path(settings.keys), now, settings.algorithms[0] in SYMMETRIC)

@@ -1,4 +1,4 @@
-"""What is kept of a user: nothing a password could be read from."""
+"""The stored data of a user, from which the password cannot be read."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ferrymq.engine.scram import (
     prepare_name,
 )
 
-# How often SCRAM hashes a password that is kept in a file: every client has to do it as well, at
-# each login, which takes it some 20 ms. Who steals the file tries passwords with these keys.
+# SCRAM iterations of passwords in a file. Every client computes them too, at each login, in some
+# 20 ms. A thief of the file has to compute them for each password that he tries.
 ITERATIONS: Final = 50_000
-# What the names of users and groups take in a file, in a log and on a screen.
+# The most characters of names of users and groups.
 MAX_NAME: Final = 255
 
 _NONE: Final[frozenset[str]] = frozenset()
@@ -25,8 +25,8 @@ _NONE: Final[frozenset[str]] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class StoredUser:
-    """`password` is a hash as argon2 writes it. `scram` has the keys by mechanism; none, if SCRAM
-    does not allow the password."""
+    """A user. `password` is an argon2 hash. `scram` has the keys by mechanism, none if SCRAM does
+    not allow the password."""
 
     password: str = field(repr=False)
     scram: dict[str, ScramKeys] = field(default_factory=dict, repr=False, compare=False)
@@ -34,18 +34,19 @@ class StoredUser:
 
 
 def check_name(name: str) -> str:
-    """A name that a user can log in with by every mechanism. Raises ValueError, which says why."""
+    """Return the name, if a user can log in with it by every mechanism. Raises ValueError, which
+    says why not."""
     if 0 < len(name) <= MAX_NAME and name.isascii() and name.isprintable():
         return name
     prepared = prepare_name(name)
     if prepared != name:
-        raise ValueError(f"{name!r} is not written as it is compared: {prepared!r}")
+        raise ValueError(f"{name!r} is not in the form that is compared: {prepared!r}")
     return name
 
 
 def derive_keys(password: str, iterations: int = DEFAULT_ITERATIONS) -> dict[str, ScramKeys]:
-    """The SCRAM keys of a password, by mechanism. A password that SASLprep (RFC 4013) does not
-    allow, with control characters, has none."""
+    """Return the SCRAM keys of a password, by mechanism; none for a password that SASLprep (RFC
+    4013) does not allow, for example with control characters."""
     try:
         return {name: ScramKeys.derive(name, password, iterations) for name in SCRAM_MECHANISMS}
     except ValueError:
@@ -53,12 +54,12 @@ def derive_keys(password: str, iterations: int = DEFAULT_ITERATIONS) -> dict[str
 
 
 def usual_iterations(users: Mapping[str, StoredUser]) -> int:
-    """How often SCRAM hashes the passwords of most of the users."""
+    """Return the number of SCRAM iterations that most users have."""
     counts = [keys.iterations for user in users.values() for keys in user.scram.values()]
     return most_common(counts, ITERATIONS)
 
 
 def most_common(values: Iterable[int], default: int) -> int:
-    """The value that there is most of; `default` without any."""
+    """Return the most common value; `default` if there are none."""
     found = Counter(values).most_common(1)
     return found[0][0] if found else default

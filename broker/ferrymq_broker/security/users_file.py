@@ -1,11 +1,11 @@
-"""The file that users are kept in: JSON, for its owner only, replaced as a whole.
+"""The file of users: JSON, readable by its owner only, replaced as a whole.
 
 Format 1::
 
     {"format": 1, "users": {"alice": {"password": "$argon2id$…", "groups": ["staff"], "scram":
     {"SCRAM-SHA-256": {"salt": …, "stored-key": …, "server-key": …, "iterations": …}, …}}}}
 
-Bytes are in Base64. There are no passwords in it, but who has it can try them out.
+Bytes are in Base64. The file has no passwords, but its reader can try passwords with it.
 """
 
 from __future__ import annotations
@@ -33,13 +33,12 @@ if sys.platform != "win32":
     import fcntl
 
 FORMAT: Final = 1
-# More than this is no file of users.
+# The most bytes of a file of users.
 MOST_BYTES: Final = 256 * 1024 * 1024
 
 
 class UsersFileError(ConfigError):
-    """The file cannot be read, or is not what it should be. The message names it and has no
-    secret."""
+    """The file of users cannot be read, or is invalid. The message names it and has no secret."""
 
 
 def _decode(value: object) -> object:
@@ -87,7 +86,7 @@ class _File(_Entry):
 
 
 def read_users(path: Path) -> dict[str, StoredUser]:
-    """The users in a file. Raises `UsersFileError`."""
+    """Return the users in a file. Raises `UsersFileError`."""
     try:
         with path.open("rb") as file:
             return _read(path, file.read(MOST_BYTES + 1), os.fstat(file.fileno()).st_mode)
@@ -98,7 +97,7 @@ def read_users(path: Path) -> dict[str, StoredUser]:
 def _read(path: Path, data: bytes, mode: int) -> dict[str, StoredUser]:
     if os.name == "posix" and mode & (stat.S_IWOTH | stat.S_IWGRP):
         who = "everybody" if mode & stat.S_IWOTH else "its group"
-        raise UsersFileError(f"{path}: {who} may write to it; chmod 600 ends that")
+        raise UsersFileError(f"{path}: {who} may write to it; run chmod 600")
     if len(data) > MOST_BYTES:
         raise UsersFileError(f"{path}: it is too large")
     try:
@@ -108,7 +107,7 @@ def _read(path: Path, data: bytes, mode: int) -> dict[str, StoredUser]:
         raise UsersFileError(f"{path}: {reason}") from None
     found = content.get("format") if isinstance(content, dict) else None
     if isinstance(found, int) and found > FORMAT:
-        raise UsersFileError(f"{path}: format {found} is of a newer version; this one knows 1")
+        raise UsersFileError(f"{path}: format {found} is newer than this version, which reads 1")
     try:
         file = _File.model_validate(content)
     except ValidationError as error:
@@ -117,7 +116,7 @@ def _read(path: Path, data: bytes, mode: int) -> dict[str, StoredUser]:
 
 
 def is_readable_by_others(path: Path) -> bool:
-    """Whether somebody else than its owner can read the file, and try out passwords."""
+    """Return whether other users than the owner can read the file, and try passwords with it."""
     try:
         return os.name == "posix" and bool(path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH))
     except OSError:
@@ -125,14 +124,14 @@ def is_readable_by_others(path: Path) -> bool:
 
 
 def write_users(path: Path, users: dict[str, StoredUser]) -> None:
-    """Replace the file at once: who reads it meanwhile finds the one or the other. Owner and
-    permissions stay; a new file is its owner's only. Raises `OSError`."""
+    """Replace the file atomically. Owner and permissions stay; a new file is readable by its owner
+    only. Raises `OSError`."""
     data = json.dumps(
         {"format": FORMAT, "users": {name: _plain(user) for name, user in users.items()}},
         indent=1,
         ensure_ascii=False,
     ).encode()
-    # A symbolic link stays one.
+    # Write to the target of a symbolic link.
     path = path.resolve()
     new = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -156,10 +155,10 @@ def write_users(path: Path, users: dict[str, StoredUser]) -> None:
 
 @contextmanager
 def edited_users(path: Path) -> Iterator[dict[str, StoredUser]]:
-    """The users in a file, to be changed; written back in the end, unless there is an error. One
-    program after the other; a file that is not there is made.
+    """Yield the users in a file to be changed, and write them back if there is no error. A lock
+    keeps other programs out. A file that does not exist is made.
 
-    Raises `UsersFileError`, and `OSError` if it cannot be written.
+    Raises `UsersFileError`, and `OSError` if the file cannot be written.
     """
     path = path.resolve()
     with _locked(path.parent):
@@ -170,7 +169,7 @@ def edited_users(path: Path) -> Iterator[dict[str, StoredUser]]:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """The lock is on the folder: that on the file would be on the one that is replaced."""
+    """Lock the folder, because the file itself is replaced."""
     if sys.platform == "win32":
         yield
         return
@@ -183,7 +182,8 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _take_after(path: Path, descriptor: int) -> None:
-    """The new file belongs to whom the old one does: to the broker, even if root changes it."""
+    """Give the new file the owner and permissions of the old one, for example if root changes
+    it."""
     if os.name != "posix":
         return
     try:
@@ -202,12 +202,12 @@ class _TwiceError(ValueError):
 def _only_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise _TwiceError("something is in it twice")
+        raise _TwiceError("a key occurs twice")
     return found
 
 
 def _first(error: ValidationError) -> str:
-    """The first mistake, and where it is; never what stands there."""
+    """Return the first mistake, and its place, without the value there."""
     details = error.errors(include_url=False, include_input=False)[0]
     place = ".".join(str(part) for part in details["loc"])[:300]
     reason = details["msg"].removeprefix("Value error, ")

@@ -1,4 +1,4 @@
-"""The users of a file that may change while the broker runs."""
+"""The users of a file, which may change while the broker runs."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from ferrymq_broker.event_log import log
 from ferrymq_broker.security.users import StoredUser
 from ferrymq_broker.security.users_file import UsersFileError, is_readable_by_others, read_users
 
-# A file of so many bytes, of some hundreds of users, is read in milliseconds: nobody waits for
-# that. Of a larger one the old content counts as long as the new one is read, in a thread.
+# A file of at most so many bytes, with some hundreds of users, is read at once, in milliseconds. A
+# larger one is read in a thread, and the old content stays valid meanwhile.
 AT_ONCE: Final = 256 * 1024
 
 Users = dict[str, StoredUser]
-# Runs something in a thread.
+# A function that runs another one in a thread.
 InThread = Callable[[Callable[[], Users]], Awaitable[Users]]
 _Signature = tuple[int, int, int, int]
 
 
 class UsersOnDisk:
-    """The `users` in a file, as they were when it could last be read.
+    """The users of a file. `users` are those of the last time at which the file could be read.
 
-    `on_change` is called when they are others, with the names of those who are gone or not what
-    they were. Raises `UsersFileError` if the file cannot be used to begin with.
+    `on_change` is called with the names of users who were deleted or changed. Raises
+    `UsersFileError` if the file cannot be used at the start.
     """
 
     def __init__(
@@ -41,8 +41,8 @@ class UsersOnDisk:
         self._warn()
 
     def refresh(self, force: bool = False) -> bool:
-        """Read the file again if it has changed, or in any case; whether it is good, as far as
-        that is known. One that cannot be used changes nothing, and that is said once."""
+        """Read the file again if it has changed, or with `force` always. Return whether it is
+        valid, as far as known. An invalid file changes nothing, and is logged once."""
         if self._reading is not None and not force:
             return True
         signature = self._sign()
@@ -61,7 +61,7 @@ class UsersOnDisk:
         return True
 
     async def up_to_date(self) -> Users:
-        """The users, when what there was to read has been read."""
+        """Return the users, after a changed file has been read."""
         self.refresh()
         while self._reading is not None:
             await asyncio.shield(self._reading)
@@ -94,7 +94,7 @@ class UsersOnDisk:
             log.warning("others can read the hashes of passwords", file=str(self.path))
 
     def _sign(self) -> _Signature | None:
-        """What is different when the file is."""
+        """Return properties of the file that show whether it has changed."""
         try:
             found = self.path.stat()
         except OSError:

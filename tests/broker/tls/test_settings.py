@@ -125,7 +125,7 @@ DAMAGES: list[tuple[str, Callable[[Pki], object], str]] = [
         lambda pki: pki.path("server-key").write_bytes(pki.path("alice-key").read_bytes()),
         "not the key of",
     ),
-    ("key", lambda pki: encrypt(pki, b"sesame"), "encrypted: say key-password-file"),
+    ("key", lambda pki: encrypt(pki, b"sesame"), "encrypted: set key-password-file"),
 ]
 
 

@@ -53,10 +53,10 @@ def test_files_of_keys_are_read(tmp_path: Path) -> None:
 
 def test_where_nobody_may_do_anything(tmp_path: Path) -> None:
     (tmp_path / "keys.json").write_text(jwks(ec_key()))
-    assert "there is no rule" in check(tmp_path, ISSUER).output
+    assert "there are no rules" in check(tmp_path, ISSUER).output
     rule = '\n[[rule]]\nwho = "user:alice"\nmay = "*"\nwhere = "*"\n'
-    assert "there is no rule" not in check(tmp_path, ISSUER + rule).output
-    assert "there is no rule" not in check(tmp_path, KEY).output
+    assert "there are no rules" not in check(tmp_path, ISSUER + rule).output
+    assert "there are no rules" not in check(tmp_path, KEY).output
 
 
 @pytest.mark.parametrize(("who", "may"), [("key:shop", True), ("key:other", False)])
