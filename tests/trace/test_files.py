@@ -93,8 +93,8 @@ def test_either_files_or_a_proxy(arguments: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("listen", "to", "ca", "reason"),
     [
-        ("amqps://127.0.0.1:0", "amqp://h", (), "in the clear"),
-        ("amqp://127.0.0.1:0", "amqp://me@h", (), "logs in nowhere"),
+        ("amqps://127.0.0.1:0", "amqp://h", (), "without TLS"),
+        ("amqp://127.0.0.1:0", "amqp://me@h", (), "does not log in"),
         ("amqp://127.0.0.1:0", "amqp://h", ("--ca", "x"), "for amqps:// and wss://"),
         ("amqp://127.0.0.1:0", "amqps://h", ("--ca", "no-such-file"), "no-such-file: No such file"),
     ],

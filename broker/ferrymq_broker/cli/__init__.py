@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 
-# What the `broker` extra installs and the command line cannot do without.
+# Packages of the `broker` extra that the command line needs.
 _NEEDED = ("pydantic", "rich", "structlog", "typer")
 
 
 def main() -> None:
-    """Run the command line; exits with its status."""
+    """Run the command line, and exit with its status."""
     try:
         from ferrymq_broker.cli.app import run
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""The commands put together, and how they end: a message and a status, never a traceback."""
+"""The ``ferrymq`` command with its commands. Errors are a message and a status, no traceback."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ferrymq_codec.errors import AmqpError
 
 app = typer.Typer(
     name="ferrymq",
-    help="An AMQP 1.0 broker, and messages to and from one.",
+    help="An AMQP 1.0 broker, and tools to send and receive messages.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -57,7 +57,7 @@ def _options(
         ),
     ] = False,
 ) -> None:
-    """An AMQP 1.0 broker, and messages to and from one."""
+    """An AMQP 1.0 broker, and tools to send and receive messages."""
 
 
 def run() -> None:
@@ -67,7 +67,7 @@ def run() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:
-        # Whoever read our output has gone, which is its right.
+        # The reader of the output has ended, which is no error.
         sys.stderr.close()
         sys.exit(1)
     except (AmqpError, ConfigError, StoreError, OSError, TimeoutError, ValueError) as error:

@@ -18,39 +18,42 @@ if TYPE_CHECKING:
     from ferrymq_broker.security.dev_ca import Authority
 
 _HOSTS: Final = ("localhost", "127.0.0.1", "::1")
-# How long an authority lasts, in days, if what it certifies does not last longer.
+# The least lifetime of an authority in days. It lasts at least as long as its certificates.
 _AUTHORITY_DAYS: Final = 365
-# The name of a client is the name of a file as well, and a common name has 64 characters.
+# The name of a client is used for a file too, and a common name has at most 64 characters.
 _CLIENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 
 
 def cert(
     out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Where the files go.", show_default=False)
+        Path,
+        typer.Option(
+            "--out", metavar="DIR", help="The directory for the files.", show_default=False
+        ),
     ],
     host: Annotated[
         list[str] | None,
         typer.Option(
             "--host",
             metavar="NAME",
-            help="A name or an address of the server; repeatable. This machine's own without any.",
+            help="A name or an address of the server; repeatable. The default is this machine.",
         ),
     ] = None,
     client: Annotated[
         list[str] | None,
-        typer.Option("--client", metavar="NAME", help="Make one for a client too; repeatable."),
+        typer.Option("--client", metavar="NAME", help="Make one for this client too; repeatable."),
     ] = None,
     days: Annotated[
-        int, typer.Option(min=1, max=3650, metavar="N", help="How long they are good.")
+        int, typer.Option(min=1, max=3650, metavar="N", help="How many days they are valid.")
     ] = 90,
     force: Annotated[
         bool, typer.Option("--force", help="Replace certificates of servers and clients.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Make certificates to develop with: an authority, one for the server, some for clients.
+    """Make certificates for development: an authority, one for the server, some for clients.
 
-    An authority that is in DIR already makes the new ones. Nothing is replaced without --force,
+    An authority that exists in DIR signs the new certificates. Nothing is replaced without --force,
     and the authority never is.
     """
     from ferrymq_broker.security.dev_ca import Authority
@@ -85,7 +88,7 @@ def cert(
 
 
 def _authority(kind: type[Authority], files: _Files, days: int) -> tuple[Authority, bool]:
-    """The authority, and whether it is new."""
+    """Load or make the authority. Return it, and whether it is new."""
     certificate, key = files.paths("ca")
     if not certificate.exists() and not key.exists():
         return kind.create("ferrymq development authority", max(days, _AUTHORITY_DAYS)), True
@@ -106,18 +109,18 @@ class _Files:
         self.written: list[str] = []
 
     def paths(self, name: str) -> tuple[Path, Path]:
-        """Where a certificate and its key are."""
+        """Return the paths of a certificate and its key."""
         return self._out / f"{name}.pem", self._out / f"{name}-key.pem"
 
     def check(self, names: list[str]) -> None:
-        """Nothing that is there is replaced, unless that is meant."""
+        """Raise `ConfigError` if a file exists and --force is not set."""
         for name in names:
             for path in self.paths(name):
                 if path.exists() and not self._force:
-                    raise ConfigError(f"{path} is there already; --force replaces it")
+                    raise ConfigError(f"{path} exists already; --force replaces it")
 
     def write(self, name: str, certificate: bytes, key: bytes) -> None:
-        """Write both, the key for nobody else to read."""
+        """Write a certificate and its key. Only the owner may read the key."""
         for path, data, mode in zip(
             self.paths(name), (certificate, key), (0o644, 0o600), strict=True
         ):
@@ -161,7 +164,7 @@ def _explain(out: Path, written: list[str], hosts: list[str], clients: list[str]
         command += f" --cert {certificate} --key {out / f'client-{clients[0]}-key.pem'}"
     lines.append(f"{command} ADDRESS BODY")
     lines.append("")
-    lines.append(f"{out / 'ca-key.pem'} makes further ones: keep it to yourself.")
+    lines.append(f"{out / 'ca-key.pem'} signs further certificates: keep it secret.")
     sys.stdout.write("\n".join(lines) + "\n")
 
 

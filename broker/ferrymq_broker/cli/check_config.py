@@ -49,20 +49,20 @@ def check_config(
         typer.Option(
             "--explain",
             metavar="ADDRESS",
-            help="Say what a link to ADDRESS would find, and which line says so.",
+            help="Show the node that a link to ADDRESS would get, and the line that declares it.",
         ),
     ] = None,
     host: Annotated[
         str,
-        typer.Option("--virtual-host", metavar="NAME", help="Where to look for the address."),
+        typer.Option("--virtual-host", metavar="NAME", help="The virtual host of ADDRESS."),
     ] = DEFAULT_HOST,
     who: Annotated[
         str | None,
         typer.Option(
             "--as",
             metavar="WHO",
-            help="With --explain: say what WHO may do there, and which rule says so. WHO is as in a"
-            " rule, several with commas: user:alice,group:shipping.",
+            help="With --explain: show the rights of WHO at ADDRESS, and their rules. WHO is as in"
+            " a rule, several with commas: user:alice,group:shipping.",
         ),
     ] = None,
     data: Annotated[
@@ -70,16 +70,16 @@ def check_config(
         typer.Option(
             "--data",
             metavar="DIR",
-            help="Check as well that a broker with the store in DIR would start: that what is"
-            " stored can become what the file declares.",
+            help="Also check that a broker with the store in DIR would start: that the stored nodes"
+            " can be changed to those that the file declares.",
         ),
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Check a configuration without starting a broker.
 
-    Prints what it declares, or everything that is wrong with it. Exits with status 1 if anything
-    is, and if --explain finds nothing.
+    Prints what the file declares, or all its mistakes. Exits with status 1 if there are any, or if
+    --explain finds no node.
     """
     if who is not None and address is None:
         raise typer.BadParameter("it takes --explain ADDRESS", param_hint="--as")
@@ -87,7 +87,7 @@ def check_config(
         config, places = load_with_places(file, data)
         mistakes, warnings = check_files(config)
         if data is not None and not mistakes:
-            # The broker would log what becomes of what is stored.
+            # The check may log changes of stored nodes, as a start would.
             configure_logging(Log())
             mistakes = foresee(config, data)
         if mistakes:
@@ -127,7 +127,7 @@ def _print_json(value: object) -> None:
 
 
 def summary(config: Config, places: SourceLocations) -> dict[str, object]:
-    """What a configuration declares, without its secrets; milliseconds and bytes."""
+    """Return the content of a configuration without its secrets, in milliseconds and bytes."""
     return {
         "container-id": config.container_id,
         "listeners": [listener.address.url for listener in config.listener],
@@ -258,7 +258,7 @@ def _print_host(console: Console, config: Config, places: SourceLocations, name:
 
 
 def _about(size: int) -> str:
-    """A size for people, who do not need the last byte."""
+    """Return a size, rounded to be readable."""
     unit = 1
     while size >= unit * 1024 * 100:
         unit *= 1024
@@ -299,15 +299,15 @@ def _explained(
 
 
 def access_lines(who: str, access: AccessExplanation, places: SourceLocations) -> list[str]:
-    """What somebody may do, for people."""
+    """Return the rights of an identity as lines of text."""
     if access.open:
-        return ["there are no rules: whoever gets in may do everything"]
+        return ["there are no rules: every client may do everything"]
     groups = f", who is in {', '.join(access.groups)}" if access.groups else ""
     lines = [f"at {access.address!r} {who}{groups}:"]
     for each in access.verdicts:
         verdict = "may" if each.given else "may not"
         line = places.line(each.location)
-        why = f"says the rule on line {line}" if line else "for no rule says so"
+        why = f"says the rule on line {line}" if line else "because no rule says so"
         lines.append(f"  {verdict:7} {each.right}, {why}")
     lines += [f"  {note}" for note in access.notes]
     return lines
@@ -334,5 +334,5 @@ def _print_explanation(found: Explanation, places: SourceLocations) -> None:
         settings = friendly_settings(found.policy)
         lines += [f"  {key} = {value}" for key, value in settings.items()]
         if not settings:
-            lines.append("  everything as it is by default")
+            lines.append("  all settings have their defaults")
     sys.stdout.write("\n".join(lines) + "\n")

@@ -1,4 +1,4 @@
-"""How a command connects to a broker: as whom, and by what kind of TLS."""
+"""Options of a connection to a broker: credentials and TLS."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from ferrymq_broker.cli.tls_options import Ca, Cert, Key, NoVerify, TlsOptions
 
 
 class ConnectOptions(NamedTuple):
-    """All that was said about a connection, but where to."""
+    """The options of a connection, except its URL."""
 
     credentials: Credentials = Credentials()
     securing: TlsOptions = TlsOptions()
 
     def arguments(self, url: str) -> tuple[str, ConnectionArguments]:
-        """URL and arguments for `ferrymq.connect`, and for nobody else: there are secrets in them.
+        """Return URL and arguments for `ferrymq.connect`. Do not print them: they contain secrets.
 
-        Raises `ConfigError` and ValueError if something makes no sense, and `OSError` for a file
-        that cannot be used.
+        Raises `ConfigError` and ValueError for options that do not fit together, and `OSError` for
+        a file that cannot be used.
         """
         token = self.credentials.token(url)
         url = self.credentials.put_into(url)
@@ -31,7 +31,7 @@ class ConnectOptions(NamedTuple):
         return url, arguments
 
 
-# What was said before the command that is running: ``ferrymq admin --ca FILE list queues``.
+# The options before the command that is running: ``ferrymq admin --ca FILE list queues``.
 _NOTHING: Final = ConnectOptions()
 _SAID: Final[ContextVar[ConnectOptions]] = ContextVar("connecting", default=_NOTHING)
 
@@ -45,11 +45,11 @@ def take_options(
     key: Key = None,
     no_verify: NoVerify = False,
 ) -> None:
-    """The options of a group of commands, before the command's own."""
+    """Store the options of a group of commands, which come before the command."""
     credentials = Credentials(user, password_file, token_file)
     _SAID.set(ConnectOptions(credentials, TlsOptions(ca, cert, key, no_verify)))
 
 
 def connecting_of_command() -> ConnectOptions:
-    """What was said before the command that is running."""
+    """Return the options before the command that is running."""
     return _SAID.get()

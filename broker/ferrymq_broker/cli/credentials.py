@@ -1,7 +1,7 @@
-"""Who a command is that connects: a user name and a password, or a token, that nobody else sees.
+"""Credentials of a command: a user name and a password, or a token.
 
-A password in a URL on the command line is in the list of processes, where everybody on the machine
-can read it. So there are other ways: a file, the environment, a question.
+A password in a URL on the command line is in the list of processes, which every user of the machine
+can read. So a password can also come from a file, from the environment or from a prompt.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from ferrymq_broker.errors import ConfigError
 
 PASSWORD: Final = "FERRYMQ_PASSWORD"
 TOKEN: Final = "FERRYMQ_TOKEN"
-# Characters of a password.
+# The most characters of a password.
 _MOST: Final = 1024
-# Of a token: it goes into one frame, of which a server takes 8 KiB as long as nobody is known.
+# The most characters of a token. It is sent in one frame, and a server accepts 8 KiB before login.
 _MOST_OF_TOKEN: Final = 8000
 
 User = Annotated[
@@ -32,7 +32,7 @@ User = Annotated[
         "--user",
         envvar="FERRYMQ_USER",
         metavar="NAME",
-        help=f"Who we are. The password is asked for, or taken from a file or {PASSWORD}.",
+        help=f"The user. The password comes from a prompt, from a file or from {PASSWORD}.",
         show_default=False,
     ),
 ]
@@ -49,23 +49,23 @@ TokenFile = Annotated[
     of_file(
         "--token-file",
         "FERRYMQ_TOKEN_FILE",
-        f"A file whose first line is a token, used in place of a password, as {TOKEN} is.",
+        f"A file whose first line is a token, used instead of a password. Or set {TOKEN}.",
     ),
 ]
 
 
 class Credentials(NamedTuple):
-    """What was said about who we are."""
+    """The options for credentials."""
 
     user: str | None = None
     password_file: Path | None = None
     token_file: Path | None = None
 
     def token(self, url: str) -> str | None:
-        """The bearer token to log in with, None for none. What is said on the command line counts
-        more than what is in the environment.
+        """Return the bearer token for the login; None for none. Options on the command line count
+        more than the environment.
 
-        Raises `ConfigError` for one that cannot be, or if there is a password as well.
+        Raises `ConfigError` for an invalid token, or if there is a password too.
         """
         if not self._has_token(parse_url(url)):
             return None
@@ -77,39 +77,39 @@ class Credentials(NamedTuple):
     def _has_token(self, url: Url) -> bool:
         if self.token_file is not None:
             if self.password_file is not None or url.password:
-                raise ConfigError("--token-file says who we are, and a password does: one of them")
+                raise ConfigError("there are both --token-file and a password: use only one")
             return True
         if TOKEN not in os.environ or self.password_file is not None or url.password:
             return False
         if PASSWORD in os.environ:
-            raise ConfigError(f"{TOKEN} and {PASSWORD} are both set: which of them is meant?")
+            raise ConfigError(f"{TOKEN} and {PASSWORD} are both set: use only one")
         return True
 
     def put_into(self, url: str) -> str:
-        """The URL with user and password in it, for the client library and nobody else.
+        """Return the URL with user and password in it, for the client library. Do not print it.
 
-        Raises `ConfigError` if there is no password to be had, and ValueError for a bad URL.
+        Raises `ConfigError` if no password can be found, and ValueError for a bad URL.
         """
         parsed = parse_url(url)
         if parsed.password and _is_typed(url):
             sys.stderr.write(
                 "ferrymq: WARNING: everybody on this machine can read a password on the command"
-                " line; say --user, and --password-file FILE or nothing to be asked\n"
+                " line; use --user, and --password-file FILE or the prompt\n"
             )
         user = self.user if self.user is not None else parsed.username
         if self.user is not None and parsed.username not in (None, self.user):
             raise ConfigError("--user and the URL name two users")
         if user is None:
             if self.password_file is not None:
-                raise ConfigError("--password-file is the password of whom? say --user as well")
+                raise ConfigError("--password-file needs --user")
             return url
         if self._has_token(parsed):
-            # Whom to act as.
+            # The user to act as.
             named = quote(user, safe="")
         else:
             given = self.password_file is not None or PASSWORD in os.environ
             if not given and (parsed.password is not None or self.user is None):
-                # A name in a URL may do without.
+                # A user name in the URL needs no password.
                 return url
             named = f"{quote(user, safe='')}:{quote(self._password(user), safe='')}"
         parts = urlsplit(url)
@@ -138,8 +138,8 @@ def _checked(secret: str, what: str, most: int) -> str:
 
 
 def _first_line(path: Path, what: str, most: int) -> str:
-    """The secret in a file, which others should not be able to read."""
-    # In UTF-8, and one too many is to be seen.
+    """Read the secret in the first line of a file. Warn if other users can read the file."""
+    # The limit is in characters of UTF-8. Read one more, to notice a secret that is too long.
     most = 4 * (most + 1)
     if str(path) == "-":
         data = sys.stdin.buffer.readline(most)
@@ -147,9 +147,7 @@ def _first_line(path: Path, what: str, most: int) -> str:
         with open(path, "rb") as file:
             mode = os.fstat(file.fileno()).st_mode
             if stat.S_ISREG(mode) and mode & (stat.S_IRGRP | stat.S_IROTH):
-                sys.stderr.write(
-                    f"ferrymq: WARNING: others can read {path}; chmod 600 would help\n"
-                )
+                sys.stderr.write(f"ferrymq: WARNING: others can read {path}; run chmod 600\n")
             data = file.readline(most)
     try:
         return data.decode().rstrip("\r\n")
@@ -158,5 +156,5 @@ def _first_line(path: Path, what: str, most: int) -> str:
 
 
 def _is_typed(url: str) -> bool:
-    """Whether the URL is on the command line, and not in the environment."""
+    """Return whether the URL is on the command line, and not in the environment."""
     return any(word.endswith(url) for word in sys.argv[1:])

@@ -1,4 +1,4 @@
-"""What a command says when it fails: one line, and what could be done about it."""
+"""Error messages of commands: one line, with a hint if possible."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from typing import Final
 from ferrymq.errors import AuthenticationError, LinkDetached
 from ferrymq_types.security import SaslCode
 
-# What OpenSSL calls a certificate that nobody we trust has signed: X509_V_ERR_DEPTH_ZERO_SELF_…,
+# OpenSSL's codes for a certificate without a trusted signature: X509_V_ERR_DEPTH_ZERO_SELF_…,
 # _SELF_SIGNED_CERT_IN_CHAIN, _UNABLE_TO_GET_ISSUER_CERT_LOCALLY, _UNABLE_TO_VERIFY_LEAF_SIGNATURE.
 _NOT_TRUSTED: Final = (18, 19, 20, 21)
 
 _VERDICTS: Final = {
-    int(SaslCode.AUTH): "nobody is known by these credentials",
+    int(SaslCode.AUTH): "the credentials are wrong",
     int(SaslCode.SYS_TEMP): "try again later",
 }
 
 
 def reason_of(error: BaseException) -> str:
-    """The line for an error that ends a command."""
+    """Return the line for an error that ends a command."""
     refused = _certificate_error(error)
     if refused is not None:
-        hint = "; --ca FILE says whom to trust" if refused.verify_code in _NOT_TRUSTED else ""
+        hint = "; --ca FILE names its authority" if refused.verify_code in _NOT_TRUSTED else ""
         return f"the certificate of the broker is not good: {refused.verify_message}{hint}"
     text = str(error) or type(error).__name__
     if isinstance(error, AuthenticationError):
         if error.code is None:
-            return f"{text}; --user, --token-file and --cert say who we are"
+            return f"{text}; use --user, --token-file or --cert to log in"
         verdict = _VERDICTS.get(error.code)
         return text if verdict is None else f"{text}: {verdict}"
     if isinstance(error, LinkDetached) and error.error is not None and error.error.description:
-        # The name of the link was made up.
+        # The text of the exception has the name of the link, which was made up.
         return f"{error.error.condition}: {error.error.description}"
     return text
 
@@ -39,7 +39,7 @@ def reason_of(error: BaseException) -> str:
 def _certificate_error(error: BaseException) -> ssl.SSLCertVerificationError | None:
     found: BaseException | None = error
     while found is not None:
-        # One of aiohttp's is of the kind, and knows nothing; its cause does.
+        # An exception of aiohttp is an instance too, but only its cause has the details.
         if isinstance(found, ssl.SSLCertVerificationError) and hasattr(found, "verify_code"):
             return found
         found = found.__cause__

@@ -1,4 +1,4 @@
-"""Options that several commands have."""
+"""Options of several commands."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text."
 
 
 def of_file(name: str, variable: str, help: str) -> object:
-    """An option that names a file, as the environment `variable` does where it is not given."""
+    """Return an option with the path of a file, whose default is in the environment `variable`."""
     return typer.Option(name, envvar=variable, metavar="FILE", help=help, show_default=False)

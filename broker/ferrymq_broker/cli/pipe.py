@@ -1,4 +1,4 @@
-"""A pipe that is written to, and whether who reads it has taken what was written."""
+"""Output pipes, and whether their readers have read everything."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if sys.platform != "win32":
     import fcntl
     import termios
 
-# Looks that follow each other at once, and seconds between later ones.
+# The number of checks without a pause, and the seconds between later checks.
 _AT_ONCE: Final = 20
 _PAUSE: Final = 0.001
 
 
 class Pipe:
-    """A pipe with a reader at its other end."""
+    """The writing end of a pipe."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._poll = select.poll()
-        # Only that the reader has gone is of interest, which is always told.
+        # Without flags `poll` still reports that the reader has ended.
         self._poll.register(descriptor, 0)
 
     @classmethod
@@ -41,8 +41,8 @@ class Pipe:
         return cls(descriptor) if is_pipe else None
 
     async def drain(self) -> None:
-        """Wait until the reader has taken all that was written. Raises `BrokenPipeError` if it has
-        gone before that."""
+        """Wait until the reader has read everything. Raises `BrokenPipeError` if it ends before
+        that."""
         looks = 0
         while True:
             gone = bool(self._poll.poll(0))
@@ -54,7 +54,7 @@ class Pipe:
             await asyncio.sleep(0 if looks < _AT_ONCE else _PAUSE)
 
     def is_empty(self) -> bool:
-        """Whether the reader has taken all, which is assumed where the system does not tell."""
+        """Return whether the reader has read everything. True if the system cannot tell."""
         if sys.platform == "win32":
             return True
         try:

@@ -1,7 +1,7 @@
-"""Commands that other installed packages bring: the entry points of the group `ferrymq.commands`.
+"""Commands of other installed packages: the entry points of the group `ferrymq.commands`.
 
-Each names a typer application, which becomes a command with commands of its own. What it needs may
-not be installed: then the command is there and says what is missing.
+Each entry point is a typer application, which becomes a group of commands. If packages that it
+needs are missing, the command says which.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import typer
 
 GROUP = "ferrymq.commands"
 
-# Which extra brings what a command needs.
+# The extra that installs the packages of a command.
 _EXTRAS = {"pipeline": "spark"}
 
 
 def add_installed(app: typer.Typer) -> None:
-    """Add every such command."""
+    """Add all commands of other packages."""
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
         try:
             app.add_typer(entry.load(), name=entry.name)

@@ -1,4 +1,4 @@
-"""A line on the terminal for runs that take a while."""
+"""A progress line on the terminal for long runs."""
 
 from __future__ import annotations
 
@@ -18,16 +18,15 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-# Seconds before the line appears: a short run needs none.
+# Seconds before the line appears.
 PATIENCE: Final = 1.0
 
 
 class RunProgress:
-    """Counts messages, or whatever else there is many of; shows a line on standard error once the
-    run has become a long one.
+    """A counter of messages or other items, with a progress line on standard error in long runs.
 
-    Shows nothing when standard error is no terminal, or when `quiet`. `total` is how many there
-    will be, None if that is unknown.
+    It shows nothing if standard error is no terminal, or if `quiet`. `total` is the expected
+    number; None if it is unknown.
     """
 
     def __init__(self, what: str, total: int | None, quiet: bool = False) -> None:
@@ -51,7 +50,7 @@ class RunProgress:
         self.stop()
 
     def stop(self) -> None:
-        """The run is over; the line goes."""
+        """End the run, and remove the line."""
         self._visible = False
         if self._progress is not None:
             self._progress.stop()
@@ -59,18 +58,18 @@ class RunProgress:
 
     @property
     def seconds(self) -> float:
-        """How long the run has taken so far."""
+        """The seconds since the start of the run."""
         return time.monotonic() - self._started
 
     def reach(self, what: str, count: int, total: int) -> None:
-        """It is at this point of this part of the run; a `total` of 0 is not known."""
+        """Show the progress of a part of the run. A `total` of 0 is unknown."""
         self._what = what
         self._total = total or None
         self.count = count
         self.advance(0)
 
     def advance(self, count: int = 1) -> None:
-        """So many messages more."""
+        """Count further items."""
         self.count += count
         if self._progress is not None:
             self._progress.update(

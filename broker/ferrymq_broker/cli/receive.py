@@ -20,7 +20,7 @@ from ferrymq_broker.cli.rendering import as_json as render_json
 from ferrymq_broker.cli.rendering import as_text as render_text
 from ferrymq_broker.cli.tls_options import Ca, Cert, Key, NoVerify, TlsOptions
 
-# Messages asked for ahead.
+# The credit for messages that are not yet printed.
 _PREFETCH: Final = 100
 
 
@@ -34,14 +34,14 @@ def receive(
     ] = None,
     timeout: Annotated[
         float | None,
-        typer.Option(min=0, metavar="SECONDS", help="Stop when none has come for so long."),
+        typer.Option(min=0, metavar="SECONDS", help="Stop when no message has come for so long."),
     ] = None,
     browse: Annotated[
-        bool, typer.Option("--browse", help="Look at messages and leave them in the queue.")
+        bool, typer.Option("--browse", help="Print messages and leave them in the queue.")
     ] = False,
     selector: Annotated[
         str | None,
-        typer.Option(metavar="CONDITION", help="Only messages that meet it: \"colour = 'red'\"."),
+        typer.Option(metavar="CONDITION", help="Only messages that match: \"colour = 'red'\"."),
     ] = None,
     start: Annotated[
         str | None,
@@ -62,9 +62,9 @@ def receive(
 ) -> None:
     """Receive messages, print them and accept them.
 
-    Prints the body of each message, or with --json the whole message as one line. Goes on until
-    there have been --count, or none for --timeout, or Ctrl-C. Exits with status 1 if fewer than
-    --count have come.
+    Prints the body of each message, or with --json the whole message as one line. Stops after
+    --count messages, after --timeout without a message, or at Ctrl-C. Exits with status 1 if fewer
+    than --count messages have come.
     """
     credentials = Credentials(user, password_file, token_file)
     connecting = ConnectOptions(credentials, TlsOptions(ca, cert, key, no_verify))
@@ -74,7 +74,7 @@ def receive(
         options["mode"] = "copy"
     if start is not None:
         options["start"] = _place(start)
-    # On a terminal the messages themselves show that something happens.
+    # On a terminal the messages themselves show the progress.
     quiet = sys.stdout.isatty()
     with RunProgress(f"receiving from {address}", count, quiet) as progress:
         try:
@@ -123,7 +123,7 @@ async def _receive(
         asked = 0
         pipe = Pipe.of(sys.stdout)
         while count is None or progress.count < count:
-            # Never more than will be taken: others may be waiting for the rest.
+            # Never ask for more messages than will be accepted: other consumers may need them.
             wanted = progress.count + _PREFETCH
             if count is not None and wanted > count:
                 wanted = count
@@ -134,8 +134,9 @@ async def _receive(
                 deliveries = await receiver.receive_many(_PREFETCH, timeout=timeout)
             except TimeoutError:
                 return
-            # Printed first, accepted then: what nobody saw goes back to the queue. A reader that
-            # ends takes no more than it was given, so it is given them one by one.
+            # Print a message first, then accept it, so that a message that was not printed goes
+            # back
+            # to the queue. Write to a pipe one by one, because its reader may end at any message.
             step = len(deliveries) if pipe is None else 1
             for at in range(0, len(deliveries), step):
                 chosen = deliveries[at : at + step]
@@ -146,7 +147,7 @@ async def _receive(
                     if pipe is not None:
                         await pipe.drain()
                 finally:
-                    # Also with Ctrl-C, if it has been read.
+                    # Accept even after Ctrl-C, if the reader has read it.
                     if pipe is None or pipe.is_empty():
                         for delivery in chosen:
                             await delivery.accept()

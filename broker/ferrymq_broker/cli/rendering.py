@@ -17,7 +17,7 @@ from ferrymq_codec.containers import Array, PairMap, Repeated
 from ferrymq_codec.scalars import Described, Timestamp
 from ferrymq_types.messaging import AmqpSequence, Data
 
-# Fields of `Message` and what they are called in JSON: the specification's names.
+# The fields of `Message`, their names in JSON (those of the specification), and their defaults.
 _FIELDS: Final[tuple[tuple[str, str, object], ...]] = (
     ("durable", "durable", False),
     ("priority", "priority", 4),
@@ -44,7 +44,7 @@ _FIELDS: Final[tuple[tuple[str, str, object], ...]] = (
 
 
 def as_text(message: Message) -> str:
-    """The body in a line or more: text as it is, everything else as JSON."""
+    """Return the body: text as it is, everything else as JSON."""
     body = message.body
     if isinstance(body, str):
         return body
@@ -57,7 +57,7 @@ def as_text(message: Message) -> str:
 
 
 def as_json(message: Message) -> str:
-    """The message as one line of JSON.
+    """Return the message as one line of JSON.
 
     Fields at their defaults are left out. Bytes that are not UTF-8 become ``{"base64": "..."}``.
     """
@@ -78,7 +78,7 @@ def as_json(message: Message) -> str:
 
 
 def plain(value: object) -> object:
-    """The nearest thing JSON has."""
+    """Return the closest JSON value."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, Timestamp):
@@ -105,7 +105,7 @@ def plain(value: object) -> object:
     if isinstance(value, Mapping):
         return {_key(key): plain(item) for key, item in value.items()}
     if isinstance(value, Array) and isinstance(value.items, Repeated):
-        # Elements that take no bytes: there may be thousands of millions of them.
+        # Elements without bytes: there may be thousands of millions of them.
         one = [plain(item) for item in itertools.islice(value.items, 1)]
         return {"count": len(value), "element": one[0] if one else None}
     try:

@@ -21,7 +21,7 @@ from ferrymq_broker.cli.progress import RunProgress
 from ferrymq_broker.cli.tls_options import Ca, Cert, Key, NoVerify, TlsOptions
 from ferrymq_codec.scalars import UInt
 
-# Messages on their way before the first of them must have its outcome.
+# The most messages without an outcome.
 _PIPELINE: Final = 1000
 
 
@@ -33,7 +33,7 @@ def send(
     body: Annotated[
         list[str] | None,
         typer.Argument(
-            help="One message for each; without any, one for each line of standard input.",
+            help="One message each. Without BODY, one message for each line of standard input.",
             show_default=False,
         ),
     ] = None,
@@ -51,14 +51,18 @@ def send(
     annotations: Annotated[
         list[str] | None,
         typer.Option(
-            "--annotation", "-a", metavar="KEY=VALUE", help="A message annotation, likewise."
+            "--annotation",
+            "-a",
+            metavar="KEY=VALUE",
+            help="A message annotation, in the same form.",
         ),
     ] = None,
     priority: Annotated[
-        int | None, typer.Option(min=0, max=9, metavar="0-9", help="The priority; 4 without.")
+        int | None,
+        typer.Option(min=0, max=9, metavar="0-9", help="The priority; the default is 4."),
     ] = None,
     ttl: Annotated[
-        float | None, typer.Option(min=0, metavar="SECONDS", help="How long messages may wait.")
+        float | None, typer.Option(min=0, metavar="SECONDS", help="How long messages live.")
     ] = None,
     delay: Annotated[
         float | None,
@@ -82,7 +86,7 @@ def send(
 ) -> None:
     """Send messages and wait until all are accepted.
 
-    Exits with status 1 if a message was not.
+    Exits with status 1 if a message was not accepted.
     """
     credentials = Credentials(user, password_file, token_file)
     connecting = ConnectOptions(credentials, TlsOptions(ca, cert, key, no_verify))
@@ -167,7 +171,7 @@ async def _send(
     message: Callable[[bytes], Message],
     progress: RunProgress,
 ) -> list[str]:
-    """Send everything; what went wrong with messages that were not accepted."""
+    """Send all messages. Return the errors of messages that were not accepted."""
     failures: list[str] = []
     pending: deque[asyncio.Future[None]] = deque()
 

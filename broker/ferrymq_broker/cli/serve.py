@@ -23,7 +23,7 @@ def serve(
         list[str] | None,
         typer.Option(
             metavar="URL",
-            help="Where to listen, amqp://HOST:PORT; repeatable; port 0 takes a free one. "
+            help="An address to listen on, amqp://HOST:PORT; repeatable; port 0 is any free port. "
             "Replaces the listeners of the configuration.",
         ),
     ] = None,
@@ -32,18 +32,18 @@ def serve(
     ] = None,
     http: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="Where monitoring may ask, http://HOST:PORT."),
+        typer.Option(metavar="URL", help="The address for monitoring, http://HOST:PORT."),
     ] = None,
     data: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Keep what is durable in DIR; replaces the path that the configuration has.",
+            help="Store durable messages in DIR; replaces the path of the configuration.",
         ),
     ] = None,
     memory: Annotated[
         bool,
-        typer.Option("--memory", help="Keep nothing, whatever the configuration says of a store."),
+        typer.Option("--memory", help="Store nothing, even if the configuration has a store."),
     ] = False,
     log_level: Annotated[
         str | None, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")
@@ -53,7 +53,8 @@ def serve(
     """Run the broker until it is told to stop.
 
     Prints "listening URL" for each listener and then "ready". SIGTERM and Ctrl-C close all
-    connections and exit with status 0; a store that fails ends the process at once, with 70.
+    connections and exit with status 0. If the store fails, the process ends at once, with status
+    70.
     """
     if data is not None and memory:
         raise typer.BadParameter("--data and --memory exclude each other")
@@ -88,7 +89,7 @@ def _with_options(
     data: Path | None,
     memory: bool,
 ) -> Config:
-    """The configuration with what the command line says in place of its own."""
+    """Return the configuration, with the options of the command line in place of its values."""
     changes: dict[str, Any] = {}
     if listen:
         for url in listen:
@@ -126,7 +127,7 @@ def _with_options(
 
 
 def _reason(error: ValueError) -> str:
-    """What a model says is wrong, without where."""
+    """Return the reason of a validation error, without its place."""
     return str(error).split("Value error, ")[-1].split(" [type=")[0]
 
 

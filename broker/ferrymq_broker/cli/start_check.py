@@ -1,4 +1,4 @@
-"""Whether a broker with this configuration would start with what is in a store."""
+"""Checks whether a broker with a configuration would start with a store."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _INSTEAD = "check a backup of it, which `ferrymq store backup --url URL DIR` mak
 
 
 def foresee(config: Config, path: Path) -> list[ConfigMistake]:
-    """Return what would keep a broker with the store in `path` from starting.
+    """Return the mistakes that would keep a broker with the store in `path` from starting.
 
-    Nodes, bindings and aliases are read as at a start, messages are not. Raises `StoreError`,
+    Nodes, bindings and aliases are read as at a start, but no messages. Raises `StoreError`,
     `OSError`.
     """
     broker = Broker(_leave, lambda due: None, time.time())
@@ -43,4 +43,4 @@ def foresee(config: Config, path: Path) -> list[ConfigMistake]:
 
 
 def _leave(call: Callable[[], None]) -> None:
-    """Nothing is done later: there is no event loop."""
+    """Ignore a call for later, because there is no event loop."""

@@ -1,4 +1,4 @@
-"""How commands connect by TLS: their options, and what the client library makes of them."""
+"""TLS options of commands."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Ca = Annotated[
     of_file(
         "--ca",
         "FERRYMQ_CA",
-        "Who certifies the broker (PEM); without it, whom the system trusts.",
+        "Authorities for the broker's certificate (PEM). By default those of the system.",
     ),
 ]
 Cert = Annotated[
@@ -27,7 +27,7 @@ Cert = Annotated[
     of_file(
         "--cert",
         "FERRYMQ_CERT",
-        "The certificate to show (PEM). Without a user or a token it says who we are.",
+        "The client certificate (PEM). Without a user or a token it is used to log in.",
     ),
 ]
 Key = Annotated[
@@ -35,17 +35,17 @@ Key = Annotated[
     of_file(
         "--key",
         "FERRYMQ_KEY",
-        "Its key, unless that is in the same file.",
+        "The key of the client certificate, unless it is in the same file.",
     ),
 ]
 NoVerify = Annotated[
     bool,
-    typer.Option("--no-verify", help="Take any certificate of the broker: for tests only."),
+    typer.Option("--no-verify", help="Accept any certificate of the broker; only for tests."),
 ]
 
 
 class TlsOptions(NamedTuple):
-    """What was said about TLS."""
+    """The TLS options."""
 
     ca: Path | None = None
     cert: Path | None = None
@@ -53,8 +53,8 @@ class TlsOptions(NamedTuple):
     no_verify: bool = False
 
     def arguments(self, url: str) -> ConnectionArguments:
-        """The arguments of `ferrymq.connect` for it. Raises ValueError if they make no sense, or
-        a file cannot be used."""
+        """Return the arguments of `ferrymq.connect` for TLS. Raises ValueError if options do not
+        fit together, or a file cannot be used."""
         arguments: ConnectionArguments = {}
         if not any(self):
             return arguments
@@ -69,21 +69,21 @@ class TlsOptions(NamedTuple):
         return arguments
 
     def context(self) -> ssl.SSLContext:
-        """What TLS is done with. Raises as `arguments` does."""
+        """Return the TLS context. Raises as `arguments` does."""
         if self.key is not None and self.cert is None:
-            raise ValueError("--key is the key of a certificate: say --cert as well")
+            raise ValueError("--key needs --cert")
         if self.no_verify and self.ca is not None:
             raise ValueError("--ca and --no-verify exclude each other")
         context = ssl.create_default_context()
         if self.no_verify:
             sys.stderr.write(
                 "ferrymq: WARNING: --no-verify: the certificate of the broker is not checked; "
-                "whoever answers gets what is sent, passwords too\n"
+                "an attacker may get all data, passwords too\n"
             )
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         if self.ca is not None:
-            # Then nobody else is trusted.
+            # Trust no other authority.
             context = ssl.create_default_context(cafile=self._read(self.ca))
         if self.cert is not None:
             key = None if self.key is None else self._read(self.key)
@@ -96,7 +96,7 @@ class TlsOptions(NamedTuple):
 
     @staticmethod
     def _read(path: Path) -> Path:
-        """The path of a file that can be read and has PEM in it."""
+        """Check that a file can be read and has PEM in it, and return its path."""
         try:
             content = path.read_bytes()
         except OSError as error:

@@ -127,7 +127,7 @@ def test_a_record_that_makes_no_sense_is_named(table: int) -> None:
     [
         ({}, "unknown table 'None'"),
         ({"table": "nodes"}, "unknown table 'nodes'"),
-        ({"table": "node", "id": 1, "number": 0}, "a map for its value"),
+        ({"table": "node", "id": 1, "number": 0}, "record must be a map"),
         ({"table": "node", "id": "1", "number": 0, "value": {}}, "id is no number"),
         ({"table": "node", "id": 1, "number": -1, "value": {}}, "number is no number"),
         ({"table": "node", "id": 1, "number": 0, "value": {"$amqp": "QA=="}}, "is no map"),

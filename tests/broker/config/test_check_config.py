@@ -141,7 +141,7 @@ def test_a_summary_for_programs(path: Path) -> None:
             "jobs.[a]7",
             [
                 "'jobs.[a]7' is a queue, made by the pattern 'jobs.[a]*' of line 15",
-                "  everything as it is by default",
+                "  all settings have their defaults",
             ],
         ),
         (
@@ -160,7 +160,7 @@ def test_a_summary_for_programs(path: Path) -> None:
                 "'gold' is an alias, declared on line 35",
                 "'prices' is a topic, declared on line 18",
                 "and 'gold' a part of it",
-                "  everything as it is by default",
+                "  all settings have their defaults",
             ],
         ),
         ("far", ["'far' is elsewhere, at far.example:5672, far; declared on line 39"]),

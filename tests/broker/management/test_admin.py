@@ -62,7 +62,7 @@ def as_json(url: str, *arguments: str) -> Any:
 
 def test_a_queue_from_its_making_to_its_end(url: str, name: str) -> None:
     made = done(url, "create", "queue", name, "max-length=5", "message-ttl=30s", "durable=false")
-    assert made == f"queue {name} is there\n"
+    assert made == f"queue {name} exists\n"
     shown = as_json(url, "show", "queue", name)
     assert (shown["max-length"], shown["message-ttl"], shown["durable"]) == (5, 30_000, False)
     changed = as_json(url, "update", "queue", name, "max-length=7")

@@ -65,7 +65,7 @@ def test_what_a_key_gives(tmp_path: Path, who: str, may: bool) -> None:
     assert result.exit_code == 0, result.output
     lines = [" ".join(line.split()) for line in result.output.splitlines()]
     (send,) = [line for line in lines if line.startswith(("may send", "may not send"))]
-    assert send.endswith("on line 5") if may else send == "may not send, for no rule says so"
+    assert send.endswith("on line 5") if may else send == "may not send, because no rule says so"
     assert "the-secret" not in result.output
 
 

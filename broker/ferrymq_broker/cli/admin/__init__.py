@@ -1,1 +1,1 @@
-"""``ferrymq admin``: a broker looked at and changed from outside, over AMQP."""
+"""``ferrymq admin``: commands that manage a running broker, over AMQP."""

@@ -1,4 +1,4 @@
-"""The admin commands put together."""
+"""The group of admin commands."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from ferrymq_broker.cli.connect_options import take_options
 
 admin = typer.Typer(
     name="admin",
-    help="Look at a running broker and change what it has.",
+    help="Inspect and change a running broker.",
     no_args_is_help=True,
     add_completion=False,
 )
 
 
-admin.callback(help="Look at a running broker and change what it has.")(take_options)
+admin.callback(help="Inspect and change a running broker.")(take_options)
 admin.command("list")(list_entities)
 for command in (show, create, update, delete, bind, unbind, purge, move, peek, holds, release):
     admin.command()(command)

@@ -19,11 +19,11 @@ from ferrymq_broker.cli.admin.session import (
 from ferrymq_broker.cli.admin.tables import columns_of, print_entity, print_json, print_list
 from ferrymq_broker.cli.options import DEFAULT_URL, Json, Url
 
-Name = Annotated[str, typer.Argument(help="Its name or identity.", show_default=False)]
+Name = Annotated[str, typer.Argument(help="The name or identity.", show_default=False)]
 Pairs = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="KEY=VALUE", help="Attributes, as in the configuration.", show_default=False
+        metavar="KEY=VALUE", help="Settings, as in the configuration.", show_default=False
     ),
 ]
 
@@ -37,8 +37,8 @@ def list_entities(
     virtual_host: VirtualHost = None,
     as_json: Json = False,
 ) -> None:
-    """List the queues, topics, subscriptions, streams, exchanges, bindings, aliases, connections,
-    sessions or links there are."""
+    """List queues, topics, subscriptions, streams, exchanges, bindings, aliases, connections,
+    sessions or links."""
     kind = kind_of(kind)
     wanted = None if columns is None else [name.strip() for name in columns.split(",")]
 
@@ -62,7 +62,7 @@ def show(
     virtual_host: VirtualHost = None,
     as_json: Json = False,
 ) -> None:
-    """Show everything there is to know of one."""
+    """Show all attributes of one entity."""
 
     async def work(management: ManagementClient) -> dict[str, object]:
         return await management.read(kind_of(kind), name)
@@ -80,7 +80,7 @@ def create(
 ) -> None:
     """Make a queue, topic, subscription (TOPIC::NAME), stream, exchange or alias.
 
-    Fails if there is one of that name with other settings; nothing happens if it has these.
+    Does nothing if it exists with the same settings, and fails if it exists with other settings.
     """
     attributes = values_of(pairs)
 
@@ -91,7 +91,7 @@ def create(
     if as_json:
         print_json(made)
     else:
-        typer.echo(f"{kind_of(kind)} {made.get('name')} is there")
+        typer.echo(f"{kind_of(kind)} {made.get('name')} exists")
 
 
 def update(
@@ -102,7 +102,7 @@ def update(
     virtual_host: VirtualHost = None,
     as_json: Json = False,
 ) -> None:
-    """Change settings of one; those that are not named stay as they are."""
+    """Change settings of one entity; the other settings stay as they are."""
     attributes = values_of(pairs)
 
     async def work(management: ManagementClient) -> ManagementResponse:
@@ -116,13 +116,15 @@ def update(
 def delete(
     kind: Kind,
     name: Name,
-    if_empty: Annotated[bool, typer.Option("--if-empty", help="Not with messages in it.")] = False,
-    if_unused: Annotated[bool, typer.Option("--if-unused", help="Not while links use it.")] = False,
+    if_empty: Annotated[
+        bool, typer.Option("--if-empty", help="Fail if there are messages.")
+    ] = False,
+    if_unused: Annotated[bool, typer.Option("--if-unused", help="Fail if links use it.")] = False,
     yes: Yes = False,
     url: Url = DEFAULT_URL,
     virtual_host: VirtualHost = None,
 ) -> None:
-    """Delete one, with the messages in it; of a connection: close it."""
+    """Delete one entity with its messages, or close a connection."""
     kind = kind_of(kind)
     confirm(f"Delete the {kind} {name!r}?", yes)
 
@@ -136,13 +138,13 @@ def delete(
 
 Exchange = Annotated[str, typer.Argument(help="The exchange.", show_default=False)]
 Destination = Annotated[
-    str, typer.Argument(help="What messages are handed to.", show_default=False)
+    str, typer.Argument(help="The node that gets messages.", show_default=False)
 ]
 Key = Annotated[str, typer.Option("--key", "-k", help="The binding key.")]
 Arguments = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="KEY=VALUE", help="Arguments of an exchange of headers.", show_default=False
+        metavar="KEY=VALUE", help="Arguments of a headers exchange.", show_default=False
     ),
 ]
 
@@ -156,7 +158,7 @@ def bind(
     virtual_host: VirtualHost = None,
     as_json: Json = False,
 ) -> None:
-    """Let an exchange hand messages to a queue, topic, stream or another exchange."""
+    """Bind a queue, topic, stream or exchange to an exchange."""
     body = _binding(exchange, destination, key, arguments)
 
     async def work(management: ManagementClient) -> dict[str, object]:
@@ -166,7 +168,7 @@ def bind(
     if as_json:
         print_json(made)
     else:
-        typer.echo(f"binding {made.get('name')} is there")
+        typer.echo(f"binding {made.get('name')} exists")
 
 
 def unbind(
@@ -177,7 +179,7 @@ def unbind(
     url: Url = DEFAULT_URL,
     virtual_host: VirtualHost = None,
 ) -> None:
-    """Take a binding back."""
+    """Remove a binding."""
     body = _binding(exchange, destination, key, arguments)
 
     async def work(management: ManagementClient) -> None:
@@ -199,7 +201,7 @@ def _binding(
 
 
 def _print_rest(response: ManagementResponse) -> None:
-    """Print what there is to know beside that it was done, on standard error."""
+    """Print the additional text of a response on standard error."""
     _, more, rest = response.description.partition("; ")
     if more:
         typer.echo(f"ferrymq: {rest}", err=True)

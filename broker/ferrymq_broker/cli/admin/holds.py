@@ -13,20 +13,20 @@ from ferrymq_broker.cli.admin.tables import print_json, print_list
 from ferrymq_broker.cli.options import DEFAULT_URL, Json, Url
 
 _COLUMNS: Final = ["stream", "holder", "since", "bytes", "offsets"]
-# Offsets that a line of a table has room for.
+# The most offsets in a line of the table.
 _ROOM: Final = 8
 
 
 def holds(
     stream: Annotated[
-        str | None, typer.Argument(help="Of this stream alone.", show_default=False)
+        str | None, typer.Argument(help="Only holds of this stream.", show_default=False)
     ] = None,
     url: Url = DEFAULT_URL,
     virtual_host: VirtualHost = None,
     as_json: Json = False,
 ) -> None:
-    """List who holds records of streams back from the limits, since when, from where on, and how
-    many bytes are there for nothing else."""
+    """List the holds of streams: who holds records despite the limits, since when, from which
+    offsets, and how many bytes are kept only for holds."""
 
     async def work(management: ManagementClient) -> list[dict[str, object]]:
         if stream is not None:
@@ -46,14 +46,14 @@ def holds(
 
 def release(
     stream: Annotated[str, typer.Argument(help="The stream.", show_default=False)],
-    holder: Annotated[str, typer.Argument(help="Who holds it.", show_default=False)],
+    holder: Annotated[str, typer.Argument(help="The holder.", show_default=False)],
     yes: Yes = False,
     url: Url = DEFAULT_URL,
     virtual_host: VirtualHost = None,
     as_json: Json = False,
 ) -> None:
-    """Drop a hold on a stream: what was there for it alone goes at once."""
-    confirm(f"Drop the records of {stream!r} that are there for {holder!r} alone?", yes)
+    """Remove a hold of a stream. Records that are kept only for this hold are dropped at once."""
+    confirm(f"Drop the records of {stream!r} that are kept only for {holder!r}?", yes)
 
     async def work(management: ManagementClient) -> None:
         await management.request("RELEASE", "stream", stream, {"holder": holder})

@@ -16,7 +16,7 @@ from ferrymq_broker.cli.options import DEFAULT_URL, Json, Url
 from ferrymq_broker.cli.rendering import as_json as message_json
 from ferrymq_broker.cli.rendering import as_text as message_text
 
-# What an address with messages in it may be.
+# The kinds of entities with messages.
 _HOLDERS: Final = ("queue", "subscription", "stream")
 
 Address = Annotated[
@@ -25,7 +25,7 @@ Address = Annotated[
 
 
 async def _kind_at(management: ManagementClient, address: str) -> str:
-    """What the address is, of what can have messages in it."""
+    """Return the kind of the entity at an address, which must be one with messages."""
     for kind in _HOLDERS:
         try:
             await management.read(kind, address)
@@ -61,7 +61,7 @@ def purge(
 
 def move(
     source: Annotated[str, typer.Argument(help="A queue or subscription.", show_default=False)],
-    target: Annotated[str, typer.Argument(help="Where to.", show_default=False)],
+    target: Annotated[str, typer.Argument(help="The target address.", show_default=False)],
     count: Annotated[
         int | None, typer.Option("--count", "-n", min=1, metavar="N", help="At most so many.")
     ] = None,
@@ -69,7 +69,7 @@ def move(
     virtual_host: VirtualHost = None,
     as_json: Json = False,
 ) -> None:
-    """Send the messages that no consumer holds on to another address, in their order."""
+    """Move the messages that no consumer holds to another address, in their order."""
 
     async def work(management: ManagementClient) -> MoveResult:
         return await _move(management, source, target, count)
@@ -86,9 +86,9 @@ def move(
 async def _move(
     management: ManagementClient, source: str, target: str, count: int | None
 ) -> MoveResult:
-    """Move as many as wanted; the broker moves some thousands at a time."""
+    """Move messages in several requests, because one request moves at most some thousands."""
     kind = await _kind_at(management, source)
-    # What arrives meanwhile is not meant: otherwise this might go on for ever.
+    # Messages that arrive meanwhile are not moved: otherwise this might never end.
     attributes = await management.read(kind, source)
     available = attributes.get("available", 0)
     wanted = available if isinstance(available, int) else 0
@@ -96,7 +96,7 @@ async def _move(
         wanted = min(wanted, count)
     moved = 0
     while True:
-        # Without any the broker still is to say whether it could be done.
+        # Ask for one message even if there is none, so that the broker checks the request.
         part = await management.move(source, target, max(1, wanted - moved), type=kind)
         moved += part.count
         if part.refused is not None or not part.count or moved >= wanted:
@@ -111,17 +111,20 @@ def peek(
     start: Annotated[
         int | None,
         typer.Option(
-            "--from", min=0, metavar="N", help="From this sequence or, of a stream, offset on."
+            "--from",
+            min=0,
+            metavar="N",
+            help="The first sequence, or the first offset of a stream.",
         ),
     ] = None,
     partition: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="Of a stream; the first is 0.")
+        int | None, typer.Option(min=0, metavar="N", help="The partition of a stream, from 0.")
     ] = None,
     url: Url = DEFAULT_URL,
     virtual_host: VirtualHost = None,
     as_json: Json = False,
 ) -> None:
-    """Show messages and leave them as they are; those that consumers hold are shown too."""
+    """Show messages without changing them, also those that consumers hold."""
 
     async def work(management: ManagementClient) -> list[PeekedMessage]:
         kind = await _kind_at(management, address)

@@ -1,4 +1,4 @@
-"""What every admin command does: connect, ask, and disconnect."""
+"""The connection of an admin command: connect, send requests, disconnect."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ VirtualHost = Annotated[
         "--virtual-host", envvar="FERRYMQ_VIRTUAL_HOST", metavar="NAME", help="The virtual host."
     ),
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask whether it is meant.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 Kind = Annotated[str, typer.Argument(help="queue, topic, stream, connection …", metavar="KIND")]
 
-# What people type for more than one.
+# Plural forms of kinds, which are accepted too.
 _PLURALS: Final = {
     "queues": "queue",
     "topics": "topic",
@@ -48,12 +48,12 @@ _PLURALS: Final = {
 
 
 def kind_of(word: str) -> str:
-    """The type of entity that is meant. The broker says so if there is none."""
+    """Return the type of entity for a word. The broker refuses unknown types."""
     return _PLURALS.get(word, word)
 
 
 def ask(url: str, virtual_host: str | None, work: Callable[[ManagementClient], Awaitable[T]]) -> T:
-    """Do the work over a connection of its own."""
+    """Do `work` over a new connection."""
     url, arguments = connecting_of_command().arguments(url)
     arguments["hostname"] = None if virtual_host is None else f"vhost:{virtual_host}"
     arguments["desired_capabilities"] = [LINK_PAIR]
@@ -76,7 +76,7 @@ def ask(url: str, virtual_host: str | None, work: Callable[[ManagementClient], A
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Ask a person at a terminal; others must have said yes before."""
+    """Ask for confirmation at a terminal. Raises `ConfigError` without a terminal or `yes`."""
     if yes:
         return
     if not sys.stdin.isatty():
@@ -86,7 +86,7 @@ def confirm(question: str, yes: bool) -> None:
 
 
 def values_of(pairs: list[str] | None) -> dict[str, object]:
-    """``key=value`` words as attributes; ``key.part=value`` goes into a map."""
+    """Return ``key=value`` words as attributes; ``key.part=value`` sets an entry of a map."""
     found: dict[str, object] = {}
     for pair in pairs or []:
         key, given, text = pair.partition("=")
@@ -104,7 +104,7 @@ def values_of(pairs: list[str] | None) -> dict[str, object]:
 
 
 def value_of(text: str) -> object:
-    """A whole number, a flag, or text; in double quotes always text."""
+    """Return a value as an integer, a boolean, or text. In double quotes it is always text."""
     if text in ("true", "false"):
         return text == "true"
     if len(text) >= 2 and text[0] == text[-1] == '"':

@@ -1,4 +1,4 @@
-"""Entities as tables for people and as JSON for programs."""
+"""Prints entities as tables and as JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.text import Text
 
 from ferrymq_broker.cli.rendering import plain
 
-# The columns of a list, where not all are wanted; the name comes first.
+# The default columns of lists, after the name.
 COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "queue": ("available", "acquired", "scheduled", "bytes", "consumers", "producers"),
     "topic": ("subscriptions", "producers", "messages", "published"),
@@ -30,16 +30,16 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "broker": ("version", "connections", "links", "held-bytes", "alarms"),
     "store": ("bytes", "last-batch", "alarm", "path"),
 }
-# Where a name is told apart from others of the kind by its identity.
+# Kinds whose names are not unique, and that are listed by identity.
 _BY_IDENTITY: Final = ("session", "link")
-# Where the name is made of several attributes, which are columns of their own.
+# Kinds whose name consists of several attributes, which are columns of their own.
 _BY_COLUMNS: Final = ("fence",)
-# Nobody reads a line of this length; but programs do, and must not find it cut off.
+# The width of output for programs, which must not be cut off.
 _ENDLESS: Final = 10_000
 
 
 def columns_of(kind: str) -> list[str]:
-    """What a list of this kind shows."""
+    """Return the default columns of a list of this kind."""
     columns = list(COLUMNS.get(kind, ("type",)))
     if kind in _BY_COLUMNS:
         return columns
@@ -47,7 +47,7 @@ def columns_of(kind: str) -> list[str]:
 
 
 def print_json(value: object) -> None:
-    """One JSON value; lists with an entity on each line."""
+    """Print one JSON value. A list has an entity on each line."""
     if isinstance(value, list):
         lines = [json.dumps(plain(item), ensure_ascii=False) for item in value]
         sys.stdout.write("[" + ",\n ".join(lines) + "]\n")
@@ -56,7 +56,7 @@ def print_json(value: object) -> None:
 
 
 def print_list(columns: list[str], rows: list[dict[str, object]]) -> None:
-    """A table with a row for each entity."""
+    """Print a table with a row for each entity."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for column in columns:
         numbers = any(_is_number(row.get(column)) for row in rows)
@@ -67,7 +67,7 @@ def print_list(columns: list[str], rows: list[dict[str, object]]) -> None:
 
 
 def print_entity(attributes: dict[str, object]) -> None:
-    """An entity, an attribute on each line; those of an inner map by dotted names."""
+    """Print an entity with an attribute on each line. Entries of maps have dotted names."""
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
@@ -77,7 +77,7 @@ def print_entity(attributes: dict[str, object]) -> None:
 
 
 def text_of(value: object) -> str:
-    """A value in a cell."""
+    """Return the text of a value in a table."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -90,7 +90,7 @@ def text_of(value: object) -> str:
 
 
 def _printable(text: str) -> str:
-    # Names come from clients, and must not move the cursor of who looks at them.
+    # Names come from clients, and must not move the cursor of the terminal.
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

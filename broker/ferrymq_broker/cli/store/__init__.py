@@ -1,1 +1,1 @@
-"""``ferrymq store``: the files of a store, looked at, checked, copied and taken elsewhere."""
+"""``ferrymq store``: commands that inspect, check, copy, export and import a store."""

@@ -1,4 +1,4 @@
-"""The store commands put together."""
+"""The group of store commands."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ from ferrymq_broker.cli.store.verify import info, verify
 
 store = typer.Typer(
     name="store",
-    help="Look at the files of a store, check them, copy them, take them elsewhere.",
+    help="Inspect, check, copy, export and import the files of a store.",
     no_args_is_help=True,
     add_completion=False,
 )
-store.callback(help="Look at the files of a store, check them, copy them, take them elsewhere.")(
-    take_options
-)
+store.callback(help="Inspect, check, copy, export and import the files of a store.")(take_options)
 for command in (verify, info, compact, backup, export):
     store.command()(command)
 store.command("import")(import_)

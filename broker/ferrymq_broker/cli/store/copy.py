@@ -1,4 +1,4 @@
-"""``ferrymq store backup`` and ``ferrymq store compact``: the records, written anew."""
+"""``ferrymq store backup`` and ``ferrymq store compact``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ferrymq_broker.store.lmdb_records import DATA_NAME
 from ferrymq_broker.store.segments import SPARE_PREFIX
 
 _INSTEAD: Final = "ferrymq store backup --url URL TARGET"
-# Seconds between two looks at how far it is.
+# Seconds between two updates of the progress.
 _PERIOD: Final = 0.1
 
 
@@ -35,20 +35,18 @@ def backup(
         list[Path],
         typer.Argument(
             metavar="[DIR] TARGET",
-            help="The directory of a store that no broker uses, and where to; with --url a "
-            "directory on the broker's machine alone.",
+            help="The directory of a store that no broker uses, and the target directory; with "
+            "--url only the target, on the broker's machine.",
             show_default=False,
         ),
     ],
     url: Annotated[
         str | None,
-        typer.Option(
-            metavar="URL", help="Ask the broker there for a backup; it goes on meanwhile."
-        ),
+        typer.Option(metavar="URL", help="Let the broker at URL make the backup while it runs."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Copy a store to a directory that is new or empty, and can be used as a store there."""
+    """Copy a store to a new or empty directory, which is a store too then."""
     if len(directories) != (2 if url is None else 1):
         raise typer.BadParameter(
             "DIR and TARGET are needed, or --url and TARGET", param_hint="DIR TARGET"
@@ -65,7 +63,7 @@ def backup(
 
 
 def compact(directory: Directory, as_json: Json = False) -> None:
-    """Give back to the system what a store that no broker uses does not need any more."""
+    """Make the files of a store smaller. No broker may use the store."""
     require_store(directory)
     before = _bytes_in(directory)
     with opened(directory):
@@ -73,7 +71,7 @@ def compact(directory: Directory, as_json: Json = False) -> None:
     with locked(directory) as folder:
         require_clean(folder)
         new = f"{DATA_NAME}.new"
-        # A run that was killed leaves it.
+        # A run that was killed leaves this file.
         (directory / new).unlink(missing_ok=True)
         try:
             copy_records(directory, directory / new, "compacting")
@@ -82,7 +80,7 @@ def compact(directory: Directory, as_json: Json = False) -> None:
             (directory / new).unlink(missing_ok=True)
             raise
         for name in folder.names():
-            # The broker makes itself new ones.
+            # The broker makes new spare files.
             if name.startswith(SPARE_PREFIX):
                 folder.remove(name)
         folder.sync()
@@ -104,7 +102,7 @@ def _copy(directory: Path, target: Path) -> int:
         try:
             copy = backup_target.begin()
             copy_records(directory, target / DATA_NAME, "copying")
-            # Without its format it is no store: that comes last.
+            # The format comes last: an incomplete copy without it is not taken for a store.
             for name in (HEAD_NAME, CLEAN_NAME, FORMAT_NAME):
                 file = copy.create(name)
                 file.write(0, [(directory / name).read_bytes()])
@@ -117,13 +115,13 @@ def _copy(directory: Path, target: Path) -> int:
 
 
 def require_clean(folder: RealFolder) -> None:
-    """Raise `StoreError` if the store, which is locked, was not closed."""
+    """Raise `StoreError` if the store, which is locked, was not closed in good order."""
     if CLEAN_NAME not in folder.names():
         raise StoreError(f"{folder.path}: another process has begun to use the store")
 
 
 def copy_records(directory: Path, target: Path, what: str) -> None:
-    """Write the records of a store that is locked and closed to a file, without gaps; synced."""
+    """Write the records of a locked and closed store to a file without gaps, and sync it."""
     try:
         environment = lmdb.open(str(directory), readonly=True, lock=False, max_dbs=0)
     except lmdb.Error as error:

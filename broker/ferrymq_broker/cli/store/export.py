@@ -1,4 +1,4 @@
-"""``ferrymq store export``: everything in a store as lines of JSON."""
+"""``ferrymq store export``: writes all records of a store as lines of JSON."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def export(
     file: Annotated[
         Path,
         typer.Argument(
-            metavar="FILE", help="Where to; compressed if it ends with .gz, - for standard output."
+            metavar="FILE", help="The file; compressed if it ends with .gz; - is standard output."
         ),
     ] = Path("-"),
     as_json: Json = False,
 ) -> None:
-    """Write everything in a store that no broker uses as lines of JSON, for `import`."""
+    """Write all records of a store as lines of JSON, for `import`. No broker may use the store."""
     counts: Counter[str] = Counter()
     with (
         opened(directory, _INSTEAD) as store,
@@ -61,14 +61,14 @@ def export(
 
 @contextmanager
 def _output(file: Path) -> Iterator[IO[str]]:
-    """The file, which is there only once all is written to it."""
+    """Yield an output that becomes the file when everything has been written."""
     if str(file) == "-":
         yield sys.stdout
         sys.stdout.flush()
         return
     part = file.with_name(f"{file.name}.part")
     try:
-        # Messages may be anybody's secret.
+        # Only the owner may read the file, because messages may be secret.
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "wb") as raw:
             if file.suffix == ".gz":

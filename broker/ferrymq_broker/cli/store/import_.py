@@ -1,4 +1,4 @@
-"""``ferrymq store import``: what `export` has written, into a store."""
+"""``ferrymq store import``: puts the records of an export into a store."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from ferrymq_broker.store.lmdb_records import DATA_NAME, LmdbRecords
 from ferrymq_broker.store.records import RecordsGrow
 from ferrymq_broker.store.tables import NAMES
 
-# Names that clash are told up to this number.
+# The most conflicting names in an error.
 _MOST: Final = 10
-# Bytes of records in one transaction, which LMDB has in memory until it ends, and records.
+# The most bytes and records in one transaction, which LMDB holds in memory until it ends.
 _AT_ONCE: Final = 16 << 20
 _RECORDS_AT_ONCE: Final = 10_000
-# Where the records are made; they take the place of the store's when all are there.
+# The folder of the new records, which replace those of the store when they are complete.
 _NEW: Final = "importing"
 
 Pairs = list[tuple[bytes, bytes]]
@@ -47,33 +47,33 @@ def import_(
     file: Annotated[
         Path,
         typer.Argument(
-            metavar="FILE", help="What export has written; may end with .gz.", show_default=False
+            metavar="FILE", help="A file that export wrote; may end with .gz.", show_default=False
         ),
     ],
     merge: Annotated[
         bool,
-        typer.Option("--merge", help="Add to what is there, which must not have the same names."),
+        typer.Option("--merge", help="Add to a store that is not empty; names must not conflict."),
     ] = False,
     max_line: Annotated[
         str,
         typer.Option(
             metavar="SIZE",
-            help="How long a line may be: a message and a third. Memory for some of them is "
-            "needed.",
+            help="The most bytes of a line: 4/3 of the largest message. Needs memory for some "
+            "lines.",
         ),
     ] = f"{MAX_LINE >> 20}MiB",
     as_json: Json = False,
 ) -> None:
-    """Put what `export` has written into a store that no broker uses; all of it or nothing.
+    """Put the records of an `export` into a store, all or nothing. No broker may use the store.
 
-    The store is made if there is none, and has to be empty unless --merge is said.
+    A store that does not exist is made. It has to be empty without --merge.
     """
     try:
         most = parse_size(max_line)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--max-line") from None
     with RunProgress("reading", None) as progress:
-        # All that could be wrong with the file is known before anything is written.
+        # Check the whole file before anything is written.
         for _ in read_lines(file, most):
             progress.advance()
         DurableStore.open(directory, Changes()).close()
@@ -86,7 +86,7 @@ def import_(
                     if not merge:
                         raise StoreError(
                             f"{directory} is not empty: import into another directory, "
-                            "or say --merge to add to it"
+                            "or use --merge to add to it"
                         )
                     by = highest_id((table, records.scan(table)) for table in NAMES)
                     names = _names_in(records)
@@ -114,9 +114,9 @@ def _opened(directory: Path) -> Iterator[LmdbRecords]:
 
 @contextmanager
 def _replaced(folder: RealFolder) -> Iterator[LmdbRecords]:
-    """A copy of the records, which takes their place at the end; if all goes well."""
+    """Yield a copy of the records, which replaces the records at the end if there is no error."""
     new = folder.path / _NEW
-    # What an import has left that was killed.
+    # An import that was killed leaves this folder.
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir(mode=0o700)
     try:
@@ -132,7 +132,7 @@ def _replaced(folder: RealFolder) -> Iterator[LmdbRecords]:
 def _put(
     records: LmdbRecords, file: Path, max_line: int, by: int, progress: RunProgress
 ) -> Counter[str]:
-    """Put all records of the file; how many there were, by table."""
+    """Put all records of the file. Return their number by table."""
     counts: Counter[str] = Counter()
     pairs: Pairs = []
     size = 0
@@ -166,7 +166,7 @@ def _commit(records: LmdbRecords, pairs: Pairs) -> None:
 
 
 def _names_in(records: LmdbRecords) -> set[Name]:
-    """The names that there can be only once, of all that a store has."""
+    """Return all names of a store that must be unique."""
     names: set[Name] = set()
     for table in NAMES:
         for record in records.scan(table):
@@ -178,7 +178,7 @@ def _names_in(records: LmdbRecords) -> set[Name]:
 
 
 def _require_free(directory: Path, file: Path, max_line: int, names: set[Name]) -> None:
-    """Raise `StoreError` if something in the file has one of the names."""
+    """Raise `StoreError` if a record of the file has one of the names."""
     if not names:
         return
     count = 0

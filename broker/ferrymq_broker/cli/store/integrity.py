@@ -1,4 +1,4 @@
-"""Looks at everything in a store that nobody uses, and changes nothing."""
+"""Checks all data of a store that no broker uses, and changes nothing."""
 
 from __future__ import annotations
 
@@ -33,30 +33,31 @@ from ferrymq_broker.store.records import Record
 from ferrymq_broker.store.segments import JournalFrame, JournalReader, find_segments
 from ferrymq_broker.store.tables import NAMES
 
-# Called with what is looked at, how much of it was, and how much there is.
+# Called with the name of the step, how much of it is done, and how much there is to do.
 Progress = Callable[[str, int, int], None]
 
 _KEY_BYTES: Final = 17
 _SIZE: Final = struct.Struct(">I")
-# A change without its value: its kind, its key, and the rest.
+# The size of a change without its value: its kind, its key, and the rest.
 _HEADS: Final = {PUT: 1 + _KEY_BYTES + 8, DROP: 1 + _KEY_BYTES, DROP_RANGE: 1 + _KEY_BYTES + 8}
-# Records between two reports.
+# Records between two reports of progress.
 _OFTEN: Final = 1000
-# Seconds after which reading pages that are damaged is given up.
+# Seconds after which the reading of damaged pages is given up.
 _PATIENCE: Final = 60
-# More findings than this are counted, and not told.
+# Further findings are only counted.
 MOST_FINDINGS: Final = 1000
 
 
 class Finding(NamedTuple):
-    """Something that is wrong: the file, and what about it."""
+    """Something wrong: the file and the reason."""
 
     file: str
     reason: str
 
 
 class Contents:
-    """What was seen in a store: `records` by table, changes and batches of the journal."""
+    """The result of a check: `records` by table, changes and batches of the journal, and
+    findings."""
 
     def __init__(self) -> None:
         self.records: Counter[str] = Counter()
@@ -65,11 +66,11 @@ class Contents:
         self.applied = 0
         self.last = 0
         self.findings: list[Finding] = []
-        # Also those that are not in the list.
+        # The number of findings, including those that are not in the list.
         self.found = 0
 
     def add(self, file: Path, reason: str) -> None:
-        """Something is wrong."""
+        """Add a finding."""
         if any(found.reason.endswith(reason) for found in self.findings):
             return
         self.found += 1
@@ -78,7 +79,7 @@ class Contents:
 
 
 def check(folder: RealFolder, progress: Progress) -> Contents:
-    """Read every record and every frame; the folder is locked. Raises `StoreVersionError`."""
+    """Read every record and every frame of a locked folder. Raises `StoreVersionError`."""
     contents = Contents()
     try:
         format = read_format(folder)
@@ -111,10 +112,10 @@ def check(folder: RealFolder, progress: Progress) -> Contents:
 
 
 def _check_records(path: Path, contents: Contents, progress: Progress) -> bool:
-    """Whether the records can be read at all, damaged or not.
+    """Read all records. Return whether they can be read at all, damaged or not.
 
-    LMDB believes what it finds in a damaged page, and the process may end of it, or not end at all:
-    so a process of its own reads them.
+    LMDB trusts the contents of a damaged page, and the process may crash or loop because of it. So
+    a child process reads the records.
     """
     file = path / DATA_NAME
     if not file.exists():
@@ -153,7 +154,7 @@ def _check_records(path: Path, contents: Contents, progress: Progress) -> bool:
     _, status = os.waitpid(child, 0)
     if status != 0 or not told:
         if contents.found:
-            # What is wrong has been told.
+            # The reason has been found already.
             return False
         contents.add(file, f"it cannot be read to its end: {_ended(status)}")
         return False
@@ -162,12 +163,12 @@ def _check_records(path: Path, contents: Contents, progress: Progress) -> bool:
 
 def _ended(status: int) -> str:
     if os.WIFSIGNALED(status):
-        return f"whoever tries is killed by signal {os.WTERMSIG(status)}"
+        return f"reading it ends with signal {os.WTERMSIG(status)}"
     return "reading it fails"
 
 
 def _read_records(file: Path) -> Iterator[dict[str, object]]:
-    """Findings, progress, and at the end what there is."""
+    """Yield findings and progress, and at the end the counts."""
     try:
         environment = lmdb.open(str(file.parent), readonly=True, lock=False, max_dbs=0)
     except lmdb.Error as error:
@@ -207,12 +208,12 @@ def _read_tree(environment: Any) -> Iterator[dict[str, object]]:
                 else:
                     records[NAMES[key[0]]] += 1
         if done != total:
-            yield {"found": f"{done} records can be found, and there should be {total}"}
+            yield {"found": f"{done} records can be found, but there should be {total}"}
         yield {"records": dict(records), "applied": applied}
 
 
 def wrong_with(key: bytes, stored: bytes) -> str:
-    """What is wrong with a record, nothing if it is good; `stored` is its checksum and value."""
+    """Return what is wrong with a record; empty if it is valid. `stored` is checksum and value."""
     if len(key) != _KEY_BYTES or key[0] not in NAMES:
         return f"{describe_key(key)} belongs to no table"
     if not is_intact(key, stored):
@@ -270,12 +271,12 @@ def _check_frame(folder: RealFolder, frame: JournalFrame, contents: Contents) ->
         return
     contents.changes += count
     if count != frame.header.changes:
-        reason = f"{count} changes, and {frame.header.changes} as it says"
+        reason = f"{count} changes, but its header says {frame.header.changes}"
         contents.add(file, f"batch {frame.header.number} has {reason}")
 
 
 def changes_of(batch: bytes) -> Iterator[tuple[int, bytes, bytes]]:
-    """The changes of a batch: kind, key, and of a put its checksum and value.
+    """Yield the changes of a batch: kind, key, and for a put checksum and value.
 
     Raises `StoreDamaged`.
     """

@@ -1,8 +1,8 @@
-"""Records as lines of JSON: what `export` writes and `import` reads.
+"""Records as lines of JSON, which `export` writes and `import` reads.
 
-Each says its table, its id, its number and what it says there: settings and states as maps, of a
-message its bytes in base64 and what the broker knows of it beside. How records look on disk is not
-to be seen, so that a store of another version can have them.
+Each line has table, id, number and value: settings and states as maps, messages as base64 with
+their properties in the broker beside them. The form does not depend on the form on disk, so that
+other versions can read it.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ TABLES: Final = {name: table for table, name in NAMES.items()}
 _NUMBER: Final = struct.Struct(">q")
 _QUEUED: Final = struct.Struct(">qIBB")
 _MOST: Final = 2**63
-# Flags of an entry that are written as they are; the others say how the rest is to be read.
+# Flags of an entry that are written as they are. The others only describe the form on disk.
 _FLAGS: Final = {"special": SPECIAL, "own": OWN}
 
 
 def line_of(table: int, record: Record) -> str:
-    """A record as a line. Raises `StoreDamaged` for one that makes no sense."""
+    """Return a record as a line. Raises `StoreDamaged` for an invalid record."""
     try:
         said = _said(table, record.value)
     except (StoreDamaged, IndexError, ValueError, struct.error) as error:
@@ -63,13 +63,13 @@ def line_of(table: int, record: Record) -> str:
 
 
 def record_of(fields: dict[str, object]) -> tuple[int, Record]:
-    """The record of a line, and its table. Raises `StoreError`."""
+    """Return table and record of a line. Raises `StoreError`."""
     table = TABLES.get(str(fields.get("table")))
     said = fields.get("value")
     if table is None:
         raise StoreError(f"unknown table {str(fields.get('table'))[:40]!r}")
     if not isinstance(said, dict):
-        raise StoreError("a record has a map for its value")
+        raise StoreError("the value of a record must be a map")
     try:
         value = _value(table, said)
     except (EncodeError, struct.error) as error:

@@ -1,7 +1,7 @@
-"""Lines of an export, read with care: the file may come from anybody.
+"""Reads the lines of an export, which may come from an untrusted source.
 
-Whatever is in it, the memory that reading takes is bounded: by the longest line there may be, by
-how many values a line may have, and by nothing that grows with the number of lines.
+The memory for reading is limited by the longest line and the most values of a line. It does not
+grow with the number of lines.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from ferrymq_broker.config.units import format_size
 from ferrymq_broker.store.errors import StoreError
 from ferrymq_broker.store.records import Record
 
-# Bytes of a line: those of a message of 100 MiB, the largest that a broker takes unless it is told
-# otherwise, in base64, and of what is said beside it.
+# The most bytes of a line: a message of 100 MiB, the largest by default, in base64, and the other
+# fields.
 MAX_LINE: Final = 140 << 20
-# Bytes of the first line.
+# The most bytes of the first line.
 _MAX_HEADER: Final = 4096
-# Commas and brackets in a line. A record has few; its long strings are base64, which has none.
+# The most commas and brackets in a line. A record has few; base64 has none.
 _MAX_VALUES: Final = 250_000
-# Bytes that are read before anything is known of a line.
+# Bytes that are read before the beginning of a line is checked.
 _FIRST: Final = 1 << 16
 
 
 class ExportLine(NamedTuple):
-    """A record that was read: on which line, of which table, and its name if it has one."""
+    """A record with the number of its line, its table, and its name if it has one."""
 
     place: int
     table: int
@@ -42,9 +42,9 @@ class ExportLine(NamedTuple):
 
 
 def read_lines(file: Path, max_line: int, by: int = 0) -> Iterator[ExportLine]:
-    """Read every record of a file that `export` has written, with ids that are higher `by` so much.
+    """Read every record of a file that `export` wrote, and add `by` to all ids.
 
-    Raises `StoreError` with file and line for anything that export has not written, `OSError`.
+    Raises `StoreError` with file and line for an invalid file, and `OSError`.
     """
     opener = gzip.open if file.suffix == ".gz" else open
     place = count = 0
@@ -65,7 +65,7 @@ def read_lines(file: Path, max_line: int, by: int = 0) -> Iterator[ExportLine]:
                         break
                     ended = True
                     if lines.read(1):
-                        raise StoreError("there is more behind the end")
+                        raise StoreError("there is more after the end")
                 else:
                     count += 1
                     table, record = record_of(moved(fields, by))
@@ -77,22 +77,22 @@ def read_lines(file: Path, max_line: int, by: int = 0) -> Iterator[ExportLine]:
     except RecursionError as error:
         raise StoreError(f"{file}:{place}: values are nested too deeply") from error
     if not ended:
-        raise StoreError(f"{file}: the end is missing; {count} records are there")
+        raise StoreError(f"{file}: the end is missing, after {count} records")
 
 
 def _read_line(lines: BufferedIOBase, most: int, place: int) -> bytes:
-    """The next line, empty at the end of the file."""
+    """Return the next line, empty at the end of the file."""
     line = lines.readline(min(_FIRST, most + 1))
     if line and not line.startswith(b"{"):
         _refuse(place)
     if not line.endswith(b"\n") and len(line) == _FIRST:
-        # Only what begins like a record may be long.
+        # Only a line that begins like a record may be long.
         line += lines.readline(most + 1 - _FIRST)
     if len(line) > most:
         if place == 1:
             _refuse(place)
         raise StoreError(
-            f"the line has more than {format_size(most)}; --max-line says how long one may be"
+            f"the line has more than {format_size(most)}; --max-line changes the limit"
         )
     return line
 

@@ -1,8 +1,8 @@
-"""AMQP values in JSON, from which they come back as they were.
+"""AMQP values in JSON, without loss.
 
-What JSON has is written as it is: null, booleans, longs, doubles, strings, lists, maps with
-strings for keys. Binaries are ``{"$binary": base64}``, symbols ``{"$symbol": text}``, everything
-else ``{"$amqp": base64 of the encoded value}``.
+Null, booleans, longs, doubles, strings, lists, and maps with string keys are the same in JSON.
+Binaries are ``{"$binary": base64}``, symbols ``{"$symbol": text}``, everything else
+``{"$amqp": base64 of the encoded value}``.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ AMQP: Final = "$amqp"
 
 
 def portable(value: object) -> object:
-    """The value as JSON has it."""
-    # Types are compared exactly: a uint is an int to Python, and not the same to AMQP.
+    """Return the JSON form of a value."""
+    # Compare types exactly: a uint is an int in Python, but another type in AMQP.
     kind = type(value)
     if value is None or kind in (bool, int, str):
         return value
@@ -48,7 +48,7 @@ def portable(value: object) -> object:
 
 
 def original(value: object) -> object:
-    """What `portable` was given. Raises `StoreError`."""
+    """Return the value of a result of `portable`. Raises `StoreError`."""
     if isinstance(value, list):
         return [original(item) for item in value]
     if not isinstance(value, dict):
@@ -65,7 +65,7 @@ def original(value: object) -> object:
 
 
 def binary(text: object) -> bytes:
-    """Bytes that were written in base64. Raises `StoreError`."""
+    """Decode base64. Raises `StoreError`."""
     if not isinstance(text, str):
         raise StoreError(f"base64 is needed, not {str(text)[:40]!r}")
     try:

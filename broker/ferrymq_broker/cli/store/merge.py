@@ -1,4 +1,4 @@
-"""Records of one store on their way into another: ids that are free there, names that are too."""
+"""Merges records of one store into another: free ids, and checks for conflicting names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ferrymq_broker.store.tables import (
     TERMINUS,
 )
 
-# Where values name ids of others. What entries have is the id of a body.
+# The fields of values that contain ids of other records. Entries contain the id of a body.
 _REFERENCES: Final = {
     BINDING: "node",
     PARTITION: "stream",
@@ -28,17 +28,17 @@ _REFERENCES: Final = {
     DELIVERY: "queue",
     TERMINUS: "queue",
 }
-# The kind of a name, and the fields that there can be only once in it.
+# The kind of a name, and the values of its fields.
 Name = tuple[object, ...]
 
-# What there can be one of by these fields.
+# The fields that must be unique, by table.
 _NAMES: Final = {
     NODE: ("space", "address"),
     ALIAS: ("space", "name"),
     TERMINUS: ("space", "user", "container", "link", "sends"),
     FENCE: ("space", "group", "member", "target"),
 }
-# What the names are of. A node and an alias cannot have the same.
+# The kinds of names. A node and an alias cannot have the same name.
 _KINDS: Final = {
     NODE: "node or alias",
     ALIAS: "node or alias",
@@ -48,7 +48,7 @@ _KINDS: Final = {
 
 
 def moved(fields: dict[str, object], by: int) -> dict[str, object]:
-    """The fields of a line (`lines`) with all ids higher. Raises `StoreError`."""
+    """Return the fields of a line, with `by` added to all ids. Raises `StoreError`."""
     if by == 0:
         return fields
     table = TABLES.get(str(fields.get("table")), 0)
@@ -73,7 +73,7 @@ def _moved(fields: dict[str, object], key: str, by: int) -> int:
 
 
 def highest_id(tables: Iterable[tuple[int, Iterable[Record]]]) -> int:
-    """The highest id that anything has in these tables."""
+    """Return the highest id in these tables."""
     highest = 0
     for table, records in tables:
         for record in records:
@@ -84,7 +84,7 @@ def highest_id(tables: Iterable[tuple[int, Iterable[Record]]]) -> int:
 
 
 def name_of(table: int, said: object) -> Name | None:
-    """Return the name of a record, if there can be only one of it. Raises `StoreError`."""
+    """Return the name of a record, if it must be unique; else None. Raises `StoreError`."""
     keys = _NAMES.get(table)
     if keys is None or not isinstance(said, dict):
         return None
@@ -98,7 +98,7 @@ def name_of(table: int, said: object) -> Name | None:
 
 
 def describe(name: Name) -> str:
-    """A name for people."""
+    """Return a readable form of a name."""
     kind, space, *rest = name
     words = " ".join(repr(part)[:80] for part in rest if not isinstance(part, bool))
     return f"{kind} {words} of virtual host {space!r}"

@@ -1,4 +1,4 @@
-"""A store that no broker uses: opened by a command, closed when that is done."""
+"""Opens a store that no broker uses, for a command."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Directory = Annotated[
 
 
 def require_store(path: Path) -> None:
-    """Raise `StoreError` where there is no store: to look at one is not to make one."""
+    """Raise `StoreError` if there is no store, which commands must not make."""
     if not path.is_dir():
         raise StoreError(f"{path}: there is no such directory")
     if not (path / FORMAT_NAME).exists():
@@ -31,7 +31,7 @@ def require_store(path: Path) -> None:
 
 @contextmanager
 def locked(path: Path, instead: str = "") -> Iterator[RealFolder]:
-    """The directory, with everybody else kept out. `instead` is what to do beside a broker.
+    """Lock the directory of a store, and yield it. `instead` is a hint for a store in use.
 
     Raises `StoreError`, `OSError`.
     """
@@ -47,7 +47,8 @@ def locked(path: Path, instead: str = "") -> Iterator[RealFolder]:
 
 @contextmanager
 def opened(path: Path, instead: str = "", quiet: bool = False) -> Iterator[DurableStore]:
-    """The store, with all that its journal had in its records. Raises `StoreError`, `OSError`."""
+    """Open a store, apply its journal to its records, and yield it. Raises `StoreError`,
+    `OSError`."""
     require_store(path)
     with RunProgress("applying the journal", None, quiet) as progress, _explained(instead):
         store = DurableStore.open(
@@ -68,4 +69,4 @@ def _explained(instead: str) -> Iterator[None]:
     except StoreLocked as error:
         if not instead:
             raise
-        raise StoreLocked(f"{error}; of a broker that runs: {instead}") from None
+        raise StoreLocked(f"{error}; while the broker runs, use: {instead}") from None

@@ -1,4 +1,4 @@
-"""A backup made by a broker that runs: asked for, watched, and waited for."""
+"""Backups that a running broker makes."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ferrymq_broker.store.errors import StoreError
 
 KIND: Final = "store"
 NAME: Final = "store"
-# Seconds between two questions how far it is.
+# Seconds between two requests for the progress.
 _PERIOD: Final = 0.1
 
 
 def backup_online(url: str, target: Path) -> int:
-    """Let the broker make a backup; how many bytes it has. Raises `StoreError`."""
-    # A path of ours means nothing to the broker unless it begins at the root.
+    """Let the broker make a backup. Return its size in bytes. Raises `StoreError`."""
+    # The broker has another current directory, so it needs an absolute path.
     if not target.is_absolute():
         target = target.absolute()
 

@@ -1,7 +1,7 @@
-"""Records of an import that belong to something: an entry to its queue, a record to its partition.
+"""Checks that records of an import have owners: an entry its queue, a record its partition.
 
-A broker skips what belongs to nothing, so an export that lost its node lines would lose messages
-without a word.
+A broker skips records without an owner, so an export without its node lines would lose messages
+silently.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ferrymq_broker.store.tables import (
     TERMINUS,
 )
 
-# Tables whose records belong to a record of another table with the same id.
+# Tables whose records belong to the record with the same id in another table.
 _OWNERS: Final = {
     SUBSCRIPTION: NODE,
     BINDING: NODE,
@@ -38,7 +38,7 @@ _OWNERS: Final = {
 
 
 class _Heads(Brief):
-    """Wants the whole value where it names a body; of others the beginning."""
+    """Asks for the whole value if it names a body, else only for the beginning."""
 
     def __init__(self, table: int) -> None:
         self._queued = table in (ENTRY, SCHEDULED)
@@ -49,7 +49,7 @@ class _Heads(Brief):
 
 
 def require_owners(records: Records, above: int) -> None:
-    """Raise `StoreError` if a record with an id above `above` belongs to nothing that is there."""
+    """Raise `StoreError` if a record with an id above `above` has no owner."""
     # The queues of subscriptions have no record of their own.
     queues = {record.number for record in records.scan(SUBSCRIPTION)}
     for table, owner in _OWNERS.items():

@@ -1,4 +1,4 @@
-"""``ferrymq store verify`` and ``ferrymq store info``: whether a store is good, and what it has."""
+"""``ferrymq store verify`` and ``ferrymq store info``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _INFO_INSTEAD = "ferrymq admin show store store"
 
 
 def verify(directory: Directory, as_json: Json = False) -> None:
-    """Read every record and every frame of a store that no broker uses, and change nothing.
+    """Check every record and every frame of a store, without changes. No broker may use the store.
 
     Exits with status 1 if anything is damaged.
     """
@@ -54,7 +54,7 @@ def verify(directory: Directory, as_json: Json = False) -> None:
 
 
 def info(directory: Directory, as_json: Json = False) -> None:
-    """Say what is in a store that no broker uses, and how much room it takes.
+    """Show the contents of a store and their size. No broker may use the store.
 
     Exits with status 1 if anything is damaged.
     """

@@ -1,4 +1,4 @@
-"""``ferrymq trace``: what a file or a connection holds, as a person reads it."""
+"""``ferrymq trace``: shows AMQP frames of a file or a connection as text."""
 
 from __future__ import annotations
 
@@ -27,13 +27,15 @@ def trace(
         list[str] | None,
         typer.Argument(
             metavar="[FILE]...",
-            help="Bytes of a TCP stream, raw or as a hex dump; - is the input.",
+            help="Bytes of a TCP stream, raw or as a hex dump; - is standard input.",
             show_default=False,
         ),
     ] = None,
     listen: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="Take connections here and pass them on --to a broker."),
+        typer.Option(
+            metavar="URL", help="Accept connections here, and connect them with a broker (--to)."
+        ),
     ] = None,
     to: Annotated[
         str | None,
@@ -49,17 +51,17 @@ def trace(
         int | None,
         typer.Option("--count", "-n", min=1, metavar="N", help="Stop after N lines."),
     ] = None,
-    full: Annotated[bool, typer.Option("--full", help="Show the messages themselves.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Show messages too.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show AMQP as a person reads it: every frame with its fields by name.
+    """Show AMQP as readable text: every frame with its fields by name.
 
-    Reads files, or with --listen and --to stands between clients and a broker and shows both
-    directions as they come, until Ctrl-C. What is broken is named with its place, and the next
-    frame after it is found. Credentials and tokens are never shown.
+    Reads files, or with --listen and --to runs as a proxy between clients and a broker and shows
+    both directions, until Ctrl-C. Errors in the bytes are shown with their place, and the trace
+    goes on at the next frame. Credentials and tokens are never shown.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # A terminal that has not every character gets it spelled.
+        # Escape characters that the terminal does not have.
         sys.stdout.reconfigure(errors="backslashreplace")
     if (listen is None) is not (to is None) or (listen is None) is not bool(files):
         raise typer.BadParameter("either files, or --listen and --to")
@@ -86,7 +88,7 @@ def _write(line: str) -> None:
 
 
 def _print_files(files: list[str], count: int | None, full: bool, as_json: bool) -> int:
-    """Print what is in each; how many could not be read."""
+    """Print the frames of files. Return the number of files that could not be read."""
     bad = 0
     lines = itertools.chain.from_iterable(
         _lines(name, name if len(files) > 1 else "", full, as_json) for name in files
@@ -100,7 +102,7 @@ def _print_files(files: list[str], count: int | None, full: bool, as_json: bool)
 
 
 def _lines(name: str, label: str, full: bool, as_json: bool) -> Iterator[str | None]:
-    """The lines for one file; None after it has been said why there are no more."""
+    """Yield the lines for one file; None after an error, which is printed."""
     told = Trace(label, full, as_json)
     try:
         if name == "-":

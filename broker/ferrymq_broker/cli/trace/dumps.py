@@ -1,7 +1,7 @@
-"""Bytes out of files: as they are, or written down as a hex dump.
+"""Reads bytes from files: raw, or from a hex dump.
 
-A hex dump is what ``hexdump -C``, ``xxd`` or ``tshark -z follow,tcp,raw`` print, or digits only. A
-line that begins with ``<`` or, as tshark has it, with a tab is the other direction's.
+A hex dump is output of ``hexdump -C``, ``xxd`` or ``tshark -z follow,tcp,raw``, or digits only. A
+line that begins with ``<`` or, as in tshark, with a tab belongs to the other direction.
 """
 
 from __future__ import annotations
@@ -14,23 +14,22 @@ OUT: Final = "->"
 BACK: Final = "<-"
 
 _PIECE: Final = 1 << 16
-# A line that is longer is no line of a dump.
+# The most bytes of a line of a dump.
 _LINE: Final = 1 << 16
 
 _PCAPS: Final = tuple(map(bytes.fromhex, ("a1b2c3d4", "d4c3b2a1", "4d3cb2a1", "0a0d0d0a")))
 _ARROWS: Final = re.compile(rb"\s*(->|<-|>|<)\s*")
-# `00000010  41 4d`, as hexdump has it, or `00000010: 414d`, as xxd has it; and a last line without
-# any bytes.
+# `00000010  41 4d` of hexdump, or `00000010: 414d` of xxd; the last line has no bytes.
 _OFFSET: Final = re.compile(rb"\s*(?:0x)?[0-9a-f]{4,16}(:\s*|\s\s+|\s*$)", re.I)
 _DIGITS: Final = re.compile(rb"\s*([0-9a-f]{2}(?:[\s:]*[0-9a-f]{2})*)", re.I)
 
 
 class NotReadableError(ValueError):
-    """A file that is something else. The message says what can be done about it."""
+    """A file of another kind. The message says what to do."""
 
 
 def read(file: BinaryIO) -> Iterator[tuple[str, bytes]]:
-    """The bytes of a file in pieces, each with its direction. Raises `NotReadableError`."""
+    """Yield the bytes of a file in pieces, each with its direction. Raises `NotReadableError`."""
     first = file.read(_PIECE)
     if first[:4] in _PCAPS:
         raise NotReadableError(
@@ -46,8 +45,8 @@ def read(file: BinaryIO) -> Iterator[tuple[str, bytes]]:
 
 
 def is_dump(beginning: bytes) -> bool:
-    """Whether this is how a hex dump begins: its first lines hold digits, and nothing unprintable
-    comes."""
+    """Return whether a file with this beginning is a hex dump: its first lines have digits, and
+    there are no unprintable characters."""
     if not beginning.strip() or beginning.startswith(b"AMQP"):
         return False
     if any(byte < 32 and byte not in b"\t\r\n" for byte in beginning[:4096]):
@@ -66,7 +65,7 @@ def _dumped(file: BinaryIO, first: bytes) -> Iterator[tuple[str, bytes]]:
         lines = (rest + data).split(b"\n")
         rest = lines.pop()
         if len(rest) > _LINE:
-            # Digits without ends of lines; each two are a byte.
+            # Digits without line ends. Every two are a byte.
             lines.append(rest[: len(rest) // 2 * 2])
             rest = rest[len(rest) // 2 * 2 :]
         for line in lines:
@@ -83,11 +82,11 @@ class Lines:
     """The lines of one dump."""
 
     def __init__(self) -> None:
-        # Whether there have been offsets in front of the digits.
+        # Whether there were offsets before the digits.
         self._offsets = False
 
     def digits(self, line: bytes) -> tuple[str, bytes]:
-        """The direction and the bytes of one line; none if it is something else."""
+        """Return direction and bytes of one line; no bytes if it has no digits."""
         arrow = BACK if line.startswith(b"\t") else OUT
         marked = _ARROWS.match(line)
         if marked is not None:
@@ -97,7 +96,7 @@ class Lines:
         if offset is not None and (self._offsets or offset[1].strip(b"\r")):
             self._offsets = True
             line = line[offset.end() :].lstrip()
-            # What stands to the right are the same bytes as characters.
+            # The same bytes follow as characters.
             line = line.split(b"  " if offset[1].startswith(b":") else b"|", 1)[0]
         found = _DIGITS.match(line)
         if found is None or line[found.end() :].strip():

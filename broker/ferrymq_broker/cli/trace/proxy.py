@@ -1,4 +1,4 @@
-"""Between clients and a broker: passes bytes on as they are, and tells what they say."""
+"""A proxy between clients and a broker, which prints the frames of both directions."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from ferrymq_broker.config.url import ListenAddress
 
 
 class Proxy:
-    """Takes plain connections at `listen` and passes them on to `to`, inside `tls` if that
-    is given.
+    """A proxy that accepts connections without TLS at `listen`, and connects them with `to`, with
+    `tls` if given.
 
-    `run` ends after `count` lines, or never. Raises `OSError` where nothing can listen, and
-    ValueError for a scheme that is not spoken here.
+    `run` ends after `count` lines, or never. Raises `OSError` if it cannot listen, and ValueError
+    for a scheme that it does not support.
     """
 
     def __init__(
@@ -38,9 +38,9 @@ class Proxy:
         as_json: bool,
     ) -> None:
         if listen.scheme != "amqp":
-            raise ValueError(f"{listen.url}: a trace listens in the clear, at amqp://HOST:PORT")
+            raise ValueError(f"{listen.url}: a trace listens without TLS, at amqp://HOST:PORT")
         if to.username is not None:
-            raise ValueError(f"{to}: a trace logs in nowhere; clients say themselves who they are")
+            raise ValueError(f"{to}: a trace does not log in; its clients do")
         self._listen = listen
         self._to = to
         self._full = full
@@ -52,7 +52,7 @@ class Proxy:
         self._tls = tls
 
     async def run(self, write: Callable[[str], None]) -> None:
-        """Pass on and `write` lines until there have been enough."""
+        """Run the proxy, and `write` lines until there have been enough."""
         self._write = write
         tasks: set[asyncio.Task[None]] = set()
 
@@ -104,7 +104,7 @@ class Proxy:
     async def _pass_on(
         self, told: Trace, arrow: str, source: asyncio.StreamReader, sink: asyncio.StreamWriter
     ) -> None:
-        # That one side is gone is told by the end of its stream, however it came.
+        # The end of the stream shows that one side is gone, whatever the error.
         with contextlib.suppress(OSError):
             while data := await source.read(PIECE):
                 self._say(told.feed(arrow, data, time.time()))
@@ -114,7 +114,7 @@ class Proxy:
             if sink.can_write_eof():
                 sink.write_eof()
             else:
-                # TLS has no half of an end.
+                # TLS cannot close only one direction.
                 sink.close()
 
     def _failure(self, label: str, reason: str, kind: str = "error") -> str:

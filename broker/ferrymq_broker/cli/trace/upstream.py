@@ -1,4 +1,4 @@
-"""The way of a trace to its broker: TCP, TLS or WebSocket."""
+"""Connections of a trace to its broker: TCP, TLS or WebSocket."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PIECE: Final = 1 << 16
 async def reach(
     to: Url, tls: ssl.SSLContext | None
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A reader and a writer of what the broker says and hears, `tls` taken off.
+    """Connect to the broker. Return a reader and a writer of the bytes inside `tls`.
 
     Raises `OSError` or `TransportError` if it cannot be reached.
     """
@@ -31,7 +31,7 @@ async def reach(
 
 
 class _Web(asyncio.StreamReaderProtocol):
-    """Says what carries it: asyncio asks nobody else to make such streams."""
+    """A stream protocol that hands out its transport, which `asyncio.StreamWriter` needs."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
         super().__init__(reader)

@@ -1,1 +1,1 @@
-"""``ferrymq user``: who may connect, and with which password."""
+"""``ferrymq user``: commands that change the file of users."""

@@ -1,4 +1,4 @@
-"""The commands about users put together."""
+"""The group of user commands."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ferrymq_broker.security.users import MAX_NAME, StoredUser, check_name
 
 user = typer.Typer(
     name="user",
-    help="Say who may connect: the users in the file that [security] users-file names.",
+    help="Manage the users in the file that [security] users-file names.",
     no_args_is_help=True,
     add_completion=False,
 )
@@ -38,7 +38,7 @@ def add(
     config: ConfigFile = None,
     password_stdin: PasswordStdin = False,
 ) -> None:
-    """Add a user; the file is made if it is not there. A broker that runs takes him at once."""
+    """Add a user, and make the file if needed. A running broker accepts the user at once."""
     from ferrymq_broker.security.hashing import make_user
     from ferrymq_broker.security.users_file import edited_users
 
@@ -62,7 +62,7 @@ def passwd(
     config: ConfigFile = None,
     password_stdin: PasswordStdin = False,
 ) -> None:
-    """Give a user another password. A broker that runs closes the connections he has."""
+    """Change the password of a user. A running broker closes the user's connections."""
     from ferrymq_broker.security.hashing import make_user
     from ferrymq_broker.security.users_file import edited_users
 
@@ -81,12 +81,12 @@ def groups(
     name: Name,
     group: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[GROUP]...", help="All groups the user is to be in."),
+        typer.Argument(metavar="[GROUP]...", help="All groups of the user."),
     ] = None,
     file: UsersFile = None,
     config: ConfigFile = None,
 ) -> None:
-    """Say which groups a user is in. A broker that runs closes the connections he has."""
+    """Set the groups of a user. A running broker closes the user's connections."""
     from ferrymq_broker.security.users_file import edited_users
 
     path = users_path(file, config)
@@ -102,7 +102,7 @@ def groups(
 
 @user.command()
 def delete(name: Name, file: UsersFile = None, config: ConfigFile = None) -> None:
-    """Delete a user. A broker that runs closes the connections he has."""
+    """Delete a user. A running broker closes the user's connections."""
     from ferrymq_broker.security.users_file import edited_users
 
     path = users_path(file, config)
@@ -131,7 +131,8 @@ def list_(file: UsersFile = None, config: ConfigFile = None, as_json: Json = Fal
 
 
 def _read(path: Path, must: bool = False) -> dict[str, StoredUser]:
-    """The users, none if there is no file, unless there `must` be one. Raises `ConfigError`."""
+    """Return the users; none if there is no file, unless there `must` be one. Raises
+    `ConfigError`."""
     from ferrymq_broker.security.users_file import read_users
 
     return read_users(path) if must or path.exists() else {}
@@ -159,9 +160,9 @@ def _done(what: str, path: Path, made: StoredUser | None) -> None:
     sys.stdout.write(what + "\n")
     if made is not None and not made.scram:
         sys.stderr.write(
-            "ferrymq: the password has characters that SCRAM does not allow: it is good for PLAIN\n"
+            "ferrymq: SCRAM does not allow some characters of the password: only PLAIN accepts it\n"
         )
     if is_readable_by_others(path):
         sys.stderr.write(
-            f"ferrymq: others can read {path}, and try out passwords; chmod 600 ends that\n"
+            f"ferrymq: others can read {path}, and try passwords with it; run chmod 600\n"
         )

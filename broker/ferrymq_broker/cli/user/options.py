@@ -1,4 +1,4 @@
-"""Which file, and which password."""
+"""Options of user commands: the file and the password."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 from ferrymq_broker.config.load import load_config
 from ferrymq_broker.errors import ConfigError
 
-# A password has to go into one frame of a login, with room to spare.
+# The most characters of a password, which is sent in one frame of a login.
 _MOST: Final = 1024
 
 UsersFile = Annotated[
@@ -20,37 +20,35 @@ UsersFile = Annotated[
 ]
 ConfigFile = Annotated[
     Path | None,
-    typer.Option(
-        "--config", metavar="FILE", help="The configuration whose users-file it is, in place."
-    ),
+    typer.Option("--config", metavar="FILE", help="The configuration whose users-file to use."),
 ]
 PasswordStdin = Annotated[
     bool,
     typer.Option(
-        "--password-stdin", help="Read the password from standard input; without, it is asked for."
+        "--password-stdin", help="Read the password from standard input instead of a prompt."
     ),
 ]
 Groups = Annotated[
     list[str] | None,
-    typer.Option("--group", metavar="GROUP", help="A group the user is in; repeatable."),
+    typer.Option("--group", metavar="GROUP", help="A group of the user; repeatable."),
 ]
 Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="The user's name.")]
 
 
 def users_path(file: Path | None, config: Path | None) -> Path:
-    """The file of users that was meant. Raises `ConfigError`."""
+    """Return the path of the file of users. Raises `ConfigError`."""
     if config is not None:
         path = load_config(config).security.users_file
         if path is None:
             raise ConfigError(f"{config}: [security] has no users-file")
         return path
     if file is None:
-        raise ConfigError("which file? say --file FILE, or --config FILE for the one named there")
+        raise ConfigError("which file? use --file FILE, or --config FILE with a users-file")
     return file
 
 
 def ask_password(name: str, from_stdin: bool) -> str:
-    """The new password of a user. Raises `ConfigError` for one that cannot be."""
+    """Ask for the new password of a user. Raises `ConfigError` for an invalid password."""
     if from_stdin:
         try:
             password = sys.stdin.buffer.read(_MOST * 8).decode()
