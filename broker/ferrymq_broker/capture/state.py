@@ -35,7 +35,7 @@ class Delay:
 
 
 class CapturedPart:
-    """One partition: its reader, and the offset before which all records are in files
+    """A partition: its reader, and the offset before which all records are in files
     (`closed`)."""
 
     def __init__(self, feed: PartitionFeed) -> None:

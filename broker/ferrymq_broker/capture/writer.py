@@ -25,7 +25,7 @@ _PENDING: Final = 64 * 1024 * 1024
 
 
 class _Part:
-    """One partition: its open file, and the offset after the last file.
+    """A partition: its open file, and the offset after the last file.
 
     Chunks of the epoch `dead`, which has failed, or of an earlier one are ignored.
     """

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 ANY: Final = ALL
 
 # Settings with addresses that messages go to, and those that take messages out of a queue.
-_WAYS: Final = ("dead-letter", "expired", "alternate")
-_LETTERS: Final = ("dead-letter", "expired")
+_ADDRESSES: Final = ("dead-letter", "expired", "alternate")
+_DEAD_LETTERS: Final = ("dead-letter", "expired")
 # The setting that contains settings.
 _INNER: Final = "subscription"
 
@@ -77,11 +77,11 @@ def expect_ways(party: Party, space: AddressSpace, settings: Mapping[str, object
     """
     if party.access.open:
         return
-    for key in _WAYS:
+    for key in _ADDRESSES:
         address = settings.get(key)
         if isinstance(address, str) and address:
             expect_send(party, space, address)
-            if key in _LETTERS:
+            if key in _DEAD_LETTERS:
                 party.access.require(MANAGE, canonical(space, address), address)
     inner = settings.get(_INNER)
     if isinstance(inner, Mapping):
@@ -91,7 +91,7 @@ def expect_ways(party: Party, space: AddressSpace, settings: Mapping[str, object
 def drains(settings: Mapping[str, object]) -> bool:
     """Return whether settings make a queue move messages to another address."""
     inner = settings.get(_INNER)
-    return any(settings.get(key) for key in _LETTERS) or (
+    return any(settings.get(key) for key in _DEAD_LETTERS) or (
         isinstance(inner, Mapping) and drains(inner)
     )
 

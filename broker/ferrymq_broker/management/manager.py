@@ -71,17 +71,17 @@ class Manager:
 
     def answer(self, request: Request) -> Response | None:
         """Return the response to a request; None if the response will be sent later."""
-        line = self._jobs
+        jobs = self._jobs
         try:
             result = self._do(request)
             if isinstance(result, Generator):
-                if line is None:
+                if jobs is None:
                     result = finish(result)
-                elif line.waiting(int(request.party.connection)) >= WAITING:
+                elif jobs.waiting(int(request.party.connection)) >= WAITING:
                     raise ManagementError(TOO_MANY, "too many requests wait for an answer")
                 else:
                     # The queue answers it, now or later.
-                    line.add(SlicedJob(request, result))
+                    jobs.add(SlicedJob(request, result))
                     return None
         except Exception as error:
             result = _failure(request, error)

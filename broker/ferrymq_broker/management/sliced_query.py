@@ -146,22 +146,22 @@ class SliceQueue:
         waiting = 0
         while self._jobs and waiting < len(self._jobs):
             connection = next(iter(self._jobs))
-            line = self._jobs.pop(connection)
-            request = line[0].request
+            queue = self._jobs.pop(connection)
+            request = queue[0].request
             if _is_wanted(request):
-                over = self._step(line[0], begun + _SLICE)
+                over = self._step(queue[0], begun + _SLICE)
             else:
                 request.free_room()
                 over = True
             if over:
-                line.popleft()
+                queue.popleft()
                 waiting = 0
-            elif line[0].waits:
+            elif queue[0].waits:
                 waiting += 1
             else:
                 waiting = 0
-            if line:
-                self._jobs[connection] = line
+            if queue:
+                self._jobs[connection] = queue
             if time.perf_counter() - begun >= _SLICE:
                 break
         if self._jobs:

@@ -70,11 +70,11 @@ class MonitoringServer:
         self._retired = RetiredNodes()
         self._at_work = asyncio.Semaphore(_AT_WORK)
         self._watching = False
-        self._door = metrics_auth
+        self._metrics_auth = metrics_auth
         self._ssl = ssl_context
-        self._bounds = HttpLimits(connections)
+        self._limits = HttpLimits(connections)
         self._listener: asyncio.Server | None = None
-        application = web.Application(middlewares=[self._within_bounds])
+        application = web.Application(middlewares=[self._within_limits])
         application.on_response_prepare.append(_headers)
         application.on_response_prepare.append(leave_out_server)
         application.router.add_get("/livez", self._livez)
@@ -116,7 +116,7 @@ class MonitoringServer:
         """Begin to listen."""
         await self._runner.setup()
         self._listener = await asyncio.get_running_loop().create_server(
-            lambda: self._bounds.wrap(serve(self._runner)),
+            lambda: self._limits.wrap(serve(self._runner)),
             self._host,
             self._port,
             backlog=128,
@@ -132,14 +132,14 @@ class MonitoringServer:
         await self._runner.cleanup()
 
     @web.middleware
-    async def _within_bounds(
+    async def _within_limits(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        self._bounds.begin(request.protocol)
+        self._limits.begin(request.protocol)
         try:
             return await handler(request)
         finally:
-            self._bounds.end(request.protocol)
+            self._limits.end(request.protocol)
 
     async def _livez(self, request: web.Request) -> web.Response:
         return web.json_response({"live": True})
@@ -177,8 +177,8 @@ class MonitoringServer:
 
     async def _refusal(self, request: web.Request) -> web.Response | None:
         """Return the answer to a client that gets no metrics; None if the client gets metrics."""
-        if self._door is not None:
-            refusal = await self._door.refusal(request)
+        if self._metrics_auth is not None:
+            refusal = await self._metrics_auth.refusal(request)
             if refusal is not None:
                 return refusal
         if not self._watching:

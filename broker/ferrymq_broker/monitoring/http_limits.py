@@ -67,15 +67,15 @@ class HttpLimits:
 class BoundedConnection(DelegatingProtocol):
     """A connection that hands everything on to `inner`, within the limits."""
 
-    def __init__(self, bounds: HttpLimits, inner: asyncio.Protocol) -> None:
+    def __init__(self, limits: HttpLimits, inner: asyncio.Protocol) -> None:
         super().__init__(inner)
-        self._bounds = bounds
+        self._limits = limits
         self._bytes = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Handle a new connection."""
         self.transport = transport
-        if not self._bounds.admit(self):
+        if not self._limits.admit(self):
             self.drop()
             return
         self.expect(FIRST)
@@ -96,9 +96,9 @@ class BoundedConnection(DelegatingProtocol):
 
     def drop(self) -> None:
         """Disconnect the client, and free its place at once."""
-        self._bounds.forget(self)
+        self._limits.forget(self)
         super().drop()
 
     def gone(self) -> None:
         """Free the connection's place."""
-        self._bounds.forget(self)
+        self._limits.forget(self)

@@ -145,7 +145,7 @@ async def _decide(
         async with asyncio.timeout(_PATIENCE):
             return await decision
     except TimeoutError:
-        return None, "nobody decided in time"
+        return None, "no decision in time"
 
 
 def _unauthorised(offered: list[str]) -> web.Response:

@@ -71,7 +71,7 @@ Pause = Callable[[], Awaitable[object]]
 
 
 async def pause() -> None:
-    """Let the event loop do other work."""
+    """Yield to the event loop, which does other work meanwhile."""
     await asyncio.sleep(0)
 
 

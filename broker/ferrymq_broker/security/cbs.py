@@ -102,11 +102,11 @@ class Cbs:
         connection = int(request.party.connection)
         if request.size > _LARGEST:
             return _response(BAD_REQUEST, f"a request has at most {_LARGEST} bytes")
-        line = self._waiting.get(connection)
-        if line is not None:
-            if len(line) >= _WAITING or self._all_waiting() >= _ALL_WAITING:
+        queue = self._waiting.get(connection)
+        if queue is not None:
+            if len(queue) >= _WAITING or self._all_waiting() >= _ALL_WAITING:
                 return _response(TOO_MANY, "too many tokens are being checked")
-            line.append(request)
+            queue.append(request)
             return None
         try:
             return self._put(request)
@@ -122,7 +122,7 @@ class Cbs:
     # -- tokens that wait for keys -----------------------------------------------------------
 
     def _all_waiting(self) -> int:
-        return sum(len(line) for line in self._waiting.values())
+        return sum(len(queue) for queue in self._waiting.values())
 
     async def _work_off(self, connection: int, needed: KeysNeededError | None) -> None:
         """Answer the requests of one connection in their order, fetching keys as needed."""
@@ -131,20 +131,20 @@ class Cbs:
                 await needed.keys.fetch()
                 stuck: asyncio.Future[KeysNeededError | None]
                 stuck = asyncio.get_running_loop().create_future()
-                self._broker.soon(partial(self._answer_line, connection, stuck))
+                self._broker.soon(partial(self._answer_queue, connection, stuck))
                 needed = await stuck
         finally:
             for request in self._waiting.pop(connection, ()):
                 request.free_room()
 
-    def _answer_line(self, connection: int, stuck: asyncio.Future[KeysNeededError | None]) -> None:
+    def _answer_queue(self, connection: int, stuck: asyncio.Future[KeysNeededError | None]) -> None:
         """Answer the requests that need no more keys, in a pass of its own."""
-        line = self._waiting[connection]
+        queue = self._waiting[connection]
         needed = None
         try:
-            while line:
-                response = self._put(line[0])
-                self.service.respond(line.popleft(), response)
+            while queue:
+                response = self._put(queue[0])
+                self.service.respond(queue.popleft(), response)
         except KeysNeededError as error:
             needed = error
         if needed is None:

@@ -63,7 +63,7 @@ class StoredPasswords:
         self._throttle = throttle
         self._changed = changed
         self._verify = verify
-        self._line = LoginQueue() if line is None else line
+        self._queue = LoginQueue() if line is None else line
         self._digest = PasswordDigest()
         self._verified = PasswordCache(now)
         self._pending: dict[tuple[str, bytes], asyncio.Future[bool]] = {}
@@ -73,7 +73,7 @@ class StoredPasswords:
             password = secret.get_secret_value()
             self._configured[name] = self._digest.of(name, password)
             self._configured_keys[name] = derive_keys(password, ITERATIONS)
-        self._disk = UsersOnDisk(path, self._line.do, self._on_change)
+        self._disk = UsersOnDisk(path, self._queue.do, self._on_change)
         self._learn()
 
     # -- for `Authenticators` --------------------------------------------------------------
@@ -117,7 +117,7 @@ class StoredPasswords:
 
     def close(self) -> None:
         """Stop all logins."""
-        self._line.close()
+        self._queue.close()
 
     # -- passwords -------------------------------------------------------------------------
 
@@ -131,7 +131,7 @@ class StoredPasswords:
         if self._verified.knows(username, digest):
             return None if configured is not None else user
         hashed = self._nobody if user is None or configured is not None else user.password
-        good = await self._verify_in_line(login, username, password, digest, hashed)
+        good = await self._verify_queued(login, username, password, digest, hashed)
         if configured is not None:
             good = hmac.compare_digest(digest, configured)
             user = None
@@ -144,7 +144,7 @@ class StoredPasswords:
         self._verified.remember(username, digest)
         return user
 
-    async def _verify_in_line(
+    async def _verify_queued(
         self, login: Login, username: str, password: str, digest: bytes, hashed: str
     ) -> bool:
         """Return whether the password is right. Equal logins at the same time share one result: a
@@ -163,7 +163,7 @@ class StoredPasswords:
         try:
             return await work
         except _AbandonedError:
-            raise LoginRefusedError("nobody waits for the answer", SaslCode.SYS_TEMP) from None
+            raise LoginRefusedError("the client has disconnected", SaslCode.SYS_TEMP) from None
         finally:
             if self._pending.get(key) is work:
                 del self._pending[key]
@@ -176,13 +176,13 @@ class StoredPasswords:
 
         origin = "" if transport.loopback else network_of(transport.host)
         try:
-            async with self._line.turn(origin):
+            async with self._queue.turn(origin):
                 if login.abandoned:
                     raise _AbandonedError
                 # Logins before this one in the queue may have failed too often.
                 if self._throttle.holds_off(transport, username):
                     raise LoginRefusedError("too many failed logins", SaslCode.SYS_TEMP)
-                return await self._line.do(work)
+                return await self._queue.do(work)
         except LoginQueueFullError:
             raise LoginRefusedError("too many logins at once", SaslCode.SYS_TEMP) from None
 

@@ -44,7 +44,7 @@ class TlsFiles:
 
     @property
     def fixed(self) -> ssl.SSLContext:
-        """One context for all handshakes, which hands each handshake to the current context."""
+        """A context for all handshakes, which hands each handshake to the current context."""
         if self._fixed is None:
             self._fixed = _load(self._tls).context
             self._fixed.sni_callback = self._hand_over

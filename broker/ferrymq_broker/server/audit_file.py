@@ -58,7 +58,9 @@ class AuditFile(logging.Handler):
         else:
             if self._missing:
                 missing, self._missing = self._missing, 0
-                log.warning("the audit log goes on", path=str(self._path), missing=missing)
+                log.warning(
+                    "the audit log can be written again", path=str(self._path), missing=missing
+                )
 
     def close(self) -> None:
         """Close the file."""

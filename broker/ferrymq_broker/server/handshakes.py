@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 # The share of a round of the event loop, in seconds.
 SHARE: Final = 0.004
 
-_lines: WeakKeyDictionary[asyncio.AbstractEventLoop, Handshakes] = WeakKeyDictionary()
+_queues: WeakKeyDictionary[asyncio.AbstractEventLoop, Handshakes] = WeakKeyDictionary()
 
 
 class Handshakes:
@@ -34,10 +34,10 @@ class Handshakes:
     def of_this_loop(cls) -> Handshakes:
         """Return the queue of the running event loop, which all TLS connections share."""
         loop = asyncio.get_running_loop()
-        line = _lines.get(loop)
-        if line is None:
-            line = _lines[loop] = cls()
-        return line
+        queue = _queues.get(loop)
+        if queue is None:
+            queue = _queues[loop] = cls()
+        return queue
 
     def ask(self, step: Callable[[], object]) -> None:
         """Add a step, which is called later, never before this returns."""

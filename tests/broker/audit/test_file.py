@@ -82,7 +82,7 @@ def test_what_cannot_be_written_is_told(
     told = [dict(r.msg) for r in caplog.records if r.name == "ferrymq.broker"]
     assert [e["event"] for e in told] == [
         "the audit log cannot be written",
-        "the audit log goes on",
+        "the audit log can be written again",
     ]
     assert told[0]["reason"] == "No space left on device"
     assert told[1]["missing"] == 50

@@ -50,7 +50,7 @@ def test_holds_are_listed_and_released(url: str) -> None:
     (one,) = as_json(url, "holds", "orders")
     assert (one["stream"], one["holder"], one["offsets"]) == ("orders", "archive", [None, 0])
     assert as_json(url, "holds", "free") == []
-    assert "Say --yes" in failed(url, "release", "orders", "archive")
+    assert "use --yes" in failed(url, "release", "orders", "archive")
     told = done(url, "release", "orders", "archive", "--yes")
     assert told == "archive holds nothing of orders any more\n"
     assert [one["stream"] for one in as_json(url, "holds")] == ["wide"]

@@ -80,7 +80,7 @@ def confirm(question: str, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise ConfigError(f"{question} Say --yes: there is nobody to ask")
+        raise ConfigError(f"{question} Without a terminal, use --yes")
     if not typer.confirm(question):
         raise typer.Exit(1)
 

@@ -18,7 +18,7 @@ _PERIOD: Final = 0.1
 
 
 def backup_online(url: str, target: Path) -> int:
-    """Let the broker make a backup. Return its size in bytes. Raises `StoreError`."""
+    """Make the broker back up its store. Return the bytes. Raises `StoreError`."""
     # The broker has another current directory, so it needs an absolute path.
     if not target.is_absolute():
         target = target.absolute()
