@@ -58,7 +58,8 @@ class SlicedTask:
 
 @final
 class Disposal(SlicedTask):
-    """Frees payloads a few at a time, because freeing a million of them, or a gigabyte, takes long.
+    """The freeing of payloads, a few at a time, because a million of them, or a gigabyte, takes
+    long.
 
     The list `payloads` belongs to this object, which empties it.
     """

@@ -33,7 +33,7 @@ LOOK: Final = 0.25
 
 
 class CaptureService:
-    """Captures the streams of `broker` whose policy says so. `now` is the clock of passes.
+    """The capture of the streams of `broker` whose policy says so. `now` is the clock of passes.
 
     `start` is called within a pass, when all nodes exist; `close` when no client is connected.
     """

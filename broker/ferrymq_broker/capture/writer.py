@@ -52,7 +52,8 @@ class _Stream:
 
 
 class FileWriter:
-    """Writes the records of frames to files, and calls `say` with lines for the broker."""
+    """The writer of files: writes the records of frames, and calls `say` with lines for the
+    broker."""
 
     def __init__(self, options: CaptureOptions, say: Callable[[bytes], object]) -> None:
         self._options = options

@@ -102,7 +102,7 @@ class Condition(Expression):
 
 @final
 class Comparison(Condition):
-    """``left op right``."""
+    """A comparison: ``left op right``."""
 
     __slots__ = ("op", "left", "right")
 
@@ -197,7 +197,7 @@ class Not(Condition):
 
 @final
 class Between(Condition):
-    """``operand >= low AND operand <= high``."""
+    """A range check: ``operand >= low AND operand <= high``."""
 
     __slots__ = ("operand", "low", "high")
 
@@ -368,7 +368,7 @@ class Arithmetic(Expression):
 
 @final
 class Sign(Expression):
-    """``+value`` or ``-value``."""
+    """A sign: ``+value`` or ``-value``."""
 
     __slots__ = ("negative", "operand")
 

@@ -222,7 +222,7 @@ def _reason(error: UnexpectedInput) -> str:
 
 @v_args(inline=True)
 class _Builder(Transformer[Token, Expression]):
-    """Builds expressions. Its methods have the names of the rules in the grammar."""
+    """A builder of expressions. Its methods have the names of the rules in the grammar."""
 
     def __init__(self, sql: bool) -> None:
         super().__init__()

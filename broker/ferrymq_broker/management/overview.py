@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class BrokerEntities(EntityType):
-    """The broker, which is the only entity, with the name ``broker``.
+    """The broker, as the only entity of its type, with the name ``broker``.
 
     Its figures are those of all virtual hosts. The names of all virtual hosts are shown in the
     default one, and everywhere if the broker has no rules.

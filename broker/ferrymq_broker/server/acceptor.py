@@ -60,7 +60,7 @@ async def bind(host: str, port: int, backlog: int) -> list[socket.socket]:
 
 
 class Acceptor:
-    """Accepts connections on `sockets`, and makes a protocol for each with `factory`.
+    """An acceptor of connections on `sockets`, which makes a protocol for each with `factory`.
 
     The protocol has a place in `connection_limits`. The code that handles the end of the connection
     calls `connection_limits.leave`.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Admission:
-    """Makes the handlers of one server's connections, by its configuration.
+    """The factory of handlers for one server's connections, by its configuration.
 
     `changed` is called with the names of users who have changed since they logged in. `verifier`
     checks tokens. Raises `ConfigError` if a file that the configuration names cannot be used.

@@ -30,7 +30,7 @@ def percent(done: int, total: int) -> int:
 
 
 class LoggedProgress:
-    """Logs the progress at intervals, for brokers without a terminal."""
+    """A progress report in the log, at intervals, for brokers without a terminal."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -37,8 +37,8 @@ class _GivenUp(Exception):
 
 
 class StoreOpening:
-    """Opens a store for a new broker, in a thread, so that the event loop goes on and can report
-    the progress. The end of the process does not wait for the thread.
+    """The opening of a store for a new broker, in a thread, so that the event loop goes on and can
+    report the progress. The end of the process does not wait for the thread.
 
     Until the store is open, only the thread uses the broker. The broker has at most `page_out`
     bytes of messages in memory from the beginning; 0 is no limit.

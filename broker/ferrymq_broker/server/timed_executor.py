@@ -11,7 +11,7 @@ from ferrymq_broker.store.journal import Placement
 
 
 class TimedExecutor(LoopExecutor):
-    """Counts in `figures` the batches that are written to the journal."""
+    """An executor that counts in `figures` the batches that it writes to the journal."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, figures: StoreStats) -> None:
         super().__init__(loop)

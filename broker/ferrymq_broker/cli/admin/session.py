@@ -71,7 +71,7 @@ def ask(url: str, virtual_host: str | None, work: Callable[[ManagementClient], A
         if error.status != HTTPStatus.FORBIDDEN:
             raise
         who = parse_url(url).username
-        name = "who gives no name" if who is None else repr(who)
+        name = "without a user name" if who is None else repr(who)
         raise ManagementError(error.status, f"403: {error.description}, {name}") from None
 
 

@@ -38,7 +38,7 @@ _OWNERS: Final = {
 
 
 class _Heads(Brief):
-    """Asks for the whole value if it names a body, else only for the beginning."""
+    """A brief that asks for the whole value if it names a body, else only for the beginning."""
 
     def __init__(self, table: int) -> None:
         self._queued = table in (ENTRY, SCHEDULED)
