@@ -97,7 +97,7 @@ def login_refused(
 
 
 def connection_refused(peer: str, reason: str) -> None:
-    """Record a connection that was closed at once: above a limit, or with a wrong HTTP path."""
+    """Record a connection that was closed at once because it was above a limit."""
     record_refusal("connection-refused", peer, reason=reason)
 
 

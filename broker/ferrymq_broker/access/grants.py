@@ -14,7 +14,7 @@ from ferrymq_broker.access.rules import BoundRules
 def is_within(scope: str, address: str) -> bool:
     """Return whether an address is `scope`, below it, or a part of it. ``""`` contains everything.
 
-    ``q1`` contains ``q1/x`` and ``q1::x``, and not ``q10``.
+    ``q1`` contains ``q1/x`` and ``q1::x``, but not ``q10``.
     """
     if not scope or address == scope:
         return True

@@ -79,7 +79,7 @@ class AddressPattern:
                 p += 1
                 n += 1
             elif star >= 0:
-                # The last star takes one character more.
+                # Let the last star match one character more.
                 p = star + 1
                 retry += 1
                 n = retry
