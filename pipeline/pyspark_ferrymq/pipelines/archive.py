@@ -141,7 +141,8 @@ def coverage_of(path: str, stream: str) -> dict[int, Coverage]:
 def _move_hold(
     options: ArchiveOptions, holder: str, covered: Mapping[str, Mapping[int, Coverage]]
 ) -> None:
-    """Allow the broker to drop what is archived; Spark tells of a batch when there is a next one."""
+    """Allow the broker to drop what is archived. Spark reports the end of a batch only when it
+    begins another one."""
     from pyspark_ferrymq.options import BrokerOptions, Values
     from pyspark_ferrymq.stream_metadata import open_service
 
