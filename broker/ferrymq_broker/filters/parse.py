@@ -127,7 +127,7 @@ def _read(name: str, value: object) -> tuple[int, object]:
         return 0, None
     if isinstance(value, types.SelectorFilter):
         return _SELECTOR, value.value
-    if isinstance(value, types.NoLocalPredicate):
+    if isinstance(value, types.NoLocalFilter):
         return _NO_LOCAL, None
     if isinstance(value, types.LegacyAmqpDirectBinding):
         return _DIRECT, value.value
