@@ -158,7 +158,7 @@ def broken(path: Path, change: str) -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ("newer", "format 2 is of a newer version"),
+        ("newer", "format 2 is newer than this version"),
         ("no format", "format"),
         ("unknown key", "more"),
         ("unknown key of a user", "users.alice.passwort"),
