@@ -81,7 +81,8 @@ def test_memory_wins_over_the_configuration(data: Path, tmp_path: Path) -> None:
 def test_capture_takes_the_store_of_the_command_line(data: Path, tmp_path: Path) -> None:
     config = tmp_path / "broker.toml"
     config.write_text(
-        '[[listener]]\nurl = "amqp://127.0.0.1:0"\n[capture]\ndirectory = "captured"\n'
+        '[[listener]]\nurl = "amqp://127.0.0.1:0"\n'
+        f'[capture]\ndirectory = "{tmp_path / "captured"}"\n'
         '[[stream]]\nname = "orders"\ncapture = true\n'
     )
     with serve("--config", str(config), "--data", str(data)) as (_, lines):
