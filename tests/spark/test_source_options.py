@@ -12,7 +12,7 @@ from pyspark_ferrymq import AmqpOptionError
 from pyspark_ferrymq.offsets import Offset, PartitionOffset
 from pyspark_ferrymq.options import SourceOptions
 from pyspark_ferrymq.options.names import CONNECTION, SINK, SOURCE, check_names
-from pyspark_ferrymq.options.start_and_end import AtCheckpoint, AtOffsets, AtTime, StreamEnd
+from pyspark_ferrymq.options.start_and_end import AtCheckpoint, AtOffsets, AtTime, AtEnd
 
 URL = "amqp://localhost"
 CHECKPOINT = '{"v":1,"streams":{"orders":{"id":"x","p":{"0":3}}}}'
@@ -32,8 +32,8 @@ def test_the_defaults_are_those_of_the_kafka_connector() -> None:
     assert options.fail_on_data_loss
     assert (options.num_retries, options.retry_interval) == (3, 10)
     assert options.max_trigger_delay == 15 * 60_000
-    assert options.for_streaming() == StreamEnd("latest")
-    assert options.for_batch() == (StreamEnd("earliest"), StreamEnd("latest"))
+    assert options.for_streaming() == AtEnd("latest")
+    assert options.for_batch() == (AtEnd("earliest"), AtEnd("latest"))
 
 
 def test_names_come_in_any_case() -> None:
@@ -167,7 +167,7 @@ def test_a_secret_is_read_where_it_is_used(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_bounds() -> None:
-    assert parse(startingOffsets="EARLIEST").starting == StreamEnd("earliest")
+    assert parse(startingOffsets="EARLIEST").starting == AtEnd("earliest")
     assert parse(startingOffsets='{"orders":{"0":23,"1":-1}}').starting == AtOffsets(
         "startingOffsets", {"orders": {0: 23, 1: -1}}
     )

@@ -11,7 +11,7 @@ from pyspark_ferrymq.errors import AmqpOptionError
 from pyspark_ferrymq.foreign.unsupported_options import check_options
 from pyspark_ferrymq.options.connection import BrokerOptions
 from pyspark_ferrymq.options.names import SINK, check_names
-from pyspark_ferrymq.options.start_and_end import Bound, StreamEnd, check_batch, ending, starting
+from pyspark_ferrymq.options.start_and_end import Bound, AtEnd, check_batch, ending, starting
 from pyspark_ferrymq.options.subscription import Selection
 from pyspark_ferrymq.options.values import Values, wrong
 
@@ -127,7 +127,7 @@ class SourceOptions:
         ):
             if value is not None:
                 raise AmqpOptionError(f"the option {name!r} is for readStream, and this is a batch")
-        return self.starting or StreamEnd("earliest"), self.ending or StreamEnd("latest")
+        return self.starting or AtEnd("earliest"), self.ending or AtEnd("latest")
 
     def for_streaming(self) -> Bound:
         """Where a new query begins. Raises `AmqpOptionError` for what only a batch has."""
@@ -143,7 +143,7 @@ class SourceOptions:
                 " (dead letters may, and what an exchange hands out), or browse it in a batch every"
                 " so often"
             )
-        return self.starting or StreamEnd("latest")
+        return self.starting or AtEnd("latest")
 
 
 def _selector(given: Values) -> str | None:

@@ -28,7 +28,7 @@ _WORDS: Final = {"startingOffsets": "earliest, latest", "endingOffsets": "latest
 
 
 @dataclass(frozen=True, slots=True)
-class StreamEnd:
+class AtEnd:
     """The first record there is, or behind the last."""
 
     place: Literal["earliest", "latest"]
@@ -66,7 +66,7 @@ class AtCheckpoint:
     offset: Offset
 
 
-Bound: TypeAlias = StreamEnd | AtTime | AtOffsets | AtCheckpoint
+Bound: TypeAlias = AtEnd | AtTime | AtOffsets | AtCheckpoint
 
 
 def starting(given: Values) -> Bound | None:
@@ -87,7 +87,7 @@ def ending(given: Values) -> Bound | None:
     if option is None:
         return None
     bound = _offsets(given, option)
-    if bound == StreamEnd("earliest"):
+    if bound == AtEnd("earliest"):
         raise wrong(option, given.text(option), f"latest, or JSON such as {_SHAPES[option]}")
     if isinstance(bound, AtOffsets):
         for name, partition in _placed(bound, EARLIEST):
@@ -101,7 +101,7 @@ def ending(given: Values) -> Bound | None:
 
 def check_batch(start: Bound | None) -> None:
     """Raise `AmqpOptionError` for a beginning that leaves a batch nothing to read."""
-    if start == StreamEnd("latest"):
+    if start == AtEnd("latest"):
         raise wrong(
             "startingOffsets",
             "latest",
@@ -135,9 +135,9 @@ def _offsets(given: Values, option: str) -> Bound:
     word = value.strip().lower()
     shape = _SHAPES[option]
     if word == "earliest":
-        return StreamEnd("earliest")
+        return AtEnd("earliest")
     if word == "latest":
-        return StreamEnd("latest")
+        return AtEnd("latest")
     if not word.startswith("{"):
         raise wrong(option, value, f"{_WORDS[option]}, or JSON such as {shape}")
     found = given.json(option, shape)

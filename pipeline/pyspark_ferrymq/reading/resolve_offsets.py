@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark_ferrymq.errors import AmqpOptionError, AmqpSourceError
 from pyspark_ferrymq.offsets import EARLIEST, LATEST, Offset, PartitionOffset
-from pyspark_ferrymq.options.start_and_end import AtCheckpoint, AtOffsets, AtTime, Bound, StreamEnd
+from pyspark_ferrymq.options.start_and_end import AtCheckpoint, AtOffsets, AtTime, Bound, AtEnd
 from pyspark_ferrymq.stream_metadata import PartitionRange, StreamRanges, StreamService
 
 if TYPE_CHECKING:
@@ -58,8 +58,8 @@ def resolve(bound: Bound, ranges: Mapping[str, StreamRanges], service: StreamSer
     return Offset(streams)
 
 
-def _place(bound: StreamEnd | AtOffsets, name: str, there: PartitionRange) -> int:
-    if isinstance(bound, StreamEnd):
+def _place(bound: AtEnd | AtOffsets, name: str, there: PartitionRange) -> int:
+    if isinstance(bound, AtEnd):
         return there.first if bound.place == "earliest" else there.next
     offset = bound.offsets[name][there.partition]
     if offset == EARLIEST:
