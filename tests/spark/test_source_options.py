@@ -12,7 +12,7 @@ from pyspark_ferrymq import AmqpOptionError
 from pyspark_ferrymq.offsets import Offset, PartitionOffset
 from pyspark_ferrymq.options import SourceOptions
 from pyspark_ferrymq.options.names import CONNECTION, SINK, SOURCE, check_names
-from pyspark_ferrymq.options.start_and_end import AtCheckpoint, AtOffsets, AtTime, AtEnd
+from pyspark_ferrymq.options.start_and_end import AtCheckpoint, AtEnd, AtOffsets, AtTime
 
 URL = "amqp://localhost"
 CHECKPOINT = '{"v":1,"streams":{"orders":{"id":"x","p":{"0":3}}}}'

@@ -1,6 +1,6 @@
 """Links on which the broker receives: producers, with or without an address of their own.
 
-One module because a delivery passes through all of it: credit, parts, target and outcome.
+One module because it is one class, which takes a transfer from its first frame to its outcome.
 """
 
 from __future__ import annotations

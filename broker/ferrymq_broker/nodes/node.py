@@ -1,6 +1,7 @@
-"""The base of every kind of node, and how a node gets its turn.
+"""What every kind of node is to the rest of the broker, and how it gets its turn.
 
-One module because it is the one interface that the rest of the broker has to nodes.
+One module because nodes, producers, spaces and the agenda refer to each other, and a compiled
+class needs the classes of its attributes.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark_ferrymq.errors import AmqpDataLossError, AmqpOptionError
 from pyspark_ferrymq.options import BrokerOptions, Selection
 from pyspark_ferrymq.options.names import CONNECTION
-from pyspark_ferrymq.options.values import Values
+from pyspark_ferrymq.options.option_values import Values
 from pyspark_ferrymq.stream_metadata import StreamRanges, open_service
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Final
 from pyspark_ferrymq.errors import AmqpOptionError
 from pyspark_ferrymq.options.connection import BrokerOptions
 from pyspark_ferrymq.options.names import CONNECTION, SPARK
-from pyspark_ferrymq.options.values import Values
+from pyspark_ferrymq.options.option_values import Values
 
 OWN: Final = ("path", "allowGaps", "maxRecordsPerFile")
 """The options that only this sink has."""

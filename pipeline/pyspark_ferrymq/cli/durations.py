@@ -6,7 +6,7 @@ from typing import Final
 
 import typer
 
-from pyspark_ferrymq.options.values import milliseconds_of
+from pyspark_ferrymq.options.option_values import milliseconds_of
 
 _NAMED: Final[tuple[tuple[str, int], ...]] = (
     ("day", 86_400_000),

@@ -22,7 +22,7 @@ from pyspark_ferrymq.errors import AmqpOptionError, AmqpSourceError
 
 if TYPE_CHECKING:
     from ferrymq.blocking import Connection
-    from pyspark_ferrymq.options.values import Values
+    from pyspark_ferrymq.options.option_values import Values
 
 OPTION: Final = "connectionString"
 _SHAPE: Final = "Endpoint=sb://HOST/;SharedAccessKeyName=NAME;SharedAccessKey=SECRET"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark_ferrymq.errors import AmqpOptionError
 
 if TYPE_CHECKING:
-    from pyspark_ferrymq.options.values import Values
+    from pyspark_ferrymq.options.option_values import Values
 
 NOT_THERE: Final = {
     "subscribePattern": "Event Hubs does not list hubs; name them with the option 'subscribe'",

@@ -2,9 +2,9 @@
 
 from pyspark_ferrymq.options.connection import AmqpUnreachableError, BrokerOptions, connect
 from pyspark_ferrymq.options.names import check_names
+from pyspark_ferrymq.options.option_values import Values
 from pyspark_ferrymq.options.source import SourceOptions
 from pyspark_ferrymq.options.subscription import Selection
-from pyspark_ferrymq.options.values import Values
 
 __all__ = [
     "BrokerOptions",

@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from pyspark_ferrymq.errors import AmqpOptionError, AmqpSourceError
 from pyspark_ferrymq.foreign.shared_access import SharedAccess
-from pyspark_ferrymq.options.values import Values, shown
+from pyspark_ferrymq.options.option_values import Values, shown
 
 if TYPE_CHECKING:
     from ferrymq.blocking import Connection, ManagementClient

@@ -11,9 +11,9 @@ from pyspark_ferrymq.errors import AmqpOptionError
 from pyspark_ferrymq.foreign.unsupported_options import check_options
 from pyspark_ferrymq.options.connection import BrokerOptions
 from pyspark_ferrymq.options.names import SINK, check_names
-from pyspark_ferrymq.options.start_and_end import Bound, AtEnd, check_batch, ending, starting
+from pyspark_ferrymq.options.option_values import Values, wrong
+from pyspark_ferrymq.options.start_and_end import AtEnd, Bound, check_batch, ending, starting
 from pyspark_ferrymq.options.subscription import Selection
-from pyspark_ferrymq.options.values import Values, wrong
 
 QUEUE_MODES: Final = ("browse",)
 """How queues may be read."""

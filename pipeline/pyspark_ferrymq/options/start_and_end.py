@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias
 
 from pyspark_ferrymq.errors import AmqpOptionError
 from pyspark_ferrymq.offsets import EARLIEST, LATEST, Offset, OffsetError
-from pyspark_ferrymq.options.values import LONGEST, Values, wrong
+from pyspark_ferrymq.options.option_values import LONGEST, Values, wrong
 
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,8}")
 # Examples that are allowed wherever the option is, and the places an option may name.

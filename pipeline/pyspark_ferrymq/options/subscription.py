@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from pyspark_ferrymq.errors import AmqpOptionError
 from pyspark_ferrymq.options.names import CHOOSING
-from pyspark_ferrymq.options.values import Values, shown, wrong
+from pyspark_ferrymq.options.option_values import Values, shown, wrong
 
 _ASSIGN_SHAPE = '{"orders":[0,1]}'
 

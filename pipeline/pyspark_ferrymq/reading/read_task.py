@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark_ferrymq.data_loss import AHEAD, ANEW, DELETED, TRIMMED, Loss, report
 from pyspark_ferrymq.errors import AmqpOptionError, AmqpSourceError
 from pyspark_ferrymq.options.connection import AmqpUnreachableError, connect
-from pyspark_ferrymq.options.values import shown
+from pyspark_ferrymq.options.option_values import shown
 
 if TYPE_CHECKING:
     import pyarrow as pa

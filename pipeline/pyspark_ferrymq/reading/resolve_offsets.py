@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark_ferrymq.errors import AmqpOptionError, AmqpSourceError
 from pyspark_ferrymq.offsets import EARLIEST, LATEST, Offset, PartitionOffset
-from pyspark_ferrymq.options.start_and_end import AtCheckpoint, AtOffsets, AtTime, Bound, AtEnd
+from pyspark_ferrymq.options.start_and_end import AtCheckpoint, AtEnd, AtOffsets, AtTime, Bound
 from pyspark_ferrymq.stream_metadata import PartitionRange, StreamRanges, StreamService
 
 if TYPE_CHECKING:

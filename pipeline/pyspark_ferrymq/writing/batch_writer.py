@@ -36,7 +36,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """In the driver: all tasks have written."""
-        from pyspark_ferrymq.writing.fences import finish
+        from pyspark_ferrymq.writing.batch_fences import finish
 
         if self._options.delivery == EXACTLY_ONCE:
             finish(self._options, [one for one in messages if isinstance(one, WrittenRows)])

@@ -11,8 +11,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from pyspark_ferrymq.errors import AmqpWriteError
+from pyspark_ferrymq.writing.batch_fences import FenceClient, fence_of
 from pyspark_ferrymq.writing.error_messages import other_content, rolled_back
-from pyspark_ferrymq.writing.fences import FenceClient, fence_of
 from pyspark_ferrymq.writing.kept_batches import KeptBatches
 from pyspark_ferrymq.writing.options import AT_LEAST_ONCE, EXACTLY_ONCE, SinkOptions
 from pyspark_ferrymq.writing.retry import Outage, retrying, was_lost

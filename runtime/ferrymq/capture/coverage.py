@@ -121,7 +121,7 @@ class Coverage:
 
 
 def coverage(names: Iterable[CaptureName]) -> dict[int, Coverage]:
-    """Return the offsets that the files cover, by partition; partitions without files are left out."""
+    """Return the offsets that the files cover, by partition; others are left out."""
     by_partition: dict[int, list[CaptureName]] = defaultdict(list)
     for name in names:
         by_partition[name.partition].append(name)

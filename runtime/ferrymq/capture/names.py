@@ -73,7 +73,7 @@ def hour_of(time: int) -> int:
 
 
 def parse_name(path: str) -> CaptureName | None:
-    """Return what a path says whose end is the name of a capture file; None for every other path."""
+    """Return what a path says whose end is the name of a capture file; None for others."""
     parts = path.rsplit("/", 3)[-3:]
     found = _NAME.fullmatch("/".join(parts))
     if found is None:

@@ -42,7 +42,7 @@ class Unfinished:
         self.shared = shared
 
     def add(self, link: ReceiverLink, size: i64) -> bool:
-        """Count `size` more bytes of an unfinished delivery on the link; false if that is too much."""
+        """Count `size` more bytes of an unfinished delivery on the link; false if they are too many."""
         link._counted += size
         self.held += size
         shared = self.shared

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
-from ferrymq.tracing.messages import TracedMessages, sections
 from ferrymq.tracing.redaction import shown
 from ferrymq.tracing.rendering import plain, safe, text
 from ferrymq.tracing.scanner import Broken, FrameScanner, Item, TracedFrame, TracedHeader
+from ferrymq.tracing.traced_messages import TracedMessages, sections
 from ferrymq_types.transport import Transfer
 
 _PROTOCOLS: Final = {0: "AMQP", 2: "TLS", 3: "SASL"}

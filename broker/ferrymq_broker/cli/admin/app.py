@@ -13,8 +13,8 @@ from ferrymq_broker.cli.admin.entities import (
     unbind,
     update,
 )
-from ferrymq_broker.cli.admin.holds import holds, release
 from ferrymq_broker.cli.admin.messages import move, peek, purge
+from ferrymq_broker.cli.admin.stream_holds import holds, release
 from ferrymq_broker.cli.connect_options import take_options
 
 admin = typer.Typer(

@@ -14,6 +14,8 @@ The queue calls
 It offers `append` (whatever is thought of the message here), `drop`, `first_available`, its
 counts, and `guarded`, which is set here: it says whether every message has to be looked at.
 
+One module because each of these calls decides over the same limits and counts of the queue.
+
 A queue of the plain policy has none of the parts below, and 50 000 of them cost little.
 
 One module because the order in which a message passes expiry, limits and dead letters is in it.
