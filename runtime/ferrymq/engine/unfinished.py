@@ -42,7 +42,7 @@ class Unfinished:
         self.shared = shared
 
     def add(self, link: ReceiverLink, size: i64) -> bool:
-        """Count `size` more bytes of an unfinished delivery on the link; false if they are too many."""
+        """Count `size` more bytes of the unfinished delivery; false if that is too much."""
         link._counted += size
         self.held += size
         shared = self.shared
