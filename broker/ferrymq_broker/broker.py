@@ -26,6 +26,7 @@ from ferrymq_broker.counters import Counters
 from ferrymq_broker.nodes.node import BOUNDLESS, Agenda
 from ferrymq_broker.nodes.paging.pager import Pager
 from ferrymq_broker.nodes.paging.sweep import Sweep
+from ferrymq_broker.number_sequence import NumberSequence
 from ferrymq_broker.timers import TimerHeap
 from ferrymq_broker.transactions.transaction import TransactionLimits
 
@@ -64,6 +65,7 @@ class Broker:
         "epoch",
         "_base",
         "_suspended",
+        "numbers",
         "agenda",
         "timers",
         "spaces",
@@ -99,7 +101,6 @@ class Broker:
         "_wake_at",
         "_awake",
         "_awake_at",
-        "_next_id",
     )
 
     def __init__(
@@ -116,6 +117,8 @@ class Broker:
         # for which the machine has been suspended since.
         self._base = epoch
         self._suspended = 0.0
+        # Of connections, sessions, consumers and transactions.
+        self.numbers = NumberSequence()
         self.agenda = Agenda()
         self.timers = TimerHeap()
         self.default = AddressSpace(DEFAULT_SPACE, self.agenda, self.timers, max_nodes)
@@ -139,7 +142,7 @@ class Broker:
         self.link_names = LinkNames()
         self.counters = Counters()
         self.seen_tags = SeenTagsOfLinks()
-        self.termini = TerminusRegistry(self)
+        self.termini = TerminusRegistry(self.agenda, self.timers, self.numbers)
         self.credit = Credit(self.agenda.slices)
         self.transaction_limits = TransactionLimits()
         self.client_limits = ClientLimits()
@@ -162,16 +165,6 @@ class Broker:
         # Whether the server has been asked to call `handle_timeout`, and at what `now`.
         self._awake = False
         self._awake_at = 0.0
-        self._next_id: i64 = 0
-
-    def new_id(self) -> i64:
-        """Return a new number for a connection, a session or a consumer."""
-        self._next_id += 1
-        return self._next_id
-
-    def begun(self) -> int:
-        """Return how many connections, sessions and consumers there have been."""
-        return self._next_id
 
     def clear(self) -> None:
         """Drop all nodes and messages; for the end of the process, when no link is left."""

@@ -218,7 +218,7 @@ async def test_an_internal_error_costs_one_connection(
 ) -> None:
     async with SocketClient(server.port) as good, SocketClient(server.port) as bad:
         (protocol,) = [
-            p for p in server.connections if p.handler.peer.endswith(f":{bad.local_port}")
+            p for p in server.connections if p.handler.client.peer.endswith(f":{bad.local_port}")
         ]
 
         class Broken:

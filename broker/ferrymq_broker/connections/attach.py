@@ -44,7 +44,6 @@ from ferrymq_broker.connections.dynamic_nodes import (
     node_properties,
     withdraw_creation,
 )
-from ferrymq_broker.connections.link_names import key_of
 from ferrymq_broker.connections.node_capabilities import add_missing, check_kind
 from ferrymq_broker.connections.outcomes import (
     ACCEPTED,
@@ -93,10 +92,12 @@ def attach_outgoing(handler: ConnectionHandler, link: SenderLink) -> ConsumerLin
     attach = link.remote_attach
     asked = None if attach is None else attach.source
     if asked is None:
-        asked = find_durable_source(handler.space, handler.user, handler.container_id, link.name)
+        asked = find_durable_source(
+            handler.client.space, handler.client.user, handler.client.container_id, link.name
+        )
         if asked is None:
             asked = find_source(handler, link)
-        if asked is not None and not may_recall(handler, asked):
+        if asked is not None and not may_recall(handler.client, asked):
             asked = None
     if attach is None or asked is None:
         raise BrokerError("amqp:not-found", "the source is missing, and the link has had none")
@@ -105,13 +106,13 @@ def attach_outgoing(handler: ConnectionHandler, link: SenderLink) -> ConsumerLin
     try:
         terms = _source_terms(handler, link, attach, asked, part)
         fitting = check_kind(node, terms.capabilities)
-        require_subscription(handler, node, terms)
+        require_subscription(handler.client, node, terms)
         outcome = asked.default_outcome if is_terminal(asked.default_outcome) else None
         lasting = holds(node, asked) and lasts(asked)
         mode = agree(link, terms.properties, outcome, terms.granted_properties, lasting)
         address = f"{node.address}{PART}{part}" if part else node.address
         copies = terms.distribution_mode == "copy"
-        right = reading_right(handler.space, address, copies)
+        right = reading_right(handler.client.space, address, copies)
         _take_over(handler, link, node, address, right)
         source_node = node.open_source(terms)
     except BaseException:
@@ -121,7 +122,7 @@ def attach_outgoing(handler: ConnectionHandler, link: SenderLink) -> ConsumerLin
     try:
         _expect_granted(node, terms)
         add_missing(terms.granted_capabilities, fitting)
-        known = handler.broker.termini.find(key_of(handler, link))
+        known = handler.broker.termini.find(handler.client.link_key(link))
         memory = remember_source(handler, link, asked, node, source_node, terms, outcome, mode)
         if NEW_TERMINUS in terms.properties:
             fresh = memory is not None and memory is not known
@@ -130,7 +131,7 @@ def attach_outgoing(handler: ConnectionHandler, link: SenderLink) -> ConsumerLin
         _accept_outgoing(handler, link, attach, asked, node, terms, outcome)
     except BaseException:
         if memory is not None:
-            memory.leave(terms.party.session, handler.id, True)
+            memory.leave(terms.party.session, handler.client.id, True)
         node.close_source(terms, False)
         withdraw_creation(handler, link, node if made else None)
         raise
@@ -156,14 +157,14 @@ def _source_node(
     """
     capabilities = asked.capabilities or []
     if asked.dynamic:
-        require_dynamic(handler)
+        require_dynamic(handler.client)
         made = create_dynamic(handler, link, asked.dynamic_node_properties, capabilities)
         return made, "", False
     named = asked.address
     if named is None:
         raise BrokerError("amqp:invalid-field", "the source has no address and is not dynamic")
-    address = meant_by(handler, named)
-    require_source(handler, address, named, asked.distribution_mode == "copy", capabilities)
+    address = meant_by(handler.client, named)
+    require_source(handler.client, address, named, asked.distribution_mode == "copy", capabilities)
     return _resolve(handler, address, capabilities)
 
 
@@ -171,9 +172,9 @@ def _resolve(
     handler: ConnectionHandler, address: str, capabilities: Sequence[str]
 ) -> tuple[Node, str, bool]:
     """Find or make the node of an address: the node, the part, and whether it was made."""
-    nodes = handler.space.nodes
+    nodes = handler.client.space.nodes
     count = len(nodes)
-    node, part = handler.space.resolve(address, capabilities, handler.access)
+    node, part = handler.client.space.resolve(address, capabilities, handler.client.access)
     return node, part, len(nodes) > count
 
 
@@ -181,7 +182,7 @@ def _source_terms(
     handler: ConnectionHandler, link: SenderLink, attach: Attach, asked: Source, part: str
 ) -> SourceTerms:
     properties = {} if attach.properties is None else dict(attach.properties)
-    filters = parse_filters(asked.filter, handler.id)
+    filters = parse_filters(asked.filter, handler.client.id)
     terms = SourceTerms(party_of(handler, link), link.name, part, filters)
     terms.distribution_mode = asked.distribution_mode
     terms.durable = asked.durable.value
@@ -283,7 +284,7 @@ def attach_incoming(handler: ConnectionHandler, link: ReceiverLink) -> ProducerL
     asked = None if attach is None else attach.target
     if asked is None:
         asked = find_target(handler, link)
-        if asked is not None and not may_recall(handler, asked):
+        if asked is not None and not may_recall(handler.client, asked):
             asked = None
     if attach is None or asked is None:
         raise BrokerError("amqp:invalid-field", "attach of a sender without a target")
@@ -306,7 +307,7 @@ def attach_incoming(handler: ConnectionHandler, link: ReceiverLink) -> ProducerL
         target_node = None if node is None else node.open_target(terms)
         _expect_pair(node, terms.paired, terms.granted_properties)
         add_missing(terms.granted_capabilities, fitting)
-        known = handler.broker.termini.find(key_of(handler, link))
+        known = handler.broker.termini.find(handler.client.link_key(link))
         memory = remember_target(handler, link, asked, node, address, mode)
         if NEW_TERMINUS in properties:
             terms.granted_properties[NEW_TERMINUS] = memory is not None and memory is not known
@@ -318,16 +319,18 @@ def attach_incoming(handler: ConnectionHandler, link: ReceiverLink) -> ProducerL
         _accept_incoming(handler, link, attach, asked, node, terms, memory)
     except BaseException:
         if memory is not None:
-            memory.leave(terms.party.session, handler.id, True)
+            memory.leave(terms.party.session, handler.client.id, True)
         withdraw_creation(handler, link, node if made else None)
         raise
     endpoint = ProducerLink(link, handler, target_node, outcomes, address)
     seen_tags = handler.broker.seen_tags
     if memory is None and mode == EXACTLY_ONCE:
-        endpoint.remember_tags(seen_tags.open(handler, link, attach.unsettled, address))
+        endpoint.remember_tags(
+            seen_tags.open(handler.client, link, attach.unsettled, address, handler.changes)
+        )
     else:
         # As it is attached now it is another link than the one whose tags these were.
-        seen_tags.forget(handler, link, address)
+        seen_tags.forget(handler.client, link, address)
     if memory is not None:
         if isinstance(link.target, Target):
             memory.told = link.target
@@ -347,15 +350,15 @@ def _target_node(
     whether the node was made for this attach. A dynamic node does not count as such."""
     capabilities = asked.capabilities or []
     if asked.dynamic:
-        require_dynamic(handler)
+        require_dynamic(handler.client)
         made = create_dynamic(handler, link, asked.dynamic_node_properties, capabilities)
         return made, "", made.address, False
     named = asked.address
     if named is None:
         # Each message names its own (Anonymous Terminus for Message Routing 1.0).
         return None, "", "", False
-    address = meant_by(handler, named)
-    require_target(handler, address, named)
+    address = meant_by(handler.client, named)
+    require_target(handler.client, address, named)
     node, part, fresh = _resolve(handler, address, capabilities)
     return node, part, address, fresh
 
@@ -411,14 +414,7 @@ def _accept_incoming(
 
 def party_of(handler: ConnectionHandler, link: Link) -> Party:
     """Who is at the other end of the link."""
-    return Party(
-        handler.id,
-        handler.session_id(link.session),
-        handler.container_id,
-        handler.user,
-        handler.peer,
-        handler.access,
-    )
+    return handler.client.party(handler.session_id(link.session))
 
 
 def _take_over(

@@ -166,7 +166,7 @@ class Authenticator:
 
 def authenticate(handler: ConnectionHandler, event: AuthenticationRequested) -> None:
     """The client has said who it is."""
-    login = Login(handler, event, handler.transport)
+    login = Login(handler, event, handler.client.transport)
     handler.login = login
     handler.authenticator.authenticate(login)
     login._at_once = False
@@ -185,7 +185,7 @@ def ask(
 
 def provide_scram_keys(handler: ConnectionHandler, event: ScramKeysRequested) -> None:
     """The client has said who it wants to prove to be."""
-    login = Login(handler, event, handler.transport)
+    login = Login(handler, event, handler.client.transport)
     authenticator = handler.authenticator
     if authenticator.is_held_off(login.transport, login.username):
         handler.login = login
@@ -206,10 +206,12 @@ def settle(
         handler.connection.reject_authentication(login.code)
     else:
         handler.login = None
-        handler.identity = identity
-        handler.user = identity.user
+        handler.client.log_in(identity)
         audit.logged_in(
-            handler.peer, identity.user, identity.mechanism, handler.transport.encrypted
+            handler.client.peer,
+            identity.user,
+            identity.mechanism,
+            handler.client.transport.encrypted,
         )
         handler.connection.accept_authentication()
 
@@ -218,13 +220,13 @@ def end_login(handler: ConnectionHandler, error: AmqpError | None) -> None:
     """The connection is over. If it came no further than its login, that has failed."""
     login = handler.login
     handler.login = None
-    audit.end_of(handler.peer)
+    audit.end_of(handler.client.peer)
     if not isinstance(error, AuthenticationError) or (login is not None and login.decided):
         return
     mechanism = "" if login is None else login.mechanism
     username = None if login is None else login.username
     _refused(handler, mechanism, username, str(error))
-    handler.authenticator.login_failed(handler.transport, username)
+    handler.authenticator.login_failed(handler.client.transport, username)
 
 
 def _refused(handler: ConnectionHandler, mechanism: str, username: str | None, why: str) -> None:
@@ -232,4 +234,6 @@ def _refused(handler: ConnectionHandler, mechanism: str, username: str | None, w
     handler.broker.counters.logins_refused += 1
     if handler.login is not None and handler.login.code is SaslCode.SYS_TEMP:
         handler.broker.counters.logins_put_off += 1
-    audit.login_refused(handler.peer, username, mechanism, handler.transport.encrypted, why)
+    audit.login_refused(
+        handler.client.peer, username, mechanism, handler.client.transport.encrypted, why
+    )

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from ferrymq.engine.connection import Connection
     from ferrymq.engine.link import Link
     from ferrymq.engine.session import Session
-    from ferrymq_broker.connections.handler import ConnectionHandler
+    from ferrymq_broker.connections.connected_client import ConnectedClient
     from ferrymq_broker.nodes.node import Node
+    from ferrymq_broker.slices import Slices
 
 EXCEEDED: Final = "amqp:resource-limit-exceeded"
 # However many sessions share what a connection may have sent unsettled, each may this much.
@@ -212,11 +213,11 @@ def forget_begin(session: Session) -> None:
         begin.desired_capabilities = None
 
 
-def count_walk(handler: ConnectionHandler, link: Link) -> None:
-    """A link is detached: the engine walks over the unsettled deliveries of its session."""
+def count_walk(slices: Slices, link: Link) -> None:
+    """Count the work of a detach: the engine walks over the unsettled deliveries of the session."""
     session = link.session
     deliveries = len(session.outgoing.unsettled) + len(session.incoming.unsettled)
-    handler.broker.agenda.slices.spend(deliveries // _WALK)
+    slices.spend(deliveries // _WALK)
 
 
 def is_over_limit(error: AmqpError) -> bool:
@@ -233,28 +234,28 @@ class ConnectionsPerUser:
 
     def __init__(self) -> None:
         self.limit: i64 = 0
-        self._user_of: dict[ConnectionHandler, str] = {}
+        self._user_of: dict[ConnectedClient, str] = {}
         self._counts: dict[str, int] = {}
 
     def of(self, user: str) -> int:
         """How many connections the user has."""
         return self._counts.get(user, 0)
 
-    def enter(self, handler: ConnectionHandler) -> bool:
+    def enter(self, client: ConnectedClient) -> bool:
         """The connection has opened; false if its user may have no more."""
-        user = handler.user
-        if user is None or handler in self._user_of:
+        user = client.user
+        if user is None or client in self._user_of:
             return True
         count = self._counts.get(user, 0)
         if self.limit > 0 and count >= self.limit:
             return False
-        self._user_of[handler] = user
+        self._user_of[client] = user
         self._counts[user] = count + 1
         return True
 
-    def leave(self, handler: ConnectionHandler) -> None:
+    def leave(self, client: ConnectedClient) -> None:
         """The connection is over, if it ever had begun."""
-        user = self._user_of.pop(handler, None)
+        user = self._user_of.pop(client, None)
         if user is None:
             return
         count = self._counts[user] - 1

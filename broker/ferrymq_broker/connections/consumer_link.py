@@ -79,7 +79,7 @@ class ConsumerLink(Consumer):
         default_outcome: Outcome | None,
         outcomes: list[str] | None = None,
     ) -> None:
-        super().__init__(handler.broker.new_id(), terms.browses)
+        super().__init__(handler.broker.numbers.next(), terms.browses)
         self.priority = terms.priority
         self.exclusive = terms.exclusive
         self.filter = terms.filters.predicate
@@ -472,7 +472,7 @@ class ConsumerLink(Consumer):
 
     def evict(self, error: Error) -> None:
         """The queue is going away."""
-        count_walk(self.handler, self.link)
+        count_walk(self.handler.broker.agenda.slices, self.link)
         self.link.detach(closed=True, error=error)
         self.handler.touch()
         self.close(False, True)
@@ -533,7 +533,7 @@ class ConsumerLink(Consumer):
                 memory.end()
             else:
                 memory.stand_in(self.id)
-                memory.leave(self.terms.party.session, self.handler.id, lost)
+                memory.leave(self.terms.party.session, self.handler.client.id, lost)
 
     def give_back_next(self) -> bool:
         """The second part of `close`, to be called again and again: settle one message; False if

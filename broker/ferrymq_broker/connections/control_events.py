@@ -74,12 +74,14 @@ def on_control_event(handler: ConnectionHandler, event: Event) -> bool:
             return False
         event.link.detach(closed=event.closed)
     elif isinstance(event, LinkFailed):
-        log.warning("link failed", peer=handler.peer, link=event.link.name, reason=str(event.error))
+        log.warning(
+            "link failed", peer=handler.client.peer, link=event.link.name, reason=str(event.error)
+        )
         if is_over_limit(event.error):
             handler.broker.counters.links_over_limit += 1
         close_link(handler, event.link, False, False)
     elif isinstance(event, BeginReceived):
-        event.session.context = SessionLinks(handler.broker.new_id())
+        event.session.context = SessionLinks(handler.broker.numbers.next())
         handler.allowance.divide(len(handler.connection.channels.by_remote))
         event.session.accept()
         forget_begin(event.session)
@@ -125,17 +127,17 @@ def on_control_event(handler: ConnectionHandler, event: Event) -> bool:
 def _on_terminated(handler: ConnectionHandler, event: Terminated) -> None:
     error = event.error
     if error is None:
-        log.info("connection closed", peer=handler.peer)
+        log.info("connection closed", peer=handler.client.peer)
     else:
-        log.info("connection lost", peer=handler.peer, reason=str(error))
+        log.info("connection lost", peer=handler.client.peer, reason=str(error))
     end_login(handler, error)
     handler.broker.handlers.pop(handler, None)
-    handler.space.publishers.pop(int(handler.id), None)
-    handler.broker.users.leave(handler)
+    handler.client.space.publishers.pop(int(handler.client.id), None)
+    handler.broker.users.leave(handler.client)
     if handler.token_expiry is not None:
         handler.token_expiry.cancel()
-    handler.space.party_gone(handler.id)
-    handler.broker.termini.party_gone(handler.id)
+    handler.client.space.party_gone(handler.client.id)
+    handler.broker.termini.party_gone(handler.client.id)
     handler.stalled = {}
     handler.windowed = {}
     handler.crowded = {}

@@ -53,9 +53,9 @@ def create_dynamic(
     else:
         policy = QueuePolicy(durable=False)
     handler.allowance.expect_node()
-    node = handler.space.create_dynamic(policy, _lifetime(properties.get(LIFETIME_POLICY)))
+    node = handler.client.space.create_dynamic(policy, _lifetime(properties.get(LIFETIME_POLICY)))
     node.creator = True
-    node.owner = handler.id
+    node.owner = handler.client.id
     handler.dynamic_nodes[link] = node
     handler.allowance.made(node)
     return node

@@ -33,7 +33,6 @@ from ferrymq.engine.frames import EMPTY_FRAME
 from ferrymq.engine.link import Link
 from ferrymq.engine.session import Session
 from ferrymq.engine.settings import ConnectionSettings
-from ferrymq_broker.access.access import ConnectionAccess
 from ferrymq_broker.access.identity import UserIdentity
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.connections.authentication import (
@@ -43,12 +42,14 @@ from ferrymq_broker.connections.authentication import (
     settle,
 )
 from ferrymq_broker.connections.client_limits import Allowance
+from ferrymq_broker.connections.connected_client import ConnectedClient
 from ferrymq_broker.connections.consumer_link import ConsumerLink
 from ferrymq_broker.connections.control_events import on_control, on_control_event
 from ferrymq_broker.connections.deferred_events import DeferredEvents
 from ferrymq_broker.connections.durable_links.source import SourceTerminus
 from ferrymq_broker.connections.held_output import HeldOutput
 from ferrymq_broker.connections.link_lifecycle import SessionLinks, close_link
+from ferrymq_broker.connections.link_names import LinkHolder
 from ferrymq_broker.connections.output_turns import OUTPUT_LIMIT
 from ferrymq_broker.connections.producer_link import ProducerLink
 from ferrymq_broker.connections.token_expiry import TokenExpiry
@@ -66,7 +67,7 @@ def _ignore(*_: object) -> None:
 
 
 @final
-class ConnectionHandler:
+class ConnectionHandler(LinkHolder):
     """The broker's side of one connection, over a `transport`.
 
     `write` is called with bytes for the client, `hang_up` once, when all are written and the
@@ -75,19 +76,11 @@ class ConnectionHandler:
 
     __slots__ = (
         "broker",
-        "space",
-        "id",
         "connection",
         "authenticator",
-        "transport",
-        "peer",
         "login",
         "_decision",
-        "identity",
-        "user",
-        "access",
         "token_expiry",
-        "container_id",
         "max_message_size",
         "credit_window",
         "blocked",
@@ -136,27 +129,17 @@ class ConnectionHandler:
         max_message_size: int,
         credit_window: int,
     ) -> None:
+        super().__init__(ConnectedClient(broker.numbers.next(), transport, broker.default))
         self.broker = broker
-        # The virtual host of the connection.
-        self.space = broker.default
-        self.id: i64 = broker.new_id()
         # One window of output for each client, however large its messages are.
         settings.max_output = OUTPUT_LIMIT
         self.connection = Connection(settings, now)
         self.authenticator = authenticator
-        self.transport = transport
-        self.peer = transport.peer
         # What the client has said about itself, as long as nobody has decided on it.
         self.login: Login | None = None
         self._decision: tuple[Login, UserIdentity | None, str] | None = None
-        # Who the client has proved to be, None before that; its name, None if it is anonymous.
-        self.identity: UserIdentity | None = None
-        self.user: str | None = None
-        # What it may do in its virtual host: nothing before its open.
-        self.access = ConnectionAccess(UserIdentity(None), [])
         # When that ends; None for never.
         self.token_expiry: TokenExpiry | None = None
-        self.container_id = ""
         self.max_message_size = max_message_size
         self.credit_window: i64 = credit_window
         self.blocked = False
@@ -341,7 +324,7 @@ class ConnectionHandler:
 
     def link_stolen(self, link: Link) -> None:
         """The same container has attached the link on another connection (AMQP 1.0 §2.6.1)."""
-        log.info("link stolen", peer=self.peer, link=link.name)
+        log.info("link stolen", peer=self.client.peer, link=link.name)
         description = f"link {link.name!r} was attached on another connection"
         link.detach(
             closed=False, error=Error(condition="amqp:link:stolen", description=description)

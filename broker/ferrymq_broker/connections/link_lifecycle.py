@@ -95,15 +95,17 @@ def attach_link(handler: ConnectionHandler, link: Link) -> None:
                 incoming = attach_incoming(handler, link)
                 link.context = incoming
                 links.incoming[link] = incoming
-            log.debug("link attached", peer=handler.peer, link=link.name, sends=link.is_sender)
+            log.debug(
+                "link attached", peer=handler.client.peer, link=link.name, sends=link.is_sender
+            )
         except BrokerError as refusal:
             handler.broker.link_names.release(handler, link)
             handler.allowance.leave(link)
             handler.broker.counters.links_refused += 1
             if refusal.condition == EXCEEDED:
                 handler.broker.counters.links_over_limit += 1
-            log.info("link refused", peer=handler.peer, link=link.name, reason=str(refusal))
-            put_on_record(handler, refusal, "link")
+            log.info("link refused", peer=handler.client.peer, link=link.name, reason=str(refusal))
+            put_on_record(handler.client, refusal, "link")
             link.refuse(
                 Error(
                     condition=refusal.condition,
@@ -174,7 +176,7 @@ def close_in_slices(handler: ConnectionHandler, link: Link, lost: bool, closed: 
         if outgoing is not None:
             slices.spend(outgoing.held * MESSAGE)
         close_link(handler, link, lost, closed)
-    count_walk(handler, link)
+    count_walk(slices, link)
     slices.spend(LINK)
     return True
 
@@ -195,6 +197,6 @@ def end_session(handler: ConnectionHandler, session: Session, lost: bool) -> boo
         if memory.link is link:
             memory.forget_link(link)
     session.context = None
-    handler.space.party_gone(links.id)
+    handler.client.space.party_gone(links.id)
     handler.broker.termini.party_gone(links.id)
     return True

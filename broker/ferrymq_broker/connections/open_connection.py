@@ -25,29 +25,30 @@ AUTHENTICATED: Final = "ferrymq:authenticated"
 def on_open(handler: ConnectionHandler, open: Open) -> None:
     """The client has opened the connection, to one of our virtual hosts or to none."""
     broker = handler.broker
-    handler.container_id = open.container_id
+    handler.client.name(open.container_id)
     if count_elements([open.properties]) > MAX_PROPERTIES:
         # They are only there to be shown to who asks for the connection.
         open.properties = None
-    if handler.identity is None:
-        handler.identity = handler.authenticator.silent(handler.transport)
-        handler.user = handler.identity.user
+    identity = handler.client.identity
+    if identity is None:
+        identity = handler.authenticator.silent(handler.client.transport)
+        handler.client.log_in(identity)
     space = broker.space_for(open.hostname)
     opening = handler.connection.settings.opening
     opening.properties = {
         **(opening.properties or {}),
         # So that a client learns whether anybody looked at the password that it gave.
-        AUTHENTICATED: handler.user is not None and handler.identity.proven,
+        AUTHENTICATED: handler.client.user is not None and identity.proven,
     }
     handler.connection.open()
     handler.deadline_moved = True
     if space is not None:
-        handler.space = space
-        handler.access = ConnectionAccess(handler.identity, space.rules if broker.guarded else None)
-        space.publishers[int(handler.id)] = handler.access
-        space.strangers = None if broker.guarded else handler.access
+        rules = space.rules if broker.guarded else None
+        handler.client.enter(space, ConnectionAccess(identity, rules))
+        space.publishers[int(handler.client.id)] = handler.client.access
+        space.strangers = None if broker.guarded else handler.client.access
     if broker.guarded and not broker.takes_tokens:
-        if space is None or not handler.access.gives_anything():
+        if space is None or not handler.client.access.gives_anything():
             # Who may not use it does not learn whether it is there.
             _refuse(handler, open, "amqp:unauthorized-access", "is not allowed to you")
             return
@@ -55,29 +56,34 @@ def on_open(handler: ConnectionHandler, open: Open) -> None:
         _refuse(handler, open, "amqp:not-found", "does not exist")
         return
     watch(handler)
-    if not broker.users.enter(handler):
+    if not broker.users.enter(handler.client):
         broker.counters.connections_refused_user += 1
         _refuse_user(handler)
         return
     handler.broker.counters.connections_opened += 1
     log.info(
         "connection opened",
-        peer=handler.peer,
+        peer=handler.client.peer,
         container=open.container_id,
-        user=handler.user,
+        user=handler.client.user,
         host=space.name,
     )
 
 
 def _refuse_user(handler: ConnectionHandler) -> None:
     limit = handler.broker.users.limit
-    log.warning("too many connections of a user", peer=handler.peer, user=handler.user, limit=limit)
+    log.warning(
+        "too many connections of a user",
+        peer=handler.client.peer,
+        user=handler.client.user,
+        limit=limit,
+    )
     description = f"the user has {limit} connections, and may have no more"
     handler.connection.close(Error(condition=EXCEEDED, description=description))
 
 
 def _refuse(handler: ConnectionHandler, open: Open, condition: str, reason: str) -> None:
-    audit.host_refused(handler.peer, handler.user, open.hostname, condition)
+    audit.host_refused(handler.client.peer, handler.client.user, open.hostname, condition)
     name = repr(open.hostname[:200]) if open.hostname else "for no hostname"
     description = f"the virtual host {name} {reason}"
     handler.connection.close(Error(condition=condition, description=description))

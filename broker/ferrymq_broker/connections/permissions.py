@@ -16,7 +16,6 @@ from ferrymq_broker import audit
 from ferrymq_broker.access.access import DYNAMIC, NEW_DYNAMIC, UNAUTHORIZED, refusal
 from ferrymq_broker.access.patterns import PART
 from ferrymq_broker.access.rights import BROWSE, CREATE, DEAD_LETTER, MANAGE, RECEIVE, SEND
-from ferrymq_broker.connections.link_names import is_nameless
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.nodes.exchanges.routing_key import key_of
@@ -26,8 +25,8 @@ from ferrymq_types.messaging import Source
 
 if TYPE_CHECKING:
     from ferrymq_broker.addresses.address_space import AddressSpace
+    from ferrymq_broker.connections.connected_client import ConnectedClient
     from ferrymq_broker.connections.durable_links.terminus import Terminus
-    from ferrymq_broker.connections.handler import ConnectionHandler
     from ferrymq_broker.nodes.link_terms import SourceTerms
     from ferrymq_broker.nodes.message import BrokerMessage
     from ferrymq_broker.nodes.node import Node
@@ -38,19 +37,19 @@ _SERVICES: Final = ("$management", "$cbs")
 _READING: Final = RECEIVE | BROWSE | DEAD_LETTER
 
 
-def meant_by(handler: ConnectionHandler, named: str) -> str:
+def meant_by(client: ConnectedClient, named: str) -> str:
     """The address that rights are asked for at: aliases are followed. Raises `BrokerError` if they
     lead in a circle, which only those are told who may do everything."""
     try:
-        return handler.space.canonical(named)
+        return client.space.canonical(named)
     except BrokerError:
-        if handler.access.open:
+        if client.access.open:
             raise
         return named
 
 
 def require_source(
-    handler: ConnectionHandler,
+    client: ConnectedClient,
     address: str,
     named: str,
     copy: bool,
@@ -60,13 +59,13 @@ def require_source(
 
     `named` is what the client calls it, `copy` whether it asks for distribution mode copy.
     """
-    access = handler.access
+    access = client.access
     if access.open or address in _SERVICES:
         return
-    space = handler.space
+    space = client.space
     if address.startswith(DYNAMIC):
         node = space.nodes.get(address)
-        if node is not None and node.owner == handler.id:
+        if node is not None and node.owner == client.id:
             return
     rights = access.rights(address)
     if (rights & _READING) == 0:
@@ -74,40 +73,40 @@ def require_source(
     right = reading_right(space, address, copy, capabilities)
     if (rights & right) == 0:
         raise refusal(right, named)
-    if (rights & MANAGE) == 0 and is_foreign(address, handler.user):
+    if (rights & MANAGE) == 0 and is_foreign(address, client.user):
         raise refusal(MANAGE, named)
 
 
-def require_target(handler: ConnectionHandler, address: str, named: str) -> None:
+def require_target(client: ConnectedClient, address: str, named: str) -> None:
     """Raise `BrokerError` if a link may not send to an address, with aliases followed."""
-    access = handler.access
+    access = client.access
     if not access.open and address not in _SERVICES:
         access.require_send(address, named)
 
 
-def require_key(handler: ConnectionHandler, node: Node, message: BrokerMessage) -> None:
+def require_key(client: ConnectedClient, node: Node, message: BrokerMessage) -> None:
     """Raise `BrokerError` if the routing key that a message brings to an exchange itself is one
     that may not be sent there. Raises `DecodeError`."""
-    access = handler.access
+    access = client.access
     if isinstance(node, Exchange) and access.asks_for_parts():
         key = key_of(message)
         if key:
             access.require_send(f"{node.address}{PART}{key}")
 
 
-def require_subscription(handler: ConnectionHandler, node: Node, terms: SourceTerms) -> None:
+def require_subscription(client: ConnectedClient, node: Node, terms: SourceTerms) -> None:
     """Raise `BrokerError` if a link may not have the subscription that its own name stands for.
 
     There may be rules for that subscription alone; and a durable one of the same name, to another
     topic, would have to give way.
     """
-    access = handler.access
+    access = client.access
     if access.open or node.kind != "topic" or terms.part:
         return
     identity = SubscriptionIdentity(terms)
     if not identity.kept and not identity.shared:
         return
-    space = handler.space
+    space = client.space
     name = identity.name(terms)
     address = f"{node.address}{PART}{name}"
     right = reading_right(space, address, False)
@@ -119,44 +118,44 @@ def require_subscription(handler: ConnectionHandler, node: Node, terms: SourceTe
         raise refusal(RECEIVE, name)
 
 
-def may_recall(handler: ConnectionHandler, told: Source | Target) -> bool:
+def may_recall(client: ConnectedClient, told: Source | Target) -> bool:
     """Whether a link that does not say where it is from, or to, may be told that it was this.
 
     What is one's own one may know, even if one may use it no more; but not everybody's.
     """
-    access = handler.access
+    access = client.access
     address = told.address
     if access.open or address is None:
         return True
-    if handler.user is not None and "global" not in (told.capabilities or []):
+    if client.user is not None and "global" not in (told.capabilities or []):
         return True
-    address = meant_by(handler, address)
+    address = meant_by(client, address)
     right = _READING if isinstance(told, Source) else SEND
     if access.permits(right, address) or address.startswith(DYNAMIC):
         return True
     # He is told that there was none; the record has what it was.
-    put_on_record(handler, refusal(right, address), "link")
+    put_on_record(client, refusal(right, address), "link")
     return False
 
 
-def require_terminus(handler: ConnectionHandler, terminus: Terminus | None) -> None:
+def require_terminus(client: ConnectedClient, terminus: Terminus | None) -> None:
     """Raise `BrokerError` if a link may not take the place of those that had this terminus.
 
     It is that of the link's own user. Of those who have no name everybody may be the one who has
     it; so it takes a right at its address.
     """
-    if terminus is None or not is_nameless(handler):
+    if terminus is None or not client.is_nameless():
         return
     reads = terminus.key[4]
-    address = meant_by(handler, terminus.told.address or "")
-    right = reading_right(handler.space, address, False) if reads else SEND
-    if not handler.access.permits(right, address) and (reads or not address.startswith(DYNAMIC)):
+    address = meant_by(client, terminus.told.address or "")
+    right = reading_right(client.space, address, False) if reads else SEND
+    if not client.access.permits(right, address) and (reads or not address.startswith(DYNAMIC)):
         raise refusal(right, f"the terminus of {terminus.key[3][:100]}")
 
 
-def require_dynamic(handler: ConnectionHandler) -> None:
+def require_dynamic(client: ConnectedClient) -> None:
     """Raise `BrokerError` if no node is to be made for a link."""
-    handler.access.require(CREATE, NEW_DYNAMIC)
+    client.access.require(CREATE, NEW_DYNAMIC)
 
 
 def reading_right(
@@ -191,10 +190,10 @@ def is_foreign(address: str, user: str | None) -> bool:
     return cut > 0 and not is_open_to(address[cut + len(PART) :], user)
 
 
-def put_on_record(handler: ConnectionHandler, error: BrokerError, via: str) -> None:
+def put_on_record(client: ConnectedClient, error: BrokerError, via: str) -> None:
     """Somebody was refused something: the audit log has it if that was for want of a right. `via`
     is how he tried: by a ``link``, a ``message``, a ``transaction``."""
     if error.condition == UNAUTHORIZED:
         audit.access_refused(
-            handler.peer, handler.user, error.description, handler.space.name, via=via
+            client.peer, client.user, error.description, client.space.name, via=via
         )

@@ -96,7 +96,7 @@ class ProducerLink(Producer):
         if link.rcv_settle_mode is ReceiverSettleMode.SECOND:
             # What is in the queue is not to be kept twice, should the client never settle.
             self._direct = None
-        if isinstance(node, Exchange) and handler.access.asks_for_parts():
+        if isinstance(node, Exchange) and handler.client.access.asks_for_parts():
             # There may be rules for the keys that messages bring.
             self._direct = None
         # Requests have their sections in any order: they go no further, and Proton encodes them so.
@@ -116,7 +116,7 @@ class ProducerLink(Producer):
     def remember(self, memory: TargetTerminus, session: i64) -> None:
         """The terminus outlives the link, which is in the session of this number."""
         self.memory = memory
-        self.remember_tags(RememberedTags(memory, session))
+        self.remember_tags(RememberedTags(memory, session, self.handler.client.id))
 
     # -- messages ------------------------------------------------------------------------
 
@@ -135,7 +135,7 @@ class ProducerLink(Producer):
             except DecodeError as error:
                 self.reject(delivery, "amqp:decode-error", str(error), None)
             else:
-                message.origin = self.handler.id
+                message.origin = self.handler.client.id
                 refusal = node.publish(message)
                 if refusal is not None:
                     self._refuse(delivery, refusal)
@@ -212,7 +212,7 @@ class ProducerLink(Producer):
             except BrokerError as error:
                 self.reject(delivery, error.condition, error.description, error.info)
             else:
-                message.origin = self.handler.id
+                message.origin = self.handler.client.id
                 full = self.room_for_guest(target) if node is None else None
                 if full is not None:
                     self._refuse(delivery, full)
@@ -240,7 +240,7 @@ class ProducerLink(Producer):
         except BrokerError as error:
             self.reject(delivery, error.condition, error.description, error.info)
             return
-        refusal = publish_batch(node, messages, self.handler.id, self._metered)
+        refusal = publish_batch(node, messages, self.handler.client.id, self._metered)
         if refusal is not None:
             self._refuse(delivery, refusal)
         elif not delivery.remote_settled:
@@ -344,7 +344,7 @@ class ProducerLink(Producer):
         """The node that a message of this link is for, which it says itself if the link does not.
         Raises `BrokerError`, `DecodeError`."""
         handler = self.handler
-        access = handler.access
+        access = handler.client.access
         node = self.node
         if node is not None and access.open:
             return node
@@ -354,16 +354,16 @@ class ProducerLink(Producer):
                 "amqp:not-found", "the message has no properties.to, and the link no address"
             )
         if access.open:
-            return handler.space.target(to)
+            return handler.client.space.target(to)
         try:
             if node is None:
-                address = meant_by(handler, to)
+                address = meant_by(handler.client, to)
                 access.require_send(address, to)
-                node = handler.space.target(address, access)
-            require_key(handler, node, message)
+                node = handler.client.space.target(address, access)
+            require_key(handler.client, node, message)
             return node
         except BrokerError as error:
-            put_on_record(handler, error, "message")
+            put_on_record(handler.client, error, "message")
             raise
 
     # -- refusals ------------------------------------------------------------------------
@@ -547,7 +547,7 @@ class ProducerLink(Producer):
 
     def evict(self, error: Error) -> None:
         """The node is going away, or the client cannot be told otherwise."""
-        count_walk(self.handler, self.link)
+        count_walk(self.handler.broker.agenda.slices, self.link)
         self.link.detach(closed=True, error=error)
         self.handler.touch()
         self.close(True)
@@ -569,7 +569,7 @@ class ProducerLink(Producer):
         handler = self.handler
         handler.unsupplied.pop(self, None)
         if self._tags is not None:
-            self._tags.leave(handler, lost, closed)
+            self._tags.leave(lost, closed)
         node = self.node
         if node is not None:
             node.promised -= self._promised

@@ -23,7 +23,7 @@ def reauthorize_links(handler: ConnectionHandler) -> int:
     outlive their links outlive this: their owner may come back with a better token. Links to the
     anonymous terminus stay, for each of their messages is asked about.
     """
-    if handler.access.open:
+    if handler.client.access.open:
         return 0
     gone = 0
     for session in list(handler.connection.channels.by_remote.values()):
@@ -44,9 +44,9 @@ def _review_outgoing(handler: ConnectionHandler, endpoint: ConsumerLink) -> int:
     if terms.part:
         address = f"{address}{PART}{terms.part}"
     try:
-        require_source(handler, address, address, terms.distribution_mode == "copy")
+        require_source(handler.client, address, address, terms.distribution_mode == "copy")
     except BrokerError as lacking:
-        put_on_record(handler, lacking, "link")
+        put_on_record(handler.client, lacking, "link")
         endpoint.refuse(lacking.condition, lacking.description)
         return 1
     return 0
@@ -56,9 +56,9 @@ def _review_incoming(handler: ConnectionHandler, endpoint: ProducerLink) -> int:
     if endpoint.closed or not endpoint.address:
         return 0
     try:
-        require_target(handler, endpoint.address, endpoint.address)
+        require_target(handler.client, endpoint.address, endpoint.address)
     except BrokerError as lacking:
-        put_on_record(handler, lacking, "link")
+        put_on_record(handler.client, lacking, "link")
         endpoint.refuse(lacking.condition, lacking.description)
         return 1
     return 0

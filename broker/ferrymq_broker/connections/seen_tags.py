@@ -21,13 +21,13 @@ from mypy_extensions import i64
 from ferrymq_broker.connections.delivery_mode import EXACTLY_ONCE
 from ferrymq_broker.connections.durable_links.link_identity import LinkIdentity
 from ferrymq_broker.connections.durable_links.tags import Tags
-from ferrymq_broker.connections.link_names import Key, tags_key_of
 from ferrymq_types.messaging import Accepted
 
 if TYPE_CHECKING:
     from ferrymq.engine.delivery import IncomingDelivery
     from ferrymq.engine.link import Link
-    from ferrymq_broker.connections.handler import ConnectionHandler
+    from ferrymq_broker.connections.connected_client import ConnectedClient, LinkKey
+    from ferrymq_broker.store.changes import Changes
     from ferrymq_broker.transactions.txn_publish import TxnPublish
     from ferrymq_types.unions import Outcome
 
@@ -98,7 +98,7 @@ class SeenTags(Tags):
         """The sender knows the outcome."""
         self.current.pop(tag, None)
 
-    def leave(self, handler: ConnectionHandler, lost: bool, closed: bool) -> None:
+    def leave(self, lost: bool, closed: bool) -> None:
         """The link is gone."""
         self.owner.leave(self.identity.key, closed)
 
@@ -123,16 +123,16 @@ class _Owner:
     __slots__ = ("absent", "tags")
 
     def __init__(self) -> None:
-        self.absent: dict[Key, SeenTags] = {}
+        self.absent: dict[LinkKey, SeenTags] = {}
         self.tags: i64 = 0
 
-    def put(self, key: Key, seen: SeenTags) -> None:
+    def put(self, key: LinkKey, seen: SeenTags) -> None:
         """The link has left."""
         self.take(key)
         self.absent[key] = seen
         self.tags += len(seen)
 
-    def take(self, key: Key) -> SeenTags | None:
+    def take(self, key: LinkKey) -> SeenTags | None:
         """The link comes back, or is forgotten; None if it is not known."""
         seen = self.absent.pop(key, None)
         if seen is not None:
@@ -160,7 +160,7 @@ class _Tenant:
         self.tags: i64 = 0
         self.heap: list[tuple[int, str]] = []
 
-    def put(self, user: str | None, key: Key, seen: SeenTags, most: i64) -> None:
+    def put(self, user: str | None, key: LinkKey, seen: SeenTags, most: i64) -> None:
         """A link of the user has left, who may have `most` absent links."""
         owner = self.owners.get(user)
         if owner is None:
@@ -174,7 +174,7 @@ class _Tenant:
         self.tags += owner.tags - tags
         self._place(user, owner)
 
-    def take(self, user: str | None, key: Key) -> SeenTags | None:
+    def take(self, user: str | None, key: LinkKey) -> SeenTags | None:
         """A link of the user comes back; None if it is not known."""
         owner = self.owners.get(user)
         seen = None if owner is None else owner.take(key)
@@ -241,7 +241,7 @@ class SeenTagsOfLinks:
         self.absent: i64 = ABSENT
         self.links: i64 = ABSENT_OF_SPACE
         self.tags: i64 = TAGS_OF_SPACE
-        self._attached: dict[Key, SeenTags] = {}
+        self._attached: dict[LinkKey, SeenTags] = {}
         self._tenants: dict[str, _Tenant] = {}
 
     def __len__(self) -> int:
@@ -249,37 +249,38 @@ class SeenTagsOfLinks:
 
     def open(
         self,
-        handler: ConnectionHandler,
+        client: ConnectedClient,
         link: Link,
         unsettled: dict[object, object] | None,
-        address: str = "",
+        address: str,
+        changes: Changes,
     ) -> SeenTags:
         """Return the tags of a link to `address` that is being attached.
 
         Those of a link of another identity are forgotten.
         """
-        key = tags_key_of(handler, link, address)
+        key = client.tags_key(link, address)
         identity = LinkIdentity(key, address, 0, EXACTLY_ONCE)
         seen = self._take(key)
         if seen is None or not seen.identity.matches(identity):
             seen = SeenTags(self, identity)
         else:
             # What comes again is accepted at once: that it came before is to be on disk.
-            handler.changes.claim()
+            changes.claim()
             seen.reattach(unsettled)
         self._attached[key] = seen
         return seen
 
-    def forget(self, handler: ConnectionHandler, link: Link, address: str) -> None:
+    def forget(self, client: ConnectedClient, link: Link, address: str) -> None:
         """Forget the tags under the name of a link that is attached without this delivery mode."""
         if self._tenants:
-            self._take(tags_key_of(handler, link, address))
+            self._take(client.tags_key(link, address))
 
-    def _take(self, key: Key) -> SeenTags | None:
+    def _take(self, key: LinkKey) -> SeenTags | None:
         tenant = self._tenants.get(key[0])
         return None if tenant is None else tenant.take(key[1], key)
 
-    def leave(self, key: Key, closed: bool) -> None:
+    def leave(self, key: LinkKey, closed: bool) -> None:
         """The link is `closed`, and never comes back, or only detached or lost."""
         seen = self._attached.pop(key, None)
         if seen is None or closed:

@@ -49,7 +49,7 @@ class TokenExpiry(Timer):
     def __init__(self, handler: ConnectionHandler) -> None:
         super().__init__()
         self.handler = handler
-        identity = handler.identity
+        identity = handler.client.identity
         # Milliseconds since the epoch, 0 for never.
         self.login_ends: i64 = 0 if identity is None else _milliseconds(identity.expires)
         self._patience = _Patience(self)
@@ -65,7 +65,7 @@ class TokenExpiry(Timer):
         """See to it that the next end is not missed."""
         handler = self.handler
         broker = handler.broker
-        access = handler.access
+        access = handler.client.access
         patience = self._patience
         if access.gives_anything() or broker.token_deadline == 0:
             broker.timers.cancel(patience)
@@ -83,7 +83,7 @@ class TokenExpiry(Timer):
 
     def cancel(self) -> None:
         """The connection is over."""
-        self.handler.access.on_grant = None
+        self.handler.client.access.on_grant = None
         broker = self.handler.broker
         broker.agenda.dates.cancel(self)
         broker.timers.cancel(self._patience)
@@ -91,7 +91,7 @@ class TokenExpiry(Timer):
     def on_patience_over(self) -> None:
         """No token has come in time that allows anything."""
         handler = self.handler
-        if not handler.connection.finished and not handler.access.gives_anything():
+        if not handler.connection.finished and not handler.client.access.gives_anything():
             self._close("no token has come that allows anything")
 
     def on_time(self, now: i64) -> None:
@@ -99,17 +99,17 @@ class TokenExpiry(Timer):
         handler = self.handler
         if handler.connection.finished:
             return
-        access = handler.access
+        access = handler.client.access
         over = access.expire_grants(float(now) / 1000.0)
         for grant in over:
             subject = subject_of(grant.identity)
             scope = grant.meaning or grant.scope
-            audit.token_lapsed(handler.peer, handler.user, scope, subject)
+            audit.token_lapsed(handler.client.peer, handler.client.user, scope, subject)
         ended = self.login_ends != 0 and self.login_ends <= now
         if ended:
             self.login_ends = 0
-            user = handler.user
-            audit.token_lapsed(handler.peer, user, "", subject_of(access.identity))
+            user = handler.client.user
+            audit.token_lapsed(handler.client.peer, user, "", subject_of(access.identity))
             access.end_login()
             if user is None or access.open or not access.grants.has_user(user):
                 self._close("the token has expired")
@@ -120,7 +120,7 @@ class TokenExpiry(Timer):
         self.arm()
 
     def _close(self, reason: str) -> None:
-        log.info("connection closed for its rights", peer=self.handler.peer, reason=reason)
+        log.info("connection closed for its rights", peer=self.handler.client.peer, reason=reason)
         self.reason = reason
         self.handler.broker.soon(self._end)
 
@@ -135,11 +135,11 @@ class TokenExpiry(Timer):
 
 def watch(handler: ConnectionHandler) -> None:
     """The connection is open: see to it that it may do nothing for too long."""
-    identity = handler.identity
+    identity = handler.client.identity
     if handler.broker.takes_tokens or (identity is not None and identity.expires != 0.0):
         token_expiry = TokenExpiry(handler)
         handler.token_expiry = token_expiry
-        handler.access.on_grant = token_expiry.on_grant
+        handler.client.access.on_grant = token_expiry.on_grant
         token_expiry.arm()
 
 

@@ -94,13 +94,13 @@ class ConnectionEntities(_OfConnections[ConnectionHandler]):
         """Return all connections of the virtual host, oldest first, or one of them."""
         if connection:
             for handler in self.broker.handlers:
-                if str(handler.id) == connection and handler.space is self.space:
+                if str(handler.client.id) == connection and handler.client.space is self.space:
                     return {connection: handler}
             return {}
         return {
-            str(handler.id): handler
+            str(handler.client.id): handler
             for handler in self.broker.handlers
-            if handler.space is self.space
+            if handler.client.space is self.space
         }
 
     def describe(self, entry: ConnectionHandler) -> dict[str, object]:
@@ -109,9 +109,9 @@ class ConnectionEntities(_OfConnections[ConnectionHandler]):
         sessions = sessions_of(handler)
         remote = handler.connection.remote_open
         attributes: dict[str, object] = {
-            "peer": handler.peer,
-            "container-id": handler.container_id,
-            "user": handler.user,
+            "peer": handler.client.peer,
+            "container-id": handler.client.container_id,
+            "user": handler.client.user,
             "virtual-host": self.space.name,
             "sessions": len(sessions),
             "links": sum(len(session.links) for session in sessions),
@@ -173,7 +173,7 @@ class SessionEntities(_OfConnections[tuple[ConnectionHandler, Session]]):
     def entries_of(self, connection: str) -> dict[str, tuple[ConnectionHandler, Session]]:
         """Return the sessions by connection and channel."""
         return {
-            f"{handler.id}/{session.channel}": (handler, session)
+            f"{handler.client.id}/{session.channel}": (handler, session)
             for handler in self._connections.entries_of(connection).values()
             for session in sessions_of(handler)
         }
@@ -183,7 +183,7 @@ class SessionEntities(_OfConnections[tuple[ConnectionHandler, Session]]):
         handler, session = entry
         remote = session.remote_begin
         return {
-            "connection": str(handler.id),
+            "connection": str(handler.client.id),
             "channel": int(session.channel),
             "remote-channel": int(session.remote_channel),
             "links": len(session.links),
@@ -239,7 +239,7 @@ def sessions_of(handler: ConnectionHandler) -> list[Session]:
 
 def _link_identity(handler: ConnectionHandler, link: Link) -> str:
     role = "receiver" if link.is_sender else "sender"
-    return f"{handler.id}/{link.session.channel}/{role}/{link.name}"
+    return f"{handler.client.id}/{link.session.channel}/{role}/{link.name}"
 
 
 def _link_attributes(handler: ConnectionHandler, link: Link) -> dict[str, object]:
@@ -248,8 +248,8 @@ def _link_attributes(handler: ConnectionHandler, link: Link) -> dict[str, object
     attach = link.remote_attach
     return {
         "name": link.name,
-        "connection": str(handler.id),
-        "session": f"{handler.id}/{link.session.channel}",
+        "connection": str(handler.client.id),
+        "session": f"{handler.client.id}/{link.session.channel}",
         "role": "receiver" if link.is_sender else "sender",
         "address": source if link.is_sender else target,
         "source": source,

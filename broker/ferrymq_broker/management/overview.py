@@ -103,7 +103,7 @@ class VirtualHostEntities(EntityType):
             "name": space.name,
             "nodes": dict(sorted(kinds.items())),
             "aliases": len(space.aliases),
-            "connections": sum(1 for h in self._broker.handlers if h.space is space),
+            "connections": sum(1 for h in self._broker.handlers if h.client.space is space),
             "max-nodes": int(space.max_nodes),
             "auto-create": space.auto_create is not None,
         }

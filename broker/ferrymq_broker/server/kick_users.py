@@ -34,12 +34,12 @@ class UserKick:
 
 def _dismiss(connections: list[AmqpProtocol]) -> None:
     for connection in connections:
-        log.warning("connection of a changed user closed", peer=connection.handler.peer)
+        log.warning("connection of a changed user closed", peer=connection.handler.client.peer)
         connection.close(_ERROR)
 
 
 def _is_meant(handler: ConnectionHandler, names: set[str]) -> bool:
-    identity = handler.identity
+    identity = handler.client.identity
     if identity is not None:
         by_password = identity.mechanism == "PLAIN" or identity.mechanism.startswith("SCRAM-")
         return by_password and identity.user in names

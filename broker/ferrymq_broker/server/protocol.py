@@ -116,7 +116,7 @@ class AmqpProtocol(asyncio.Protocol):
         try:
             self.handler.receive_eof(self._clock.now())
         except Exception:
-            log.exception("internal error", peer=self.handler.peer)
+            log.exception("internal error", peer=self.handler.client.peer)
 
     def pause_writing(self) -> None:
         """Handle that the client does not read as fast as the broker writes."""
@@ -146,7 +146,7 @@ class AmqpProtocol(asyncio.Protocol):
         mark_secured(self.handler, transport.certificate())
 
     def _on_tls_failed(self, reason: str) -> None:
-        log.warning("TLS failed", peer=self.handler.peer, reason=reason)
+        log.warning("TLS failed", peer=self.handler.client.peer, reason=reason)
 
     # -- from the server -----------------------------------------------------------------
 
@@ -191,14 +191,14 @@ class AmqpProtocol(asyncio.Protocol):
 
     def _failed(self) -> None:
         """Close this connection after an unexpected exception in the broker."""
-        log.exception("internal error", peer=self.handler.peer)
+        log.exception("internal error", peer=self.handler.client.peer)
         try:
             self.handler.close(
                 Error(condition="amqp:internal-error", description="the broker made a mistake"),
                 self._clock.now(),
             )
         except Exception:
-            log.exception("internal error", peer=self.handler.peer)
+            log.exception("internal error", peer=self.handler.client.peer)
         self._hang_up()
 
     def _hang_up(self) -> None:

@@ -320,7 +320,7 @@ class TlsStream(asyncio.Protocol, asyncio.Transport):
 
 def mark_secured(handler: ConnectionHandler, certificate: dict[str, object] | None) -> None:
     """Record that TLS is established: other SASL mechanisms may be allowed now."""
-    transport = handler.transport
+    transport = handler.client.transport
     transport.encrypted = True
     transport.certificate = certificate
     settings = handler.connection.settings

@@ -142,12 +142,12 @@ class Coordinator(Producer):
         if fence is None or transaction.fails or transaction.doomed:
             return None
         try:
-            target = meant_by(self.handler, fence.target) if fence.target else ""
-            if not self.handler.access.permits_fence(fence.group, target):
+            target = meant_by(self.handler.client, fence.target) if fence.target else ""
+            if not self.handler.client.access.permits_fence(fence.group, target):
                 raise fence_refusal(fence.group, fence.target)
-            self.handler.space.fences.check(fence)
+            self.handler.client.space.fences.check(fence)
         except BrokerError as error:
-            put_on_record(self.handler, error, "transaction")
+            put_on_record(self.handler.client, error, "transaction")
             return _as_error(error)
         return None
 
@@ -166,7 +166,7 @@ class Coordinator(Producer):
         self._end(ROLLBACK, reason)
 
     def _end(self, condition: str, description: str) -> None:
-        log.info("control link ended", peer=self.handler.peer, reason=description)
+        log.info("control link ended", peer=self.handler.client.peer, reason=description)
         self.link.detach(closed=True, error=Error(condition=condition, description=description))
         self.handler.touch()
         self.close(False)

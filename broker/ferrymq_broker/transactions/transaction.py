@@ -161,7 +161,7 @@ class BrokerTransaction(Timer):
         fence = self.fence
         if fence is not None:
             handler = self.coordinator.handler
-            handler.space.fences.pass_(fence, handler.broker.agenda.wall)
+            handler.client.space.fences.pass_(fence, handler.broker.agenda.wall)
         self._end()
         return True
 

@@ -56,7 +56,7 @@ class Transactions:
                 f"{limits.open} transactions are open on the connection, and no more are allowed",
                 {"condition": Symbol("amqp:resource-limit-exceeded")},
             )
-        number: int = broker.new_id()
+        number: int = broker.numbers.next()
         transaction = BrokerTransaction(
             number.to_bytes(8, "big"), coordinator, broker.timers, limits
         )

@@ -222,7 +222,7 @@ def post(
                 if refusal is None and node.room() != BOUNDLESS:
                     node.promised += 1
                     posting.promised = True
-            message.origin = endpoint.handler.id
+            message.origin = endpoint.handler.client.id
         except DecodeError as error:
             refusal = Refusal("amqp:decode-error", str(error))
         except BrokerError as error:

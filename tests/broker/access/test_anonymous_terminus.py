@@ -127,6 +127,6 @@ def test_the_rules_are_asked_once_for_an_address(net: Network) -> None:
     sender = ann.sender(None)
     assert send_to(sender, "open").remote_state == Accepted()
     # From now on the rules would give nothing.
-    ann.handler.access._rules.rules.clear()
+    ann.handler.client.access._rules.rules.clear()
     assert send_to(sender, "open").remote_state == Accepted()
     assert rejected(send_to(sender, "fork::a")) == UNAUTHORIZED

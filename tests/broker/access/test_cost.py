@@ -28,12 +28,12 @@ def test_messages_of_a_link_to_an_address_are_not_asked_about() -> None:
     net = guarded(RULES)
     ann = user(net, "ann")
     sender, receiver = ann.sender("q"), ann.receiver("q", credit=100)
-    take_back(ann.handler.access)
+    take_back(ann.handler.client.access)
     sent = sender.send(*[b"x"] * 50)
     assert [delivery.remote_state for delivery in sent] == [Accepted()] * 50
     receiver.settle(Accepted())
     assert net.queue("q").message_count() == 0
-    assert not ann.handler.access._known
+    assert not ann.handler.client.access._known
     # It is asked for links, as it ever was.
     assert lacks(ann.sender("q")) == "send at 'q'"
 
@@ -41,7 +41,7 @@ def test_messages_of_a_link_to_an_address_are_not_asked_about() -> None:
 def test_without_rules_nothing_is_asked_at_all() -> None:
     net = Network()
     client = net.connect()
-    access = client.handler.access
+    access = client.handler.client.access
     sender, receiver, anywhere = client.sender("q"), client.receiver("q"), client.sender(None)
     receiver.credit(100)
     sender.send(*[b"x"] * 20)

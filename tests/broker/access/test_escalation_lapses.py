@@ -33,14 +33,14 @@ def bearer(net: Network, **options: int) -> Client:
     client = net.connect(**options)
     for scope, expires in (("q", 100.0), ("other", 0.0)):
         token = UserIdentity(None, expires=expires)
-        client.handler.access.put_grant(Grant(scope, token, bind_rules([_ALL], token)))
+        client.handler.client.access.put_grant(Grant(scope, token, bind_rules([_ALL], token)))
     return client
 
 
 def lapse(client: Client) -> None:
     net = client.net
     net.broker.begin_pass(net.now)
-    client.handler.access.expire_grants(100.0)
+    client.handler.client.access.expire_grants(100.0)
     reauthorize_links(client.handler)
     net.broker.finish_pass()
 

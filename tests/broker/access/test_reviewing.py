@@ -39,7 +39,7 @@ def bearer(net: Network, *scopes: str) -> Client:
     for scope in scopes:
         token = UserIdentity(None, expires=100.0)
         every = Rule([Subject(ANYBODY)], ALL, 0, [AddressPattern("*"), AddressPattern("dynamic.*")])
-        client.handler.access.put_grant(Grant(scope, token, bind_rules([every], token)))
+        client.handler.client.access.put_grant(Grant(scope, token, bind_rules([every], token)))
     return client
 
 
@@ -47,7 +47,7 @@ def lapse(client: Client, at: float = 100.0) -> int:
     """The time of its tokens is over."""
     net = client.net
     net.broker.begin_pass(net.now)
-    client.handler.access.expire_grants(at)
+    client.handler.client.access.expire_grants(at)
     gone = reauthorize_links(client.handler)
     net.broker.finish_pass()
     net.run()
@@ -58,7 +58,7 @@ def test_links_end_with_their_rights_and_others_stay(net: Network) -> None:
     client = bearer(net, "a", "b")
     kept = UserIdentity(None)
     every = Rule([Subject(ANYBODY)], ALL, 0, [AddressPattern("*")])
-    client.handler.access.put_grant(Grant("kept", kept, bind_rules([every], kept)))
+    client.handler.client.access.put_grant(Grant("kept", kept, bind_rules([every], kept)))
     mine = [client.sender("kept"), client.receiver("kept")]
     gone = [client.sender("a"), client.receiver("b"), client.receiver("b", mode="copy")]
     assert all(is_open(link) for link in (*mine, *gone))
@@ -88,7 +88,7 @@ def test_what_is_settled_afterwards_changes_nothing(net: Network) -> None:
     receiver = client.receiver("q", credit=10)
     (delivery,) = receiver.take()
     net.broker.begin_pass(net.now)
-    client.handler.access.expire_grants(100.0)
+    client.handler.client.access.expire_grants(100.0)
     reauthorize_links(client.handler)
     # The client has not heard of it yet.
     delivery.settle(Accepted())
@@ -162,7 +162,7 @@ def test_without_rules_nobody_is_reviewed() -> None:
     net = Network()
     client = net.connect()
     link = client.sender("q")
-    assert client.handler.access.open and lapse(client) == 0 and is_open(link)
+    assert client.handler.client.access.open and lapse(client) == 0 and is_open(link)
 
 
 def test_a_connection_with_many_sessions_is_reviewed_whole(net: Network) -> None:

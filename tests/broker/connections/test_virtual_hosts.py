@@ -17,7 +17,7 @@ def net() -> Network:
 
 def host_of(client: Client) -> str:
     assert client.engine.opened
-    return client.handler.space.name
+    return client.handler.client.space.name
 
 
 @pytest.mark.spec("2.7.1")

@@ -266,13 +266,13 @@ def test_lists_and_totals_have_what_one_may_see(net: Network) -> None:
     assert seen(bob, "org.ferrymq.node") == ["e", "s", "t"]
     assert seen(bob, "subscription") == ["t::s"]
     assert seen(bob, "binding") == ["e/k/q"]
-    assert seen(eve, "connection") == [str(eve.client.handler.id)]
+    assert seen(eve, "connection") == [str(eve.client.handler.client.id)]
 
 
 def test_ones_own_connection_may_be_seen_and_closed(net: Network) -> None:
     guard(net)
     eve, bob = user(net, "eve"), user(net, "bob")
-    mine, other = str(eve.client.handler.id), str(bob.client.handler.id)
+    mine, other = str(eve.client.handler.client.id), str(bob.client.handler.client.id)
     assert eve.ask("READ", "connection", mine).map()["user"] == "eve"
     assert eve.ask("READ", "session", f"{mine}/0").status == 200
     assert {row["connection"] for row in eve.query("link")} == {mine}

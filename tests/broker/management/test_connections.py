@@ -18,7 +18,7 @@ def test_connections_are_listed_with_who_they_are(net: Network, asker: Asker) ->
     assert (worker["peer"], worker["virtual-host"]) == ("test", "default")
     read = asker.ask("READ", "connection", str(worker["identity"])).map()
     assert read["container-id"] == "worker-7"
-    assert read["identity"] == worker["identity"] == str(client.handler.id)
+    assert read["identity"] == worker["identity"] == str(client.handler.client.id)
     client.close()
     assert asker.ask("READ", "connection", str(worker["identity"])).status == 404
     assert len(asker.query("connection")) == 1
@@ -29,7 +29,7 @@ def test_sessions_and_links_are_listed(net: Network, asker: Asker) -> None:
     client = net.connect()
     client.sender("orders", name="in/out")
     receiver = client.receiver("orders", name="in/out", credit=7)
-    number = client.handler.id
+    number = client.handler.client.id
     sessions = [row for row in asker.query("session") if row["connection"] == str(number)]
     assert [(row["identity"], row["links"]) for row in sessions] == [(f"{number}/0", 2)]
     links = [row for row in asker.query("link") if row["connection"] == str(number)]
@@ -52,7 +52,7 @@ def test_a_connection_is_closed(net: Network, asker: Asker) -> None:
     client = net.connect()
     client.sender("q")
     answer = asker.ask(
-        "DELETE", "connection", str(client.handler.id), {"reason": "maintenance at noon"}
+        "DELETE", "connection", str(client.handler.client.id), {"reason": "maintenance at noon"}
     )
     assert answer.status == 204
     assert client.closed_with is not None
@@ -63,7 +63,7 @@ def test_a_connection_is_closed(net: Network, asker: Asker) -> None:
 
 
 def test_who_closes_his_own_connection_is_answered_first(net: Network, asker: Asker) -> None:
-    answer = asker.ask("DELETE", "connection", str(asker.client.handler.id))
+    answer = asker.ask("DELETE", "connection", str(asker.client.handler.client.id))
     assert answer.status == 204
     assert asker.client.closed_with is not None
     assert asker.client.closed_with.condition == "amqp:connection:forced"

@@ -55,7 +55,7 @@ def test_a_tenant_manages_what_is_his_only(net: Network) -> None:
     rows = mine.query()
     assert "acme" not in json.dumps(rows, default=str)
     assert {row["type"] for row in rows} >= {"org.ferrymq.connection", "org.ferrymq.broker"}
-    number = str(theirs.handler.id)
+    number = str(theirs.handler.client.id)
     for type, name in (
         ("connection", number),
         ("session", f"{number}/0"),

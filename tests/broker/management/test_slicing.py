@@ -173,7 +173,7 @@ def test_who_asks_for_his_own_has_not_all_others_gone_through(
         return sessions_of(handler)
 
     monkeypatch.setattr(connections, "sessions_of", watched)
-    number = eve.client.handler.id
+    number = eve.client.handler.client.id
     if ask == "READ":
         name = f"{number}/0/sender/{eve.sender.link.name}"
         assert eve.ask("READ", "link", name).status == 200

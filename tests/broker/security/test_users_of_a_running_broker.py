@@ -75,9 +75,12 @@ async def test_passwords_are_good_by_every_mechanism(server: BrokerServer, mecha
 
     async with ferrymq.connect(url(server), sasl=by("alice", "sésame")):
         (handler,) = server.broker.handlers
-        assert handler.identity is not None
-        assert (handler.identity.user, handler.identity.groups) == ("alice", {"staff"})
-        assert handler.identity.mechanism == mechanism
+        assert handler.client.identity is not None
+        assert (handler.client.identity.user, handler.client.identity.groups) == (
+            "alice",
+            {"staff"},
+        )
+        assert handler.client.identity.mechanism == mechanism
     for user, password in (("alice", "wrong"), ("nobody", "sésame")):
         assert await code_of(server, by(user, password)) == SaslCode.AUTH
     assert server.broker.counters.logins_refused == 2

@@ -23,11 +23,11 @@ async def connect(server: BrokerServer, context: ssl.SSLContext, *sasl: object) 
         sender = await client.sender("orders")
         await sender.send(Message(body="one"))
         (protocol,) = server.connections
-        identity = protocol.handler.identity
+        identity = protocol.handler.client.identity
         assert identity is not None
         if identity.mechanism == "EXTERNAL":
             assert identity.groups == {"staff"} and identity.expires > 1e9
-        return protocol.handler.user
+        return protocol.handler.client.user
 
 
 async def mechanisms(server: BrokerServer, context: ssl.SSLContext) -> bytes:

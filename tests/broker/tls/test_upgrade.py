@@ -42,7 +42,7 @@ def test_messages_over_tls_inside_amqp(
                 delivery = await receiver.receive(timeout=20)
                 assert delivery.message.body == b"x" * 1_000_000
                 (protocol,) = server.connections
-                assert protocol.handler.transport.encrypted
+                assert protocol.handler.client.transport.encrypted
                 await delivery.accept()
 
     with asyncio.Runner(loop_factory=loop) as runner:
@@ -67,7 +67,7 @@ async def test_where_it_is_offered_the_clear_is_good_too(pki: Pki) -> None:
     ):
         await connection.sender("orders")
         (protocol,) = server.connections
-        assert not protocol.handler.transport.encrypted
+        assert not protocol.handler.client.transport.encrypted
 
 
 @pytest.mark.spec("5.2")
@@ -168,4 +168,4 @@ async def test_a_password_is_only_asked_for_when_nobody_can_listen(pki: Pki) -> 
         ) as connection:
             await connection.sender("orders")
             (protocol,) = server.connections
-            assert protocol.handler.user == "alice"
+            assert protocol.handler.client.user == "alice"

@@ -207,7 +207,7 @@ def jwt_net(tmp_path: Path) -> Network:
 
 def test_a_connection_ends_with_its_token(jwt_net: Network) -> None:
     bearer = Bearer(jwt_net, login=make_jwt(exp=NOW + 60))
-    assert bearer.client.handler.user == "alice"
+    assert bearer.client.handler.client.user == "alice"
     sender = bearer.client.sender("q1")
     jwt_net.advance(59.5)
     (delivery,) = sender.send(b"in time")

@@ -133,7 +133,7 @@ async def test_a_token_as_password(lenient: BrokerServer, username: str) -> None
     async with ferrymq.connect(lenient.url, sasl=Plain(username, make_jwt())) as connection:
         await connection.sender("q1")
         (handler,) = lenient.broker.handlers
-        assert handler.user == "alice"
+        assert handler.client.user == "alice"
     with pytest.raises(AuthenticationError):
         await ferrymq.connect(lenient.url, sasl=Plain("alice", make_jwt(exp=NOW - 1)))
     url = lenient.url.replace("//", "//carol:password%20of%20carol@")

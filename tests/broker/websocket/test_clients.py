@@ -86,7 +86,7 @@ async def test_tls(tmp_path: Path) -> None:
         async with ferrymq.connect(server.url, ssl=pki.trusting()) as connection:
             await exchange(connection, SIZES)
             (handler,) = server.broker.handlers
-            assert handler.transport.encrypted
+            assert handler.client.transport.encrypted
         with pytest.raises(TransportError, match="certificate verify failed"):
             await ferrymq.connect(server.url)
 

@@ -21,7 +21,6 @@ from ferrymq_broker.connections.delivery_mode import EXACTLY_ONCE
 from ferrymq_broker.connections.durable_links.link_identity import LinkIdentity
 from ferrymq_broker.connections.durable_links.source import SourceTerminus
 from ferrymq_broker.connections.durable_links.target import TargetTerminus
-from ferrymq_broker.connections.link_names import is_nameless, key_of
 from ferrymq_broker.connections.permissions import require_terminus
 from ferrymq_types.messaging import Source, Target
 
@@ -61,13 +60,13 @@ def holds(node: Node, asked: Source) -> bool:
 
 def find_target(handler: ConnectionHandler, link: Link) -> Target | None:
     """What the link has had for its target, if it does not say."""
-    terminus = handler.broker.termini.find(key_of(handler, link))
+    terminus = handler.broker.termini.find(handler.client.link_key(link))
     return terminus.told if terminus is not None and isinstance(terminus.told, Target) else None
 
 
 def find_source(handler: ConnectionHandler, link: Link) -> Source | None:
     """What the link has had for its source, if it does not say."""
-    terminus = handler.broker.termini.find(key_of(handler, link))
+    terminus = handler.broker.termini.find(handler.client.link_key(link))
     return terminus.told if terminus is not None and isinstance(terminus.told, Source) else None
 
 
@@ -89,10 +88,14 @@ def remember_target(
     the delivery mode in force. Raises `BrokerError` if there are too many.
     """
     termini = handler.broker.termini
-    key = key_of(handler, link)
+    key = handler.client.link_key(link)
     known = termini.find(key)
-    require_terminus(handler, known)
-    if asked.dynamic or not outlives(asked) or (asked.address is None and is_nameless(handler)):
+    require_terminus(handler.client, known)
+    if (
+        asked.dynamic
+        or not outlives(asked)
+        or (asked.address is None and handler.client.is_nameless())
+    ):
         if known is not None:
             known.end()
         return None
@@ -110,7 +113,7 @@ def remember_target(
     else:
         if known is not None:
             known.end()
-        termini.expect_room(key[0], key[1], handler.space.max_nodes)
+        termini.expect_room(key[0], key[1], handler.client.space.max_nodes)
         terminus = TargetTerminus(identity, termini, asked)
         terminus.once = once
         if durable > 0:
@@ -126,12 +129,12 @@ def forget_target(handler: ConnectionHandler, link: ReceiverLink) -> None:
 
     Clients that cannot be told apart do not forget for one another.
     """
-    if is_nameless(handler):
+    if handler.client.is_nameless():
         return
-    known = handler.broker.termini.find(key_of(handler, link))
+    known = handler.broker.termini.find(handler.client.link_key(link))
     if known is not None:
         known.end()
-    handler.broker.seen_tags.forget(handler, link, "")
+    handler.broker.seen_tags.forget(handler.client, link, "")
 
 
 # -- sources -------------------------------------------------------------------------------------
@@ -153,9 +156,9 @@ def remember_source(
     delivery mode in force. Raises `BrokerError` if there are too many.
     """
     termini = handler.broker.termini
-    key = key_of(handler, link)
+    key = handler.client.link_key(link)
     known = termini.find(key)
-    require_terminus(handler, known)
+    require_terminus(handler.client, known)
     shared = "shared" in terms.capabilities
     plain = asked.dynamic or asked.durable.value == 0 or terms.browses or queue.kind != "queue"
     if plain or shared:
@@ -191,7 +194,7 @@ def remember_source(
     else:
         if known is not None:
             known.end()
-        termini.expect_room(key[0], key[1], handler.space.max_nodes)
+        termini.expect_room(key[0], key[1], handler.client.space.max_nodes)
         id: i64 = handler.changes.new_id() if durable > 0 else 0
         terminus = SourceTerminus(identity, termini, asked, queue, id)
         termini.add(terminus)

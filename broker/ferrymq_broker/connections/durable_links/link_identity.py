@@ -11,7 +11,7 @@ from typing import final
 
 from mypy_extensions import i64
 
-from ferrymq_broker.connections.link_names import Key
+from ferrymq_broker.connections.connected_client import LinkKey
 
 
 @final
@@ -26,7 +26,7 @@ class LinkIdentity:
 
     __slots__ = ("key", "address", "durable", "mode")
 
-    def __init__(self, key: Key, address: str, durable: i64, mode: str | None) -> None:
+    def __init__(self, key: LinkKey, address: str, durable: i64, mode: str | None) -> None:
         self.key = key
         self.address = address
         self.durable: i64 = durable

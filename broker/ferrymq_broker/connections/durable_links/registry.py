@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
-from ferrymq_broker.connections.link_names import Key
+from ferrymq_broker.connections.connected_client import LinkKey
 from ferrymq_broker.errors import BrokerError
 
 if TYPE_CHECKING:
-    from ferrymq_broker.broker import Broker
     from ferrymq_broker.connections.durable_links.terminus import Terminus
+    from ferrymq_broker.nodes.node import Agenda
+    from ferrymq_broker.number_sequence import NumberSequence
+    from ferrymq_broker.timers import TimerHeap
 
 # Deliveries that the client of a terminus may leave without an outcome, or without settling them.
 UNSETTLED: Final = 100_000
@@ -46,13 +48,25 @@ class TerminusRegistry:
     it no more than `per_user`, 0 for any number. One that has `unsettled` deliveries, or its share
     of what its user may have, takes no more."""
 
-    __slots__ = ("broker", "unsettled", "per_user", "_by_key", "_counts", "_owners", "_awaiting")
+    __slots__ = (
+        "agenda",
+        "timers",
+        "numbers",
+        "unsettled",
+        "per_user",
+        "_by_key",
+        "_counts",
+        "_owners",
+        "_awaiting",
+    )
 
-    def __init__(self, broker: Broker) -> None:
-        self.broker = broker
+    def __init__(self, agenda: Agenda, timers: TimerHeap, numbers: NumberSequence) -> None:
+        self.agenda = agenda
+        self.timers = timers
+        self.numbers = numbers
         self.unsettled: i64 = UNSETTLED
         self.per_user: i64 = 0
-        self._by_key: dict[Key, Terminus] = {}
+        self._by_key: dict[LinkKey, Terminus] = {}
         # By virtual host.
         self._counts: dict[str, int] = {}
         # By virtual host and user.
@@ -63,7 +77,7 @@ class TerminusRegistry:
     def __len__(self) -> int:
         return len(self._by_key)
 
-    def find(self, key: Key) -> Terminus | None:
+    def find(self, key: LinkKey) -> Terminus | None:
         """The one of this link."""
         return self._by_key.get(key)
 
@@ -133,7 +147,7 @@ class TerminusRegistry:
 
     def rest(self, terminus: Terminus) -> None:
         """No time is to run."""
-        self.broker.timers.cancel(terminus)
+        self.timers.cancel(terminus)
         number = terminus.awaits
         if number != 0:
             terminus.awaits = 0

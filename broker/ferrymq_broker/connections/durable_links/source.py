@@ -101,9 +101,9 @@ class SourceTerminus(Terminus):
         self.default: Outcome | None = None
         self.imposed: Outcome | None = None
         # What is stored knows it after a restart by the same number, which no endpoint has.
-        self.number: i64 = termini.broker.new_id() if store_id == 0 else -store_id
+        self.number: i64 = termini.numbers.next() if store_id == 0 else -store_id
         self.holder.known_as = self.number
-        termini.broker.agenda.remembered.add(int(self.number))
+        termini.agenda.remembered.add(int(self.number))
         self._number: i64 = 0
 
     def unsettled(self) -> int:
@@ -133,7 +133,7 @@ class SourceTerminus(Terminus):
         first."""
         left: i64 = 0
         if entry.expires != 0:
-            left = self.termini.broker.agenda.left(entry.expires)
+            left = self.termini.agenda.left(entry.expires)
         number: i64 = 0
         queue = self.node.store_id
         stored = self.store_id != 0 and self.durable > 1 and entry.stored and queue != 0
@@ -265,7 +265,7 @@ class SourceTerminus(Terminus):
     def release(self) -> None:
         """It has come to its end, and what it holds has its default outcome. While it is attached,
         the endpoint of the link sees to that."""
-        self.termini.broker.agenda.remembered.discard(int(self.number))
+        self.termini.agenda.remembered.discard(int(self.number))
         if not self.attached:
             fate = self.fate(self.lost)
             for tag in list(self.sent):

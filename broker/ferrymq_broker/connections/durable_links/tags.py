@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ferrymq.engine.delivery import IncomingDelivery
-    from ferrymq_broker.connections.handler import ConnectionHandler
     from ferrymq_broker.transactions.txn_publish import TxnPublish
     from ferrymq_types.unions import Outcome
 
@@ -41,5 +40,5 @@ class Tags:
         """Whether no more can be remembered until the sender settles some."""
         return False
 
-    def leave(self, handler: ConnectionHandler, lost: bool, closed: bool) -> None:
-        """The link is `closed`, and never comes back, or only detached, or `lost`."""
+    def leave(self, lost: bool, closed: bool) -> None:
+        """Take note that the link is `closed` for good, or only detached, or `lost`."""

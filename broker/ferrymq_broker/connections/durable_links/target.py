@@ -27,7 +27,6 @@ from ferrymq_types.messaging import Accepted
 
 if TYPE_CHECKING:
     from ferrymq_broker.connections.durable_links.registry import TerminusRegistry
-    from ferrymq_broker.connections.handler import ConnectionHandler
     from ferrymq_broker.transactions.txn_publish import TxnPublish
     from ferrymq_types.messaging import Target
     from ferrymq_types.unions import DeliveryState, Outcome
@@ -180,13 +179,14 @@ def _as_delivery(link: ReceiverLink, tag: bytes, state: DeliveryState) -> Incomi
 
 @final
 class RememberedTags(Tags):
-    """The tags of a link whose target outlives it."""
+    """The tags of a link whose target outlives it; the numbers are those of the link."""
 
-    __slots__ = ("terminus", "session")
+    __slots__ = ("terminus", "session", "connection")
 
-    def __init__(self, terminus: TargetTerminus, session: i64) -> None:
+    def __init__(self, terminus: TargetTerminus, session: i64, connection: i64) -> None:
         self.terminus = terminus
         self.session: i64 = session
+        self.connection: i64 = connection
 
     def is_resent(self, tag: bytes) -> bool:
         """Whether it was accepted on an earlier attachment."""
@@ -217,10 +217,10 @@ class RememberedTags(Tags):
         terminus = self.terminus
         return len(terminus.known) >= terminus.most_unsettled()
 
-    def leave(self, handler: ConnectionHandler, lost: bool, closed: bool) -> None:
+    def leave(self, lost: bool, closed: bool) -> None:
         """The link is gone."""
         terminus = self.terminus
         if closed:
             terminus.end()
         else:
-            terminus.leave(self.session, handler.id, lost)
+            terminus.leave(self.session, self.connection, lost)

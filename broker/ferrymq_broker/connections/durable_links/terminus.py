@@ -108,7 +108,7 @@ class Terminus(Timer):
 
     def changes(self) -> Changes:
         """Where it writes what is to be on disk."""
-        return self.termini.broker.agenda.changes
+        return self.termini.agenda.changes
 
     def grant(self, expiry_policy: str, timeout: i64) -> None:
         """Keep it for so long from now on."""
@@ -170,10 +170,10 @@ class Terminus(Timer):
         if self.timeout == 0:
             self.end()
             return
-        broker = self.termini.broker
-        self.since = broker.agenda.wall
+        termini = self.termini
+        self.since = termini.agenda.wall
         self.keep()
-        broker.timers.set(self, broker.agenda.now + self.timeout * 1000)
+        termini.timers.set(self, termini.agenda.now + self.timeout * 1000)
 
     def on_time(self, now: i64) -> None:
         """Its time is over."""
@@ -205,7 +205,7 @@ class Terminus(Timer):
     def describe(self) -> dict[str, object]:
         """What management tells of it."""
         _, user, container, name, sends = self.key
-        agenda = self.termini.broker.agenda
+        agenda = self.termini.agenda
         return {
             "link-name": name,
             "container": container,
