@@ -17,11 +17,9 @@ from mypy_extensions import i64
 from ferrymq.engine.unfinished import Budget
 from ferrymq_broker.addresses.address_space import AddressSpace
 from ferrymq_broker.connections.client_limits import ClientLimits, ConnectionsPerUser
-from ferrymq_broker.connections.credit import Credit, Withdrawal
-from ferrymq_broker.connections.durable_links.registry import TerminusRegistry
-from ferrymq_broker.connections.link_names import LinkNames
-from ferrymq_broker.connections.output_turns import OutputTurns
-from ferrymq_broker.connections.seen_tags import SeenTagsOfLinks
+from ferrymq_broker.connections.credit import Withdrawal
+from ferrymq_broker.connections.output_turns import BrokerOutput, OutputTurns
+from ferrymq_broker.connections.parts import SharedParts
 from ferrymq_broker.counters import Counters
 from ferrymq_broker.nodes.node import BOUNDLESS, Agenda
 from ferrymq_broker.nodes.paging.pager import Pager
@@ -65,7 +63,6 @@ class Broker:
         "epoch",
         "_base",
         "_suspended",
-        "numbers",
         "agenda",
         "timers",
         "spaces",
@@ -77,12 +74,9 @@ class Broker:
         "token_deadline",
         "store",
         "sweep",
-        "held",
-        "dirty_handlers",
         "handlers",
-        "link_names",
-        "seen_tags",
-        "termini",
+        "shared",
+        "output",
         "counters",
         "credit",
         "transaction_limits",
@@ -96,7 +90,6 @@ class Broker:
         "_paging",
         "_gathering",
         "_short_of_memory",
-        "output_turns",
         "_schedule",
         "_wake_at",
         "_awake",
@@ -117,8 +110,6 @@ class Broker:
         # for which the machine has been suspended since.
         self._base = epoch
         self._suspended = 0.0
-        # Of connections, sessions, consumers and transactions.
-        self.numbers = NumberSequence()
         self.agenda = Agenda()
         self.timers = TimerHeap()
         self.default = AddressSpace(DEFAULT_SPACE, self.agenda, self.timers, max_nodes)
@@ -134,16 +125,12 @@ class Broker:
         self.token_deadline: i64 = 0
         self.store: Store | None = None
         self.sweep: Sweep | None = None
-        # Connections whose output waits for the store.
-        self.held: list[ConnectionHandler] = []
-        self.dirty_handlers: list[ConnectionHandler] = []
-        # All connections, oldest first.
+        # Every connection, in the order they came.
         self.handlers: dict[ConnectionHandler, None] = {}
-        self.link_names = LinkNames()
         self.counters = Counters()
-        self.seen_tags = SeenTagsOfLinks()
-        self.termini = TerminusRegistry(self.agenda, self.timers, self.numbers)
-        self.credit = Credit(self.agenda.slices)
+        numbers = NumberSequence()
+        self.shared = SharedParts(self.agenda, self.timers, numbers, self.counters)
+        self.credit = self.shared.credit
         self.transaction_limits = TransactionLimits()
         self.client_limits = ClientLimits()
         self.users = ConnectionsPerUser()
@@ -158,7 +145,7 @@ class Broker:
         self._paging = False
         self._gathering = False
         self._short_of_memory = False
-        self.output_turns = OutputTurns(schedule, self._take_turns)
+        self.output = BrokerOutput(OutputTurns(schedule, self._take_turns))
         self._schedule = schedule
         self._wake_at = wake_at
         self.agenda.slices.begin(schedule, self.finish_pass)
@@ -229,7 +216,7 @@ class Broker:
         withheld = self.credit.withheld
         self.credit.set_alarm(reason, on)
         if self.credit.withheld and not withheld:
-            self.agenda.slices.do(Withdrawal(self))
+            self.agenda.slices.do(Withdrawal(self.credit, [each.links for each in self.handlers]))
 
     def page_out(
         self, pages: PageStore, limit: i64, unmap: Callable[[], object] | None = None
@@ -250,7 +237,7 @@ class Broker:
 
     def tidy(self) -> None:
         """Free memory that is not needed. Called at intervals, between passes."""
-        self.termini.end_orphans()
+        self.shared.termini.end_orphans()
         if self.sweep is not None:
             self.sweep.tidy()
         if self.store is not None:
@@ -319,9 +306,9 @@ class Broker:
                     agenda.run()
                 if self._short_of_memory or agenda.held > self._look_above:
                     self._watch_memory()
-                if not self.dirty_handlers:
+                if not self.output.dirty:
                     break
-                self._flush()
+                self.output.flush()
         finally:
             agenda.chunk_budget.taken = 0
             if agenda.chunk_budget.waiting and not self._gathering:
@@ -351,26 +338,9 @@ class Broker:
         self.begin_pass(now)
         try:
             self.agenda.changes.settle()
-            held = self.held
-            self.held = []
-            for handler in held:
-                handler.held_output.held = False
-                handler.touch()
+            self.output.release_held()
         finally:
             self.finish_pass()
-
-    def _flush(self) -> None:
-        handlers = self.dirty_handlers
-        self.dirty_handlers = []
-        turns: i64 = 0
-        try:
-            for handler in handlers:
-                turns += 1
-                handler.flush()
-        except BaseException:
-            # An exception must not keep other connections from writing.
-            self.dirty_handlers = handlers[turns:] + self.dirty_handlers
-            raise
 
     def handle_timeout(self, now: float) -> None:
         """Run the timers that are due, in a pass of its own."""
@@ -409,6 +379,6 @@ class Broker:
     def _take_turns(self) -> None:
         """Continue with connections that have more to write, in a pass of its own."""
         try:
-            self.output_turns.begin_round()
+            self.output.turns.begin_round()
         finally:
             self.finish_pass()

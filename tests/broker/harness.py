@@ -331,7 +331,7 @@ class Client:
     def step(self) -> bool:
         """Move what there is to move; whether there was anything."""
         busy = False
-        if self.inbox and not self.handler.paused:
+        if self.inbox and not self.handler.output.paused:
             data = b"".join(self.inbox)
             self.inbox.clear()
             if self.wire is not None:
@@ -371,11 +371,11 @@ class Client:
 
     def pause(self) -> None:
         """The client stops reading."""
-        self.handler.pause()
+        self.handler.output.pause()
 
     def resume(self) -> None:
         """The client reads again."""
-        self.handler.resume(self.net.now)
+        self.handler.output.resume()
         self.net.run()
 
     # -- connection, session, links ----------------------------------------------------

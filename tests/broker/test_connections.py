@@ -191,7 +191,7 @@ def test_dead_connections_leave_nothing_behind(net: Network) -> None:
     assert not net.broker.handlers
     assert net.queue("q").consumers == {}
     assert net.queue("q").producers == {}
-    assert not net.broker.dirty_handlers
+    assert not net.broker.output.dirty
 
 
 def test_several_sessions_are_independent(net: Network) -> None:

@@ -122,8 +122,8 @@ def test_one_pass_writes_a_bounded_amount_to_one_client(net: Network) -> None:
         written.append(len(data))
         original(data)
 
-    original = client.handler._write
-    client.handler._write = count
+    original = client.handler.output._write
+    client.handler.output._write = count
     receiver = client.receiver("q", credit=1000)
     assert len(receiver.deliveries) == 500
     assert max(written) < OUTPUT_LIMIT + 2 * len(body)
@@ -147,13 +147,13 @@ def test_a_client_with_small_frames_gets_small_frames(net: Network) -> None:
     net.connect().sender("q").send(bytes(5000))
     client = net.connect(max_frame_size=512)
     frames: list[bytes] = []
-    original = client.handler._write
+    original = client.handler.output._write
 
     def record(data: bytes) -> None:
         frames.append(data)
         original(data)
 
-    client.handler._write = record
+    client.handler.output._write = record
     receiver = client.receiver("q", credit=1)
     assert receiver.bodies() == [bytes(5000)]
     data = b"".join(frames)

@@ -164,7 +164,9 @@ def test_links_that_come_and_go_while_their_client_does_not_read_leave_nothing(
         sender.close()
         receiver.close()
     handler = client.handler
-    assert not handler.unsupplied and not handler.stalled and not handler.windowed
+    assert (
+        not handler.output.unsupplied and not handler.output.stalled and not handler.output.windowed
+    )
     client.resume()
     sender = client.sender("q")
     assert sender.link.credit > 0

@@ -38,10 +38,10 @@ def test_connections_that_are_gone_are_collected_once_there_were_enough() -> Non
     keeper = Housekeeping(broker, None)
     lost = lose_a_loop()
     for _ in range(ENOUGH - 1):
-        broker.numbers.next()
+        broker.shared.numbers.next()
     keeper.look()
     assert lost() is not None
-    broker.numbers.next()
+    broker.shared.numbers.next()
     keeper.look()
     assert lost() is None
 
@@ -52,7 +52,7 @@ def test_nothing_is_collected_while_there_is_too_much_to_look_at() -> None:
     keeper = Housekeeping(broker, None, blocks=lambda: blocks)
     blocks += MOST_BLOCKS + 1
     for _ in range(ENOUGH):
-        broker.numbers.next()
+        broker.shared.numbers.next()
     lost = lose_a_loop()
     keeper.look()
     assert lost() is not None

@@ -157,7 +157,7 @@ async def test_who_does_not_read_costs_a_window(mode: str) -> None:
             reader._transport.pause_reading()
             link.set_credit(1)
             reader.flush()
-        while sum(one.handler.paused for one in server.connections) < len(readers):
+        while sum(one.handler.output.paused for one in server.connections) < len(readers):
             await publisher.round_trip()
         for one in server.connections:
             waiting = one._transport.get_write_buffer_size()

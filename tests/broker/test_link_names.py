@@ -73,7 +73,7 @@ def test_a_refused_link_takes_nothing_over(net: Network) -> None:
 def test_names_are_free_when_their_links_are_gone(net: Network, how: str) -> None:
     client = net.connect(container_id="worker")
     sender, receiver = client.sender("q", name="link"), client.receiver("q", name="link")
-    assert len(net.broker.link_names) == 2
+    assert len(net.broker.shared.names) == 2
     if how in ("close link", "detach"):
         sender.close(how != "detach")
         receiver.close(how != "detach")
@@ -84,4 +84,4 @@ def test_names_are_free_when_their_links_are_gone(net: Network, how: str) -> Non
         client.close()
     else:
         client.lose()
-    assert len(net.broker.link_names) == 0
+    assert len(net.broker.shared.names) == 0

@@ -19,7 +19,7 @@ from ferrymq import Connection, Message
 from ferrymq_broker.config import Config, Listener, Queue, Stream, Topic
 from ferrymq_broker.connections.consumer_link import ConsumerLink
 from ferrymq_broker.connections.handler import ConnectionHandler
-from ferrymq_broker.connections.link_lifecycle import SessionLinks
+from ferrymq_broker.connections.links import SessionLinks
 from ferrymq_broker.connections.producer_link import ProducerLink
 from ferrymq_broker.filters.filter_set import FilterSet
 from ferrymq_broker.server import BrokerServer

@@ -61,9 +61,9 @@ class World:
         news = broker.default.nodes["news"]
         assert isinstance(news, Topic)
         return (
-            not any(handler.transactions._open for handler in broker.handlers)
+            not any(handler.parts.transactions._open for handler in broker.handlers)
             and not news.subscriptions()
-            and not len(broker.termini)
+            and not len(broker.shared.termini)
             and self.queue("work").acquired == 0
             and self.queue("out").acquired == 0
         )

@@ -68,7 +68,7 @@ def make_hosts(config: Config, broker: Broker) -> None:
     )
     broker.unfinished.limit = limits.unfinished_total_bytes()
     broker.users.limit = limits.connections_per_user
-    broker.termini.per_user = limits.termini_per_user
+    broker.shared.termini.per_user = limits.termini_per_user
     # At least one byte: zero would leave it to the broker.
     low_water = max(1, config.alarms.low_water_bytes())
     broker.limit_memory(config.alarms.memory_bytes(), low_water)

@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING, final
 from mypy_extensions import mypyc_attr
 
 from ferrymq.engine.events import AuthenticationRequested, ScramKeysRequested
-from ferrymq.errors import AmqpError, AuthenticationError
-from ferrymq_broker import audit
 from ferrymq_broker.access.identity import UserIdentity
 from ferrymq_types.security import SaslCode
 
 if TYPE_CHECKING:
     from ferrymq.engine.scram import ScramKeys
-    from ferrymq_broker.connections.handler import ConnectionHandler
+    from ferrymq_broker.connections.connection_port import ConnectionPort
 
 # Told who somebody is, or None and why he is refused.
 Decided = Callable[[UserIdentity | None, str], object]
@@ -71,14 +69,14 @@ class Login:
         "transport",
         "decided",
         "code",
-        "_handler",
+        "_connection",
         "_on_decision",
         "_at_once",
     )
 
     def __init__(
         self,
-        handler: ConnectionHandler | None,
+        connection: ConnectionPort | None,
         event: AuthenticationRequested | ScramKeysRequested,
         transport: ClientTransport,
         on_decision: Decided | None = None,
@@ -96,15 +94,19 @@ class Login:
         self.code = SaslCode.AUTH
         # Who is told: the connection, or somebody who asks for another protocol.
         self._on_decision = on_decision
-        self._handler = handler
+        self._connection = connection
         # Whether the pass in which the client said so is still under way.
         self._at_once = True
 
     @property
     def abandoned(self) -> bool:
         """Whether the client has gone without waiting for the decision."""
-        handler = self._handler
-        return handler is not None and handler.connection.finished
+        connection = self._connection
+        return connection is not None and connection.is_finished()
+
+    def wait(self) -> None:
+        """Take note that the pass in which the client logged in is over."""
+        self._at_once = False
 
     def decide(
         self, identity: UserIdentity | None, reason: str = "", code: SaslCode = SaslCode.AUTH
@@ -121,13 +123,13 @@ class Login:
         self.token = None
         if self._on_decision is not None:
             self._on_decision(identity, reason)
-        handler = self._handler
-        if handler is None:
+        connection = self._connection
+        if connection is None:
             return
         if self._at_once:
-            handler.settle_login(self, identity, reason)
+            connection.settle_login(self, identity, reason)
         else:
-            handler.settle_login_later(self, identity, reason)
+            connection.settle_login_later(self, identity, reason)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -164,14 +166,6 @@ class Authenticator:
         return UserIdentity(None)
 
 
-def authenticate(handler: ConnectionHandler, event: AuthenticationRequested) -> None:
-    """The client has said who it is."""
-    login = Login(handler, event, handler.client.transport)
-    handler.login = login
-    handler.authenticator.authenticate(login)
-    login._at_once = False
-
-
 def ask(
     authenticator: Authenticator,
     event: AuthenticationRequested,
@@ -181,59 +175,3 @@ def ask(
     """Have it decided who somebody is that speaks no AMQP: he is told by `on_decision`, before
     this returns or later, from the event loop."""
     authenticator.authenticate(Login(None, event, transport, on_decision))
-
-
-def provide_scram_keys(handler: ConnectionHandler, event: ScramKeysRequested) -> None:
-    """The client has said who it wants to prove to be."""
-    login = Login(handler, event, handler.client.transport)
-    authenticator = handler.authenticator
-    if authenticator.is_held_off(login.transport, login.username):
-        handler.login = login
-        login.decide(None, "too many failed logins", SaslCode.SYS_TEMP)
-    else:
-        keys = authenticator.scram_keys(event.mechanism, event.username)
-        # From now on it is about the password as it is at this moment.
-        handler.login = login
-        handler.connection.provide_scram_keys(keys)
-
-
-def settle(
-    handler: ConnectionHandler, login: Login, identity: UserIdentity | None, why: str
-) -> None:
-    """Tell the client what was decided."""
-    if identity is None:
-        _refused(handler, login.mechanism, login.username, why)
-        handler.connection.reject_authentication(login.code)
-    else:
-        handler.login = None
-        handler.client.log_in(identity)
-        audit.logged_in(
-            handler.client.peer,
-            identity.user,
-            identity.mechanism,
-            handler.client.transport.encrypted,
-        )
-        handler.connection.accept_authentication()
-
-
-def end_login(handler: ConnectionHandler, error: AmqpError | None) -> None:
-    """The connection is over. If it came no further than its login, that has failed."""
-    login = handler.login
-    handler.login = None
-    audit.end_of(handler.client.peer)
-    if not isinstance(error, AuthenticationError) or (login is not None and login.decided):
-        return
-    mechanism = "" if login is None else login.mechanism
-    username = None if login is None else login.username
-    _refused(handler, mechanism, username, str(error))
-    handler.authenticator.login_failed(handler.client.transport, username)
-
-
-def _refused(handler: ConnectionHandler, mechanism: str, username: str | None, why: str) -> None:
-    """It is counted, and on record."""
-    handler.broker.counters.logins_refused += 1
-    if handler.login is not None and handler.login.code is SaslCode.SYS_TEMP:
-        handler.broker.counters.logins_put_off += 1
-    audit.login_refused(
-        handler.client.peer, username, mechanism, handler.client.transport.encrypted, why
-    )

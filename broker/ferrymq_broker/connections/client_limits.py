@@ -119,6 +119,10 @@ class Allowance:
             self._spent = self.spare <= 0
         return self._spent
 
+    def take(self) -> None:
+        """Count a message that the connection gets, of those that are left (`is_spent`)."""
+        self.spare -= 1
+
     def enter(self, link: Link) -> None:
         """The client attaches the link. Raises `BrokerError` if it has too many already, or has
         too much to say about this one."""

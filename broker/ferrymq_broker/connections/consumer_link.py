@@ -10,6 +10,7 @@ from ferrymq.engine.delivery import OutgoingDelivery
 from ferrymq.engine.sender import SenderLink
 from ferrymq_broker.connections.client_limits import count_walk
 from ferrymq_broker.connections.durable_links.resume import SourceResumption
+from ferrymq_broker.connections.link_ports import ConsumerPort
 from ferrymq_broker.connections.outcomes import (
     FAILED,
     REJECTED,
@@ -19,7 +20,7 @@ from ferrymq_broker.connections.outcomes import (
     symbol,
 )
 from ferrymq_broker.connections.output_turns import LARGE, OUTPUT_LIMIT
-from ferrymq_broker.nodes.consumer import IDLE, OWNER, SETTLED, TAKEN, UNFIT, Consumer
+from ferrymq_broker.nodes.consumer import IDLE, OWNER, SETTLED, TAKEN, UNFIT
 from ferrymq_broker.nodes.entry import Entry
 from ferrymq_broker.nodes.link_terms import SourceTerms
 from ferrymq_broker.nodes.node import Node
@@ -30,33 +31,26 @@ from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
     from ferrymq_broker.connections.durable_links.source import SourceTerminus
-    from ferrymq_broker.connections.handler import ConnectionHandler
+    from ferrymq_broker.connections.parts import ConnectionParts
     from ferrymq_broker.transactions.transaction import BrokerTransaction
     from ferrymq_broker.transactions.txn_delivery import TxnDelivery
     from ferrymq_types.unions import Outcome
 
 
 @final
-class ConsumerLink(Consumer):
+class ConsumerLink(ConsumerPort):
     """The broker's end of a link whose source is a node.
 
     `asked` is the node the client named, `node` the one it consumes from: the same, or a part of
-    it. `outcomes` are those that the client may use, by their symbols, or None for all there are.
-    `acquiring` is the transaction that its flow state names (AMQP 1.0 §4.4.3), `memory` the
-    terminus that outlives the link, if it does.
+    it. `memory` is the terminus that outlives the link, if it does.
     """
 
     __slots__ = (
-        "link",
-        "handler",
+        "parts",
+        "output",
         "asked",
-        "node",
         "terms",
         "default_outcome",
-        "imposed",
-        "outcomes",
-        "closed",
-        "acquiring",
         "memory",
         "_special",
         "_resuming",
@@ -72,31 +66,27 @@ class ConsumerLink(Consumer):
     def __init__(
         self,
         link: SenderLink,
-        handler: ConnectionHandler,
+        parts: ConnectionParts,
         asked: Node,
         node: Node,
         terms: SourceTerms,
         default_outcome: Outcome | None,
         outcomes: list[str] | None = None,
     ) -> None:
-        super().__init__(handler.broker.numbers.next(), terms.browses)
+        # The default outcome, if the client named it and no outcomes, is that of all.
+        imposed = None if outcomes is not None else default_outcome
+        super().__init__(parts.shared.numbers.next(), terms.browses, link, node, outcomes, imposed)
         self.priority = terms.priority
         self.exclusive = terms.exclusive
         self.filter = terms.filters.predicate
-        self.link = link
-        self.handler = handler
+        self.parts = parts
+        self.output = parts.output
         self.asked = asked
-        self.node = node
         self.terms = terms
         if asked is not node and not terms.part and "shared" not in terms.capabilities:
             # The subscription is this link's own, however often that is attached.
             self.known_as = OWNER
         self.default_outcome = default_outcome
-        self.outcomes = outcomes
-        # The default outcome, if the client named it and no outcomes: then it is that of all.
-        self.imposed = None if outcomes is not None else default_outcome
-        self.closed = False
-        self.acquiring: BrokerTransaction | None = None
         self.memory: SourceTerminus | None = None
         # Whether either of the two is there.
         self._special = False
@@ -115,7 +105,7 @@ class ConsumerLink(Consumer):
         self._holds_back = False
         link.count_available = self.count_available
         # Messages it may hold.
-        self._most: i64 = handler.broker.client_limits.unsettled
+        self._most: i64 = parts.allowance.limits.unsettled
 
     def deliver(self, entry: Entry) -> i64:
         """Send the message, if the link and the connection take one now."""
@@ -135,16 +125,16 @@ class ConsumerLink(Consumer):
 
     def _transfer(self, entry: Entry, head: bytes, start: i64) -> i64:
         link = self.link
-        handler = self.handler
+        output = self.output
         message = entry.message
         payload = message.payload
         size: i64 = len(head) + len(payload) - start
         limit = link.remote_max_message_size
         if limit != 0 and size > limit:
             return UNFIT
-        if size > LARGE and handler.broker.output_turns.spent:
-            handler.stand_by()
-            handler.stalled[self] = None
+        if size > LARGE and output.shared.turns.spent:
+            output.stand_by()
+            output.stall(self)
             return IDLE
         if self._special:
             if self.acquiring is not None:
@@ -157,14 +147,14 @@ class ConsumerLink(Consumer):
             head=head,
             start=start,
         )
-        if not handler.dirty:
-            handler.touch()
-        if len(handler.connection.output) >= OUTPUT_LIMIT:
-            handler.stop_sending()
+        if not output.dirty:
+            output.touch()
+        if len(output.connection.output) >= OUTPUT_LIMIT:
+            output.stop_sending()
         if delivery.settled:
             if entry.stored and not self.copies:
                 # It is gone on disk before it goes out: at most once.
-                handler.need = handler.changes.number
+                output.need_batch()
             return SETTLED
         if not self.copies:
             delivery.context = entry
@@ -175,27 +165,27 @@ class ConsumerLink(Consumer):
         link = self.link
         if link.credit <= 0 or not link.usable:
             return False
-        handler = self.handler
-        if handler.blocked:
-            handler.stalled[self] = None
+        output = self.output
+        if output.blocked:
+            output.stall(self)
             return False
         outgoing = link.session.outgoing
-        allowance = handler.allowance
+        allowance = output.allowance
         if (
             outgoing.remote_window <= 0
             or link.parked > 0
             or self.held >= self._most
             or len(outgoing.unsettled) >= allowance.share
-            or allowance.is_spent(handler.connection)
+            or allowance.is_spent(output.connection)
         ):
             # A message is not taken before it can begin to go: others may have it, its time may
             # pass, and the client may take the credit back.
-            handler.windowed[self] = None
+            output.await_window(self)
             if outgoing.remote_window <= 0:
                 outgoing.ask_for_window()
-                handler.touch()
+                output.touch()
             return False
-        allowance.spare -= 1
+        allowance.take()
         return True
 
     def takes_more(self) -> bool:
@@ -219,7 +209,7 @@ class ConsumerLink(Consumer):
 
     def is_behind(self) -> bool:
         """Whether the session's window or the connection keeps something it was sent."""
-        return self.link.parked > 0 or self.handler.blocked
+        return self.link.parked > 0 or self.output.blocked
 
     def _deliver_acquired(self, entry: Entry, head: bytes, start: i64) -> i64:
         """Send the message as part of a transaction, which may take no more (AMQP 1.0 §4.4.3).
@@ -230,7 +220,7 @@ class ConsumerLink(Consumer):
         if transaction is None or transaction.is_full() or self._resuming is not None:
             return IDLE
         link = self.link
-        handler = self.handler
+        output = self.output
         delivery = link.send(
             entry.message.payload,
             settled=link.always_settled,
@@ -239,9 +229,9 @@ class ConsumerLink(Consumer):
             head=head,
             start=start,
         )
-        handler.touch()
-        self.limit_output()
-        handler.transactions.acquire(self, delivery, None if self.copies else entry)
+        output.touch()
+        output.limit()
+        self.parts.transactions.acquire(self, delivery, None if self.copies else entry)
         return TAKEN
 
     def _deliver_remembered(self, entry: Entry, head: bytes, start: i64) -> i64:
@@ -250,7 +240,7 @@ class ConsumerLink(Consumer):
         if memory is None or self._resuming is not None or memory.is_full():
             return IDLE
         link = self.link
-        handler = self.handler
+        output = self.output
         delivery = link.send(
             entry.message.payload,
             settled=link.always_settled,
@@ -258,24 +248,24 @@ class ConsumerLink(Consumer):
             head=head,
             start=start,
         )
-        handler.touch()
-        self.limit_output()
+        output.touch()
+        output.limit()
         if delivery.settled:
             if entry.stored:
-                handler.need = handler.changes.number
+                output.need_batch()
             return SETTLED
         delivery.context = entry
         if memory.add(delivery.tag, entry, entry.attempts == 0):
-            handler.need = handler.changes.number
+            output.need_batch()
         return TAKEN
 
     def is_full(self) -> bool:
         """Whether the client has to settle something before it gets more."""
-        handler = self.handler
+        output = self.output
         return (
             self.held >= self._most
-            or len(self.link.session.outgoing.unsettled) >= handler.allowance.share
-            or handler.allowance.is_spent(handler.connection)
+            or len(self.link.session.outgoing.unsettled) >= output.allowance.share
+            or output.allowance.is_spent(output.connection)
         )
 
     def is_held_up(self) -> bool:
@@ -285,17 +275,11 @@ class ConsumerLink(Consumer):
         shut = link.session.outgoing.remote_window <= 0 and not link.drain
         return shut or link.parked > 0 or self.is_full()
 
-    def limit_output(self) -> None:
-        """The connection may have had its share of this pass."""
-        handler = self.handler
-        if len(handler.connection.output) >= OUTPUT_LIMIT:
-            handler.stop_sending()
-
     def on_credit(self, properties: dict[str, object] | None) -> None:
         """A flow of the receiver has arrived (AMQP 1.0 §2.6.7), with these properties."""
         link = self.link
         if properties is not None and not self.closed:
-            self.handler.transactions.associate(self, properties)
+            self.parts.transactions.associate(self, properties)
         if self.closed:
             return
         if link.credit > 0:
@@ -321,17 +305,17 @@ class ConsumerLink(Consumer):
             return True
         if link.parked > 0:
             # It is asked again when that has gone.
-            if self.handler.blocked:
-                self.handler.stalled[self] = None
+            if self.output.blocked:
+                self.output.stall(self)
             else:
-                self.handler.windowed[self] = None
+                self.output.await_window(self)
             return False
         if link.credit > 0 and not self.ready and not self._is_stopped():
             # What it waited to send may have gone elsewhere meanwhile.
-            if self.handler.blocked or self.node.count_available(self) > 0:
+            if self.output.blocked or self.node.count_available(self) > 0:
                 return False
         link.drained()
-        self.handler.touch()
+        self.output.touch()
         return True
 
     def on_outcome(self, delivery: OutgoingDelivery) -> None:
@@ -347,14 +331,14 @@ class ConsumerLink(Consumer):
             # The broker has come to an outcome by itself, which the client confirms.
             if not delivery.remote_settled and is_terminal(state):
                 delivery.settle()
-                self.handler.touch()
+                self.output.touch()
             return
         if self.outcomes is not None and is_terminal(state) and symbol(state) not in self.outcomes:
             self.refuse("amqp:not-allowed", f"{symbol(state)} is no agreed outcome")
             return
         if not isinstance(entry, Entry):
             if entry is not None:
-                self.handler.transactions.outcome(self, delivery)
+                self.parts.transactions.outcome(self, delivery)
             elif not delivery.remote_settled and is_terminal(state):
                 # A browser's: whatever it thinks of the message changes nothing.
                 self._settle(delivery)
@@ -384,7 +368,7 @@ class ConsumerLink(Consumer):
         if state is None and isinstance(delivery.remote_state, Rejected):
             state = REJECTED
         delivery.settle(state)
-        self.handler.touch()
+        self.output.touch()
 
     def fate(self, lost: bool) -> Outcome:
         """What becomes of a message that the client has not decided on (AMQP 1.0 §3.5.3)."""
@@ -405,7 +389,7 @@ class ConsumerLink(Consumer):
         self.known_as = memory.number
         self._special = memory.holds
         memory.pass_to(self)
-        resuming = SourceResumption(self, memory, unsettled)
+        resuming = SourceResumption(self, self.output, memory, unsettled)
         fine = resuming.begin()
         if not resuming.over:
             self._resuming = resuming
@@ -416,7 +400,7 @@ class ConsumerLink(Consumer):
         memory = self.memory
         if memory is not None and memory.holds and delivery.tag not in memory.sent:
             if memory.add(delivery.tag, entry, entry.attempts <= 1):
-                self.handler.need = self.handler.changes.number
+                self.output.need_batch()
 
     def forget(self, delivery: OutgoingDelivery) -> None:
         """A delivery that may be remembered has its outcome."""
@@ -472,9 +456,9 @@ class ConsumerLink(Consumer):
 
     def evict(self, error: Error) -> None:
         """The queue is going away."""
-        count_walk(self.handler.broker.agenda.slices, self.link)
+        count_walk(self.parts.shared.agenda.slices, self.link)
         self.link.detach(closed=True, error=error)
-        self.handler.touch()
+        self.output.touch()
         self.close(False, True)
 
     def refuse(self, condition: str, description: str) -> None:
@@ -486,7 +470,7 @@ class ConsumerLink(Consumer):
         terms = self.terms
         gone = terms.granted_expiry_policy == "link-detach" and terms.granted_timeout == 0
         self.link.detach(closed=gone, error=Error(condition=condition, description=description))
-        self.handler.touch()
+        self.output.touch()
         self.close(False, gone)
 
     def close(self, lost: bool, closed: bool) -> None:
@@ -514,8 +498,7 @@ class ConsumerLink(Consumer):
             self._holds_back = True
             self.node.pause_dispatch()
         self._for_good = closed
-        self.handler.stalled.pop(self, None)
-        self.handler.windowed.pop(self, None)
+        self.output.forget_consumer(self)
         outcome = self.fate(lost)
         self._fate = outcome
         if self.acquiring is not None:
@@ -533,7 +516,7 @@ class ConsumerLink(Consumer):
                 memory.end()
             else:
                 memory.stand_in(self.id)
-                memory.leave(self.terms.party.session, self.handler.client.id, lost)
+                memory.leave(self.terms.party.session, self.parts.client.id, lost)
 
     def give_back_next(self) -> bool:
         """The second part of `close`, to be called again and again: settle one message; False if

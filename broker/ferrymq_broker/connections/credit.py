@@ -18,9 +18,8 @@ from ferrymq_broker.event_log import log
 from ferrymq_broker.slices import LINK, SlicedTask, Slices
 
 if TYPE_CHECKING:
-    from ferrymq_broker.broker import Broker
-    from ferrymq_broker.connections.handler import ConnectionHandler
-    from ferrymq_broker.connections.producer_link import ProducerLink
+    from ferrymq_broker.connections.link_names import LinkHolder
+    from ferrymq_broker.connections.link_ports import ProducerPort
 
 # Of the budget that is left, a link gets at most one part in so many: the last thousand links are
 # to have something as well.
@@ -57,8 +56,8 @@ class Credit:
         # Whether there is any alarm: a flag, for it is asked often.
         self.withheld = False
         # Producers that wait for the end of the alarms, and those the budget left with nothing.
-        self._waiting: OrderedDict[ProducerLink, None] = OrderedDict()
-        self._poor: OrderedDict[ProducerLink, None] = OrderedDict()
+        self._waiting: OrderedDict[ProducerPort, None] = OrderedDict()
+        self._poor: OrderedDict[ProducerPort, None] = OrderedDict()
 
     # -- alarms --------------------------------------------------------------------------
 
@@ -80,7 +79,7 @@ class Credit:
                 self._supply = supply
             self._slices.do(supply)
 
-    def wait(self, producer: ProducerLink) -> None:
+    def wait(self, producer: ProducerPort) -> None:
         """The producer wants credit; it gets some when there is no alarm."""
         self._waiting[producer] = None
 
@@ -94,7 +93,7 @@ class Credit:
 
     # -- the budget ----------------------------------------------------------------------
 
-    def reserve(self, producer: ProducerLink, wanted: i64) -> i64:
+    def reserve(self, producer: ProducerPort, wanted: i64) -> i64:
         """How many more messages the link may be promised: `wanted`, or what the budget has."""
         if self.budget == 0:
             self.reserved += wanted
@@ -110,7 +109,7 @@ class Credit:
         self.reserved += wanted
         return wanted
 
-    def leave(self, producer: ProducerLink, reserved: i64) -> None:
+    def leave(self, producer: ProducerPort, reserved: i64) -> None:
         """The producer is gone, and with it what was reserved for it."""
         self.reserved -= reserved
         self._waiting.pop(producer, None)
@@ -175,17 +174,17 @@ class _Relief(SlicedTask):
 class Withdrawal(SlicedTask):
     """An alarm: the producers of all connections are to send nothing more."""
 
-    __slots__ = ("_broker", "_handlers")
+    __slots__ = ("_credit", "_holders")
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, credit: Credit, holders: list[LinkHolder]) -> None:
         super().__init__()
-        self._broker = broker
-        self._handlers: list[ConnectionHandler] = list(broker.handlers)
+        self._credit = credit
+        self._holders = holders
 
     def go_on(self, slices: Slices) -> bool:
-        """As many connections as the slice allows; none any more once the alarm is over."""
-        while self._handlers and self._broker.credit.withheld:
+        """Go on with as many connections as the slice allows, or none once the alarm is over."""
+        while self._holders and self._credit.withheld:
             if slices.is_spent():
                 return False
-            slices.spend(LINK + LINK * self._handlers.pop().withdraw_credit())
+            slices.spend(LINK + LINK * self._holders.pop().withdraw_credit())
         return True

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final, final
 from ferrymq_broker.slices import SlicedTask, Slices
 
 if TYPE_CHECKING:
-    from ferrymq_broker.connections.handler import ConnectionHandler
+    from ferrymq_broker.connections.connection_port import ConnectionPort
+    from ferrymq_broker.nodes.node import Agenda
 
 # So many dead letters may be under way when a client that has caused some goes on.
 _LETTERS: Final = 16
@@ -18,27 +19,28 @@ class DeferredEvents(SlicedTask):
     """Events that a connection has put off. With `after_letters` they wait until few dead letters
     are left to be published."""
 
-    __slots__ = ("after_letters", "_handler")
+    __slots__ = ("after_letters", "_agenda", "_connection")
 
-    def __init__(self) -> None:
+    def __init__(self, agenda: Agenda) -> None:
         super().__init__()
         self.after_letters = False
-        # While there is something to do: the handler is freed as soon as its connection is gone.
-        self._handler: ConnectionHandler | None = None
+        self._agenda = agenda
+        # While there is something to do: the connection is freed as soon as it is gone.
+        self._connection: ConnectionPort | None = None
 
-    def wait(self, handler: ConnectionHandler) -> None:
-        """Let the events of the handler wait for a slice."""
-        self._handler = handler
-        handler.broker.agenda.slices.add(self)
+    def wait(self, connection: ConnectionPort) -> None:
+        """Let the events of the connection wait for a slice."""
+        self._connection = connection
+        self._agenda.slices.add(self)
 
     def go_on(self, slices: Slices) -> bool:
-        """Process as many events as the slice allows; whether all are processed."""
-        handler = self._handler
-        if handler is None:
+        """Process as many events as the slice allows, and return whether all are processed."""
+        connection = self._connection
+        if connection is None:
             return True
-        if self.after_letters and handler.broker.agenda.letters > _LETTERS:
+        if self.after_letters and self._agenda.letters > _LETTERS:
             return False
-        if not handler.catch_up():
+        if not connection.catch_up():
             return False
-        self._handler = None
+        self._connection = None
         return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64
 
@@ -29,56 +29,69 @@ from ferrymq_types.registry import typed
 
 if TYPE_CHECKING:
     from ferrymq.engine.link import Link
-    from ferrymq_broker.connections.handler import ConnectionHandler
+    from ferrymq_broker.connections.client_limits import Allowance
+    from ferrymq_broker.connections.connected_client import ConnectedClient
     from ferrymq_broker.nodes.node import Node
 
 
-def create_dynamic(
-    handler: ConnectionHandler,
-    link: Link,
-    asked: dict[str, object] | None,
-    capabilities: Sequence[str],
-) -> Node:
-    """A node made for a link: a topic if the capabilities say so, else a queue.
+@final
+class DynamicNodes:
+    """The dynamic nodes of one connection, by the links that they were made for."""
 
-    `asked` are the dynamic-node-properties. Raises `BrokerError` if the node cannot be what they
-    say.
-    """
-    properties: dict[str, object] = {} if asked is None else asked
-    policy: NodePolicy
-    if wants_topic(capabilities):
-        if "move" in _modes(properties.get(SUPPORTED_DIST_MODES)):
-            raise BrokerError("amqp:not-implemented", "a topic has no distribution mode but copy")
-        policy = TopicPolicy(durable=False)
-    else:
-        policy = QueuePolicy(durable=False)
-    handler.allowance.expect_node()
-    node = handler.client.space.create_dynamic(policy, _lifetime(properties.get(LIFETIME_POLICY)))
-    node.creator = True
-    node.owner = handler.client.id
-    handler.dynamic_nodes[link] = node
-    handler.allowance.made(node)
-    return node
+    __slots__ = ("_client", "_allowance", "_by_link")
 
+    def __init__(self, client: ConnectedClient, allowance: Allowance) -> None:
+        self._client = client
+        self._allowance = allowance
+        self._by_link: dict[Link, Node] = {}
 
-def end_creation(handler: ConnectionHandler, link: Link) -> None:
-    """The link is gone; so is the node that was made for it, if it was to live as long."""
-    node = handler.dynamic_nodes.pop(link, None)
-    if node is None or node.deleted:
-        return
-    node.creator = False
-    if node.lifetime == DELETE_ON_CLOSE:
-        node.space.remove(node)
-    else:
-        node.reconsider_life()
+    def __len__(self) -> int:
+        return len(self._by_link)
 
+    def create(
+        self, link: Link, asked: dict[str, object] | None, capabilities: Sequence[str]
+    ) -> Node:
+        """Make a node for a link: a topic if the capabilities say so, else a queue.
 
-def withdraw_creation(handler: ConnectionHandler, link: Link, made: Node | None = None) -> None:
-    """Remove what was made for a link that is refused after all: its dynamic node, or the node
-    `made` for its address."""
-    node = handler.dynamic_nodes.pop(link, made)
-    if node is not None:
-        node.space.remove(node)
+        `asked` are the dynamic-node-properties. Raises `BrokerError` if the node cannot be what
+        they say.
+        """
+        properties: dict[str, object] = {} if asked is None else asked
+        policy: NodePolicy
+        if wants_topic(capabilities):
+            if "move" in _modes(properties.get(SUPPORTED_DIST_MODES)):
+                raise BrokerError(
+                    "amqp:not-implemented", "a topic has no distribution mode but copy"
+                )
+            policy = TopicPolicy(durable=False)
+        else:
+            policy = QueuePolicy(durable=False)
+        self._allowance.expect_node()
+        lifetime = _lifetime(properties.get(LIFETIME_POLICY))
+        node = self._client.space.create_dynamic(policy, lifetime)
+        node.creator = True
+        node.owner = self._client.id
+        self._by_link[link] = node
+        self._allowance.made(node)
+        return node
+
+    def release(self, link: Link) -> None:
+        """Remove the node of a link that is gone, if the node was to live as long."""
+        node = self._by_link.pop(link, None)
+        if node is None or node.deleted:
+            return
+        node.creator = False
+        if node.lifetime == DELETE_ON_CLOSE:
+            node.space.remove(node)
+        else:
+            node.reconsider_life()
+
+    def withdraw(self, link: Link, made: Node | None) -> None:
+        """Remove what was made for a link that is refused after all: its dynamic node, or the node
+        `made` for its address."""
+        node = self._by_link.pop(link, made)
+        if node is not None:
+            node.space.remove(node)
 
 
 def node_properties(node: Node, asked: dict[str, object] | None) -> dict[str, object]:

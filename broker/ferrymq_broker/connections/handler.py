@@ -1,74 +1,76 @@
 """One connection of a client: what the engine reports becomes calls on nodes.
 
 The handler is handed bytes, time and the state of the transport by the server, and hands back
-bytes to `write`; it knows neither sockets nor the event loop.
-
-A connection is *blocked* when it should not be given more to send: its transport is full
-(`paused`), it has had its share of the pass or some of what it was given waits for room in the
-output (`congested`), or the broker is about to end (`quiet`). Its consumers then wait in `stalled`,
-and its producers that would get credit in `unsupplied`; a client that does not read is thus not
-served, at no cost to the others. Consumers in `windowed` wait for the window of their session.
-
-A congested connection waits for its turn (`OutputTurns`). Then it first writes what it has begun,
-a share at a time, and is given more only when all of that has gone.
+bytes to `write`; it knows neither sockets nor the event loop. It is made of parts that own their
+state: the `login`, the `links` and the `output` of the connection.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
 from ferrymq.engine.connection import Connection
+from ferrymq.engine.delivery import IncomingDelivery
 from ferrymq.engine.events import (
+    AttachReceived,
+    AuthenticationRequested,
+    BeginReceived,
+    CloseReceived,
     CreditReceived,
+    DeliveryAborted,
     DeliveryReceived,
+    DetachReceived,
     EndReceived,
     Event,
+    LinkFailed,
+    OpenReceived,
     OutcomeReceived,
+    PostingBegun,
+    ScramKeysRequested,
     SessionTerminated,
+    SettlementReceived,
+    Terminated,
+    TlsAgreed,
+    TransactionalStateIgnored,
+    TransactionalStateReceived,
+    TransferIgnored,
 )
-from ferrymq.engine.frames import EMPTY_FRAME
-from ferrymq.engine.link import Link
-from ferrymq.engine.session import Session
 from ferrymq.engine.settings import ConnectionSettings
-from ferrymq_broker.access.identity import UserIdentity
 from ferrymq_broker.broker import Broker
-from ferrymq_broker.connections.authentication import (
-    Authenticator,
-    ClientTransport,
-    Login,
-    settle,
-)
-from ferrymq_broker.connections.client_limits import Allowance
+from ferrymq_broker.connections.authentication import Authenticator, ClientTransport, Login
+from ferrymq_broker.connections.client_limits import Allowance, forget_begin, is_over_limit
 from ferrymq_broker.connections.connected_client import ConnectedClient
+from ferrymq_broker.connections.connection_port import ConnectionPort
 from ferrymq_broker.connections.consumer_link import ConsumerLink
-from ferrymq_broker.connections.control_events import on_control, on_control_event
 from ferrymq_broker.connections.deferred_events import DeferredEvents
 from ferrymq_broker.connections.durable_links.source import SourceTerminus
-from ferrymq_broker.connections.held_output import HeldOutput
-from ferrymq_broker.connections.link_lifecycle import SessionLinks, close_link
-from ferrymq_broker.connections.link_names import LinkHolder
+from ferrymq_broker.connections.durable_links.target import TargetTerminus
+from ferrymq_broker.connections.links import ConnectionLinks, SessionLinks
+from ferrymq_broker.connections.login import ConnectionLogin
+from ferrymq_broker.connections.output import ConnectionOutput
 from ferrymq_broker.connections.output_turns import OUTPUT_LIMIT
+from ferrymq_broker.connections.parts import ConnectionParts
 from ferrymq_broker.connections.producer_link import ProducerLink
-from ferrymq_broker.connections.token_expiry import TokenExpiry
 from ferrymq_broker.event_log import log
-from ferrymq_broker.nodes.node import Node, Producer
 from ferrymq_broker.slices import CONNECTION, LOST_LINK
+from ferrymq_broker.transactions.coordinator import Coordinator
 from ferrymq_broker.transactions.transaction_table import Transactions
-from ferrymq_types.transport import Error
+from ferrymq_types.transactions import TransactionalState
+
+if TYPE_CHECKING:
+    from ferrymq_broker.access.identity import UserIdentity
+    from ferrymq_broker.nodes.node import Node
+    from ferrymq_types.transport import Error
 
 _NO_EVENTS: Final[list[Event]] = []
 
 
-def _ignore(*_: object) -> None:
-    """Take no notice: there is no transport."""
-
-
 @final
-class ConnectionHandler(LinkHolder):
-    """The broker's side of one connection, over a `transport`.
+class ConnectionHandler(ConnectionPort):
+    """The broker's side of one connection, over a transport.
 
     `write` is called with bytes for the client, `hang_up` once, when all are written and the
     connection is over. `deadline_moved` is true when `next_deadline` may have come closer.
@@ -77,44 +79,23 @@ class ConnectionHandler(LinkHolder):
     __slots__ = (
         "broker",
         "connection",
-        "authenticator",
+        "client",
+        "parts",
+        "output",
+        "links",
         "login",
-        "_decision",
-        "token_expiry",
-        "max_message_size",
-        "credit_window",
-        "blocked",
-        "paused",
-        "congested",
-        "waits_turn",
-        "quiet",
-        "dirty",
-        "changes",
-        "need",
-        "held_output",
-        "_begun",
-        "stalled",
-        "windowed",
-        "unsupplied",
-        "crowded",
-        "dynamic_nodes",
-        "ended_sessions",
-        "transactions",
-        "allowance",
         "events",
         "_at",
         "_remainder",
         "_held_back",
         "_puts_off",
-        "close_asked",
+        "_close_asked",
         "_eof",
         "_eof_at",
+        "_closing",
         "deadline_moved",
         "rearm",
         "on_tls",
-        "over",
-        "_write",
-        "_hang_up",
     )
 
     def __init__(
@@ -129,73 +110,68 @@ class ConnectionHandler(LinkHolder):
         max_message_size: int,
         credit_window: int,
     ) -> None:
-        super().__init__(ConnectedClient(broker.numbers.next(), transport, broker.default))
         self.broker = broker
         # One window of output for each client, however large its messages are.
         settings.max_output = OUTPUT_LIMIT
-        self.connection = Connection(settings, now)
-        self.authenticator = authenticator
-        # What the client has said about itself, as long as nobody has decided on it.
-        self.login: Login | None = None
-        self._decision: tuple[Login, UserIdentity | None, str] | None = None
-        # When that ends; None for never.
-        self.token_expiry: TokenExpiry | None = None
-        self.max_message_size = max_message_size
-        self.credit_window: i64 = credit_window
-        self.blocked = False
-        self.paused = False
-        self.congested = False
-        # Whether it is among those that wait for a turn.
-        self.waits_turn = False
-        self.quiet = False
-        # True while the handler waits for its flush at the end of the pass.
-        self.dirty = False
-        self.changes = broker.agenda.changes
-        # What the client is told next says that this batch is on disk.
-        self.need: i64 = 0
-        self.held_output = HeldOutput()
-        # Whether the client has been sent our open.
-        self._begun = False
-        # Each of them once, however often the client sends a flow meanwhile.
-        self.stalled: dict[ConsumerLink, None] = {}
-        self.windowed: dict[ConsumerLink, None] = {}
-        self.unsupplied: dict[Producer, None] = {}
-        self.transactions = Transactions(broker)
-        self.allowance = Allowance(broker.client_limits)
-        # Producers that have too much unsettled themselves to be given credit.
-        self.crowded: dict[ProducerLink, None] = {}
+        connection = Connection(settings, now)
+        self.connection = connection
+        shared = broker.shared
+        agenda = broker.agenda
+        self.client = ConnectedClient(shared.numbers.next(), transport, broker.default)
+        allowance = Allowance(broker.client_limits)
+        transactions = Transactions(
+            broker.transaction_limits, shared.numbers, broker.timers, agenda
+        )
+        self.output = ConnectionOutput(
+            connection,
+            allowance,
+            transactions,
+            broker.output,
+            agenda.changes,
+            broker.counters,
+            write,
+            hang_up,
+        )
+        self.parts = ConnectionParts(
+            self.client,
+            self.output,
+            allowance,
+            transactions,
+            shared,
+            max_message_size,
+            credit_window,
+        )
+        self.links = ConnectionLinks(self.parts, connection)
+        self.login = ConnectionLogin(broker, self.parts, connection, authenticator)
         # Those of the read that is being processed.
         self.events: list[Event] = _NO_EVENTS
         # The next of them; what goes on with them in another slice.
         self._at: i64 = 0
-        self._remainder = DeferredEvents()
+        self._remainder = DeferredEvents(agenda)
         # Nodes that hand out nothing until all that the client held has returned.
         self._held_back: dict[Node, None] = {}
         self._puts_off = False
         # Whether the client has asked for the end of the connection, and has not been answered.
-        self.close_asked = False
+        self._close_asked = False
         # The transport ended at that time, and the connection is to hear of it.
         self._eof = False
         self._eof_at = 0.0
-        self.dynamic_nodes: dict[Link, Node] = {}
-        # Open transactions may have deliveries of these.
-        self.ended_sessions: list[Session] = []
+        # Why the connection is about to be closed.
+        self._closing: Error | None = None
         self.deadline_moved = True
         # To be called when `next_deadline` may have come closer in a pass of its own.
         self.rearm: Callable[[], object] | None = None
         # To be called when TLS begins with the next byte (AMQP 1.0 §5.2).
         self.on_tls: Callable[[], object] | None = None
-        self.over = False
-        self._write = write
-        self._hang_up = hang_up
         broker.handlers[self] = None
 
     # -- what the server calls -----------------------------------------------------------
 
     def receive_data(self, data: bytes, now: float) -> None:
-        """Bytes arrived: one whole pass."""
+        """Process bytes that have arrived: one whole pass."""
         connection = self.connection
         broker = self.broker
+        output = self.output
         broker.begin_pass(now)
         broker.counters.bytes_received += len(data)
         connection.receive_data(data, now)
@@ -203,48 +179,36 @@ class ConnectionHandler(LinkHolder):
         if connection.failure is not None or connection.unread:
             # The client has a time to answer the close in, or has given us more to do.
             self.deadline_moved = True
-        if self.windowed:
-            self._recheck_windows()
-        if self.crowded:
-            self._recheck_crowded()
-        if self.transactions.waiting:
-            self._recheck_transactions()
-        if not self.dirty:
-            self.touch()
+        output.recheck()
+        if not output.dirty:
+            output.touch()
         broker.finish_pass()
 
     def receive_eof(self, now: float) -> None:
-        """The transport has ended, in whatever way."""
+        """Process the end of the transport, in whatever way it has ended."""
         self.broker.begin_pass(now)
         slices = self.broker.agenda.slices
         if slices.is_spent():
             # Many connections have ended at once. Until its turn comes it gets nothing more.
             self._eof = True
             self._eof_at = now
-            self.paused = True
-            self.blocked = True
+            self.output.pause()
             self._remainder.wait(self)
         else:
             slices.spend(CONNECTION + len(self.connection.channels.links) * LOST_LINK)
             self.connection.receive_eof(now)
             self._process()
             if self.connection.has_output:
-                self.touch()
+                self.output.touch()
         self.broker.finish_pass()
 
-    def forget_sessions(self) -> None:
-        """No transaction has deliveries of the sessions that have ended."""
-        for session in self.ended_sessions:
-            session.drop_references()
-        self.ended_sessions = []
-
     def forget_transport(self) -> None:
-        """The transport is gone and has been reported: nobody is called any more."""
-        self._write = self._hang_up = _ignore
+        """Call nobody any more: the transport is gone and has been reported."""
+        self.output.forget_transport()
         self.rearm = self.on_tls = None
 
     def next_deadline(self) -> float | None:
-        """When `handle_timeout` is to be called, by the clock that gives `now`."""
+        """Return when `handle_timeout` is to be called, by the clock that gives `now`."""
         self.deadline_moved = False
         return self.connection.next_deadline()
 
@@ -253,42 +217,9 @@ class ConnectionHandler(LinkHolder):
         self.broker.begin_pass(now)
         self.connection.handle_timeout(now)
         self._process()
-        self.touch()
-        if self.held_output.held and self._begun and not self.paused:
-            # A slow disk is no reason to be taken for dead: this may overtake what waits.
-            self._write(EMPTY_FRAME)
+        self.output.touch()
+        self.output.keep_alive()
         self.broker.finish_pass()
-
-    def pause(self) -> None:
-        """The transport takes no more bytes for now."""
-        self.paused = True
-        self.blocked = True
-
-    def resume(self, now: float) -> None:
-        """The transport takes bytes again."""
-        self.paused = False
-        self.broker.output_turns.wait(self)
-
-    def quiesce(self) -> None:
-        """Send no more messages and ask for none: the client settles what it has."""
-        self.quiet = True
-        self.blocked = True
-
-    def holds_messages(self) -> bool:
-        """Whether the client has messages that it has not settled."""
-        held = (one for links in self._sessions() for one in links.outgoing.values())
-        return any(endpoint.held > 0 for endpoint in held)
-
-    def withdraw_credit(self) -> i64:
-        """Producers are to send nothing more; how many there are."""
-        asked = [one for links in self._sessions() for one in links.incoming.values()]
-        for endpoint in asked:
-            endpoint.withdraw()
-        return len(asked)
-
-    def _sessions(self) -> list[SessionLinks]:
-        found = (session.context for session in self.connection.channels.by_remote.values())
-        return [links for links in found if isinstance(links, SessionLinks)]
 
     def close(self, error: Error | None, now: float) -> None:
         """Close the connection from our side; the client has `close_timeout` to answer."""
@@ -296,169 +227,67 @@ class ConnectionHandler(LinkHolder):
         self.connection.close(error, now)
         self.deadline_moved = True
         self._process()
-        self.touch()
+        self.output.touch()
         self.broker.finish_pass()
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether something the client caused is put off: it may cause no more for now."""
+        return self._remainder.waits
+
+    # -- what its own parts call back ----------------------------------------------------
+
+    def is_finished(self) -> bool:
+        """Return whether the connection is over."""
+        return self.connection.finished
+
     def settle_login(self, login: Login, identity: UserIdentity | None, reason: str) -> None:
-        """It has been decided who the client is, in the pass in which it said so."""
-        settle(self, login, identity, reason)
+        """Tell the client what was decided on its login, in the pass in which it logged in."""
+        self.login.settle(login, identity, reason)
 
     def settle_login_later(self, login: Login, identity: UserIdentity | None, reason: str) -> None:
-        """It has been decided who the client is, when it has waited for that."""
-        self._decision = (login, identity, reason)
-        self.broker.soon(self._go_on)
+        """Tell the client what was decided on its login, in a pass of its own."""
+        self.login.settle_later(login, identity, reason)
+        self.broker.soon(self._settle_login)
 
-    def _go_on(self) -> None:
-        """What was decided has its consequences: a pass of its own."""
-        decision = self._decision
-        if decision is not None:
-            self._decision = None
-            settle(self, *decision)
+    def _settle_login(self) -> None:
+        if self.login.settle_decided():
             self._process()
-            self.touch()
+            self.output.touch()
         self.broker.finish_pass()
         if self.rearm is not None:
             self.rearm()
 
-    # -- what the broker calls -----------------------------------------------------------
+    def close_soon(self, error: Error) -> None:
+        """Close the connection from our side, in a pass of its own."""
+        self._closing = error
+        self.broker.soon(self._close)
 
-    def link_stolen(self, link: Link) -> None:
-        """The same container has attached the link on another connection (AMQP 1.0 §2.6.1)."""
-        log.info("link stolen", peer=self.client.peer, link=link.name)
-        description = f"link {link.name!r} was attached on another connection"
-        link.detach(
-            closed=False, error=Error(condition="amqp:link:stolen", description=description)
-        )
-        # Its client may be dead already, and may have seen the messages it held.
-        close_link(self, link, True, False)
-        self.touch()
+    def _close(self) -> None:
+        self.close(self._closing, self.broker.now)
+        if self.rearm is not None:
+            self.rearm()
 
-    def touch(self) -> None:
-        """There may be something to write at the end of this pass."""
-        if not self.dirty:
-            self.dirty = True
-            self.broker.dirty_handlers.append(self)
-
-    def flush(self) -> None:
-        """Write what has gathered and may be told by now."""
-        self.dirty = False
-        connection = self.connection
-        held_output = self.held_output
-        data = b""
-        # What waits for room goes on in its turn, and if what is before it can be written.
-        unfinished = connection.holds_back
-        proceeds = unfinished and not self.congested and not self.paused
-        if held_output.pieces or self.need > self.changes.stable:
-            if held_output.bytes > OUTPUT_LIMIT:
-                proceeds = False
-            data = held_output.take(connection, self.need, self.changes.stable, proceeds)
-        elif connection.has_output:
-            data = connection.data_to_send(proceeds)
-        if unfinished:
-            self.congested = True
-            self.blocked = True
-            if proceeds:
-                self.broker.output_turns.count()
-        if data:
-            self._begun = connection.opened
-            self.broker.counters.bytes_sent += len(data)
-            self._write(data)
-        if held_output.pieces:
-            self._hold()
-            return
-        if self.congested and not self.paused:
-            self.broker.output_turns.wait(self)
-        if connection.finished and not self.over:
-            self.over = True
-            self._hang_up()
-
-    def _hold(self) -> None:
-        """Some output waits for the disk; too much of it is a reason to send no more."""
-        held_output = self.held_output
-        if not held_output.held:
-            held_output.held = True
-            self.broker.held.append(self)
-        if held_output.bytes > OUTPUT_LIMIT:
-            self.congested = True
-            self.blocked = True
-        elif self.congested and not self.paused:
-            self.broker.output_turns.wait(self)
-
-    def stop_sending(self) -> None:
-        """The connection has had its share of the pass."""
-        self.congested = True
-        self.blocked = True
-        self.broker.output_turns.count()
-
-    def stand_by(self) -> None:
-        """Others have had what there is in this round: wait for a turn."""
-        self.congested = True
-        self.blocked = True
-        self.broker.output_turns.wait(self)
-
-    def resume_sending(self) -> None:
-        """It is the connection's turn: a new share."""
-        self.congested = False
-        if self.connection.holds_back:
-            # What has begun comes before anything new.
-            self.touch()
-        else:
-            self._unblock()
-
-    def _unblock(self) -> None:
-        self.blocked = self.paused or self.quiet
-        if self.transactions.waiting:
-            # What they wait for may have gone out.
-            self._recheck_transactions()
-            self.touch()
-        if self.blocked:
-            return
-        if self.windowed:
-            self._recheck_windows()
-        if self.stalled:
-            stalled = self.stalled
-            self.stalled = {}
-            for consumer in stalled:
-                if not consumer.closed:
-                    consumer.go_on()
-        if self.unsupplied:
-            unsupplied = self.unsupplied
-            self.unsupplied = {}
-            for producer in unsupplied:
-                producer.supply()
-            self.touch()
-
-    def _recheck_windows(self) -> None:
-        self.allowance.review()
-        waiting = self.windowed
-        self.windowed = {}
-        for consumer in waiting:
-            if not consumer.closed and consumer.is_held_up():
-                self.windowed[consumer] = None
-            elif not consumer.closed:
-                consumer.go_on()
-
-    def _recheck_crowded(self) -> None:
-        waiting = self.crowded
-        self.crowded = {}
-        for producer in waiting:
-            producer.supply()
-
-    def _recheck_transactions(self) -> None:
-        before = self.changes.total
-        self.transactions.recheck()
-        if self.changes.total != before:
-            self.need = self.changes.latest()
-
-    def session_id(self, session: Session) -> i64:
-        """The number of one of its sessions, unique in the broker."""
-        links = session.context
-        return links.id if isinstance(links, SessionLinks) else 0
+    def catch_up(self) -> bool:
+        """Go on with events that were put off, and return whether all of them are done."""
+        if self._eof:
+            self._eof = False
+            links = len(self.connection.channels.links)
+            self.broker.agenda.slices.spend(CONNECTION + links * LOST_LINK)
+            self.connection.receive_eof(self._eof_at)
+        self._process()
+        if not self.output.dirty:
+            self.output.touch()
+        if self._at < len(self.events):
+            return False
+        if self.rearm is not None:
+            self.rearm()
+        return True
 
     # -- events --------------------------------------------------------------------------
 
     def _process(self) -> None:
-        changes = self.changes
+        changes = self.output.changes
         # Whatever a client causes it is told when it is on disk; but of what it has settled by
         # itself it is told nothing.
         before = changes.total
@@ -467,16 +296,16 @@ class ConnectionHandler(LinkHolder):
             before += self._work_off()
         except BaseException:
             # What it was told of before the mistake is told all the same.
-            self.need = changes.latest()
+            self.output.need_latest()
             self.events = _NO_EVENTS
             self._at = 0
             self._let_go()
             raise
         if changes.total != before or changes.claims != claims:
-            self.need = changes.latest()
+            self.output.need_latest()
 
     def _put_off(self) -> None:
-        """The event that is next takes more than the present slice: go on in another one.
+        """Go on in another slice: the event that is next takes more than the present one.
 
         What its sessions hold returns in several passes: nobody is to get newer messages before.
         """
@@ -486,45 +315,25 @@ class ConnectionHandler(LinkHolder):
                 if isinstance(event, SessionTerminated | EndReceived):
                     links = event.session.context
                     if isinstance(links, SessionLinks):
-                        for endpoint in links.outgoing.values():
-                            if endpoint.held > 0 and endpoint.node not in self._held_back:
-                                self._held_back[endpoint.node] = None
-                                endpoint.node.pause_dispatch()
+                        for consumer in links.outgoing.values():
+                            if consumer.held > 0 and consumer.node not in self._held_back:
+                                self._held_back[consumer.node] = None
+                                consumer.node.pause_dispatch()
         self._remainder.wait(self)
 
     def _let_go(self) -> None:
-        """What was to return has returned."""
+        """Let nodes dispatch again: what was to return has returned."""
         held_back = self._held_back
         self._held_back = {}
         self._puts_off = False
         for node in held_back:
             node.resume_dispatch()
 
-    def catch_up(self) -> bool:
-        """Go on with what was put off; whether all of it is done."""
-        if self._eof:
-            self._eof = False
-            links = len(self.connection.channels.links)
-            self.broker.agenda.slices.spend(CONNECTION + links * LOST_LINK)
-            self.connection.receive_eof(self._eof_at)
-        self._process()
-        if not self.dirty:
-            self.touch()
-        if self._at < len(self.events):
-            return False
-        if self.rearm is not None:
-            self.rearm()
-        return True
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether something the client caused is put off: it may cause no more for now."""
-        return self._remainder.waits
-
     def _work_off(self) -> i64:
-        """Everything that has arrived; how many changes nobody needs to hear of."""
+        """Process everything that has arrived, and return how many changes nobody needs to hear
+        of."""
         connection = self.connection
-        changes = self.changes
+        changes = self.output.changes
         agenda = self.broker.agenda
         slices = agenda.slices
         left, letters = slices.left, agenda.letters
@@ -533,8 +342,8 @@ class ConnectionHandler(LinkHolder):
             events = self.events
             at = self._at
             if at >= len(events):
-                if self.close_asked:
-                    self.close_asked = False
+                if self._close_asked:
+                    self._close_asked = False
                     connection.close()
                 events = connection.take_events()
                 self._at = 0
@@ -568,12 +377,123 @@ class ConnectionHandler(LinkHolder):
                 if isinstance(producer, ProducerLink):
                     producer.on_delivery(event.delivery)
                 else:
-                    on_control(producer, event.delivery)
+                    _on_control_delivery(producer, event.delivery)
             elif isinstance(event, CreditReceived):
                 consumer = event.link.context
                 if isinstance(consumer, ConsumerLink):
                     consumer.on_credit(event.properties)
-            elif not on_control_event(self, event):
+            elif not self._on_control_event(event):
                 self._at = at
                 self._put_off()
                 return quiet
+
+    def _on_control_event(self, event: Event) -> bool:
+        """Process an event that does not come once for every message.
+
+        Return false if there is more to do than the present slice allows: this is to be called
+        again.
+        """
+        links = self.links
+        if self._on_delivery_event(event):
+            return True
+        if isinstance(event, AttachReceived):
+            links.attach(event.link)
+        elif isinstance(event, DetachReceived):
+            # What is to be gone with the link is gone before the client hears of it.
+            if not links.close_in_slices(event.link, False, event.closed):
+                return False
+            event.link.detach(closed=event.closed)
+        elif isinstance(event, LinkFailed):
+            self._on_link_failed(event)
+        elif isinstance(event, BeginReceived):
+            links.begin_session(event.session)
+            event.session.accept()
+            forget_begin(event.session)
+        elif isinstance(event, EndReceived):
+            # As with a link: the client hears of the end when all of it is done.
+            if not links.end_session(event.session, False):
+                return False
+            event.session.end()
+        elif isinstance(event, SessionTerminated):
+            if not links.end_session(event.session, event.error is not None):
+                return False
+            links.forget_session(event.session)
+        elif isinstance(event, AuthenticationRequested):
+            self.login.authenticate(self, event)
+        elif isinstance(event, ScramKeysRequested):
+            self.login.provide_scram_keys(self, event)
+        elif isinstance(event, TlsAgreed):
+            if self.on_tls is not None:
+                self.on_tls()
+        elif isinstance(event, OpenReceived):
+            self.deadline_moved = True
+            self.login.open(self, links, event.open)
+        elif isinstance(event, CloseReceived):
+            # Answered when the sessions, which are gone with it, have come to their ends.
+            self._close_asked = True
+        elif isinstance(event, Terminated):
+            self._on_terminated(event)
+        return True
+
+    def _on_delivery_event(self, event: Event) -> bool:
+        """Process an event of a delivery that is settled late, aborted or part of a transaction.
+
+        Return false if the event is none of these.
+        """
+        transactions = self.parts.transactions
+        if isinstance(event, TransactionalStateReceived):
+            consumer = event.delivery.link.context
+            if isinstance(consumer, ConsumerLink) and not consumer.closed:
+                transactions.state(consumer, event.delivery, event.state, event.settled)
+            else:
+                transactions.miss_outcome(event.state)
+        elif isinstance(event, TransactionalStateIgnored):
+            transactions.miss_outcome(event.state)
+        elif isinstance(event, SettlementReceived):
+            producer = event.delivery.link.context
+            if isinstance(producer, ProducerLink | TargetTerminus):
+                producer.on_settlement(event.delivery)
+        elif isinstance(event, PostingBegun):
+            transactions.begin_posting(event.link, event.state)
+        elif isinstance(event, TransferIgnored):
+            if isinstance(event.state, TransactionalState):
+                transactions.miss(event.link, event.state)
+        elif isinstance(event, DeliveryAborted):
+            transactions.end_posting(event.link)
+            producer = event.link.context
+            if isinstance(producer, ProducerLink):
+                producer.on_abort(event.delivery)
+        else:
+            return False
+        return True
+
+    def _on_link_failed(self, event: LinkFailed) -> None:
+        log.warning(
+            "link failed", peer=self.client.peer, link=event.link.name, reason=str(event.error)
+        )
+        if is_over_limit(event.error):
+            self.broker.counters.links_over_limit += 1
+        self.links.close(event.link, False, False)
+
+    def _on_terminated(self, event: Terminated) -> None:
+        """Leave the broker: the connection is over."""
+        error = event.error
+        client = self.client
+        if error is None:
+            log.info("connection closed", peer=client.peer)
+        else:
+            log.info("connection lost", peer=client.peer, reason=str(error))
+        self.broker.handlers.pop(self, None)
+        self.login.end(error)
+        client.space.party_gone(client.id)
+        self.broker.shared.termini.party_gone(client.id)
+        self.output.forget_waiting()
+        self.links.free_sessions()
+        self.connection.drop_references()
+        self.output.touch()
+
+
+def _on_control_delivery(context: object, delivery: IncomingDelivery) -> None:
+    """Process a message on a link that is to no node: a control link."""
+    if isinstance(context, Coordinator):
+        context.on_delivery(delivery)

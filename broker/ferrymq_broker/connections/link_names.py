@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 
 class LinkHolder:
-    """The links of one connection, as the registry of names sees them: those of `client`."""
+    """The links of one connection, those of `client`, to the registries of the broker and to what
+    decides on its rights."""
 
     __slots__ = ("client",)
 
@@ -31,6 +32,14 @@ class LinkHolder:
 
     def link_stolen(self, link: Link) -> None:
         """End a link whose name the same container has attached on another connection."""
+
+    def withdraw_credit(self) -> i64:
+        """Take back the credit of all producers, and return how many there are."""
+        return 0
+
+    def reauthorize(self) -> int:
+        """Detach the links that the client may not have any more, and return how many."""
+        return 0
 
 
 @final

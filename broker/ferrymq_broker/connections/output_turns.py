@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 if TYPE_CHECKING:
-    from ferrymq_broker.connections.handler import ConnectionHandler
+    from ferrymq_broker.connections.output import ConnectionOutput
 
 # What one connection may have written to it in one pass, in bytes: a reader with endless credit
 # and a long queue must not keep everybody else waiting.
@@ -45,7 +45,7 @@ class OutputTurns:
         self.spent = False
         # Shares that were used up in this round.
         self._taken: i64 = 0
-        self._waiting: deque[ConnectionHandler] = deque()
+        self._waiting: deque[ConnectionOutput] = deque()
         self._armed = False
         self._schedule = schedule
         self._take_turns = take_turns
@@ -57,11 +57,11 @@ class OutputTurns:
             self.spent = True
         self._arm()
 
-    def wait(self, handler: ConnectionHandler) -> None:
+    def wait(self, output: ConnectionOutput) -> None:
         """Give the connection a turn when those before it have had theirs."""
-        if not handler.waits_turn:
-            handler.waits_turn = True
-            self._waiting.append(handler)
+        if not output.waits_turn:
+            output.waits_turn = True
+            self._waiting.append(output)
             self._arm()
 
     def begin_round(self) -> None:
@@ -75,11 +75,48 @@ class OutputTurns:
             self._arm()
         while waiting and turns > 0:
             turns -= 1
-            handler = waiting.popleft()
-            handler.waits_turn = False
-            handler.resume_sending()
+            output = waiting.popleft()
+            output.waits_turn = False
+            output.resume_sending()
 
     def _arm(self) -> None:
         if not self._armed:
             self._armed = True
             self._schedule(self._take_turns)
+
+
+@final
+class BrokerOutput:
+    """What the connections of one broker have to write.
+
+    `dirty` are those to be flushed at the end of the pass, `held` those whose output waits for the
+    store; `turns` are for those that have more to write than they may in one pass.
+    """
+
+    __slots__ = ("dirty", "held", "turns")
+
+    def __init__(self, turns: OutputTurns) -> None:
+        self.dirty: list[ConnectionOutput] = []
+        self.held: list[ConnectionOutput] = []
+        self.turns = turns
+
+    def flush(self) -> None:
+        """Flush the connections that have something to write."""
+        dirty = self.dirty
+        self.dirty = []
+        flushed: i64 = 0
+        try:
+            for output in dirty:
+                flushed += 1
+                output.flush()
+        except BaseException:
+            # A mistake is to cost one connection, and the others nothing.
+            self.dirty = dirty[flushed:] + self.dirty
+            raise
+
+    def release_held(self) -> None:
+        """Let the output go on that has waited for the store: a batch is on disk."""
+        held = self.held
+        self.held = []
+        for output in held:
+            output.release_held()

@@ -14,6 +14,7 @@ from ferrymq.engine.receiver import ReceiverLink
 from ferrymq_broker.connections.client_limits import count_walk
 from ferrymq_broker.connections.durable_links.tags import Tags
 from ferrymq_broker.connections.durable_links.target import RememberedTags, TargetTerminus
+from ferrymq_broker.connections.link_ports import ProducerPort
 from ferrymq_broker.connections.message_batches import (
     BATCH_FORMAT,
     not_unpacked,
@@ -35,7 +36,7 @@ from ferrymq_broker.connections.seen_tags import WINDOW
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.nodes.message import BrokerMessage, admit
-from ferrymq_broker.nodes.node import BOUNDLESS, Node, Producer, Refusal
+from ferrymq_broker.nodes.node import BOUNDLESS, Node, Refusal
 from ferrymq_broker.transactions.txn_publish import TxnPublish
 from ferrymq_codec.errors import DecodeError
 from ferrymq_types.messaging import Accepted, Modified, Rejected
@@ -43,30 +44,26 @@ from ferrymq_types.transactions import TransactionalState
 from ferrymq_types.transport import Error, ReceiverSettleMode
 
 if TYPE_CHECKING:
-    from ferrymq_broker.connections.handler import ConnectionHandler
+    from ferrymq_broker.connections.parts import ConnectionParts
     from ferrymq_types.unions import Outcome
 
 
 @final
-class ProducerLink(Producer):
+class ProducerLink(ProducerPort):
     """The broker's end of a link whose target is a node.
 
     `node` is None for the anonymous terminus, where every message says where it goes in its
     properties. `outcomes` are those the client can be told, by their symbols, or None for all there
-    are. `window` is the credit the client is kept supplied with as long as there is room, in
-    messages. `low` is the credit at which it is due for more. `address` is that of its target, with
+    are. `low` is the credit at which it is due for more. `address` is that of its target, with
     aliases followed; empty for the anonymous terminus.
     """
 
     __slots__ = (
-        "link",
-        "handler",
-        "node",
+        "parts",
+        "output",
         "address",
         "outcomes",
-        "window",
         "low",
-        "closed",
         "_direct",
         "_ordered",
         "_metered",
@@ -78,25 +75,23 @@ class ProducerLink(Producer):
     def __init__(
         self,
         link: ReceiverLink,
-        handler: ConnectionHandler,
+        parts: ConnectionParts,
         node: Node | None,
         outcomes: list[str] | None = None,
         address: str = "",
     ) -> None:
-        self.link = link
-        self.handler = handler
-        self.node = node
+        super().__init__(link, node, parts.client.id)
+        self.parts = parts
+        self.output = parts.output
         self.address = address
         self.outcomes = outcomes
-        self.window: i64 = 0
         self.low: i64 = 0
-        self.closed = False
         # The node, if messages go there without any questions.
         self._direct = node
         if link.rcv_settle_mode is ReceiverSettleMode.SECOND:
             # What is in the queue is not to be kept twice, should the client never settle.
             self._direct = None
-        if isinstance(node, Exchange) and handler.client.access.asks_for_parts():
+        if isinstance(node, Exchange) and parts.client.access.asks_for_parts():
             # There may be rules for the keys that messages bring.
             self._direct = None
         # Requests have their sections in any order: they go no further, and Proton encodes them so.
@@ -116,7 +111,7 @@ class ProducerLink(Producer):
     def remember(self, memory: TargetTerminus, session: i64) -> None:
         """The terminus outlives the link, which is in the session of this number."""
         self.memory = memory
-        self.remember_tags(RememberedTags(memory, session, self.handler.client.id))
+        self.remember_tags(RememberedTags(memory, session, self.origin))
 
     # -- messages ------------------------------------------------------------------------
 
@@ -135,7 +130,7 @@ class ProducerLink(Producer):
             except DecodeError as error:
                 self.reject(delivery, "amqp:decode-error", str(error), None)
             else:
-                message.origin = self.handler.client.id
+                message.origin = self.origin
                 refusal = node.publish(message)
                 if refusal is not None:
                     self._refuse(delivery, refusal)
@@ -163,9 +158,9 @@ class ProducerLink(Producer):
             # Its node went while the message was on its way: the sender still has it, or had it not
             # wanted to know.
             if delivery.remote_settled:
-                self.handler.broker.counters.messages_dropped += 1
+                self.count_dropped()
             if isinstance(state, TransactionalState):
-                self.handler.transactions.miss(self.link, state)
+                self.parts.transactions.miss(self.link, state)
             return
         node = self.node
         if is_terminal(state) and not isinstance(state, Accepted):
@@ -180,7 +175,7 @@ class ProducerLink(Producer):
                 )
             return
         if isinstance(state, TransactionalState):
-            posting = self.handler.transactions.post(self, delivery, state)
+            posting = self.parts.transactions.post(self, delivery, state)
             if posting is not None and self._metered:
                 # What the node has promised the link, it has promised the transaction now.
                 if self._promised > 0:
@@ -212,7 +207,7 @@ class ProducerLink(Producer):
             except BrokerError as error:
                 self.reject(delivery, error.condition, error.description, error.info)
             else:
-                message.origin = self.handler.client.id
+                message.origin = self.origin
                 full = self.room_for_guest(target) if node is None else None
                 if full is not None:
                     self._refuse(delivery, full)
@@ -240,7 +235,7 @@ class ProducerLink(Producer):
         except BrokerError as error:
             self.reject(delivery, error.condition, error.description, error.info)
             return
-        refusal = publish_batch(node, messages, self.handler.client.id, self._metered)
+        refusal = publish_batch(node, messages, self.origin, self._metered)
         if refusal is not None:
             self._refuse(delivery, refusal)
         elif not delivery.remote_settled:
@@ -261,7 +256,7 @@ class ProducerLink(Producer):
         if refusal is not None:
             self._refuse(delivery, refusal)
         elif not delivery.remote_settled:
-            self._tell(delivery, ACCEPTED, self.memory is not None and node.keeps(message))
+            self._tell(delivery, ACCEPTED, self.keeps(node, message))
 
     def _tell(self, delivery: IncomingDelivery, outcome: Outcome, kept: bool = True) -> None:
         """Give a delivery that is not settled its outcome, and remember that: for good, if what has
@@ -303,7 +298,7 @@ class ProducerLink(Producer):
         elif delivery.resumed and (not delivery.second or is_terminal(delivery.remote_state)):
             # Its outcome was told with the unsettled map, and the broker need not wait.
             delivery.settle(delivery.state)
-            self.handler.touch()
+            self.output.touch()
 
     def on_abort(self, delivery: IncomingDelivery) -> None:
         """The sender has given up a delivery, which settles it (AMQP 1.0 §2.7.5)."""
@@ -336,6 +331,14 @@ class ProducerLink(Producer):
         if committed:
             tags.add(delivery, ACCEPTED, kept)
 
+    def keeps(self, node: Node, message: BrokerMessage) -> bool:
+        """Return whether the node keeps a message through a crash, and the link is remembered."""
+        return self.memory is not None and node.keeps(message)
+
+    def count_dropped(self) -> None:
+        """Count a message that was dropped."""
+        self.parts.shared.counters.messages_dropped += 1
+
     def room_for_guest(self, node: Node) -> Refusal | None:
         """Why a node that has promised this link nothing has no room for a message of it."""
         return None if _has_room(node) else _full(node)
@@ -343,8 +346,8 @@ class ProducerLink(Producer):
     def route(self, message: BrokerMessage) -> Node:
         """The node that a message of this link is for, which it says itself if the link does not.
         Raises `BrokerError`, `DecodeError`."""
-        handler = self.handler
-        access = handler.client.access
+        client = self.parts.client
+        access = client.access
         node = self.node
         if node is not None and access.open:
             return node
@@ -354,16 +357,16 @@ class ProducerLink(Producer):
                 "amqp:not-found", "the message has no properties.to, and the link no address"
             )
         if access.open:
-            return handler.client.space.target(to)
+            return client.space.target(to)
         try:
             if node is None:
-                address = meant_by(handler.client, to)
+                address = meant_by(client, to)
                 access.require_send(address, to)
-                node = handler.client.space.target(address, access)
-            require_key(handler.client, node, message)
+                node = client.space.target(address, access)
+            require_key(client, node, message)
             return node
         except BrokerError as error:
-            put_on_record(handler.client, error, "message")
+            put_on_record(client, error, "message")
             raise
 
     # -- refusals ------------------------------------------------------------------------
@@ -371,7 +374,7 @@ class ProducerLink(Producer):
     def _refuse(self, delivery: IncomingDelivery, refusal: Refusal) -> None:
         """The node has not taken the message. A sender that settled it did not want to know."""
         if delivery.remote_settled:
-            self.handler.broker.counters.messages_dropped += 1
+            self.count_dropped()
             return
         outcome = self.outcome_of(delivery, refusal)
         if outcome is None:
@@ -426,20 +429,20 @@ class ProducerLink(Producer):
         """
         if self.closed:
             return
-        handler = self.handler
-        credit = handler.broker.credit
-        if handler.blocked:
-            handler.unsupplied[self] = None
+        output = self.output
+        credit = self.parts.shared.credit
+        if output.blocked:
+            output.await_supply(self)
             return
         node = self.node
         if credit.withheld and (node is None or node.kind != "service"):
             credit.wait(self)
             return
-        if len(self.link.session.incoming.unsettled) >= handler.allowance.sent_share:
+        if len(self.link.session.incoming.unsettled) >= output.allowance.sent_share:
             # It does not settle what it was told, or has far too much in its transactions.
-            handler.crowded[self] = None
+            output.await_settlements(self)
             return
-        full = handler.credit_window
+        full = self.parts.credit_window
         tags = self._tags
         if tags is not None:
             if tags.is_full():
@@ -464,10 +467,10 @@ class ProducerLink(Producer):
         node = self.node
         if self.closed or (node is not None and node.kind == "service"):
             return
-        self.handler.broker.credit.wait(self)
+        self.parts.shared.credit.wait(self)
         if self.link.credit > 0 and self.link.usable:
             self.link.set_credit(0)
-            self.handler.touch()
+            self.output.touch()
 
     def meter(self) -> None:
         """Count the credit of the link with what its node has promised."""
@@ -506,8 +509,8 @@ class ProducerLink(Producer):
     def _grant(self, credit: i64) -> None:
         self.low = credit >> 1
         self.link.set_credit(credit)
-        if not self.handler.dirty:
-            self.handler.touch()
+        if not self.output.dirty:
+            self.output.touch()
 
     def _share(self, node: Node, room: i64) -> None:
         """Give what is this link's of the room that is left.
@@ -547,9 +550,9 @@ class ProducerLink(Producer):
 
     def evict(self, error: Error) -> None:
         """The node is going away, or the client cannot be told otherwise."""
-        count_walk(self.handler.broker.agenda.slices, self.link)
+        count_walk(self.parts.shared.agenda.slices, self.link)
         self.link.detach(closed=True, error=error)
-        self.handler.touch()
+        self.output.touch()
         self.close(True)
 
     def refuse(self, condition: str, description: str) -> None:
@@ -557,7 +560,7 @@ class ProducerLink(Producer):
         that outlives it."""
         gone = self.memory is None
         self.link.detach(closed=gone, error=Error(condition=condition, description=description))
-        self.handler.touch()
+        self.output.touch()
         self.close(gone)
 
     def close(self, closed: bool, lost: bool = False) -> None:
@@ -566,8 +569,8 @@ class ProducerLink(Producer):
             return
         self.closed = True
         self._direct = None
-        handler = self.handler
-        handler.unsupplied.pop(self, None)
+        output = self.output
+        output.forget_producer(self)
         if self._tags is not None:
             self._tags.leave(lost, closed)
         node = self.node
@@ -582,7 +585,7 @@ class ProducerLink(Producer):
                 if not node.deleted:
                     node.regain_room()
                 node.link_closed()
-        handler.broker.credit.leave(self, self.window)
+        self.parts.shared.credit.leave(self, self.window)
 
 
 def _has_room(node: Node) -> bool:

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, final
 from mypy_extensions import i64
 
 from ferrymq_broker import audit
-from ferrymq_broker.connections.reauthorize import reauthorize_links
 from ferrymq_broker.event_log import log
 from ferrymq_broker.timers import Timer
 from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
     from ferrymq_broker.access.identity import UserIdentity
-    from ferrymq_broker.connections.handler import ConnectionHandler
+    from ferrymq_broker.connections.connection_port import ConnectionPort
+    from ferrymq_broker.connections.link_names import LinkHolder
+    from ferrymq_broker.connections.parts import ConnectionParts
 
 
 @final
@@ -28,7 +29,7 @@ class _Patience(Timer):
         self.token_expiry = token_expiry
 
     def on_time(self, now: i64) -> None:
-        """The time is over."""
+        """Take note that the time is over."""
         self.token_expiry.on_patience_over()
 
 
@@ -44,110 +45,98 @@ class TokenExpiry(Timer):
     duration.
     """
 
-    __slots__ = ("handler", "login_ends", "reason", "_patience")
+    __slots__ = ("login_ends", "_connection", "_links", "_parts", "_deadline", "_patience")
 
-    def __init__(self, handler: ConnectionHandler) -> None:
+    def __init__(
+        self,
+        connection: ConnectionPort,
+        links: LinkHolder,
+        parts: ConnectionParts,
+        deadline: i64,
+    ) -> None:
         super().__init__()
-        self.handler = handler
-        identity = handler.client.identity
+        identity = parts.client.identity
         # Milliseconds since the epoch, 0 for never.
         self.login_ends: i64 = 0 if identity is None else _milliseconds(identity.expires)
+        self._connection = connection
+        self._links = links
+        self._parts = parts
+        self._deadline: i64 = deadline
         self._patience = _Patience(self)
-        # Why the connection is about to be closed.
-        self.reason = ""
 
     def on_grant(self) -> None:
-        """A token has come. It may give less than the one before."""
-        reauthorize_links(self.handler)
+        """Review the links: a token has come, and may give less than the one before."""
+        self._links.reauthorize()
         self.arm()
 
     def arm(self) -> None:
-        """See to it that the next end is not missed."""
-        handler = self.handler
-        broker = handler.broker
-        access = handler.client.access
+        """Set the timers to the next end."""
+        shared = self._parts.shared
+        access = self._parts.client.access
         patience = self._patience
-        if access.gives_anything() or broker.token_deadline == 0:
-            broker.timers.cancel(patience)
+        if access.gives_anything() or self._deadline == 0:
+            shared.timers.cancel(patience)
         elif patience.due == 0:
-            broker.timers.set(patience, broker.agenda.now + broker.token_deadline)
+            shared.timers.set(patience, shared.agenda.now + self._deadline)
         due = self.login_ends
         next_expiry = _milliseconds(access.grants.next_expiry())
         if next_expiry != 0 and (due == 0 or next_expiry < due):
             due = next_expiry
-        dates = broker.agenda.dates
+        dates = shared.agenda.dates
         if due == 0:
             dates.cancel(self)
         else:
             dates.set(self, due)
 
     def cancel(self) -> None:
-        """The connection is over."""
-        self.handler.client.access.on_grant = None
-        broker = self.handler.broker
-        broker.agenda.dates.cancel(self)
-        broker.timers.cancel(self._patience)
+        """Stop the timers: the connection is over."""
+        self._parts.client.access.on_grant = None
+        shared = self._parts.shared
+        shared.agenda.dates.cancel(self)
+        shared.timers.cancel(self._patience)
 
     def on_patience_over(self) -> None:
-        """No token has come in time that allows anything."""
-        handler = self.handler
-        if not handler.connection.finished and not handler.client.access.gives_anything():
+        """Close the connection if no token has come in time that allows anything."""
+        access = self._parts.client.access
+        if not self._connection.is_finished() and not access.gives_anything():
             self._close("no token has come that allows anything")
 
     def on_time(self, now: i64) -> None:
-        """Something has come to its end on this date."""
-        handler = self.handler
-        if handler.connection.finished:
+        """End the rights that a token or the login has given until this date."""
+        if self._connection.is_finished():
             return
-        access = handler.client.access
+        client = self._parts.client
+        access = client.access
         over = access.expire_grants(float(now) / 1000.0)
         for grant in over:
             subject = subject_of(grant.identity)
             scope = grant.meaning or grant.scope
-            audit.token_lapsed(handler.client.peer, handler.client.user, scope, subject)
+            audit.token_lapsed(client.peer, client.user, scope, subject)
         ended = self.login_ends != 0 and self.login_ends <= now
         if ended:
             self.login_ends = 0
-            user = handler.client.user
-            audit.token_lapsed(handler.client.peer, user, "", subject_of(access.identity))
+            user = client.user
+            audit.token_lapsed(client.peer, user, "", subject_of(access.identity))
             access.end_login()
             if user is None or access.open or not access.grants.has_user(user):
                 self._close("the token has expired")
                 return
         if ended or over:
-            reauthorize_links(handler)
-            handler.touch()
+            self._links.reauthorize()
+            self._parts.output.touch()
         self.arm()
 
     def _close(self, reason: str) -> None:
-        log.info("connection closed for its rights", peer=self.handler.client.peer, reason=reason)
-        self.reason = reason
-        self.handler.broker.soon(self._end)
-
-    def _end(self) -> None:
-        """A pass of its own."""
-        handler = self.handler
-        error = Error(condition="amqp:unauthorized-access", description=self.reason)
-        handler.close(error, handler.broker.now)
-        if handler.rearm is not None:
-            handler.rearm()
-
-
-def watch(handler: ConnectionHandler) -> None:
-    """The connection is open: see to it that it may do nothing for too long."""
-    identity = handler.client.identity
-    if handler.broker.takes_tokens or (identity is not None and identity.expires != 0.0):
-        token_expiry = TokenExpiry(handler)
-        handler.token_expiry = token_expiry
-        handler.client.access.on_grant = token_expiry.on_grant
-        token_expiry.arm()
+        log.info("connection closed for its rights", peer=self._parts.client.peer, reason=reason)
+        error = Error(condition="amqp:unauthorized-access", description=reason)
+        self._connection.close_soon(error)
 
 
 def subject_of(identity: UserIdentity) -> str:
-    """Whom a token speaks for, as rules name him."""
+    """Return whom a token speaks for, as rules name him."""
     return f"key:{identity.key}" if identity.key else f"user:{identity.user}"
 
 
 def _milliseconds(seconds: float) -> i64:
-    """The first millisecond that is not before a time of the day; 0 for none."""
+    """Return the first millisecond that is not before a time of the day; 0 for none."""
     return 0 if seconds == 0.0 else i64(seconds * 1000.0) + 1

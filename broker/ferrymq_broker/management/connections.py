@@ -115,7 +115,7 @@ class ConnectionEntities(_OfConnections[ConnectionHandler]):
             "virtual-host": self.space.name,
             "sessions": len(sessions),
             "links": sum(len(session.links) for session in sessions),
-            "blocked": handler.blocked,
+            "blocked": handler.output.blocked,
         }
         if remote is not None:
             attributes["hostname"] = remote.hostname

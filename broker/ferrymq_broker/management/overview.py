@@ -64,7 +64,7 @@ class BrokerEntities(EntityType):
             "version": importlib.metadata.version("ferrymq"),
             "virtual-hosts": self._hosts(),
             "connections": len(broker.handlers),
-            "links": len(broker.link_names),
+            "links": len(broker.shared.names),
             "held-bytes": int(broker.agenda.held),
             "alarms": sorted(broker.alarms),
             "connections-opened": int(counters.connections_opened),

@@ -65,7 +65,7 @@ class TerminusEntities(IndexedType[Terminus]):
             return self.identities()
         return [
             _name_of(terminus)
-            for terminus in self.broker.termini.of(self.space.name)
+            for terminus in self.broker.shared.termini.of(self.space.name)
             if _is_own(terminus, party)
         ]
 
@@ -83,7 +83,7 @@ class TerminusEntities(IndexedType[Terminus]):
             link,
             direction == "out",
         )
-        terminus = self.broker.termini.find(key)
+        terminus = self.broker.shared.termini.find(key)
         # A name can be percent-encoded in several ways. Only the broker's way is accepted.
         return terminus if terminus is not None and _name_of(terminus) == identity else None
 
@@ -99,7 +99,8 @@ class TerminusEntities(IndexedType[Terminus]):
     def entries(self) -> dict[str, Terminus]:
         """Return the termini by name, oldest first."""
         return {
-            _name_of(terminus): terminus for terminus in self.broker.termini.of(self.space.name)
+            _name_of(terminus): terminus
+            for terminus in self.broker.shared.termini.of(self.space.name)
         }
 
     def describe(self, entry: Terminus) -> dict[str, object]:

@@ -48,7 +48,7 @@ class BrokerCollector(Collector):
         broker = self._broker
         counters = broker.counters
         yield _single("ferrymq_connections", "Open connections", len(broker.handlers))
-        yield _single("ferrymq_links", "Attached links", len(broker.link_names))
+        yield _single("ferrymq_links", "Attached links", len(broker.shared.names))
         yield _single(
             "ferrymq_held_bytes",
             "Bytes of messages held, each counted once",

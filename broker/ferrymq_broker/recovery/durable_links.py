@@ -118,7 +118,7 @@ def _read(broker: Broker, found: RecoveredState, id: int, fields: Fields) -> Ter
             return None
         source = decode_source(told)
         identity = LinkIdentity(key, queue.address, durable, mode)
-        sender = SourceTerminus(identity, broker.termini, source, queue, id)
+        sender = SourceTerminus(identity, broker.shared.termini, source, queue, id)
         sender.fresh = False
         sender.holds = fields.flag("holds")
         if is_terminal(source.default_outcome):
@@ -131,12 +131,12 @@ def _read(broker: Broker, found: RecoveredState, id: int, fields: Fields) -> Ter
             # A record of an earlier version has no more than what the client called it.
             address = _meant_by(broker, space, target.address or "")
         identity = LinkIdentity(key, address, durable, mode)
-        terminus = TargetTerminus(identity, broker.termini, target)
+        terminus = TargetTerminus(identity, broker.shared.termini, target)
     terminus.store_id = id
     terminus.lost = True
     terminus.since = fields.number("since")
     terminus.grant(policy, fields.number("timeout"))
-    broker.termini.add(terminus)
+    broker.shared.termini.add(terminus)
     return terminus
 
 

@@ -12,7 +12,7 @@ from ferrymq_broker.config.model import Config
 from ferrymq_broker.connections.authentication import Authenticator, ClientTransport
 from ferrymq_broker.connections.capabilities import OFFERED
 from ferrymq_broker.connections.handler import ConnectionHandler
-from ferrymq_broker.connections.open_connection import AUTHENTICATED
+from ferrymq_broker.connections.login import AUTHENTICATED
 from ferrymq_broker.security.authenticator_factory import make_authenticators
 
 if TYPE_CHECKING:

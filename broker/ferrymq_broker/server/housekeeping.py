@@ -65,13 +65,13 @@ class Housekeeping:
         self._blocks = blocks
         # The blocks of the program itself, which collections skip.
         self._frozen = blocks()
-        self._begun = broker.numbers.last - len(broker.handlers)
+        self._begun = broker.shared.numbers.last - len(broker.handlers)
         self._most = 0
 
     def look(self) -> None:
         """Do the housekeeping that is needed now."""
         # Count connections that have ended: many may end long after they began.
-        begun = self._broker.numbers.last - len(self._broker.handlers)
+        begun = self._broker.shared.numbers.last - len(self._broker.handlers)
         if begun - self._begun >= ENOUGH and self._blocks() - self._frozen <= MOST_BLOCKS:
             self._begun = begun
             gc.collect()

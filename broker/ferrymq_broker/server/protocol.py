@@ -83,12 +83,12 @@ class AmqpProtocol(asyncio.Protocol):
             return
         if handler.deadline_moved:
             self._arm()
-        if handler.paused:
+        if handler.output.paused:
             self._limit_input()
         if handler.is_behind:
             # `_rearm` goes on when the handler has caught up.
             self._turns.hold()
-        if handler.quiet and not handler.holds_messages():
+        if handler.output.quiet and not handler.links.holds_messages():
             self._server.connection_settled(self)
 
     def eof_received(self) -> bool:
@@ -120,13 +120,13 @@ class AmqpProtocol(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """Handle that the client does not read as fast as the broker writes."""
-        self.handler.pause()
+        self.handler.output.pause()
 
     def resume_writing(self) -> None:
         """Handle that the client has read most of what was written."""
         self._turns.go_on()
         try:
-            self.handler.resume(self._clock.now())
+            self.handler.output.resume()
         except Exception:
             self._failed()
 
@@ -153,8 +153,8 @@ class AmqpProtocol(asyncio.Protocol):
     def quiesce(self) -> bool:
         """Stop sending messages and giving credit. Return whether the client has settled all
         messages."""
-        self.handler.quiesce()
-        return not self.handler.holds_messages()
+        self.handler.output.quiesce()
+        return not self.handler.links.holds_messages()
 
     def close(self, error: Error) -> None:
         """Close the connection with an error."""
@@ -217,13 +217,13 @@ class AmqpProtocol(asyncio.Protocol):
         """Set the timer again after the handler worked in another pass, and read on if it caught
         up."""
         self._arm()
-        if not self.handler.is_behind and not self.handler.paused:
+        if not self.handler.is_behind and not self.handler.output.paused:
             self._turns.go_on()
 
     def _arm(self) -> None:
         """Set the timer for the handler's next deadline."""
         due = self.handler.next_deadline()
-        if due is None or self.handler.over:
+        if due is None or self.handler.output.over:
             return
         if self._timer is not None:
             if self._timer_due <= due:

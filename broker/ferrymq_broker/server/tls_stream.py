@@ -324,8 +324,8 @@ def mark_secured(handler: ConnectionHandler, certificate: dict[str, object] | No
     transport.encrypted = True
     transport.certificate = certificate
     settings = handler.connection.settings
-    settings.sasl_mechanisms = handler.authenticator.mechanisms(transport)
-    settings.sasl_required = handler.authenticator.is_required(transport)
+    settings.sasl_mechanisms = handler.login.authenticator.mechanisms(transport)
+    settings.sasl_required = handler.login.authenticator.is_required(transport)
 
 
 def reason_of(error: ssl.SSLError) -> str:

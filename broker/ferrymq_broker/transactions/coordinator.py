@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
-from mypy_extensions import i64
-
 from ferrymq.engine.delivery import IncomingDelivery
-from ferrymq.engine.pairing import is_paired
 from ferrymq.engine.receiver import ReceiverLink
 from ferrymq_broker.access.access import fence_refusal
-from ferrymq_broker.connections.delivery_mode import agree_control
-from ferrymq_broker.connections.outcomes import ACCEPTED, REJECTED_SYMBOL
+from ferrymq_broker.connections.link_ports import ControlPort
+from ferrymq_broker.connections.outcomes import ACCEPTED
 from ferrymq_broker.connections.permissions import meant_by, put_on_record
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.event_log import log
 from ferrymq_broker.nodes.fences import FenceRecord
-from ferrymq_broker.nodes.node import Producer
 from ferrymq_broker.transactions.fence_annotation import read_fence
 from ferrymq_broker.transactions.transaction import ROLLBACK, UNKNOWN_ID, BrokerTransaction
 from ferrymq_broker.transactions.transaction_table import too_late
@@ -26,38 +22,30 @@ from ferrymq_codec.reader import Reader
 from ferrymq_codec.scalars import Described, Symbol
 from ferrymq_types.messaging import AmqpSequence, AmqpValue, Data, MessageAnnotations, Rejected
 from ferrymq_types.registry import typed
-from ferrymq_types.transactions import Coordinator as CoordinatorTarget
 from ferrymq_types.transactions import Declare, Declared, Discharge
-from ferrymq_types.transport import Error, ReceiverSettleMode
+from ferrymq_types.transport import Error
 from ferrymq_types.unions import decode_section
 
 if TYPE_CHECKING:
-    from ferrymq_broker.connections.handler import ConnectionHandler
-
-# What the coordinator can do (AMQP 1.0 §4.5.7).
-CAPABILITIES: Final = (
-    "amqp:local-transactions",
-    "amqp:multi-txns-per-ssn",
-    "amqp:multi-ssns-per-txn",
-)
+    from ferrymq_broker.connections.parts import ConnectionParts
 
 _CREDIT: Final = 100
-_MAX_SIZE: Final = 65_536
 
 
 @final
-class Coordinator(Producer):
+class Coordinator(ControlPort):
     """The broker's end of a control link.
 
     `rejects` is whether the client can be told with the outcome rejected; if not, the link ends
     where something is wrong.
     """
 
-    __slots__ = ("link", "handler", "rejects", "closed")
+    __slots__ = ("link", "parts", "output", "rejects", "closed")
 
-    def __init__(self, link: ReceiverLink, handler: ConnectionHandler, rejects: bool) -> None:
+    def __init__(self, link: ReceiverLink, parts: ConnectionParts, rejects: bool) -> None:
         self.link = link
-        self.handler = handler
+        self.parts = parts
+        self.output = parts.output
         self.rejects = rejects
         self.closed = False
 
@@ -87,13 +75,13 @@ class Coordinator(Producer):
                 "amqp:not-implemented",
                 "declare with a global-id: there are no distributed transactions",
             )
-        transaction = self.handler.transactions.declare(self)
+        transaction = self.parts.transactions.declare(self)
         delivery.settle(Declared(txn_id=transaction.id))
 
     def _discharge(
         self, delivery: IncomingDelivery, body: Discharge, fence: FenceRecord | None
     ) -> None:
-        transactions = self.handler.transactions
+        transactions = self.parts.transactions
         transaction = transactions.find(body.txn_id)
         if (
             transaction is None
@@ -118,7 +106,7 @@ class Coordinator(Producer):
         delivery = transaction.discharge
         if delivery is None or self.closed:
             return
-        transactions = self.handler.transactions
+        transactions = self.parts.transactions
         if (transaction.fails or transaction.doomed) and transaction.is_sending():
             transactions.waiting.append(transaction)
             return
@@ -134,7 +122,7 @@ class Coordinator(Producer):
         else:
             self._reject(delivery, too_late(transaction) if passed is None else passed)
         transaction.settle(committed)
-        self.handler.touch()
+        self.output.touch()
 
     def _passed(self, transaction: BrokerTransaction) -> Error | None:
         """Why the transaction must not be committed, by its fence."""
@@ -142,12 +130,12 @@ class Coordinator(Producer):
         if fence is None or transaction.fails or transaction.doomed:
             return None
         try:
-            target = meant_by(self.handler.client, fence.target) if fence.target else ""
-            if not self.handler.client.access.permits_fence(fence.group, target):
+            target = meant_by(self.parts.client, fence.target) if fence.target else ""
+            if not self.parts.client.access.permits_fence(fence.group, target):
                 raise fence_refusal(fence.group, fence.target)
-            self.handler.client.space.fences.check(fence)
+            self.parts.client.space.fences.check(fence)
         except BrokerError as error:
-            put_on_record(self.handler.client, error, "transaction")
+            put_on_record(self.parts.client, error, "transaction")
             return _as_error(error)
         return None
 
@@ -166,21 +154,29 @@ class Coordinator(Producer):
         self._end(ROLLBACK, reason)
 
     def _end(self, condition: str, description: str) -> None:
-        log.info("control link ended", peer=self.handler.client.peer, reason=description)
+        log.info("control link ended", peer=self.parts.client.peer, reason=description)
         self.link.detach(closed=True, error=Error(condition=condition, description=description))
-        self.handler.touch()
+        self.output.touch()
         self.close(False)
 
     def supply(self) -> None:
         """Let the client go on, unless it does not read what it is told."""
-        handler = self.handler
+        output = self.output
         if self.closed:
             return
-        if handler.blocked:
-            handler.unsupplied[self] = None
+        if output.blocked:
+            output.await_supply(self)
             return
         self.link.set_credit(_CREDIT)
-        handler.touch()
+        output.touch()
+
+    def touch(self) -> None:
+        """Look at the end of this pass whether there is something to tell the client."""
+        self.output.touch()
+
+    def pass_fence(self, fence: FenceRecord) -> None:
+        """Record the fence of a transaction that is committed."""
+        self.parts.client.space.fences.pass_(fence, self.parts.shared.agenda.wall)
 
     def evict(self, error: Error) -> None:
         """No node is behind this link that could go."""
@@ -190,7 +186,7 @@ class Coordinator(Producer):
         if self.closed:
             return
         self.closed = True
-        transactions = self.handler.transactions
+        transactions = self.parts.transactions
         ending = transactions.of(self)
         for transaction in ending:
             transactions.forget(transaction)
@@ -241,34 +237,3 @@ def read_message(delivery: IncomingDelivery) -> tuple[Declare | Discharge, Fence
         "amqp:not-implemented",
         "a message to the coordinator is a declare or a discharge in one amqp-value section",
     )
-
-
-def attach_coordinator(handler: ConnectionHandler, link: ReceiverLink) -> Coordinator:
-    """Accept a control link. What it can do is answered, whatever capabilities were asked for.
-
-    Raises `BrokerError` for half of a pair (Link Pairing 1.0 §2.2.1): outcomes are all that a
-    coordinator answers with. Raises it too for a delivery-mode that the link cannot have.
-    """
-    attach = link.remote_attach
-    asked = None if attach is None else attach.properties
-    if is_paired(asked):
-        raise BrokerError("amqp:not-implemented", "the coordinator does not support link pairing")
-    granted: dict[str, object] = {}
-    agree_control(link, {} if asked is None else asked, granted)
-    source = None if attach is None else attach.source
-    outcomes = None if source is None else source.outcomes
-    size: i64 = _MAX_SIZE
-    if 0 < handler.max_message_size < _MAX_SIZE:
-        size = handler.max_message_size
-    # Nothing is kept between the answer and its settlement.
-    link.agree_settle_modes(link.snd_settle_mode, ReceiverSettleMode.FIRST)
-    link.accept(
-        source=source,
-        target=CoordinatorTarget(capabilities=list(CAPABILITIES)),
-        properties=granted or None,
-        max_message_size=size,
-    )
-    handler.broker.link_names.take(handler, link)
-    coordinator = Coordinator(link, handler, not outcomes or REJECTED_SYMBOL in outcomes)
-    coordinator.supply()
-    return coordinator

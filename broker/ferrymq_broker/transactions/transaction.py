@@ -17,10 +17,9 @@ from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
     from ferrymq.engine.delivery import IncomingDelivery
-    from ferrymq_broker.connections.consumer_link import ConsumerLink
+    from ferrymq_broker.connections.link_ports import ConsumerPort, ControlPort
     from ferrymq_broker.nodes.fences import FenceRecord
     from ferrymq_broker.timers import TimerHeap
-    from ferrymq_broker.transactions.coordinator import Coordinator
     from ferrymq_broker.transactions.txn_work import TxnWork
 
 UNKNOWN_ID: Final = "amqp:transaction:unknown-id"
@@ -78,14 +77,14 @@ class BrokerTransaction(Timer):
     )
 
     def __init__(
-        self, id: bytes, coordinator: Coordinator, timers: TimerHeap, limits: TransactionLimits
+        self, id: bytes, coordinator: ControlPort, timers: TimerHeap, limits: TransactionLimits
     ) -> None:
         super().__init__()
         self.id = id
         self.coordinator = coordinator
         self.doomed = False
         self.error: Error | None = None
-        self.acquirers: dict[ConsumerLink, None] = {}
+        self.acquirers: dict[ConsumerPort, None] = {}
         self.discharge: IncomingDelivery | None = None
         self.fails = False
         self.fence: FenceRecord | None = None
@@ -142,7 +141,7 @@ class BrokerTransaction(Timer):
         )
         self._undo(False)
         # The nodes may have work now, and the client may be told of deliveries that returned.
-        self.coordinator.handler.touch()
+        self.coordinator.touch()
 
     # -- its end ---------------------------------------------------------------------------
 
@@ -160,8 +159,7 @@ class BrokerTransaction(Timer):
             work.commit()
         fence = self.fence
         if fence is not None:
-            handler = self.coordinator.handler
-            handler.client.space.fences.pass_(fence, handler.broker.agenda.wall)
+            self.coordinator.pass_fence(fence)
         self._end()
         return True
 

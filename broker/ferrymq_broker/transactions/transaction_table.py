@@ -21,20 +21,30 @@ from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
     from ferrymq.engine.link import Link
-    from ferrymq_broker.broker import Broker
-    from ferrymq_broker.connections.consumer_link import ConsumerLink
-    from ferrymq_broker.connections.producer_link import ProducerLink
-    from ferrymq_broker.transactions.coordinator import Coordinator
+    from ferrymq_broker.connections.link_ports import ConsumerPort, ControlPort, ProducerPort
+    from ferrymq_broker.nodes.node import Agenda
+    from ferrymq_broker.number_sequence import NumberSequence
+    from ferrymq_broker.timers import TimerHeap
+    from ferrymq_broker.transactions.transaction import TransactionLimits
 
 
 @final
 class Transactions:
     """Those that have been declared on a connection and not discharged."""
 
-    __slots__ = ("waiting", "_open", "_begun", "_broker")
+    __slots__ = ("waiting", "_open", "_begun", "_limits", "_numbers", "_timers", "_agenda")
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        limits: TransactionLimits,
+        numbers: NumberSequence,
+        timers: TimerHeap,
+        agenda: Agenda,
+    ) -> None:
+        self._limits = limits
+        self._numbers = numbers
+        self._timers = timers
+        self._agenda = agenda
         # Transactions whose discharge waits for a delivery that is not fully sent.
         self.waiting: list[BrokerTransaction] = []
         self._open: dict[bytes, BrokerTransaction] = {}
@@ -46,23 +56,22 @@ class Transactions:
 
     # -- their life ------------------------------------------------------------------------
 
-    def declare(self, coordinator: Coordinator) -> BrokerTransaction:
+    def declare(self, coordinator: ControlPort) -> BrokerTransaction:
         """A new one. Raises `BrokerError` if there are too many."""
-        broker = self._broker
-        limits = broker.transaction_limits
+        limits = self._limits
         if len(self._open) >= limits.open:
             raise BrokerError(
                 ROLLBACK,
                 f"{limits.open} transactions are open on the connection, and no more are allowed",
                 {"condition": Symbol("amqp:resource-limit-exceeded")},
             )
-        number: int = broker.numbers.next()
+        number: int = self._numbers.next()
         transaction = BrokerTransaction(
-            number.to_bytes(8, "big"), coordinator, broker.timers, limits
+            number.to_bytes(8, "big"), coordinator, self._timers, limits
         )
         self._open[transaction.id] = transaction
         if limits.timeout > 0:
-            broker.timers.set(transaction, broker.agenda.now + limits.timeout)
+            self._timers.set(transaction, self._agenda.now + limits.timeout)
         return transaction
 
     def find(self, id: object) -> BrokerTransaction | None:
@@ -73,7 +82,7 @@ class Transactions:
         """It has come to its end."""
         self._open.pop(transaction.id, None)
 
-    def of(self, coordinator: Coordinator) -> list[BrokerTransaction]:
+    def of(self, coordinator: ControlPort) -> list[BrokerTransaction]:
         """Those that were declared on this control link."""
         return [one for one in self._open.values() if one.coordinator is coordinator]
 
@@ -87,7 +96,7 @@ class Transactions:
     # -- their work ------------------------------------------------------------------------
 
     def post(
-        self, endpoint: ProducerLink, delivery: IncomingDelivery, state: TransactionalState
+        self, endpoint: ProducerPort, delivery: IncomingDelivery, state: TransactionalState
     ) -> TxnPublish | None:
         """A message has come that names a transaction (AMQP 1.0 §4.4.1).
 
@@ -152,7 +161,7 @@ class Transactions:
             )
 
     def acquire(
-        self, endpoint: ConsumerLink, delivery: OutgoingDelivery, entry: Entry | None
+        self, endpoint: ConsumerPort, delivery: OutgoingDelivery, entry: Entry | None
     ) -> None:
         """The link has sent a message under the transaction of its flow state (§4.4.3)."""
         transaction = endpoint.acquiring
@@ -161,7 +170,7 @@ class Transactions:
 
     def state(
         self,
-        endpoint: ConsumerLink,
+        endpoint: ConsumerPort,
         delivery: OutgoingDelivery,
         state: TransactionalState,
         settled: bool,
@@ -205,7 +214,7 @@ class Transactions:
             )
             self._too_late(endpoint, delivery, settled)
 
-    def outcome(self, endpoint: ConsumerLink, delivery: OutgoingDelivery) -> None:
+    def outcome(self, endpoint: ConsumerPort, delivery: OutgoingDelivery) -> None:
         """The client says something about a delivery of a transaction without naming it."""
         holding = delivery.context
         assert isinstance(holding, TxnDelivery)
@@ -219,7 +228,7 @@ class Transactions:
         if isinstance(delivery.context, Entry):
             endpoint.on_outcome(delivery)
 
-    def _too_late(self, endpoint: ConsumerLink, delivery: OutgoingDelivery, settled: bool) -> None:
+    def _too_late(self, endpoint: ConsumerPort, delivery: OutgoingDelivery, settled: bool) -> None:
         """The transaction has been rolled back: the outcome is not, and never will be, applied."""
         if isinstance(delivery.remote_state, TransactionalState):
             delivery.remote_state = None
@@ -229,7 +238,7 @@ class Transactions:
         elif settled and isinstance(context, Entry):
             endpoint.on_outcome(delivery)
 
-    def associate(self, endpoint: ConsumerLink, properties: dict[str, object]) -> None:
+    def associate(self, endpoint: ConsumerPort, properties: dict[str, object]) -> None:
         """A flow of the client has these properties: it may name a transaction (§4.4.3)."""
         if "txn-id" not in properties:
             return

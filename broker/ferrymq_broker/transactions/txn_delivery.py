@@ -27,7 +27,7 @@ from ferrymq_types.transactions import TransactionalState
 
 if TYPE_CHECKING:
     from ferrymq.engine.delivery import OutgoingDelivery
-    from ferrymq_broker.connections.consumer_link import ConsumerLink
+    from ferrymq_broker.connections.link_ports import ConsumerPort
     from ferrymq_broker.nodes.entry import Entry
     from ferrymq_broker.transactions.transaction import BrokerTransaction
     from ferrymq_types.unions import DeliveryState, Outcome
@@ -61,7 +61,7 @@ class TxnDelivery(TxnWork):
     def __init__(
         self,
         transaction: BrokerTransaction,
-        endpoint: ConsumerLink,
+        endpoint: ConsumerPort,
         delivery: OutgoingDelivery,
         entry: Entry | None,
         acquired: bool,
@@ -171,8 +171,7 @@ class TxnDelivery(TxnWork):
             self.node.remove(self.holder, entry)
         else:
             apply_outcome(self.node, self.holder, entry, outcome)
-        if self.endpoint.memory is not None:
-            self.endpoint.forget(self.delivery)
+        self.endpoint.forget(self.delivery)
 
     def _return_to_link(self) -> None:
         """The delivery is as it was before it became part of the transaction."""
@@ -180,7 +179,7 @@ class TxnDelivery(TxnWork):
         delivery = self.delivery
         entry = self.entry
         delivery.context = entry
-        if entry is not None and self.endpoint.memory is not None:
+        if entry is not None:
             self.endpoint.recall(delivery, entry)
         if isinstance(delivery.remote_state, TransactionalState):
             delivery.remote_state = None
@@ -200,7 +199,7 @@ class TxnBrowse(TxnWork):
 
     __slots__ = ("endpoint", "bookmark")
 
-    def __init__(self, endpoint: ConsumerLink, bookmark: list[int]) -> None:
+    def __init__(self, endpoint: ConsumerPort, bookmark: list[int]) -> None:
         self.endpoint = endpoint
         self.bookmark = bookmark
 

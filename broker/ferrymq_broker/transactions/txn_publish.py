@@ -21,7 +21,7 @@ from ferrymq_types.transactions import TransactionalState
 
 if TYPE_CHECKING:
     from ferrymq.engine.receiver import ReceiverLink
-    from ferrymq_broker.connections.producer_link import ProducerLink
+    from ferrymq_broker.connections.link_ports import ProducerPort
     from ferrymq_broker.nodes.message import BrokerMessage
     from ferrymq_broker.transactions.transaction import BrokerTransaction
     from ferrymq_types.unions import Outcome
@@ -48,7 +48,7 @@ class TxnPublish(TxnWork):
     def __init__(
         self,
         transaction: BrokerTransaction,
-        endpoint: ProducerLink,
+        endpoint: ProducerPort,
         delivery: IncomingDelivery,
         node: Node | None,
     ) -> None:
@@ -111,9 +111,9 @@ class TxnPublish(TxnWork):
             node.regain_room()
         if refusal is not None:
             # What was asked a moment ago is true still, unless a node has changed its mind.
-            self.endpoint.handler.broker.counters.messages_dropped += 1
+            self.endpoint.count_dropped()
             log.error("committed message refused", node=node.address, reason=refusal.description)
-        kept = self.endpoint.memory is not None and node.keeps(message)
+        kept = self.endpoint.keeps(node, message)
         self._drop(message, node)
         self.endpoint.on_discharged(self.delivery, True, kept)
 
@@ -182,7 +182,7 @@ class TxnPublish(TxnWork):
 
 
 def post(
-    endpoint: ProducerLink, delivery: IncomingDelivery, transaction: BrokerTransaction
+    endpoint: ProducerPort, delivery: IncomingDelivery, transaction: BrokerTransaction
 ) -> TxnPublish | None:
     """A message has come for a live transaction: remember it, and say what will become of it.
 
@@ -222,7 +222,7 @@ def post(
                 if refusal is None and node.room() != BOUNDLESS:
                     node.promised += 1
                     posting.promised = True
-            message.origin = endpoint.handler.client.id
+            message.origin = endpoint.origin
         except DecodeError as error:
             refusal = Refusal("amqp:decode-error", str(error))
         except BrokerError as error:
@@ -252,7 +252,7 @@ def post(
 
 
 def turn_away(
-    endpoint: ProducerLink, delivery: IncomingDelivery, transaction: BrokerTransaction
+    endpoint: ProducerPort, delivery: IncomingDelivery, transaction: BrokerTransaction
 ) -> None:
     """A message has come for a transaction that is doomed: nothing is remembered of it."""
     error = transaction.error

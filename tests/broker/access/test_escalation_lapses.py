@@ -7,7 +7,6 @@ from ferrymq_broker.access.identity import UserIdentity
 from ferrymq_broker.access.patterns import AddressPattern
 from ferrymq_broker.access.rights import RECEIVE, SEND
 from ferrymq_broker.access.rules import ANYBODY, Rule, Subject, bind_rules
-from ferrymq_broker.connections.reauthorize import reauthorize_links
 from ferrymq_broker.nodes.policy import QueuePolicy
 from ferrymq_types.messaging import Accepted, Data
 from ferrymq_types.transactions import TransactionalState
@@ -41,7 +40,7 @@ def lapse(client: Client) -> None:
     net = client.net
     net.broker.begin_pass(net.now)
     client.handler.client.access.expire_grants(100.0)
-    reauthorize_links(client.handler)
+    client.handler.links.reauthorize()
     net.broker.finish_pass()
 
 

@@ -140,7 +140,7 @@ def test_what_a_receiver_has_left_is_not_ended_by_who_may_not_receive_there(net:
     assert condition(refused) == condition(none) == "amqp:not-found"
     assert refused.error is not None and none.error is not None
     assert refused.error.description == none.error.description
-    (terminus,) = net.broker.termini.of("default")
+    (terminus,) = net.broker.shared.termini.of("default")
     assert terminus.unsettled() == 1
     assert is_open(device(net, "q1").receiver("q1", name="link", source=kept("q1")))
     assert terminus.attached
@@ -152,12 +152,12 @@ def test_what_a_sender_has_left_is_not_ended_by_who_may_not_send_there(net: Netw
     owner.lose()
     thief = device(net, "q2")
     assert condition(thief.sender("q2", name="link")) == UNAUTHORIZED
-    assert len(net.broker.termini) == 1
+    assert len(net.broker.shared.termini) == 1
     # Where each message names its own address there is nothing to tell one from the other by.
     anonymous = thief.sender(None, name="free", target=kept_target(None))
     assert anonymous.remote_target.durable is TerminusDurability.NONE
     assert anonymous.remote_target.expiry_policy is TerminusExpiryPolicy.LINK_DETACH
-    assert len(net.broker.termini) == 1
+    assert len(net.broker.shared.termini) == 1
 
 
 def test_a_subscription_does_not_give_way_to_one_of_somebody_elses(net: Network) -> None:

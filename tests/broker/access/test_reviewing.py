@@ -9,7 +9,6 @@ from ferrymq_broker.access.identity import UserIdentity
 from ferrymq_broker.access.patterns import AddressPattern
 from ferrymq_broker.access.rights import ALL
 from ferrymq_broker.access.rules import ANYBODY, Rule, Subject, bind_rules
-from ferrymq_broker.connections.reauthorize import reauthorize_links
 from ferrymq_broker.nodes.policy import QueuePolicy, TopicPolicy
 from ferrymq_broker.nodes.topics.topic import Topic
 from ferrymq_types.messaging import (
@@ -48,7 +47,7 @@ def lapse(client: Client, at: float = 100.0) -> int:
     net = client.net
     net.broker.begin_pass(net.now)
     client.handler.client.access.expire_grants(at)
-    gone = reauthorize_links(client.handler)
+    gone = client.handler.links.reauthorize()
     net.broker.finish_pass()
     net.run()
     return gone
@@ -89,7 +88,7 @@ def test_what_is_settled_afterwards_changes_nothing(net: Network) -> None:
     (delivery,) = receiver.take()
     net.broker.begin_pass(net.now)
     client.handler.client.access.expire_grants(100.0)
-    reauthorize_links(client.handler)
+    client.handler.links.reauthorize()
     # The client has not heard of it yet.
     delivery.settle(Accepted())
     net.broker.finish_pass()
@@ -145,10 +144,10 @@ def test_a_target_that_outlives_its_links_outlives_this(net: Network) -> None:
         expiry_policy=TerminusExpiryPolicy.NEVER,
     )
     sender = client.sender("q", name="pub", target=target)
-    before = len(net.broker.termini)
+    before = len(net.broker.shared.termini)
     lapse(client)
     assert lacks(sender) == "send at 'q'"
-    assert len(net.broker.termini) == before == 1
+    assert len(net.broker.shared.termini) == before == 1
 
 
 def test_a_node_of_ones_own_stays_ones_own(net: Network) -> None:

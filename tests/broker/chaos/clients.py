@@ -48,7 +48,7 @@ class Clients(Stage):
         self.actors.remove(actor)
         how = self.random.choice(("close", "lose", "lose"))
         self.say(f"{how} {actor.container}")
-        if how == "lose" or actor.client.handler.paused:
+        if how == "lose" or actor.client.handler.output.paused:
             actor.client.lose()
         else:
             actor.client.close()
@@ -61,7 +61,7 @@ class Clients(Stage):
         self.net.run()
         actor.senders.clear()
         actor.receivers.clear()
-        if not actor.client.handler.paused:
+        if not actor.client.handler.output.paused:
             actor.client.session = actor.client.begin()
         else:
             self.actors.remove(actor)
@@ -75,7 +75,7 @@ class Clients(Stage):
             link = self.random.choice(links)
             # Who has not heard that his link was stolen would close it by attaching it again first
             # (AMQP 1.0 §2.6.6), which is the engine's affair.
-            closed = self.random.random() < 0.6 and not actor.client.handler.paused
+            closed = self.random.random() < 0.6 and not actor.client.handler.output.paused
             self.say(f"{link._link.name} closed={closed}")
             link.close(closed)
             actor.senders = [sender for sender in actor.senders if sender is not link]
@@ -129,7 +129,7 @@ class Clients(Stage):
         ]
         if earlier and random.random() < 0.5:
             name = random.choice(earlier)
-        if actor.client.handler.paused or not self.is_free(actor, name, True):
+        if actor.client.handler.output.paused or not self.is_free(actor, name, True):
             return
         address: str | None = self.address(True)
         target = Target(address=address)
@@ -177,7 +177,7 @@ class Clients(Stage):
         """A link that takes messages, or looks at them."""
         actor = self.some_actor()
         name = self.link_name()
-        if actor.client.handler.paused or not self.is_free(actor, name, False):
+        if actor.client.handler.output.paused or not self.is_free(actor, name, False):
             return
         random = self.random
         filters: dict[str, object] = {}

@@ -61,7 +61,7 @@ def entries_of(queue: Queue) -> list[Entry]:
 
 def check(broker: Broker) -> None:
     """All of it."""
-    assert not broker.agenda.nodes and not broker.dirty_handlers, "the pass is not over"
+    assert not broker.agenda.nodes and not broker.output.dirty, "the pass is not over"
     held: dict[int, BrokerMessage] = {}
     size = 0
     readers: list[ChunkStreamReader] = []
@@ -112,7 +112,7 @@ def check_node(node: Node) -> None:
     room = node.room() if node.producers else BOUNDLESS
     for producer in node.producers:
         assert isinstance(producer, ProducerLink)
-        idle = producer.handler.blocked or producer.handler.broker.credit.withheld
+        idle = producer.output.blocked or producer.parts.shared.credit.withheld
         if not idle and producer.link.credit == 0 and producer.link.usable:
             assert room <= node.pledged(), f"{node!r} has room, and a sender no credit"
 
@@ -121,7 +121,7 @@ def _stand_ins(broker: Broker, queue: Queue) -> list[Consumer]:
     """What holds messages in place of links that are gone."""
     return [
         terminus.holder
-        for terminus in broker.termini._by_key.values()
+        for terminus in broker.shared.termini._by_key.values()
         if isinstance(terminus, SourceTerminus)
         and terminus.node is queue
         and terminus.holder not in queue.consumers
@@ -292,8 +292,8 @@ def _check_nobody_waits(queue: Queue, available: list[Entry]) -> None:
             link = consumer.link
             open = link.session.outgoing.remote_window > 0
             waits = link.parked > link.overdrawn
-            assert not (waits and open) or consumer.handler.blocked, "a message waits for nothing"
-            if link.credit <= 0 or not link.usable or link.parked > 0 or consumer.handler.blocked:
+            assert not (waits and open) or consumer.output.blocked, "a message waits for nothing"
+            if link.credit <= 0 or not link.usable or link.parked > 0 or consumer.output.blocked:
                 continue
             if not open:
                 continue

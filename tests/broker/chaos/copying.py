@@ -85,7 +85,7 @@ class Copying(Holding):
         actor = self.some_actor()
         name = f"copy-{random.randrange(6)}"
         names = {j.receiver.link.name for j in self.journeys if j.receiver and j.actor is actor}
-        if actor.client.handler.paused or name in names:
+        if actor.client.handler.output.paused or name in names:
             return
         start, expected = self.start_of(journey)
         filters: dict[str, object] = {POSITION: Described(Symbol(POSITION), start)}
@@ -281,7 +281,7 @@ class Copying(Holding):
         """Much comes at once, and something happens while chunks of it are half made."""
         there = self.attached()
         actor = self.some_actor()
-        if not there or actor.client.handler.paused:
+        if not there or actor.client.handler.output.paused:
             return
         journey = self.random.choice(there)[0]
         stream, partition = self.net.space.nodes[journey.stream], journey.partition
@@ -354,7 +354,7 @@ class Copying(Holding):
                 self.follow(journey)
             if journey.arrived and self.random.random() < 0.2 and journey in self.journeys:
                 self.happened["arrived"] += 1
-                if journey.receiver is not None and not actor.client.handler.paused:
+                if journey.receiver is not None and not actor.client.handler.output.paused:
                     journey.receiver.close()
                     assert not journey.receiver.deliveries, f"{journey} had all"
                     self.give_up(journey)

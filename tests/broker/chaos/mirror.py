@@ -90,7 +90,7 @@ def _replacing(broker: Broker) -> set[int]:
     queues = [q for q in all_queues(broker) if q.lifecycle._last_values is not None]
     return {int(queue.store_id) for queue in queues if queue.store_id != 0} | {
         int(terminus.store_id)
-        for terminus in broker.termini._by_key.values()
+        for terminus in broker.shared.termini._by_key.values()
         if isinstance(terminus, SourceTerminus) and terminus.node in queues
     }
 
@@ -174,7 +174,7 @@ def portrait(broker: Broker, timed: bool = True) -> Portrait:
         elif isinstance(node, Stream):
             ends = [int(one.log.next) for one in node.partitions]
             seen[address] = (common, ends, node.incarnation, _holds(node))
-    for terminus in broker.termini.of(space.name):
+    for terminus in broker.shared.termini.of(space.name):
         if terminus.store_id != 0:
             life = (int(terminus.durable), terminus.expiry_policy, int(terminus.timeout))
             seen[f"terminus {terminus.key}"] = (int(terminus.store_id), life, _unsettled(terminus))

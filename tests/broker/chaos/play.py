@@ -187,7 +187,7 @@ class Play(Posting):
                 if delivery.context is None:
                     delivery.context = True
                     self.receive(actor, delivery.payload)
-        actor.deaf = client.handler.paused
+        actor.deaf = client.handler.output.paused
 
     def receive(self, actor: Actor, payload: bytes) -> None:
         self.happened["received"] += 1
@@ -214,7 +214,7 @@ class Play(Posting):
         net.run()
         self.look()
         net.broker.begin_pass(net.now)
-        for terminus in net.broker.termini.of(net.space.name):
+        for terminus in net.broker.shared.termini.of(net.space.name):
             terminus.end()
         net.broker.finish_pass()
         net.run()

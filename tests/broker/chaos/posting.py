@@ -59,7 +59,7 @@ class Posting(Copying):
         """Several transactions on one control link, discharged in one write, or not at all."""
         actor = self.some_actor()
         random = self.random
-        if actor.client.handler.paused:
+        if actor.client.handler.output.paused:
             return
         control = Controller(actor.client)
         attempts = [Attempt(control.declare()) for _ in range(random.randint(1, 4))]

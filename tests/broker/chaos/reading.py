@@ -39,7 +39,7 @@ def check_reader(reader: StreamReader) -> None:
     assert isinstance(consumer, ConsumerLink) and not consumer.closed
     assert consumer.node is reader and not reader.parked
     link = consumer.link
-    if link.credit <= 0 or not link.usable or link.parked > 0 or consumer.handler.blocked:
+    if link.credit <= 0 or not link.usable or link.parked > 0 or consumer.output.blocked:
         return
     if link.session.outgoing.remote_window <= 0:
         return
@@ -68,4 +68,4 @@ def check_gathering(chunk_budget: ChunkBudget, readers: Sequence[ChunkStreamRead
 def _is_free(reader: ChunkStreamReader) -> bool:
     consumer = reader.consumer
     assert isinstance(consumer, ConsumerLink)
-    return consumer.ready and consumer.link.credit > 0 and not consumer.handler.blocked
+    return consumer.ready and consumer.link.credit > 0 and not consumer.output.blocked

@@ -39,7 +39,7 @@ class Actor:
     @property
     def hears(self) -> bool:
         """Whether what the broker has for it comes at once."""
-        return not self.client.handler.paused and not self.shut
+        return not self.client.handler.output.paused and not self.shut
 
     def set_window(self, frames: int, once: bool) -> None:
         """Announce another incoming-window, 0 to shut it; when so many frames have come, it opens

@@ -56,12 +56,12 @@ def test_a_mistake_in_writing_does_not_cost_others_their_messages(net: Network) 
     broken.receiver("q", credit=1)
     fine = net.connect().receiver("q", credit=1)
     sender = net.connect().sender("q")
-    broken.handler._write = fail
+    broken.handler.output._write = fail
     sender.link.send(encode(Data(value=b"x")))
     sender.link.send(encode(Data(value=b"y")))
     with pytest.raises(ValueError, match="a mistake"):
         net.run()
-    broken.handler._write = lambda data: None
+    broken.handler.output._write = lambda data: None
     broken.lose()
     assert fine.bodies() == [b"y"]
 

@@ -72,7 +72,7 @@ class Traffic(Clients):
                 # What is accepted has been published, whatever its tag stood for before.
                 assert node.published > published, f"{self.number} is accepted and nowhere"
                 self.happened["accepted"] += 1
-            if sender.client.handler.paused:
+            if sender.client.handler.output.paused:
                 # Who does not hear that the window has moved sends it who knows when.
                 self.forget_deadlines()
 
@@ -182,7 +182,7 @@ class Traffic(Clients):
         self.say(f"drain {receiver.link.name}")
         drained = receiver.drained
         receiver.drain()
-        if actor.client.handler.paused or receiver.detached:
+        if actor.client.handler.output.paused or receiver.detached:
             return
         if actor.shut and receiver.link.drain:
             self.happened["drains behind a shut window"] += 1
@@ -192,7 +192,7 @@ class Traffic(Clients):
 
     def check_drain(self, actor: Actor, receiver: Receiver) -> None:
         """A drain is over, unless a message waits for the window of the client."""
-        if receiver.link.drain and not actor.client.handler.paused:
+        if receiver.link.drain and not actor.client.handler.output.paused:
             assert actor.shut, "the window is open, and a drain does not end"
             assert self.may_have(receiver), "there is nothing, and a drain does not end"
 
@@ -207,7 +207,7 @@ class Traffic(Clients):
     def set_window(self) -> None:
         """The window of a client becomes narrow, is shut, or opened."""
         actor = self.some_actor()
-        if actor.client.handler.paused:
+        if actor.client.handler.output.paused:
             # What is under way to it was sent within the window that it had.
             return
         choice = (1, 1, 2, 2048) if actor.shut else (0, 0, 1, 2, 5)
@@ -226,12 +226,12 @@ class Traffic(Clients):
     def pause(self) -> None:
         """A client stops reading, or reads again."""
         actor = self.some_actor()
-        if actor.client.handler.paused:
+        if actor.client.handler.output.paused:
             actor.client.resume()
         else:
             actor.client.pause()
             actor.deaf = True
-        self.say(f"{actor.container} {actor.client.handler.paused}")
+        self.say(f"{actor.container} {actor.client.handler.output.paused}")
 
     def pass_time(self) -> None:
         """Time passes."""

@@ -37,13 +37,13 @@ def test_the_answer_comes_after_the_end_of_the_node(net: Network, policy: object
     client = net.connect()
     receiver, address = create(client, policy)
     there: list[bool] = []
-    original = client.handler._write
+    original = client.handler.output._write
 
     def watch(data: bytes) -> None:
         there.append(address in net.space.nodes)
         original(data)
 
-    client.handler._write = watch
+    client.handler.output._write = watch
     if how == "detach":
         receiver.close()
     elif how == "end":

@@ -16,18 +16,18 @@ def test_a_consumer_waits_once_however_often_it_asks(net: Network, why: str) -> 
     net.clients.remove(client)
     handler = client.handler
     if why == "transport":
-        handler.pause()
+        handler.output.pause()
     for credit in range(10, 100):
         receiver.link.set_credit(credit)
         other.link.set_credit(credit)
         handler.receive_data(client.engine.data_to_send(), net.now)
         net.run()
-    assert len(handler.windowed) + len(handler.stalled) == 2
+    assert len(handler.output.windowed) + len(handler.output.stalled) == 2
     other.link.detach(closed=True)
     handler.receive_data(client.engine.data_to_send(), net.now)
-    assert len(handler.windowed) + len(handler.stalled) == 1
+    assert len(handler.output.windowed) + len(handler.output.stalled) == 1
     net.clients.append(client)
-    handler.resume(net.now)
+    handler.output.resume()
     net.run()
     assert net.queue("q").available == 0
-    assert not handler.windowed and not handler.stalled
+    assert not handler.output.windowed and not handler.output.stalled

@@ -171,13 +171,13 @@ def test_the_node_is_gone_before_the_detach_is_answered(net: Network) -> None:
     client = net.connect()
     receiver, address = create(client, DeleteOnClose())
     there: list[bool] = []
-    original = client.handler._write
+    original = client.handler.output._write
 
     def watch(data: bytes) -> None:
         there.append(address in net.space.nodes)
         original(data)
 
-    client.handler._write = watch
+    client.handler.output._write = watch
     receiver.close()
     assert there and not any(there)
 
@@ -240,7 +240,7 @@ def test_a_refused_link_leaves_no_node(net: Network) -> None:
     assert refused(client.sender(None, target=Target(dynamic=True), properties=pair),
                    "amqp:not-implemented")  # fmt: skip
     assert net.space.nodes == {}
-    assert client.handler.dynamic_nodes == {}
+    assert not len(client.handler.links.dynamic_nodes)
 
 
 @pytest.mark.parametrize("policy", POLICIES[:2], ids=lambda policy: type(policy).__name__)

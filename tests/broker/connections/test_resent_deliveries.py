@@ -67,7 +67,7 @@ def test_a_closed_link_is_forgotten(net: Network) -> None:
     client, sender = attach(net)
     send(sender, b"1")
     sender.close()
-    assert len(net.broker.seen_tags) == 0
+    assert len(net.broker.shared.seen_tags) == 0
     send(client.sender("q", name="link", properties=ONCE), b"1")
     assert net.queue("q").message_count() == 2
 
@@ -140,12 +140,12 @@ def test_the_window_covers_all_credit(net: Network) -> None:
 
 
 def test_only_so_many_absent_links_are_remembered(net: Network) -> None:
-    net.broker.seen_tags.absent = 2
+    net.broker.shared.seen_tags.absent = 2
     for name in ("a", "b", "c"):
         client, sender = attach(net, name)
         send(sender, b"1")
         client.lose()
-    assert len(net.broker.seen_tags) == 2
+    assert len(net.broker.shared.seen_tags) == 2
     send(attach(net, "a")[1], b"1")
     assert net.queue("q").message_count() == 4
 
@@ -172,8 +172,8 @@ def test_nobody_else_makes_the_broker_forget_a_link() -> None:
             }
         )
     )
-    net.broker.seen_tags.absent = 20
-    net.broker.seen_tags.links = 50
+    net.broker.shared.seen_tags.absent = 20
+    net.broker.shared.seen_tags.links = 50
 
     def send_as_ann(number: int) -> None:
         client = net.connect(container_id="worker", sasl=Plain("ann", "-"))
@@ -188,12 +188,12 @@ def test_nobody_else_makes_the_broker_forget_a_link() -> None:
     send_as_ann(1)
     assert net.queue("q").message_count() == 1
     # Each has lost links of his own instead.
-    assert len(net.broker.seen_tags) == 20 + 20 + 20 + 20 + 1
+    assert len(net.broker.shared.seen_tags) == 20 + 20 + 20 + 20 + 1
 
 
 def test_the_user_who_has_most_loses_most() -> None:
     net = Network()
-    tags = net.broker.seen_tags
+    tags = net.broker.shared.seen_tags
     tags.tags = 30
     for user, links, each in (("few", 3, 3), ("many", 10, 10)):
         for n in range(links):
@@ -215,6 +215,6 @@ def test_other_links_remember_nothing(net: Network) -> None:
     client = net.connect(container_id="worker")
     send(client.sender("q", name="link"), b"1")
     client.lose()
-    assert len(net.broker.seen_tags) == 0
+    assert len(net.broker.shared.seen_tags) == 0
     send(net.connect(container_id="worker").sender("q", name="link"), b"1")
     assert net.queue("q").message_count() == 2

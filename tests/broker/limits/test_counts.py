@@ -152,7 +152,7 @@ class Server:
     def handler(self, who: int) -> ConnectionHandler:
         """The connection of this client; a new one if it has none."""
         known = self.handlers.get(who)
-        if known is not None and not known.over:
+        if known is not None and not known.output.over:
             return known
         net = self.net
         written: list[bytes] = []
@@ -212,7 +212,7 @@ class Server:
             if not handler.connection.finished:
                 assert handler.connection.channels.unfinished.held == own <= UNFINISHED
             held += own
-            allowance = handler.allowance
+            allowance = handler.parts.allowance
             assert allowance._size == sum(allowance._sizes.values()) <= LIMITS.attach_total
             assert len(allowance._sizes) <= LIMITS.links
             live = set(handler.connection.channels.links.values())
@@ -239,6 +239,6 @@ def test_what_is_counted_is_there(play: list[tuple[int, bytes | None]]) -> None:
     assert server.shared.held == 0
     assert not broker.users._user_of and not broker.users._counts
     for handler in last:
-        assert handler.allowance._size == 0 and not handler.allowance._sizes
+        assert handler.parts.allowance._size == 0 and not handler.parts.allowance._sizes
         assert not handler.connection.channels.links
     assert len(server.net.space.nodes) <= server.nodes

@@ -280,7 +280,7 @@ def test_ones_own_connection_may_be_seen_and_closed(net: Network) -> None:
         assert eve.ask("READ", "connection", name).status == 403
         assert eve.ask("DELETE", "connection", name).status == 403
     assert eve.ask("DELETE", "connection", mine).status == 204
-    assert eve.client.handler.over and not bob.client.handler.over
+    assert eve.client.handler.output.over and not bob.client.handler.output.over
 
 
 def test_ones_own_subscription(net: Network) -> None:

@@ -69,7 +69,7 @@ def test_a_tenant_manages_what_is_his_only(net: Network) -> None:
         assert answer.status == 404, (type, answer)
     assert mine.ask("DELETE", "connection", number).status == 404
     assert mine.ask("DELETE", "terminus", "acme-user@acme-box/out/acme-link").status == 404
-    assert not theirs.handler.over
+    assert not theirs.handler.output.over
     # The default one is whose broker it is.
     owner = Asker(net, net.connect(sasl=Plain("root", "x")))
     assert owner.ask("READ", "broker", "broker").map()["virtual-hosts"] == [

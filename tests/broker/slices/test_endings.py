@@ -75,7 +75,7 @@ def test_links_are_dropped_a_few_in_each_pass(net: Network, kind: str) -> None:
     assert LINKS - 10 <= links_of(queue) <= LINKS
     assert Passes(net).each(lambda: links_of(queue), 10) >= 9
     assert links_of(queue) == 0 and not queue.consumers and not queue.producers
-    assert len(net.broker.link_names) == 0 and not net.broker.handlers
+    assert len(net.broker.shared.names) == 0 and not net.broker.handlers
 
 
 @pytest.mark.parametrize("kind", ["consumer", "browser", "sender"])

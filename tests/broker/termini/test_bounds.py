@@ -10,7 +10,7 @@ from tests.broker.termini.clients import FIRST, Consumer, Publisher, filled, sou
 
 def test_a_receiver_that_leaves_too_much_without_an_outcome_gets_no_more() -> None:
     net = stored()
-    net.broker.termini.unsettled = 3
+    net.broker.shared.termini.unsettled = 3
     filled(net, *[b"%d" % n for n in range(10)])
     one = Consumer(net)
     one.connect()
@@ -19,7 +19,7 @@ def test_a_receiver_that_leaves_too_much_without_an_outcome_gets_no_more() -> No
     one.give(Accepted(), *list(one.unsettled)[:2])
     assert one.bodies() == [b"2", b"3", b"4"]
     one.restart(broker=True)
-    net.broker.termini.unsettled = 3
+    net.broker.shared.termini.unsettled = 3
     one.connect()
     one.attach(100)
     assert one.bodies() == [b"2", b"3", b"4"]
@@ -32,7 +32,7 @@ def test_a_receiver_that_leaves_too_much_without_an_outcome_gets_no_more() -> No
 
 def test_a_sender_that_does_not_settle_gets_no_more_credit() -> None:
     net = Network(credit=4)
-    net.broker.termini.unsettled = 3
+    net.broker.shared.termini.unsettled = 3
     one = Publisher(net)
     one.connect()
     one.attach()
@@ -58,7 +58,7 @@ def test_a_sender_that_settles_first_is_remembered_for_as_long_as_it_may_ask() -
         if one.link.credit == 0:
             net.run()
     net.run()
-    (terminus,) = net.broker.termini.of("default")
+    (terminus,) = net.broker.shared.termini.of("default")
     assert terminus.unsettled() == 2048
 
 
@@ -70,7 +70,7 @@ def keep(net: Network, user: str, name: str) -> Sender:
 
 def test_a_user_has_so_many_and_takes_none_from_others() -> None:
     net = Network()
-    net.broker.termini.per_user = 3
+    net.broker.shared.termini.per_user = 3
     for n in range(3):
         assert not keep(net, "eve", f"link {n}").detached
     refused = keep(net, "eve", "link 3")
@@ -88,12 +88,12 @@ def test_a_user_has_so_many_and_takes_none_from_others() -> None:
 def test_the_termini_of_a_user_share_what_may_be_unsettled() -> None:
     net = Network()
     first = keep(net, "eve", "link 0")
-    (terminus,) = net.broker.termini.of("default")
+    (terminus,) = net.broker.shared.termini.of("default")
     assert terminus.most_unsettled() == 100_000
     for n in range(1, 20):
         keep(net, "eve", f"link {n}")
     keep(net, "ann", "link")
-    *eves, anns = net.broker.termini.of("default")
+    *eves, anns = net.broker.shared.termini.of("default")
     assert {one.most_unsettled() for one in eves} == {50_000}
     assert anns.most_unsettled() == 100_000
     first.close()
@@ -114,4 +114,4 @@ def test_one_whose_queue_is_gone_makes_room() -> None:
     two = Consumer(net, of=source("other"), name="two")
     two.connect()
     assert not two.attach().detached
-    assert [terminus.key[3] for terminus in net.broker.termini.of("default")] == ["two"]
+    assert [terminus.key[3] for terminus in net.broker.shared.termini.of("default")] == ["two"]

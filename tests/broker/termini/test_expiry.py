@@ -33,7 +33,7 @@ def held(net: Network, policy: str, timeout: int) -> Consumer:
 def gone(net: Network) -> bool:
     assert net.store is not None
     records = net.store.count(TERMINUS) + net.store.count(DELIVERY)
-    assert (len(net.broker.termini) == 0) == (records == 0)
+    assert (len(net.broker.shared.termini) == 0) == (records == 0)
     return records == 0
 
 
@@ -202,7 +202,7 @@ def test_another_queue_is_another_terminus() -> None:
     receiver = one.attach()
     attach = receiver.link.remote_attach
     assert attach is not None and attach.unsettled is None
-    assert len(net.broker.termini) == 1 and drained(net) == [b"a"]
+    assert len(net.broker.shared.termini) == 1 and drained(net) == [b"a"]
 
 
 def test_there_are_no_more_than_there_may_be_nodes() -> None:

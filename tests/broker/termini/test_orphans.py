@@ -27,10 +27,10 @@ def test_it_goes_with_its_queue() -> None:
     assert len(client.receiver("q", source=LASTING, name="link", credit=10).deliveries) == 2
     client.lose()
     tidy(net)
-    assert len(net.broker.termini) == 1 and net.broker.agenda.held > 0
+    assert len(net.broker.shared.termini) == 1 and net.broker.agenda.held > 0
     net.broker.begin_pass(net.now)
     net.space.remove(net.queue("q"))
     tidy(net)
-    assert len(net.broker.termini) == 0 and net.broker.agenda.held == 0
+    assert len(net.broker.shared.termini) == 0 and net.broker.agenda.held == 0
     store = store_of(net)
     assert store.count(TERMINUS) == 0 and store.count(DELIVERY) == 0

@@ -307,7 +307,7 @@ def test_a_link_that_is_closed_takes_its_terminus_with_it() -> None:
     one = consumer(net)
     one.receiver.close()
     assert net.store.count(TERMINUS) == 0 and net.store.count(DELIVERY) == 0
-    assert len(net.broker.termini) == 0
+    assert len(net.broker.shared.termini) == 0
     assert drained(net) == [b"a"]
 
 

@@ -9,7 +9,15 @@ from ferrymq_broker.store.tables import DELIVERY, TERMINUS
 from ferrymq_types.messaging import Accepted, Rejected
 from ferrymq_types.transport import ReceiverSettleMode
 from tests.broker.harness import Network
-from tests.broker.termini.clients import FIRST, SECOND, Publisher, drained, message, stored, target
+from tests.broker.termini.clients import (
+    FIRST,
+    SECOND,
+    Publisher,
+    drained,
+    message,
+    stored,
+    target,
+)
 
 MODES = pytest.mark.parametrize("mode", [FIRST, SECOND], ids=["first", "second"])
 CUTS = pytest.mark.parametrize("broker", [False, True], ids=["connection", "broker"])
@@ -201,7 +209,7 @@ def test_a_link_that_is_closed_takes_its_terminus_with_it(mode: ReceiverSettleMo
     assert net.store.count(TERMINUS) == 1
     one.sender.close()
     assert net.store.count(TERMINUS) == 0 and net.store.count(DELIVERY) == 0
-    assert len(net.broker.termini) == 0
+    assert len(net.broker.shared.termini) == 0
 
 
 @pytest.mark.spec("3.5.4", "3.5.5")

@@ -10,7 +10,14 @@ from ferrymq_broker.store.tables import DELIVERY
 from ferrymq_types.messaging import Accepted
 from ferrymq_types.transactions import TransactionalState
 from tests.broker.harness import Network
-from tests.broker.termini.clients import Consumer, Publisher, drained, filled, message, stored
+from tests.broker.termini.clients import (
+    Consumer,
+    Publisher,
+    drained,
+    filled,
+    message,
+    stored,
+)
 from tests.broker.transactions.kit import Controller
 
 CUTS = pytest.mark.parametrize("broker", [False, True], ids=["connection", "broker"])

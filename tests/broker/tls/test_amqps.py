@@ -63,7 +63,7 @@ async def test_a_client_that_does_not_read_is_waited_for(pki: Pki) -> None:
             client.pause_reading()
             receiver.add_credit(40)
             async with asyncio.timeout(20):
-                await until(lambda: transport.handler.paused)
+                await until(lambda: transport.handler.output.paused)
             assert transport._transport.get_write_buffer_size() < 8 * 1024 * 1024
             client.resume_reading()
             for _ in range(40):

@@ -265,7 +265,7 @@ def test_a_message_that_is_half_sent_is_sent_to_its_end(net: Network, committed:
     client.handler.receive_data(client.engine.data_to_send(), net.now)
     assert net.queue("q").acquired == 1
     # A rollback waits for the message, a commit does not.
-    assert len(client.handler.transactions.waiting) == (not committed)
+    assert len(client.handler.parts.transactions.waiting) == (not committed)
     net.clients.append(client)
     net.run()
     (delivery,) = receiver.deliveries

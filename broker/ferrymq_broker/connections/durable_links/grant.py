@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ferrymq.engine.link import Link
     from ferrymq.engine.receiver import ReceiverLink
     from ferrymq.engine.sender import SenderLink
-    from ferrymq_broker.connections.handler import ConnectionHandler
+    from ferrymq_broker.connections.parts import ConnectionParts
     from ferrymq_broker.nodes.link_terms import SourceTerms
     from ferrymq_broker.nodes.node import Node
     from ferrymq_types.unions import Outcome
@@ -58,15 +58,15 @@ def holds(node: Node, asked: Source) -> bool:
     )
 
 
-def find_target(handler: ConnectionHandler, link: Link) -> Target | None:
+def find_target(parts: ConnectionParts, link: Link) -> Target | None:
     """What the link has had for its target, if it does not say."""
-    terminus = handler.broker.termini.find(handler.client.link_key(link))
+    terminus = parts.shared.termini.find(parts.client.link_key(link))
     return terminus.told if terminus is not None and isinstance(terminus.told, Target) else None
 
 
-def find_source(handler: ConnectionHandler, link: Link) -> Source | None:
+def find_source(parts: ConnectionParts, link: Link) -> Source | None:
     """What the link has had for its source, if it does not say."""
-    terminus = handler.broker.termini.find(handler.client.link_key(link))
+    terminus = parts.shared.termini.find(parts.client.link_key(link))
     return terminus.told if terminus is not None and isinstance(terminus.told, Source) else None
 
 
@@ -74,7 +74,7 @@ def find_source(handler: ConnectionHandler, link: Link) -> Source | None:
 
 
 def remember_target(
-    handler: ConnectionHandler,
+    parts: ConnectionParts,
     link: ReceiverLink,
     asked: Target,
     node: Node | None,
@@ -87,20 +87,20 @@ def remember_target(
     None for the anonymous terminus; `address` is that of the target with aliases followed, `mode`
     the delivery mode in force. Raises `BrokerError` if there are too many.
     """
-    termini = handler.broker.termini
-    key = handler.client.link_key(link)
+    termini = parts.shared.termini
+    key = parts.client.link_key(link)
     known = termini.find(key)
-    require_terminus(handler.client, known)
+    require_terminus(parts.client, known)
     if (
         asked.dynamic
         or not outlives(asked)
-        or (asked.address is None and handler.client.is_nameless())
+        or (asked.address is None and parts.client.is_nameless())
     ):
         if known is not None:
             known.end()
         return None
     durable: i64 = asked.durable.value
-    if not handler.changes.enabled or (node is not None and node.store_id == 0):
+    if not parts.shared.agenda.changes.enabled or (node is not None and node.store_id == 0):
         durable = 0
     identity = LinkIdentity(key, address, durable, mode)
     once = mode == EXACTLY_ONCE
@@ -113,35 +113,35 @@ def remember_target(
     else:
         if known is not None:
             known.end()
-        termini.expect_room(key[0], key[1], handler.client.space.max_nodes)
+        termini.expect_room(key[0], key[1], parts.client.space.max_nodes)
         terminus = TargetTerminus(identity, termini, asked)
         terminus.once = once
         if durable > 0:
-            terminus.store_id = handler.changes.new_id()
+            terminus.store_id = parts.shared.agenda.changes.new_id()
         termini.add(terminus)
         terminus.attach(link)
     terminus.grant(asked.expiry_policy.value, asked.timeout)
     return terminus
 
 
-def forget_target(handler: ConnectionHandler, link: ReceiverLink) -> None:
+def forget_target(parts: ConnectionParts, link: ReceiverLink) -> None:
     """Forget what is remembered under the name of a link that is to a coordinator now.
 
     Clients that cannot be told apart do not forget for one another.
     """
-    if handler.client.is_nameless():
+    if parts.client.is_nameless():
         return
-    known = handler.broker.termini.find(handler.client.link_key(link))
+    known = parts.shared.termini.find(parts.client.link_key(link))
     if known is not None:
         known.end()
-    handler.broker.seen_tags.forget(handler.client, link, "")
+    parts.shared.seen_tags.forget(parts.client, link, "")
 
 
 # -- sources -------------------------------------------------------------------------------------
 
 
 def remember_source(
-    handler: ConnectionHandler,
+    parts: ConnectionParts,
     link: SenderLink,
     asked: Source,
     node: Node,
@@ -155,10 +155,10 @@ def remember_source(
     To be called before the attach is answered; fills in what the terms grant. `mode` is the
     delivery mode in force. Raises `BrokerError` if there are too many.
     """
-    termini = handler.broker.termini
-    key = handler.client.link_key(link)
+    termini = parts.shared.termini
+    key = parts.client.link_key(link)
     known = termini.find(key)
-    require_terminus(handler.client, known)
+    require_terminus(parts.client, known)
     shared = "shared" in terms.capabilities
     plain = asked.dynamic or asked.durable.value == 0 or terms.browses or queue.kind != "queue"
     if plain or shared:
@@ -169,7 +169,7 @@ def remember_source(
             terms.granted_durable = 1
         return None
     durable: i64 = asked.durable.value
-    if not handler.changes.enabled or queue.store_id == 0:
+    if not parts.shared.agenda.changes.enabled or queue.store_id == 0:
         durable = 0
     policy = asked.expiry_policy.value
     timeout: i64 = asked.timeout
@@ -194,8 +194,8 @@ def remember_source(
     else:
         if known is not None:
             known.end()
-        termini.expect_room(key[0], key[1], handler.client.space.max_nodes)
-        id: i64 = handler.changes.new_id() if durable > 0 else 0
+        termini.expect_room(key[0], key[1], parts.client.space.max_nodes)
+        id: i64 = parts.shared.agenda.changes.new_id() if durable > 0 else 0
         terminus = SourceTerminus(identity, termini, asked, queue, id)
         termini.add(terminus)
         terminus.attach(link)

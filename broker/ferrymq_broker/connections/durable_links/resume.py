@@ -24,8 +24,9 @@ from ferrymq_broker.nodes.outgoing_header import outgoing_header
 from ferrymq_types.messaging import Received
 
 if TYPE_CHECKING:
-    from ferrymq_broker.connections.consumer_link import ConsumerLink
     from ferrymq_broker.connections.durable_links.source import SourceTerminus, UnsettledSend
+    from ferrymq_broker.connections.link_ports import ConsumerPort
+    from ferrymq_broker.connections.output import ConnectionOutput
 
 # No receiver has got as far as from where a message can be sent that is lost.
 _NOWHERE: Final = Received(section_number=0xFFFFFFFF, section_offset=0)
@@ -36,15 +37,17 @@ class SourceResumption:
     """What there is left to do for one attachment. `live` counts the deliveries that were resumed
     and have no outcome yet; `whole` is whether new ones may be sent."""
 
-    __slots__ = ("endpoint", "terminus", "whole", "live", "_todo")
+    __slots__ = ("endpoint", "output", "terminus", "whole", "live", "_todo")
 
     def __init__(
         self,
-        endpoint: ConsumerLink,
+        endpoint: ConsumerPort,
+        output: ConnectionOutput,
         terminus: SourceTerminus,
         unsettled: dict[bytes, OutgoingDelivery],
     ) -> None:
         self.endpoint = endpoint
+        self.output = output
         self.terminus = terminus
         self.live: i64 = 0
         resumption = endpoint.link.resumption
@@ -90,27 +93,27 @@ class SourceResumption:
         """Resume as much as credit and connection allow."""
         endpoint = self.endpoint
         link = endpoint.link
-        handler = endpoint.handler
+        output = self.output
         todo = self._todo
         while todo:
             if link.credit <= 0 or not link.usable:
                 return
-            if handler.blocked:
-                handler.stalled[endpoint] = None
+            if output.blocked:
+                output.stall(endpoint)
                 return
             if link.parked > 0:
-                handler.windowed[endpoint] = None
+                output.await_window(endpoint)
                 return
             self._resume(todo.popleft())
-            handler.touch()
-            endpoint.limit_output()
+            output.touch()
+            output.limit()
         if not self.whole and self.live == 0:
             if link.parked > 0:
-                handler.windowed[endpoint] = None
+                output.await_window(endpoint)
             elif link.usable:
                 # A detach without an error: both attach again with what is left.
                 link.detach(closed=False)
-                handler.touch()
+                output.touch()
                 endpoint.close(False, False)
 
     def _resume(self, delivery: OutgoingDelivery) -> None:

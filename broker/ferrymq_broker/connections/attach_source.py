@@ -1,0 +1,323 @@
+"""The steps of an attach for a link on which the broker sends (AMQP 1.0 §3.5.3)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from mypy_extensions import i64
+
+from ferrymq.engine.pairing import is_paired
+from ferrymq_broker.connections.attach import LinkAttach
+from ferrymq_broker.connections.attach_properties import (
+    EXCLUSIVE,
+    EXCLUSIVE_CAPABILITIES,
+    NEW_TERMINUS,
+    demands_filters,
+    is_exclusive,
+    priority_name,
+    priority_of,
+)
+from ferrymq_broker.connections.capabilities import offered_by_source
+from ferrymq_broker.connections.consumer_link import ConsumerLink
+from ferrymq_broker.connections.delivery_mode import agree
+from ferrymq_broker.connections.durable_links.grant import (
+    find_source,
+    holds,
+    lasts,
+    remember_source,
+    with_default,
+)
+from ferrymq_broker.connections.dynamic_nodes import DynamicNodes, node_properties
+from ferrymq_broker.connections.node_capabilities import add_missing, check_kind
+from ferrymq_broker.connections.outcomes import (
+    ACCEPTED,
+    RELEASED,
+    SUPPORTED_OUTCOMES,
+    is_terminal,
+)
+from ferrymq_broker.connections.permissions import (
+    may_recall,
+    meant_by,
+    reading_right,
+    require_dynamic,
+    require_source,
+    require_subscription,
+)
+from ferrymq_broker.connections.terminus_checks import check_source
+from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.filters.parse import parse_filters
+from ferrymq_broker.nodes.link_terms import SourceTerms
+from ferrymq_broker.nodes.node import PART, Node
+from ferrymq_broker.nodes.topics.find_durable_source import find_durable_source
+from ferrymq_types.messaging import Source, Target, TerminusDurability, TerminusExpiryPolicy
+
+if TYPE_CHECKING:
+    from ferrymq.engine.delivery import OutgoingDelivery
+    from ferrymq.engine.sender import SenderLink
+    from ferrymq_broker.connections.durable_links.source import SourceTerminus
+    from ferrymq_broker.connections.link_names import LinkHolder
+    from ferrymq_broker.connections.parts import ConnectionParts
+    from ferrymq_types.unions import Outcome
+
+
+@final
+class SourceAttach(LinkAttach):
+    """The attach of a client that wants messages.
+
+    `asked` is the source asked for, `part` the part of the node that is meant, `source` the node
+    that the messages come from: the node or a part of it. `default_outcome` is the one that the
+    client has named. `memory` is the terminus that outlives the link, if it does, and `unsettled`
+    its deliveries over earlier links. `consumer` is the link, once it has begun.
+    """
+
+    __slots__ = (
+        "sender",
+        "asked",
+        "part",
+        "source",
+        "terms",
+        "default_outcome",
+        "mode",
+        "memory",
+        "unsettled",
+        "consumer",
+        "_named",
+        "_fitting",
+    )
+
+    asked: Source
+    source: Node
+    terms: SourceTerms
+    consumer: ConsumerLink
+
+    def __init__(
+        self,
+        parts: ConnectionParts,
+        holder: LinkHolder,
+        dynamic_nodes: DynamicNodes,
+        link: SenderLink,
+        session: i64,
+    ) -> None:
+        super().__init__(parts, holder, dynamic_nodes, link, session)
+        self.sender = link
+        self.part = ""
+        self.default_outcome: Outcome | None = None
+        self.mode = ""
+        self.memory: SourceTerminus | None = None
+        self.unsettled: dict[bytes, OutgoingDelivery] = {}
+        # What the client calls the address.
+        self._named = ""
+        # The capabilities asked for that the node has by its kind.
+        self._fitting: list[str] = []
+
+    def read_request(self) -> None:
+        """Find the source: that of the attach, or the one that the link has had."""
+        client = self.parts.client
+        asked = self.request.source
+        if asked is None:
+            asked = find_durable_source(
+                client.space, client.user, client.container_id, self.link.name
+            )
+            if asked is None:
+                asked = find_source(self.parts, self.link)
+            if asked is not None and not may_recall(client, asked):
+                asked = None
+        if asked is None:
+            raise BrokerError("amqp:not-found", "the source is missing, and the link has had none")
+        check_source(asked)
+        self.asked = asked
+
+    def authorise(self) -> None:
+        """Expect that the client may receive from the address, or have a node made."""
+        asked = self.asked
+        client = self.parts.client
+        if asked.dynamic:
+            require_dynamic(client)
+            return
+        named = asked.address
+        if named is None:
+            raise BrokerError("amqp:invalid-field", "the source has no address and is not dynamic")
+        self._named = named
+        self.address = meant_by(client, named)
+        copies = asked.distribution_mode == "copy"
+        require_source(client, self.address, named, copies, asked.capabilities or [])
+
+    def resolve_node(self) -> None:
+        """Find or make the node that is named, or make a dynamic one."""
+        asked = self.asked
+        capabilities = asked.capabilities or []
+        if asked.dynamic:
+            self.node = self.make_dynamic(asked.dynamic_node_properties, capabilities)
+        else:
+            self.node, self.part = self.find_node(self.address, capabilities)
+
+    def negotiate_terms(self) -> None:
+        """Make the terms, and agree on the delivery mode; a subscription may have rules alone."""
+        asked = self.asked
+        client = self.parts.client
+        node = self._node()
+        terms = self._make_terms()
+        self.terms = terms
+        self._fitting = check_kind(node, terms.capabilities)
+        require_subscription(client, node, terms)
+        outcome = asked.default_outcome
+        self.default_outcome = outcome if is_terminal(outcome) else None
+        lasting = holds(node, asked) and lasts(asked)
+        self.mode = agree(
+            self.link, terms.properties, self.default_outcome, terms.granted_properties, lasting
+        )
+        self.address = f"{node.address}{PART}{self.part}" if self.part else node.address
+        copies = terms.distribution_mode == "copy"
+        self.right = reading_right(client.space, self.address, copies)
+
+    def _node(self) -> Node:
+        node = self.node
+        assert node is not None
+        return node
+
+    def _make_terms(self) -> SourceTerms:
+        asked = self.asked
+        attach = self.request
+        client = self.parts.client
+        properties = {} if attach.properties is None else dict(attach.properties)
+        filters = parse_filters(asked.filter, client.id)
+        terms = SourceTerms(client.party(self.session), self.link.name, self.part, filters)
+        terms.distribution_mode = asked.distribution_mode
+        terms.durable = asked.durable.value
+        terms.expiry_policy = asked.expiry_policy.value
+        terms.timeout = asked.timeout
+        terms.capabilities = list(asked.capabilities or [])
+        terms.properties = properties
+        terms.priority = priority_of(properties)
+        terms.exclusive = is_exclusive(properties, terms.capabilities)
+        terms.paired = is_paired(properties)
+        terms.max_message_size = attach.max_message_size or 0
+        target = attach.target
+        if isinstance(target, Target):
+            terms.target_address = target.address
+        return terms
+
+    def open_node(self) -> None:
+        """Have the node grant terms, and expect those that the client insists on."""
+        node = self._node()
+        terms = self.terms
+        self.source = node.open_source(terms)
+        self.on_failure(self._close_source)
+        self._expect_granted(node)
+        add_missing(terms.granted_capabilities, self._fitting)
+
+    def _close_source(self) -> None:
+        self._node().close_source(self.terms, False)
+
+    def _expect_granted(self, node: Node) -> None:
+        """Raise `BrokerError` if a condition of the client's has not been granted.
+
+        A filter is one only if the client says so: otherwise the answer shows which are in place,
+        and the client decides (AMQP 1.0 §3.5.3).
+        """
+        terms = self.terms
+        asked = terms.distribution_mode
+        if asked is not None and asked != terms.granted_mode:
+            raise BrokerError(
+                "amqp:not-implemented",
+                f"{node.address[:200]!r} distributes by {terms.granted_mode}, not by {asked[:100]}",
+            )
+        if demands_filters(terms.properties) and terms.filters.refused:
+            names = ", ".join(repr(name[:100]) for name in terms.filters.refused)
+            raise BrokerError(
+                "amqp:not-implemented", f"{node.address[:200]!r} cannot filter by {names}"
+            )
+        if terms.exclusive and not terms.granted_exclusive:
+            raise BrokerError(
+                "amqp:not-implemented", f"nobody can have {node.address[:200]!r} to himself"
+            )
+        self.expect_pair(terms.paired, terms.granted_properties)
+
+    def restore_terminus(self) -> None:
+        """Find or make the terminus that outlives the link, and compare what is unsettled."""
+        parts = self.parts
+        link = self.sender
+        terms = self.terms
+        node = self._node()
+        known = parts.shared.termini.find(parts.client.link_key(link))
+        memory = remember_source(
+            parts, link, self.asked, node, self.source, terms, self.default_outcome, self.mode
+        )
+        self.memory = memory
+        self.on_failure(self._leave_terminus)
+        if NEW_TERMINUS in terms.properties:
+            fresh = memory is not None and memory is not known
+            terms.granted_properties[NEW_TERMINUS] = terms.made or (self.source is node and fresh)
+        if memory is not None:
+            self.unsettled = memory.resume(link)
+
+    def _leave_terminus(self) -> None:
+        memory = self.memory
+        if memory is not None:
+            memory.leave(self.session, self.parts.client.id, True)
+
+    def answer(self) -> None:
+        """Answer with the source that is granted."""
+        asked = self.asked
+        node = self._node()
+        terms = self.terms
+        outcome = self.default_outcome
+        granted = terms.granted_properties
+        if terms.granted_exclusive:
+            if EXCLUSIVE in terms.properties:
+                granted[EXCLUSIVE] = True
+            add_missing(
+                terms.granted_capabilities,
+                [name for name in terms.capabilities if name in EXCLUSIVE_CAPABILITIES],
+            )
+        name = priority_name(terms.properties)
+        if name and terms.granted_priority == terms.priority:
+            granted[name] = terms.properties[name]
+        source = Source(
+            address=node.address if asked.dynamic else asked.address,
+            durable=TerminusDurability(terms.granted_durable),
+            expiry_policy=TerminusExpiryPolicy(terms.granted_expiry_policy),
+            timeout=terms.granted_timeout,
+            dynamic=asked.dynamic,
+            dynamic_node_properties=(
+                node_properties(node, asked.dynamic_node_properties) if asked.dynamic else None
+            ),
+            distribution_mode=terms.granted_mode,
+            filter=terms.filters.granted or None,
+            default_outcome=self._applicable_outcome(),
+            # Without any the default outcome is that of all messages (AMQP 1.0 §3.5.3).
+            outcomes=asked.outcomes or (list(SUPPORTED_OUTCOMES) if outcome is None else None),
+            capabilities=terms.granted_capabilities or None,
+        )
+        self.link.accept(
+            source=source,
+            properties=granted or None,
+            offered_capabilities=offered_by_source(node, self.request.desired_capabilities),
+            max_message_size=self.parts.max_message_size,
+        )
+
+    def _applicable_outcome(self) -> Outcome:
+        """Return the outcome of deliveries that are settled, or end in good order, without one."""
+        if self.default_outcome is not None:
+            return self.default_outcome
+        return ACCEPTED if self.sender.always_settled else RELEASED
+
+    def begin(self) -> None:
+        """Subscribe to the node, and resume what is unsettled."""
+        asked = self.asked
+        link = self.sender
+        node = self._node()
+        outcome = self.default_outcome
+        consumer = ConsumerLink(
+            link, self.parts, node, self.source, self.terms, outcome, asked.outcomes or None
+        )
+        self.consumer = consumer
+        node.link_opened()
+        self.source.subscribe(consumer)
+        memory = self.memory
+        if memory is not None:
+            if isinstance(link.source, Source):
+                memory.told = with_default(link.source, outcome)
+            memory.keep()
+            if not consumer.remember(memory, self.unsettled):
+                consumer.refuse("amqp:not-allowed", "an unsettled delivery has no agreed outcome")

@@ -1,0 +1,235 @@
+"""The steps of an attach for a link on which the broker receives (AMQP 1.0 §3.5.4)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from mypy_extensions import i64
+
+from ferrymq.engine.pairing import is_paired
+from ferrymq_broker.access.rights import SEND
+from ferrymq_broker.connections.attach import LinkAttach
+from ferrymq_broker.connections.attach_properties import NEW_TERMINUS
+from ferrymq_broker.connections.capabilities import offered_by_target
+from ferrymq_broker.connections.delivery_mode import EXACTLY_ONCE, agree
+from ferrymq_broker.connections.durable_links.grant import find_target, remember_target
+from ferrymq_broker.connections.dynamic_nodes import DynamicNodes, node_properties
+from ferrymq_broker.connections.node_capabilities import add_missing, check_kind
+from ferrymq_broker.connections.outcomes import ACCEPTED_SYMBOL
+from ferrymq_broker.connections.permissions import (
+    may_recall,
+    meant_by,
+    require_dynamic,
+    require_target,
+)
+from ferrymq_broker.connections.producer_link import ProducerLink
+from ferrymq_broker.connections.terminus_checks import check_target
+from ferrymq_broker.errors import BrokerError
+from ferrymq_broker.nodes.link_terms import TargetTerms
+from ferrymq_types.messaging import Source, Target, TerminusDurability, TerminusExpiryPolicy
+from ferrymq_types.transport import ReceiverSettleMode
+
+if TYPE_CHECKING:
+    from ferrymq.engine.receiver import ReceiverLink
+    from ferrymq_broker.connections.durable_links.target import TargetTerminus
+    from ferrymq_broker.connections.link_names import LinkHolder
+    from ferrymq_broker.connections.parts import ConnectionParts
+    from ferrymq_broker.nodes.node import Node
+
+
+@final
+class TargetAttach(LinkAttach):
+    """The attach of a client that brings messages.
+
+    `asked` is the target asked for, `part` the part of the node that is meant, `target` the node
+    that the messages go to, None for the anonymous terminus. `outcomes` are those that the client
+    can be told, None for all. `memory` is the terminus that outlives the link, if it does.
+    `producer` is the link, once it has begun.
+    """
+
+    __slots__ = (
+        "receiver",
+        "asked",
+        "outcomes",
+        "part",
+        "target",
+        "terms",
+        "mode",
+        "memory",
+        "producer",
+        "_fitting",
+    )
+
+    asked: Target
+    terms: TargetTerms
+    producer: ProducerLink
+
+    def __init__(
+        self,
+        parts: ConnectionParts,
+        holder: LinkHolder,
+        dynamic_nodes: DynamicNodes,
+        link: ReceiverLink,
+        session: i64,
+    ) -> None:
+        super().__init__(parts, holder, dynamic_nodes, link, session)
+        self.receiver = link
+        self.outcomes: list[str] | None = None
+        self.part = ""
+        self.target: Node | None = None
+        self.mode = ""
+        self.memory: TargetTerminus | None = None
+        # The capabilities asked for that the node has by its kind.
+        self._fitting: list[str] = []
+
+    def read_request(self) -> None:
+        """Find the target: that of the attach, or the one that the link has had."""
+        asked = self.request.target
+        if asked is None:
+            asked = find_target(self.parts, self.link)
+            if asked is not None and not may_recall(self.parts.client, asked):
+                asked = None
+        if asked is None:
+            raise BrokerError("amqp:invalid-field", "attach of a sender without a target")
+        if not isinstance(asked, Target):
+            raise BrokerError("amqp:invalid-field", "the target is no node")
+        check_target(asked)
+        self.asked = asked
+        self.outcomes = _usable_outcomes(self.request.source)
+
+    def authorise(self) -> None:
+        """Expect that the client may send to the address, or have a node made.
+
+        To the anonymous terminus each message names its own address (Anonymous Terminus for Message
+        Routing 1.0), which is asked about when the message comes.
+        """
+        asked = self.asked
+        client = self.parts.client
+        if asked.dynamic:
+            require_dynamic(client)
+        elif asked.address is not None:
+            self.address = meant_by(client, asked.address)
+            require_target(client, self.address, asked.address)
+
+    def resolve_node(self) -> None:
+        """Find or make the node that is named, or make a dynamic one."""
+        asked = self.asked
+        capabilities = asked.capabilities or []
+        if asked.dynamic:
+            node = self.make_dynamic(asked.dynamic_node_properties, capabilities)
+            self.node = node
+            self.address = node.address
+        elif asked.address is not None:
+            self.node, self.part = self.find_node(self.address, capabilities)
+
+    def negotiate_terms(self) -> None:
+        """Make the terms, and agree on the delivery mode."""
+        attach = self.request
+        terms = TargetTerms(self.parts.client.party(self.session), self.link.name, self.part)
+        terms.capabilities = list(self.asked.capabilities or [])
+        terms.properties = {} if attach.properties is None else dict(attach.properties)
+        terms.paired = is_paired(terms.properties)
+        terms.source_address = None if attach.source is None else attach.source.address
+        self.terms = terms
+        node = self.node
+        self._fitting = [] if node is None else check_kind(node, terms.capabilities)
+        self.mode = agree(self.link, terms.properties, None, terms.granted_properties, True)
+        self.right = SEND if self.address else 0
+
+    def open_node(self) -> None:
+        """Have the node grant terms, and expect those that the client insists on."""
+        node = self.node
+        terms = self.terms
+        if node is not None:
+            self.target = node.open_target(terms)
+        self.expect_pair(terms.paired, terms.granted_properties)
+        add_missing(terms.granted_capabilities, self._fitting)
+
+    def restore_terminus(self) -> None:
+        """Find or make the terminus that outlives the link, and compare what is unsettled."""
+        parts = self.parts
+        link = self.receiver
+        terms = self.terms
+        known = parts.shared.termini.find(parts.client.link_key(link))
+        memory = remember_target(parts, link, self.asked, self.node, self.address, self.mode)
+        self.memory = memory
+        self.on_failure(self._leave_terminus)
+        if NEW_TERMINUS in terms.properties:
+            terms.granted_properties[NEW_TERMINUS] = memory is not None and memory is not known
+        if memory is None and self.mode != EXACTLY_ONCE:
+            # The senders of Azure's SDKs ask for second, and never settle.
+            link.agree_settle_modes(link.snd_settle_mode, ReceiverSettleMode.FIRST)
+            # Nothing is ever found by its tag here, and Proton C++ repeats tags.
+            link.unique_tags = False
+
+    def _leave_terminus(self) -> None:
+        memory = self.memory
+        if memory is not None:
+            memory.leave(self.session, self.parts.client.id, True)
+
+    def answer(self) -> None:
+        """Answer with the target that is granted."""
+        asked = self.asked
+        memory = self.memory
+        dynamic = self.node if asked.dynamic else None
+        target = Target(
+            address=asked.address if dynamic is None else dynamic.address,
+            durable=TerminusDurability(0 if memory is None else memory.durable),
+            expiry_policy=TerminusExpiryPolicy(
+                "link-detach" if memory is None else memory.expiry_policy
+            ),
+            timeout=0 if memory is None else memory.timeout,
+            dynamic=asked.dynamic,
+            dynamic_node_properties=(
+                None if dynamic is None else node_properties(dynamic, asked.dynamic_node_properties)
+            ),
+            capabilities=self.terms.granted_capabilities or None,
+        )
+        self.link.accept(
+            source=self.request.source,
+            target=target,
+            properties=self.terms.granted_properties or None,
+            offered_capabilities=offered_by_target(self.node, self.request.desired_capabilities),
+            max_message_size=self.parts.max_message_size,
+        )
+
+    def begin(self) -> None:
+        """Publish to the node from now on, and give the client credit."""
+        parts = self.parts
+        link = self.receiver
+        memory = self.memory
+        target = self.target
+        address = self.address
+        producer = ProducerLink(link, parts, target, self.outcomes, address)
+        self.producer = producer
+        seen_tags = parts.shared.seen_tags
+        if memory is None and self.mode == EXACTLY_ONCE:
+            changes = parts.shared.agenda.changes
+            unsettled = self.request.unsettled
+            producer.remember_tags(seen_tags.open(parts.client, link, unsettled, address, changes))
+        else:
+            # As it is attached now it is another link than the one whose tags these were.
+            seen_tags.forget(parts.client, link, address)
+        if memory is not None:
+            if isinstance(link.target, Target):
+                memory.told = link.target
+            memory.keep()
+            producer.remember(memory, self.session)
+        if target is not None:
+            target.producers[producer] = None
+            target.link_opened()
+        producer.supply()
+
+
+def _usable_outcomes(source: Source | None) -> list[str] | None:
+    """Return the outcomes that the broker may state, None for all. Raises `BrokerError`."""
+    outcomes = None if source is None else source.outcomes
+    if not outcomes:
+        return None
+    if ACCEPTED_SYMBOL not in outcomes:
+        raise BrokerError(
+            "amqp:not-implemented",
+            f"the outcomes of the source leave out {ACCEPTED_SYMBOL}: "
+            f"the broker could not say that it has taken a message",
+        )
+    return outcomes

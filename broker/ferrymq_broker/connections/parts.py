@@ -1,0 +1,87 @@
+"""What links share: with the other links of their connection, and with all links of the broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from mypy_extensions import i64
+
+from ferrymq_broker.connections.credit import Credit
+from ferrymq_broker.connections.durable_links.registry import TerminusRegistry
+from ferrymq_broker.connections.link_names import LinkNames
+from ferrymq_broker.connections.seen_tags import SeenTagsOfLinks
+
+if TYPE_CHECKING:
+    from ferrymq_broker.connections.client_limits import Allowance
+    from ferrymq_broker.connections.connected_client import ConnectedClient
+    from ferrymq_broker.connections.output import ConnectionOutput
+    from ferrymq_broker.counters import Counters
+    from ferrymq_broker.nodes.node import Agenda
+    from ferrymq_broker.number_sequence import NumberSequence
+    from ferrymq_broker.timers import TimerHeap
+    from ferrymq_broker.transactions.transaction_table import Transactions
+
+
+@final
+class SharedParts:
+    """What all links of one broker share.
+
+    `names` are the names of attached links, `termini` those that outlive their links, `seen_tags`
+    the tags of links whose deliveries count once, `credit` what producers may be promised.
+    """
+
+    __slots__ = (
+        "agenda",
+        "timers",
+        "numbers",
+        "counters",
+        "names",
+        "termini",
+        "seen_tags",
+        "credit",
+    )
+
+    def __init__(
+        self, agenda: Agenda, timers: TimerHeap, numbers: NumberSequence, counters: Counters
+    ) -> None:
+        self.agenda = agenda
+        self.timers = timers
+        self.numbers = numbers
+        self.counters = counters
+        self.names = LinkNames()
+        self.termini = TerminusRegistry(agenda, timers, numbers)
+        self.seen_tags = SeenTagsOfLinks()
+        self.credit = Credit(agenda.slices)
+
+
+@final
+class ConnectionParts:
+    """What the links of one connection share. Sizes are in bytes, `credit_window` in messages."""
+
+    __slots__ = (
+        "client",
+        "output",
+        "allowance",
+        "transactions",
+        "shared",
+        "max_message_size",
+        "credit_window",
+    )
+
+    def __init__(
+        self,
+        client: ConnectedClient,
+        output: ConnectionOutput,
+        allowance: Allowance,
+        transactions: Transactions,
+        shared: SharedParts,
+        max_message_size: int,
+        credit_window: int,
+    ) -> None:
+        self.client = client
+        self.output = output
+        self.allowance = allowance
+        self.transactions = transactions
+        self.shared = shared
+        self.max_message_size = max_message_size
+        self.credit_window: i64 = credit_window
