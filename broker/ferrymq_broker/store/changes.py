@@ -5,7 +5,7 @@ the store takes the batch that has come together and writes it to the journal wh
 fills: whatever one pass has changed is on disk as a whole or not at all.
 
 What must not be known outside before it is on disk waits for the number of its batch: a connection
-keeps back its output (`ConnectionHandler.need`), a queue its new messages (`Stored.stabilise`).
+keeps back its output (`ConnectionOutput.need`), a queue its new messages (`Stored.stabilise`).
 
 The encoded changes of a batch, one after the other; numbers are big-endian:
 
