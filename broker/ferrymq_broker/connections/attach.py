@@ -145,7 +145,8 @@ class LinkAttach:
         """Answer with what has been granted."""
 
     def begin(self) -> None:
-        """Let the link begin: give it to its node and, if the broker receives, credit."""
+        """Begin the link: give it to its node and, if the broker receives, give the client
+        credit."""
 
     # -- what several steps need -----------------------------------------------------------------
 

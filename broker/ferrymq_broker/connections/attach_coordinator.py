@@ -84,7 +84,7 @@ class CoordinatorAttach(LinkAttach):
         )
 
     def begin(self) -> None:
-        """Let the client declare transactions."""
+        """Begin the link: the client may declare transactions."""
         source = self.request.source
         outcomes = None if source is None else source.outcomes
         rejects = not outcomes or REJECTED_SYMBOL in outcomes

@@ -32,9 +32,10 @@ def priority_name(properties: dict[str, object]) -> str:
 
 
 def priority_of(properties: dict[str, object]) -> i64:
-    """The priority among consumers that is asked for: higher goes first, 0 is usual.
+    """Return the priority among consumers that is asked for: higher goes first, 0 is usual.
 
-    Any type of number will do. Raises `BrokerError` for a value that is no whole number of 32 bits.
+    A number of any type will do. Raises `BrokerError` for a value that is no whole number of 32
+    bits.
     """
     name = priority_name(properties)
     if not name:
@@ -56,7 +57,7 @@ def priority_of(properties: dict[str, object]) -> i64:
 
 
 def is_exclusive(properties: dict[str, object], capabilities: Sequence[str]) -> bool:
-    """Whether the link is to be the only one to consume. Raises `BrokerError`."""
+    """Return whether the link is to be the only one to consume. Raises `BrokerError`."""
     value = properties.get(EXCLUSIVE, False)
     if not isinstance(value, bool):
         raise BrokerError("amqp:invalid-field", "the link property 'exclusive' is not a boolean")
@@ -64,7 +65,7 @@ def is_exclusive(properties: dict[str, object], capabilities: Sequence[str]) -> 
 
 
 def demands_filters(properties: dict[str, object]) -> bool:
-    """Whether a filter that is not kept is to cost the link. Raises `BrokerError`."""
+    """Return whether a filter that is not kept is to cost the link. Raises `BrokerError`."""
     value = properties.get(REQUIRE_FILTERS, False)
     if not isinstance(value, bool):
         raise BrokerError(

@@ -100,7 +100,7 @@ class Login:
 
     @property
     def abandoned(self) -> bool:
-        """Whether the client has gone without waiting for the decision."""
+        """Return whether the client has gone without waiting for the decision."""
         connection = self._connection
         return connection is not None and connection.is_finished()
 
@@ -111,9 +111,11 @@ class Login:
     def decide(
         self, identity: UserIdentity | None, reason: str = "", code: SaslCode = SaslCode.AUTH
     ) -> None:
-        """Let the client in as `identity`, or refuse it with None; the log says for what `reason`,
-        the client only hears the `code`: whether it may try again. To be called in the event loop.
-        The first call counts."""
+        """Accept the client as `identity`, or refuse it with None.
+
+        The log says for what `reason`; the client only hears the `code`: whether it may try again.
+        To be called in the event loop. The first call counts.
+        """
         if self.decided:
             return
         self.decided = True
@@ -137,16 +139,19 @@ class Authenticator:
     """Decides who is let in, and by which mechanisms. This one lets nobody in."""
 
     def mechanisms(self, transport: ClientTransport) -> list[str]:
-        """The SASL mechanisms to offer to a client: those that can lead somewhere. Without any,
-        clients get in without SASL."""
+        """Return the SASL mechanisms to offer to a client: those that can lead somewhere.
+
+        Without any, clients get in without SASL.
+        """
         return []
 
     def is_required(self, transport: ClientTransport) -> bool:
-        """Whether a client has to say who it is: not where it may come in anonymously."""
+        """Return whether a client has to say who it is: not where it may come in anonymously."""
         return True
 
     def scram_keys(self, mechanism: str, username: str) -> ScramKeys | None:
-        """What a proof of the user's password is checked with, or None if there is no such user."""
+        """Return what a proof of the user's password is checked with; None if there is no such
+        user."""
         return None
 
     def authenticate(self, login: Login) -> None:
@@ -154,15 +159,17 @@ class Authenticator:
         login.decide(None)
 
     def is_held_off(self, transport: ClientTransport, username: str | None) -> bool:
-        """Whether there were so many failures that nobody looks at what this client says."""
+        """Return whether there were so many failures that nobody looks at what this client says."""
         return False
 
     def login_failed(self, transport: ClientTransport, username: str | None) -> None:
-        """A client that `authenticate` was not asked about has failed: its proof was wrong, or
-        what it said made no sense."""
+        """Count a failed login that `authenticate` was not asked about.
+
+        The client's proof was wrong, or what it said made no sense.
+        """
 
     def silent(self, transport: ClientTransport) -> UserIdentity:
-        """Who a client is that came in without SASL."""
+        """Return the identity of a client that came in without SASL."""
         return UserIdentity(None)
 
 

@@ -29,12 +29,12 @@ _OF_TARGETS: Final[dict[str, tuple[str, ...]]] = {DELAYED_DELIVERY: ("queue", "t
 
 
 def offered_by_source(node: Node, desired: Sequence[str] | None) -> list[str] | None:
-    """Those of the desired capabilities that a link from this node has."""
+    """Return those of the desired capabilities that a link from this node has."""
     return _offered(_OF_SOURCES, node, desired)
 
 
 def offered_by_target(node: Node | None, desired: Sequence[str] | None) -> list[str] | None:
-    """Those of the desired capabilities that a link to this node has."""
+    """Return those of the desired capabilities that a link to this node has."""
     return None if node is None else _offered(_OF_TARGETS, node, desired)
 
 

@@ -93,18 +93,18 @@ class Allowance:
         self._made: list[Node] = []
 
     def divide(self, sessions: i64) -> None:
-        """There are so many sessions now."""
+        """Divide what the connection may have by the number of sessions that there are now."""
         share = self.limits.unsettled_total // (sessions if sessions > 0 else 1)
         self.share = share if share > 1 else 1
         self.sent_share = share if share > LEAST_SHARE else LEAST_SHARE
         self.review()
 
     def review(self) -> None:
-        """The client may have settled something."""
+        """Count again when the next message is sent: the client may have settled something."""
         self._spent = False
 
     def is_spent(self, connection: Connection) -> bool:
-        """Whether its sessions hold as many messages as they may together.
+        """Return whether its sessions hold as many messages as they may together.
 
         What they hold is counted when what was left at the last count is used up, so that each
         message costs next to nothing however many sessions there are.
@@ -124,8 +124,8 @@ class Allowance:
         self.spare -= 1
 
     def enter(self, link: Link) -> None:
-        """The client attaches the link. Raises `BrokerError` if it has too many already, or has
-        too much to say about this one."""
+        """Count a link that the client attaches. Raises `BrokerError` if the connection has too
+        many already, or if the attach is too large."""
         limits = self.limits
         if len(self._sizes) >= limits.links:
             raise BrokerError(
@@ -163,7 +163,7 @@ class Allowance:
         self._size += size
 
     def leave(self, link: Link) -> None:
-        """The link is gone, if it ever was there."""
+        """Stop counting a link that is gone, if it ever was there."""
         self._size -= self._sizes.pop(link, 0)
 
     def expect_node(self) -> None:
@@ -178,7 +178,7 @@ class Allowance:
                 )
 
     def made(self, node: Node) -> None:
-        """A dynamic node was made for it."""
+        """Count a dynamic node that was made for the connection."""
         self._made.append(node)
 
 
@@ -195,8 +195,10 @@ def _size_without_map(link: Link) -> i64:
 
 
 def forget_attach(link: Link, refused: bool) -> None:
-    """The link has been attached, or `refused`: what the client said of it takes memory as long as
-    it likes to wait, and what is not needed any more is forgotten."""
+    """Forget what is not needed of the attach of a link that was attached, or `refused`.
+
+    What the client said in the attach takes memory as long as the link is there.
+    """
     attach = link.remote_attach
     if attach is not None:
         attach.unsettled = None
@@ -209,7 +211,7 @@ def forget_attach(link: Link, refused: bool) -> None:
 
 
 def forget_begin(session: Session) -> None:
-    """The session has begun: nobody needs what the client said of it beyond its numbers."""
+    """Forget what the client said in the begin of a session beyond its numbers."""
     begin = session.remote_begin
     if begin is not None:
         begin.properties = None
@@ -225,7 +227,7 @@ def count_walk(slices: Slices, link: Link) -> None:
 
 
 def is_over_limit(error: AmqpError) -> bool:
-    """Whether the engine has ended something because of a limit."""
+    """Return whether the engine has ended something because of a limit."""
     return isinstance(error, RemoteProtocolError) and error.condition == EXCEEDED
 
 
@@ -242,11 +244,11 @@ class ConnectionsPerUser:
         self._counts: dict[str, int] = {}
 
     def of(self, user: str) -> int:
-        """How many connections the user has."""
+        """Return how many connections the user has."""
         return self._counts.get(user, 0)
 
     def enter(self, client: ConnectedClient) -> bool:
-        """The connection has opened; false if its user may have no more."""
+        """Count a connection that has opened; return false if its user may have no more."""
         user = client.user
         if user is None or client in self._user_of:
             return True
@@ -258,7 +260,7 @@ class ConnectionsPerUser:
         return True
 
     def leave(self, client: ConnectedClient) -> None:
-        """The connection is over, if it ever had begun."""
+        """Stop counting a connection that is over, if it ever was counted."""
         user = self._user_of.pop(client, None)
         if user is None:
             return

@@ -120,7 +120,7 @@ class ConsumerLink(ConsumerPort):
         return self._transfer(entry, head, entry.message.header_end if head else 0)
 
     def deliver_headed(self, entry: Entry, head: bytes, start: i64) -> i64:
-        """As `deliver`, a message of `head` and of the payload from `start` on."""
+        """Send a message of `head` and of the payload from `start` on, as `deliver` does."""
         return self._transfer(entry, head, start) if self._is_free() else IDLE
 
     def _transfer(self, entry: Entry, head: bytes, start: i64) -> i64:
@@ -161,7 +161,8 @@ class ConsumerLink(ConsumerPort):
         return TAKEN
 
     def _is_free(self) -> bool:
-        """Whether link and connection take a message now; if not, it is noted what to wait for."""
+        """Return whether link and connection take a message now; if not, it is noted what to wait
+        for."""
         link = self.link
         if link.credit <= 0 or not link.usable:
             return False
@@ -189,7 +190,7 @@ class ConsumerLink(ConsumerPort):
         return True
 
     def takes_more(self) -> bool:
-        """Whether a message would go out at once."""
+        """Return whether a message would go out at once."""
         if not self._is_free():
             return False
         if self._special:
@@ -204,11 +205,11 @@ class ConsumerLink(ConsumerPort):
         return True
 
     def count_available(self) -> int:
-        """How many messages wait for credit (AMQP 1.0 §2.6.7)."""
+        """Return how many messages wait for credit (AMQP 1.0 §2.6.7)."""
         return 0 if self.closed else int(self.node.count_available(self))
 
     def is_behind(self) -> bool:
-        """Whether the session's window or the connection keeps something it was sent."""
+        """Return whether the session's window or the connection keeps something it was sent."""
         return self.link.parked > 0 or self.output.blocked
 
     def _deliver_acquired(self, entry: Entry, head: bytes, start: i64) -> i64:
@@ -260,7 +261,7 @@ class ConsumerLink(ConsumerPort):
         return TAKEN
 
     def is_full(self) -> bool:
-        """Whether the client has to settle something before it gets more."""
+        """Return whether the client has to settle something before it gets more."""
         output = self.output
         return (
             self.held >= self._most
@@ -269,14 +270,15 @@ class ConsumerLink(ConsumerPort):
         )
 
     def is_held_up(self) -> bool:
-        """Whether the session's window or the client's settlements are still waited for."""
+        """Return whether the session's window or the client's settlements are still waited for."""
         link = self.link
         # A drain is answered without a window when nothing is left.
         shut = link.session.outgoing.remote_window <= 0 and not link.drain
         return shut or link.parked > 0 or self.is_full()
 
     def on_credit(self, properties: dict[str, object] | None) -> None:
-        """A flow of the receiver has arrived (AMQP 1.0 §2.6.7), with these properties."""
+        """Send on, or answer a drain: a flow of the receiver has arrived with these properties
+        (AMQP 1.0 §2.6.7)."""
         link = self.link
         if properties is not None and not self.closed:
             self.parts.transactions.associate(self, properties)
@@ -288,7 +290,7 @@ class ConsumerLink(ConsumerPort):
             self.node.want_drained(self)
 
     def go_on(self) -> None:
-        """The client may take messages again."""
+        """Send on: the client may take messages again."""
         resuming = self._resuming
         if resuming is not None:
             resuming.proceed()
@@ -319,7 +321,8 @@ class ConsumerLink(ConsumerPort):
         return True
 
     def on_outcome(self, delivery: OutgoingDelivery) -> None:
-        """The receiver told the state of a delivery, settled it, or both (AMQP 1.0 §3.4)."""
+        """Act on what the receiver told of a delivery: its state, its settlement or both (AMQP 1.0
+        §3.4)."""
         if self.closed:
             # What the link held has gone back already, unless it is remembered.
             if self.memory is not None:
@@ -371,7 +374,7 @@ class ConsumerLink(ConsumerPort):
         self.output.touch()
 
     def fate(self, lost: bool) -> Outcome:
-        """What becomes of a message that the client has not decided on (AMQP 1.0 §3.5.3)."""
+        """Return what becomes of a message that the client has not decided on (AMQP 1.0 §3.5.3)."""
         outcome = self.default_outcome
         if outcome is None:
             return FAILED if lost else RELEASED
@@ -380,9 +383,9 @@ class ConsumerLink(ConsumerPort):
     # -- memory ----------------------------------------------------------------------------
 
     def remember(self, memory: SourceTerminus, unsettled: dict[bytes, OutgoingDelivery]) -> bool:
-        """The terminus outlives the link; these are the deliveries of earlier ones.
+        """Use a terminus that outlives the link, and resume its deliveries of earlier links.
 
-        False if the client's attach says of one of them what is not agreed.
+        Return false if the client's attach says of one of them what is not agreed.
         """
         self.memory = memory
         memory.imposed = self.imposed
@@ -396,14 +399,15 @@ class ConsumerLink(ConsumerPort):
         return fine
 
     def recall(self, delivery: OutgoingDelivery, entry: Entry) -> None:
-        """A delivery of a transaction is none of it any longer, and has no outcome."""
+        """Remember a delivery again that is part of no transaction any longer and has no
+        outcome."""
         memory = self.memory
         if memory is not None and memory.holds and delivery.tag not in memory.sent:
             if memory.add(delivery.tag, entry, entry.attempts <= 1):
                 self.output.need_batch()
 
     def forget(self, delivery: OutgoingDelivery) -> None:
-        """A delivery that may be remembered has its outcome."""
+        """Forget a delivery that may be remembered: it has its outcome."""
         memory = self.memory
         if memory is None:
             return
@@ -420,32 +424,33 @@ class ConsumerLink(ConsumerPort):
     # -- transactions ----------------------------------------------------------------------
 
     def enlist(self, holding: TxnDelivery) -> None:
-        """A delivery has become part of a transaction."""
+        """Take note that a delivery has become part of a transaction."""
         if self._enlisted is None:
             self._enlisted = {}
         self._enlisted[holding] = None
 
     def delist(self, holding: TxnDelivery) -> None:
-        """A delivery is part of a transaction no longer."""
+        """Take note that a delivery is part of a transaction no longer."""
         if self._enlisted is not None:
             self._enlisted.pop(holding, None)
 
     def acquire_under(self, transaction: BrokerTransaction | None) -> None:
-        """From now on the link acquires in this transaction, or in none."""
+        """Acquire in this transaction from now on, or in none."""
         self.acquiring = transaction
         self._acquired = None if transaction is None else TransactionalState(txn_id=transaction.id)
         self._special = transaction is not None or (self.memory is not None and self.memory.holds)
 
     def stop_acquiring(self, transaction: BrokerTransaction) -> None:
-        """The transaction has been discharged; the credit stays (AMQP 1.0 §4.4.3)."""
+        """Acquire in a transaction no longer that has been discharged; the credit stays (AMQP 1.0
+        §4.4.3)."""
         if self.acquiring is transaction and not self.closed:
             self.acquire_under(None)
             if self.link.credit > 0:
                 self.node.wake(self)
 
     def _is_stopped(self) -> bool:
-        """Whether there is no more for the link until its transaction is discharged, or it has been
-        attached once more."""
+        """Return whether there is no more for the link until its transaction is discharged, or it
+        has been attached once more."""
         transaction = self.acquiring
         resuming = self._resuming
         return (
@@ -455,14 +460,14 @@ class ConsumerLink(ConsumerPort):
         )
 
     def evict(self, error: Error) -> None:
-        """The queue is going away."""
+        """End the link: the queue is going away."""
         count_walk(self.parts.shared.agenda.slices, self.link)
         self.link.detach(closed=True, error=error)
         self.output.touch()
         self.close(False, True)
 
     def refuse(self, condition: str, description: str) -> None:
-        """The client states what it may not: the link ends, and what it held goes back.
+        """End the link, and return what it held: the client states what it may not.
 
         A terminus that outlives its link outlives this as well. Any other is gone, and the client
         is told so: there are clients that take no notice of a link that is merely detached.
@@ -474,12 +479,12 @@ class ConsumerLink(ConsumerPort):
         self.close(False, gone)
 
     def close(self, lost: bool, closed: bool) -> None:
-        """The link is gone: settle what it held by the default outcome (AMQP 1.0 §3.5.3).
+        """Settle what the link held by the default outcome: the link is gone (AMQP 1.0 §3.5.3).
 
-        Without one, messages return to the queue; if the link was `lost` with its connection, the
-        client may have seen them, which counts as a failed delivery. `closed` is whether the link
-        is gone for good, its terminus with it; one that outlives the link goes on holding what it
-        has sent.
+        Without a default outcome, messages return to the queue; if the link was `lost` with its
+        connection, the client may have seen them, which counts as a failed delivery. `closed` is
+        whether the link is gone for good, its terminus with it; a terminus that outlives the link
+        goes on holding what it has sent.
         """
         self.begin_close(lost, closed)
         while self.give_back_next():
@@ -487,7 +492,7 @@ class ConsumerLink(ConsumerPort):
         self.finish_close()
 
     def begin_close(self, lost: bool, closed: bool, slowly: bool = False) -> None:
-        """The first part of `close`: nothing is sent over the link any more.
+        """Do the first part of `close`: nothing is sent over the link any more.
 
         If the other parts come `slowly`, in other passes, the node hands out nothing until then.
         """
@@ -519,8 +524,8 @@ class ConsumerLink(ConsumerPort):
                 memory.leave(self.terms.party.session, self.parts.client.id, lost)
 
     def give_back_next(self) -> bool:
-        """The second part of `close`, to be called again and again: settle one message; False if
-        there is none left."""
+        """Do some of the second part of `close`: settle one message; return False if there is none
+        left."""
         entry = self.first_held()
         if entry is None:
             return False
@@ -528,7 +533,7 @@ class ConsumerLink(ConsumerPort):
         return True
 
     def finish_close(self) -> None:
-        """The last part of `close`: the node knows the link no longer."""
+        """Do the last part of `close`: the node knows the link no longer."""
         if self._left:
             return
         self._left = True

@@ -62,7 +62,7 @@ class Credit:
     # -- alarms --------------------------------------------------------------------------
 
     def set_alarm(self, reason: str, on: bool) -> None:
-        """Something runs short, or does not any more."""
+        """Set or end an alarm: something runs short, or does not any more."""
         if on == (reason in self.alarms):
             return
         if on:
@@ -80,7 +80,7 @@ class Credit:
             self._slices.do(supply)
 
     def wait(self, producer: ProducerPort) -> None:
-        """The producer wants credit; it gets some when there is no alarm."""
+        """Give the producer credit when there is no alarm."""
         self._waiting[producer] = None
 
     def supply_next(self) -> bool:
@@ -94,7 +94,8 @@ class Credit:
     # -- the budget ----------------------------------------------------------------------
 
     def reserve(self, producer: ProducerPort, wanted: i64) -> i64:
-        """How many more messages the link may be promised: `wanted`, or what the budget has."""
+        """Return how many more messages the link may be promised: `wanted`, or what the budget
+        has."""
         if self.budget == 0:
             self.reserved += wanted
             return wanted
@@ -110,7 +111,7 @@ class Credit:
         return wanted
 
     def leave(self, producer: ProducerPort, reserved: i64) -> None:
-        """The producer is gone, and with it what was reserved for it."""
+        """Free what was reserved for a producer that is gone."""
         self.reserved -= reserved
         self._waiting.pop(producer, None)
         self._poor.pop(producer, None)
@@ -142,7 +143,7 @@ class _Supply(SlicedTask):
         self._credit = credit
 
     def go_on(self, slices: Slices) -> bool:
-        """As many producers as the slice allows."""
+        """Supply as many producers as the slice allows."""
         while not slices.is_spent():
             if not self._credit.supply_next():
                 return True
@@ -162,7 +163,7 @@ class _Relief(SlicedTask):
         self._credit = credit
 
     def go_on(self, slices: Slices) -> bool:
-        """As many producers as the slice allows."""
+        """Supply as many producers as the slice allows."""
         while not slices.is_spent():
             if not self._credit.relieve_next():
                 return True

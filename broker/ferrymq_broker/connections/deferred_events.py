@@ -29,7 +29,7 @@ class DeferredEvents(SlicedTask):
         self._connection: ConnectionPort | None = None
 
     def wait(self, connection: ConnectionPort) -> None:
-        """Let the events of the connection wait for a slice."""
+        """Wait for a slice to go on with the events of the connection."""
         self._connection = connection
         self._agenda.slices.add(self)
 

@@ -41,11 +41,11 @@ def agree(
     granted: dict[str, object],
     lasting: bool,
 ) -> str:
-    """The delivery mode that is in force on a link, empty if none was asked for or kept.
+    """Agree on the delivery mode of a link, and return it; empty if none was asked for or kept.
 
-    To be called before the link is accepted, whose settle modes it decides on; `granted` are the
-    properties of the answer. `lasting` is whether the broker's terminus outlives a lost link with
-    its deliveries. Raises `BrokerError` if a condition cannot be met.
+    To be called before the link is accepted, whose settle modes the mode decides on; `granted` are
+    the properties of the answer. `lasting` is whether the broker's terminus outlives a lost link
+    with its deliveries. Raises `BrokerError` if a condition cannot be met.
     """
     required = properties.get(REQUIRED)
     optional = properties.get(OPTIONAL)
@@ -89,12 +89,12 @@ def agree_control(link: Link, properties: dict[str, object], granted: dict[str, 
 
 
 def _beneath(mode: str) -> str:
-    """The weaker mode that is kept where this one is: exactly once is at least once."""
+    """Return the weaker mode that is kept where this one is: exactly once is at least once."""
     return AT_LEAST_ONCE if mode == EXACTLY_ONCE else mode
 
 
 def _problem(link: Link, mode: str, default_outcome: Outcome | None, lasting: bool) -> str:
-    """Why the mode cannot be kept on the link; empty if it can."""
+    """Return why the mode cannot be kept on the link; empty if it can."""
     snd = link.snd_settle_mode
     if not link.is_sender:
         if mode == AT_MOST_ONCE:

@@ -95,7 +95,7 @@ class DynamicNodes:
 
 
 def node_properties(node: Node, asked: dict[str, object] | None) -> dict[str, object]:
-    """The dynamic-node-properties of the answer: the truth about what was asked for."""
+    """Return the dynamic-node-properties of the answer: the truth about what was asked for."""
     properties: dict[str, object] = {LIFETIME_POLICY: _policy(node.lifetime)}
     if asked is not None and SUPPORTED_DIST_MODES in asked:
         modes = ["copy"] if node.kind == "topic" else ["move", "copy"]

@@ -232,7 +232,7 @@ class ConnectionHandler(ConnectionPort):
 
     @property
     def is_behind(self) -> bool:
-        """Whether something the client caused is put off: it may cause no more for now."""
+        """Return whether something the client caused is put off: it may cause no more for now."""
         return self._remainder.waits
 
     # -- what its own parts call back ----------------------------------------------------
@@ -322,7 +322,7 @@ class ConnectionHandler(ConnectionPort):
         self._remainder.wait(self)
 
     def _let_go(self) -> None:
-        """Let nodes dispatch again: what was to return has returned."""
+        """Resume dispatch at the nodes that were held back: what was to return has returned."""
         held_back = self._held_back
         self._held_back = {}
         self._puts_off = False

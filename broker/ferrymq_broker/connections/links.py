@@ -152,7 +152,8 @@ class ConnectionLinks(LinkHolder):
     # -- detach --------------------------------------------------------------------------
 
     def close(self, link: Link, lost: bool, closed: bool) -> None:
-        """Let go of a link that is `lost` with its connection, `closed` for good or detached."""
+        """Release what a link has: it is `lost` with its connection, `closed` for good or
+        detached."""
         links = link.session.context
         if not isinstance(links, SessionLinks):
             return
@@ -186,8 +187,8 @@ class ConnectionLinks(LinkHolder):
         self.dynamic_nodes.release(link)
 
     def close_in_slices(self, link: Link, lost: bool, closed: bool) -> bool:
-        """Let go of a link as far as the present slice allows; false if this is to be called
-        again."""
+        """Release what a link has, as far as the present slice allows; return false if this is to
+        be called again."""
         links = link.session.context
         if not isinstance(links, SessionLinks):
             return True
@@ -230,7 +231,7 @@ class ConnectionLinks(LinkHolder):
         self._divide_allowance()
 
     def end_session(self, session: Session, lost: bool) -> bool:
-        """Let go of all links of a session that is gone, with or without its connection.
+        """Release what all links of a session have that is gone, with or without its connection.
 
         Return false if that is more than the present slice allows: this is to be called again.
         """

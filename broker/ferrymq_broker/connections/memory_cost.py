@@ -25,7 +25,8 @@ FILTER_CHARACTER: Final = 16
 
 
 def cost_of_attach(attach: Attach) -> i64:
-    """What its maps and lists weigh beyond their bytes, without its unsettled map."""
+    """Return what the maps and lists of an attach weigh beyond their bytes, without its unsettled
+    map."""
     source = attach.source
     target = attach.target
     values: list[object] = [attach.properties]
@@ -51,8 +52,10 @@ def cost_of_attach(attach: Attach) -> i64:
 
 
 def cost_of_filters(attach: Attach) -> i64:
-    """What its filters weigh when they have been made into conditions: a selector of a few
-    characters is several objects."""
+    """Return what the filters of an attach weigh when they have been made into conditions.
+
+    A selector of a few characters is several objects.
+    """
     source = attach.source
     if not isinstance(source, Source) or source.filter is None:
         return 0
@@ -69,7 +72,7 @@ def _length(symbols: list[str] | None) -> i64:
 
 
 def count_elements(values: list[object]) -> i64:
-    """How many values there are in these and in what they hold."""
+    """Return how many values there are in these and in what they hold."""
     count: i64 = 0
     waiting = [value for value in values if value is not None]
     while waiting:

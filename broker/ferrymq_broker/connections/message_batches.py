@@ -44,7 +44,7 @@ _ENVELOPE: Final = (
 
 
 def unpacks(node: Node) -> bool:
-    """Whether the node, or the one that it is a part of, is set to take batches apart."""
+    """Return whether the node, or the one that it is a part of, is set to take batches apart."""
     policy = getattr(node, "policy", None)
     if policy is None:
         whole = getattr(node, "stream", None) or getattr(node, "exchange", None)

@@ -32,7 +32,7 @@ _TOLD_APART: Final = ("queue", "topic", "exchange", "stream")
 
 
 def check_kind(node: Node, capabilities: Sequence[str]) -> list[str]:
-    """Those of the capabilities that the node has by its kind.
+    """Return those of the capabilities that the node has by its kind.
 
     Raises `BrokerError` if some name kinds and the node is none of them.
     """
@@ -57,7 +57,7 @@ def check_kind(node: Node, capabilities: Sequence[str]) -> list[str]:
 
 
 def wants_topic(capabilities: Sequence[str]) -> bool:
-    """Whether a dynamic node is to be a topic."""
+    """Return whether a dynamic node is to be a topic."""
     return TOPIC in capabilities or TEMPORARY_TOPIC in capabilities
 
 

@@ -33,12 +33,13 @@ SUPPORTED_OUTCOMES: Final = (
 
 
 def is_terminal(state: DeliveryState | None) -> TypeGuard[Outcome]:
-    """Whether the state is an outcome; `received` is a report on the way (AMQP 1.0 §3.4.1)."""
+    """Return whether the state is an outcome; `received` is a report on the way (AMQP 1.0
+    §3.4.1)."""
     return isinstance(state, Accepted | Released | Rejected | Modified)
 
 
 def symbol(state: DeliveryState | None) -> str:
-    """The symbol of an outcome as sources list it; empty for what is none."""
+    """Return the symbol of an outcome as sources list it; empty for what is none."""
     if isinstance(state, Accepted):
         return ACCEPTED_SYMBOL
     if isinstance(state, Rejected):

@@ -235,11 +235,11 @@ class ConnectionOutput:
             self._write(EMPTY_FRAME)
 
     def need_batch(self) -> None:
-        """Let what is told next wait until the batch that is being filled is on disk."""
+        """Hold back what is told next until the batch that is being filled is on disk."""
         self.need = self.changes.number
 
     def need_latest(self) -> None:
-        """Let what is told next wait until all changes so far are on disk."""
+        """Hold back what is told next until all changes so far are on disk."""
         self.need = self.changes.latest()
 
     # -- shares and turns ----------------------------------------------------------------
@@ -296,11 +296,12 @@ class ConnectionOutput:
     # -- those that wait for the client --------------------------------------------------
 
     def stall(self, consumer: ConsumerPort) -> None:
-        """Let a consumer go on when the connection is not blocked any more."""
+        """Remember a consumer that goes on when the connection is not blocked any more."""
         self.stalled[consumer] = None
 
     def await_window(self, consumer: ConsumerPort) -> None:
-        """Let a consumer go on when the session's window is open and the client has settled."""
+        """Remember a consumer that goes on when the session's window is open and the client has
+        settled."""
         self.windowed[consumer] = None
 
     def await_supply(self, producer: Producer) -> None:
@@ -312,7 +313,7 @@ class ConnectionOutput:
         self.crowded[producer] = None
 
     def forget_consumer(self, consumer: ConsumerPort) -> None:
-        """Let a consumer wait no longer: its link is gone."""
+        """Forget a consumer that waits: its link is gone."""
         self.stalled.pop(consumer, None)
         self.windowed.pop(consumer, None)
 
@@ -321,7 +322,7 @@ class ConnectionOutput:
         self.unsupplied.pop(producer, None)
 
     def recheck(self) -> None:
-        """Let go on what has waited for something that the client has sent now."""
+        """Resume what has waited for something that the client has sent now."""
         if self.windowed:
             self.recheck_windows()
         if self.crowded:
@@ -333,7 +334,7 @@ class ConnectionOutput:
             self.recheck_transactions()
 
     def recheck_windows(self) -> None:
-        """Let the consumers go on that nothing holds up any more."""
+        """Resume the consumers that nothing holds up any more."""
         self.allowance.review()
         waiting = self.windowed
         self.windowed = {}
@@ -344,14 +345,14 @@ class ConnectionOutput:
                 consumer.go_on()
 
     def recheck_transactions(self) -> None:
-        """Let the discharges go on that have waited for a delivery to be sent."""
+        """Resume the discharges that have waited for a delivery to be sent."""
         before = self.changes.total
         self.transactions.recheck()
         if self.changes.total != before:
             self.need_latest()
 
     def forget_waiting(self) -> None:
-        """Let nothing go on any more: the connection is over."""
+        """Forget all that waits: the connection is over."""
         self.stalled = {}
         self.windowed = {}
         self.crowded = {}

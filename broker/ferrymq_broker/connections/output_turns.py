@@ -115,7 +115,7 @@ class BrokerOutput:
             raise
 
     def release_held(self) -> None:
-        """Let the output go on that has waited for the store: a batch is on disk."""
+        """Release the output that has waited for the store: a batch is on disk."""
         held = self.held
         self.held = []
         for output in held:

@@ -38,8 +38,10 @@ _READING: Final = RECEIVE | BROWSE | DEAD_LETTER
 
 
 def meant_by(client: ConnectedClient, named: str) -> str:
-    """The address that rights are asked for at: aliases are followed. Raises `BrokerError` if they
-    lead in a circle, which only those are told who may do everything."""
+    """Return the address that rights are asked for at: aliases are followed.
+
+    Raises `BrokerError` if they lead in a circle. Only clients that may do everything are told.
+    """
     try:
         return client.space.canonical(named)
     except BrokerError:
@@ -119,7 +121,8 @@ def require_subscription(client: ConnectedClient, node: Node, terms: SourceTerms
 
 
 def may_recall(client: ConnectedClient, told: Source | Target) -> bool:
-    """Whether a link that does not say where it is from, or to, may be told that it was this.
+    """Return whether a link that does not say where it is from, or to, may be told that it was
+    this.
 
     What is one's own one may know, even if one may use it no more; but not everybody's.
     """
@@ -161,16 +164,18 @@ def require_dynamic(client: ConnectedClient) -> None:
 def reading_right(
     space: AddressSpace, address: str, copy: bool, capabilities: Sequence[str] = ()
 ) -> i64:
-    """What it takes to receive from an address, or to get copies of what is there: `RECEIVE`,
-    `BROWSE`, or `DEAD_LETTER` where a queue's dead or expired messages go."""
+    """Return the right to receive from an address, or to get copies of what is there.
+
+    That is `RECEIVE`, `BROWSE`, or `DEAD_LETTER` where a queue's dead or expired messages go.
+    """
     if space.dead_letter_index.has(address):
         return DEAD_LETTER
     return BROWSE if copy and _is_browsed(space, address, capabilities) else RECEIVE
 
 
 def _is_browsed(space: AddressSpace, address: str, capabilities: Sequence[str]) -> bool:
-    """Whether copies leave everything as it is: those of a queue, or of a subscription by its
-    address, do; a topic or a stream gives nothing but copies."""
+    """Return whether copies leave everything as it is: those of a queue, or of a subscription by
+    its address, do; a topic or a stream gives nothing but copies."""
     cut = -1
     node = space.nodes.get(address)
     if node is None:
@@ -185,14 +190,16 @@ def _is_browsed(space: AddressSpace, address: str, capabilities: Sequence[str]) 
 
 
 def is_foreign(address: str, user: str | None) -> bool:
-    """Whether an address would be that of a subscription of somebody else."""
+    """Return whether an address would be that of a subscription of somebody else."""
     cut = address.rfind(PART)
     return cut > 0 and not is_open_to(address[cut + len(PART) :], user)
 
 
 def put_on_record(client: ConnectedClient, error: BrokerError, via: str) -> None:
-    """Somebody was refused something: the audit log has it if that was for want of a right. `via`
-    is how he tried: by a ``link``, a ``message``, a ``transaction``."""
+    """Write a refusal to the audit log if it was for want of a right.
+
+    `via` is how the client tried: by a ``link``, a ``message``, a ``transaction``.
+    """
     if error.condition == UNAUTHORIZED:
         audit.access_refused(
             client.peer, client.user, error.description, client.space.name, via=via

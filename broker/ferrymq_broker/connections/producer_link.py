@@ -104,19 +104,19 @@ class ProducerLink(ProducerPort):
         self.memory: TargetTerminus | None = None
 
     def remember_tags(self, tags: Tags) -> None:
-        """What becomes of the deliveries of this link is remembered, by their tags."""
+        """Remember what becomes of the deliveries of this link, by their tags."""
         self._tags = tags
         self._direct = None
 
     def remember(self, memory: TargetTerminus, session: i64) -> None:
-        """The terminus outlives the link, which is in the session of this number."""
+        """Use a terminus that outlives the link, which is in the session of this number."""
         self.memory = memory
         self.remember_tags(RememberedTags(memory, session, self.origin))
 
     # -- messages ------------------------------------------------------------------------
 
     def on_delivery(self, delivery: IncomingDelivery) -> None:
-        """A message has arrived: publish it and say so."""
+        """Publish a message that has arrived, and tell its outcome."""
         node = self._direct
         if delivery.remote_state is not None or node is None:
             self._on_unusual(delivery)
@@ -152,7 +152,8 @@ class ProducerLink(ProducerPort):
             self.supply()
 
     def _on_unusual(self, delivery: IncomingDelivery) -> None:
-        """The anonymous terminus, deliveries with a state, links whose deliveries count once."""
+        """Publish a message of the anonymous terminus, of a delivery with a state, or of a link
+        whose deliveries count once."""
         state = delivery.remote_state
         if self.closed:
             # Its node went while the message was on its way: the sender still has it, or had it not
@@ -244,7 +245,10 @@ class ProducerLink(ProducerPort):
             self._tell(delivery, ACCEPTED, kept)
 
     def _keep_promise(self, node: Node) -> None:
-        """What was promised has come. If it took no room after all, others may have that."""
+        """Count a message that has come for the room it was promised.
+
+        If it took no room after all, others may have that.
+        """
         if self._promised > 0:
             # Otherwise it was on its way when its credit was taken back.
             self._promised -= 1
@@ -269,7 +273,8 @@ class ProducerLink(ProducerPort):
             delivery.payload = b""
 
     def on_settlement(self, delivery: IncomingDelivery) -> None:
-        """The sender has settled a delivery whose outcome it was told, or has resumed one."""
+        """Act on a delivery that the sender has settled after it was told the outcome, or has
+        resumed."""
         tags = self._tags
         if tags is None or self.closed:
             return
@@ -301,7 +306,7 @@ class ProducerLink(ProducerPort):
             self.output.touch()
 
     def on_abort(self, delivery: IncomingDelivery) -> None:
-        """The sender has given up a delivery, which settles it (AMQP 1.0 §2.7.5)."""
+        """Forget a delivery that the sender has given up, which settles it (AMQP 1.0 §2.7.5)."""
         if self._tags is not None:
             self._tags.forget(delivery.tag)
         # It has used up credit as others do.
@@ -309,7 +314,7 @@ class ProducerLink(ProducerPort):
             self._ask_for_credit()
 
     def is_resent(self, delivery: IncomingDelivery) -> bool:
-        """Whether the delivery was accepted on an earlier attachment of the link."""
+        """Return whether the delivery was accepted on an earlier attachment of the link."""
         return self._tags is not None and self._tags.is_resent(delivery.tag)
 
     def posting(self, delivery: IncomingDelivery) -> TxnPublish | None:
@@ -340,12 +345,15 @@ class ProducerLink(ProducerPort):
         self.parts.shared.counters.messages_dropped += 1
 
     def room_for_guest(self, node: Node) -> Refusal | None:
-        """Why a node that has promised this link nothing has no room for a message of it."""
+        """Return why a node that has promised this link nothing has no room for a message of it."""
         return None if _has_room(node) else _full(node)
 
     def route(self, message: BrokerMessage) -> Node:
-        """The node that a message of this link is for, which it says itself if the link does not.
-        Raises `BrokerError`, `DecodeError`."""
+        """Return the node that a message of this link is for; the message names it if the link does
+        not.
+
+        Raises `BrokerError`, `DecodeError`.
+        """
         client = self.parts.client
         access = client.access
         node = self.node
@@ -372,7 +380,10 @@ class ProducerLink(ProducerPort):
     # -- refusals ------------------------------------------------------------------------
 
     def _refuse(self, delivery: IncomingDelivery, refusal: Refusal) -> None:
-        """The node has not taken the message. A sender that settled it did not want to know."""
+        """Tell the sender that the node has not taken the message.
+
+        A sender that settled the delivery did not want to know.
+        """
         if delivery.remote_settled:
             self.count_dropped()
             return
@@ -416,7 +427,7 @@ class ProducerLink(ProducerPort):
             self._tell(delivery, outcome)
 
     def agreed(self, outcome: str) -> bool:
-        """Whether the client can be told this outcome."""
+        """Return whether the client can be told this outcome."""
         return self.outcomes is None or outcome in self.outcomes
 
     # -- credit --------------------------------------------------------------------------
@@ -460,9 +471,9 @@ class ProducerLink(ProducerPort):
             self._grant(self.window)
 
     def withdraw(self) -> None:
-        """There is an alarm: take back the credit that has not been used. Services are exempt.
+        """Take back the credit that has not been used: there is an alarm. Services are exempt.
 
-        What is under way comes all the same; the room that a node has promised stays promised.
+        What is under way is taken in; the room that a node has promised stays promised.
         """
         node = self.node
         if self.closed or (node is not None and node.kind == "service"):
@@ -549,22 +560,25 @@ class ProducerLink(ProducerPort):
     # -- the end -------------------------------------------------------------------------
 
     def evict(self, error: Error) -> None:
-        """The node is going away, or the client cannot be told otherwise."""
+        """End the link: the node is going away, or the client cannot be told otherwise."""
         count_walk(self.parts.shared.agenda.slices, self.link)
         self.link.detach(closed=True, error=error)
         self.output.touch()
         self.close(True)
 
     def refuse(self, condition: str, description: str) -> None:
-        """The client may not send here any longer: the link ends, and its terminus with it unless
-        that outlives it."""
+        """End the link, and its terminus unless that outlives it: the client may not send here any
+        longer."""
         gone = self.memory is None
         self.link.detach(closed=gone, error=Error(condition=condition, description=description))
         self.output.touch()
         self.close(gone)
 
     def close(self, closed: bool, lost: bool = False) -> None:
-        """The link is gone, for good if it is `closed`, or `lost`. What it published stays."""
+        """Let go of what the link has: it is `closed` for good, detached or `lost`.
+
+        What the link published stays.
+        """
         if self.closed:
             return
         self.closed = True
@@ -589,13 +603,13 @@ class ProducerLink(ProducerPort):
 
 
 def _has_room(node: Node) -> bool:
-    """Whether a node takes a message for which it has promised no credit."""
+    """Return whether a node takes a message for which it has promised no credit."""
     room = node.room()
     return room == BOUNDLESS or room > node.pledged()
 
 
 def _full(node: Node) -> Refusal:
-    """What a sender without credit of the node's is told."""
+    """Make the refusal for a sender without credit of the node's."""
     return Refusal(
         "amqp:resource-limit-exceeded",
         f"{node.address[:200]!r} has no room but for those it has promised it to",

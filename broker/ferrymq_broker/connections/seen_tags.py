@@ -63,7 +63,7 @@ class SeenTags(Tags):
         return len(self.earlier) + len(self.current)
 
     def is_resent(self, tag: bytes) -> bool:
-        """Whether the delivery was accepted before the link was lost; told once."""
+        """Return whether the delivery was accepted before the link was lost; told once."""
         if tag in self.earlier:
             del self.earlier[tag]
             # The outcome may get lost once more.
@@ -72,7 +72,7 @@ class SeenTags(Tags):
         return False
 
     def add(self, delivery: IncomingDelivery, outcome: Outcome, kept: bool) -> None:
-        """The delivery gets this outcome: what was accepted is remembered."""
+        """Remember a delivery that is accepted."""
         if isinstance(outcome, Accepted):
             self._remember(delivery.tag)
 
@@ -95,16 +95,15 @@ class SeenTags(Tags):
             del current[next(iter(current))]
 
     def forget(self, tag: bytes) -> None:
-        """The sender knows the outcome."""
+        """Forget a delivery whose outcome the sender knows."""
         self.current.pop(tag, None)
 
     def leave(self, lost: bool, closed: bool) -> None:
-        """The link is gone."""
+        """Take note that the link is gone."""
         self.owner.leave(self.identity.key, closed)
 
     def reattach(self, unsettled: dict[object, object] | None) -> None:
-        """The link is attached again by a sender that has these unsettled, None if it says
-        nothing."""
+        """Begin a new attachment by a sender that has these unsettled, None if it says nothing."""
         earlier = self.earlier
         earlier.update(self.current)
         if unsettled is not None:
@@ -127,13 +126,14 @@ class _Owner:
         self.tags: i64 = 0
 
     def put(self, key: LinkKey, seen: SeenTags) -> None:
-        """The link has left."""
+        """Add a link that has left."""
         self.take(key)
         self.absent[key] = seen
         self.tags += len(seen)
 
     def take(self, key: LinkKey) -> SeenTags | None:
-        """The link comes back, or is forgotten; None if it is not known."""
+        """Remove a link that comes back, or is forgotten, and return its tags; None if it is not
+        known."""
         seen = self.absent.pop(key, None)
         if seen is not None:
             self.tags -= len(seen)
@@ -161,7 +161,7 @@ class _Tenant:
         self.heap: list[tuple[int, str]] = []
 
     def put(self, user: str | None, key: LinkKey, seen: SeenTags, most: i64) -> None:
-        """A link of the user has left, who may have `most` absent links."""
+        """Add a link of the user that has left; the user may have `most` absent links."""
         owner = self.owners.get(user)
         if owner is None:
             owner = _Owner()
@@ -175,7 +175,8 @@ class _Tenant:
         self._place(user, owner)
 
     def take(self, user: str | None, key: LinkKey) -> SeenTags | None:
-        """A link of the user comes back; None if it is not known."""
+        """Remove a link of the user that comes back, and return its tags; None if it is not
+        known."""
         owner = self.owners.get(user)
         seen = None if owner is None else owner.take(key)
         if owner is None or seen is None:
@@ -281,7 +282,7 @@ class SeenTagsOfLinks:
         return None if tenant is None else tenant.take(key[1], key)
 
     def leave(self, key: LinkKey, closed: bool) -> None:
-        """The link is `closed`, and never comes back, or only detached or lost."""
+        """Take note that a link is detached, lost or `closed`: a closed one never comes back."""
         seen = self._attached.pop(key, None)
         if seen is None or closed:
             return

@@ -52,7 +52,7 @@ class Coordinator(ControlPort):
     # -- messages ------------------------------------------------------------------------
 
     def on_delivery(self, delivery: IncomingDelivery) -> None:
-        """A declare or a discharge has arrived."""
+        """Act on a declare or a discharge that has arrived."""
         if self.closed:
             return
         if delivery.remote_settled:
@@ -125,7 +125,7 @@ class Coordinator(ControlPort):
         self.output.touch()
 
     def _passed(self, transaction: BrokerTransaction) -> Error | None:
-        """Why the transaction must not be committed, by its fence."""
+        """Return why the transaction must not be committed, by its fence."""
         fence = transaction.fence
         if fence is None or transaction.fails or transaction.doomed:
             return None
@@ -149,8 +149,8 @@ class Coordinator(ControlPort):
             self._end(error.condition, str(error.description))
 
     def terminate(self, reason: str) -> None:
-        """The client has broken a rule about a transaction of this link: all of them are rolled
-        back (AMQP 1.0 §4.4.1–2)."""
+        """End the link and roll back all of its transactions: the client has broken a rule about
+        one (AMQP 1.0 §4.4.1–2)."""
         self._end(ROLLBACK, reason)
 
     def _end(self, condition: str, description: str) -> None:
@@ -160,7 +160,7 @@ class Coordinator(ControlPort):
         self.close(False)
 
     def supply(self) -> None:
-        """Let the client go on, unless it does not read what it is told."""
+        """Give the client credit, unless it does not read what it is told."""
         output = self.output
         if self.closed:
             return
@@ -179,10 +179,10 @@ class Coordinator(ControlPort):
         self.parts.client.space.fences.pass_(fence, self.parts.shared.agenda.wall)
 
     def evict(self, error: Error) -> None:
-        """No node is behind this link that could go."""
+        """Do nothing: no node is behind this link that could go."""
 
     def close(self, lost: bool) -> None:
-        """The link is gone, and with it what was declared on it (AMQP 1.0 §4.1)."""
+        """Roll back what was declared on the link: it is gone (AMQP 1.0 §4.1)."""
         if self.closed:
             return
         self.closed = True

@@ -107,7 +107,8 @@ class BrokerTransaction(Timer):
         self.bytes += size
 
     def excess(self, size: i64) -> str:
-        """Which limit one more piece of work, of `size` bytes, would break; empty if none."""
+        """Return which limit one more piece of work, of `size` bytes, would break; empty if
+        none."""
         limits = self._limits
         if len(self._work) >= limits.work:
             return f"it has {limits.work} messages and deliveries, which is the limit"
@@ -116,22 +117,23 @@ class BrokerTransaction(Timer):
         return ""
 
     def is_full(self) -> bool:
-        """Whether no delivery may become part of it any more."""
+        """Return whether no delivery may become part of it any more."""
         return self.doomed or len(self._work) >= self._limits.work
 
     def is_sending(self) -> bool:
-        """Whether a message acquired in it has yet to be sent to its end."""
+        """Return whether a message acquired in it has yet to be sent to its end."""
         return any(work.is_sending() for work in self._work)
 
     def on_time(self, now: i64) -> None:
-        """It has taken too long."""
+        """Roll back: the transaction has taken too long."""
         seconds = self._limits.timeout // 1000
         self.mark_rollback_only(TIMEOUT, f"it was not discharged within {seconds} s")
 
     def mark_rollback_only(
         self, condition: str, reason: str, info: dict[str, object] | None = None
     ) -> None:
-        """It cannot be committed any more: undo it now, and say so when it is discharged."""
+        """Undo the transaction now, for it cannot be committed any more, and say so when it is
+        discharged."""
         if self.doomed:
             return
         self.error = Error(
@@ -183,7 +185,7 @@ class BrokerTransaction(Timer):
             work.roll_back(lost)
 
     def _end(self) -> None:
-        """Links do not acquire under it any longer, whatever credit they have."""
+        """Release the links that acquire in the transaction, whatever credit they have."""
         acquirers = self.acquirers
         self.acquirers = {}
         for link in acquirers:

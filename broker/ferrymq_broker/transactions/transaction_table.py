@@ -57,7 +57,7 @@ class Transactions:
     # -- their life ------------------------------------------------------------------------
 
     def declare(self, coordinator: ControlPort) -> BrokerTransaction:
-        """A new one. Raises `BrokerError` if there are too many."""
+        """Declare a transaction. Raises `BrokerError` if there are too many."""
         limits = self._limits
         if len(self._open) >= limits.open:
             raise BrokerError(
@@ -75,19 +75,19 @@ class Transactions:
         return transaction
 
     def find(self, id: object) -> BrokerTransaction | None:
-        """The one with this id; None if there is none on this connection."""
+        """Return the transaction with this id; None if there is none on this connection."""
         return self._open.get(id) if isinstance(id, bytes) else None
 
     def forget(self, transaction: BrokerTransaction) -> None:
-        """It has come to its end."""
+        """Forget a transaction that has come to its end."""
         self._open.pop(transaction.id, None)
 
     def of(self, coordinator: ControlPort) -> list[BrokerTransaction]:
-        """Those that were declared on this control link."""
+        """Return the transactions that were declared on this control link."""
         return [one for one in self._open.values() if one.coordinator is coordinator]
 
     def recheck(self) -> None:
-        """The client may have taken the rest of what a discharge waits for."""
+        """Go on with discharges: the client may have taken the rest of what they wait for."""
         waiting = self.waiting
         self.waiting = []
         for transaction in waiting:
@@ -98,9 +98,9 @@ class Transactions:
     def post(
         self, endpoint: ProducerPort, delivery: IncomingDelivery, state: TransactionalState
     ) -> TxnPublish | None:
-        """A message has come that names a transaction (AMQP 1.0 §4.4.1).
+        """Add a message that names a transaction to that (AMQP 1.0 §4.4.1).
 
-        None if it is not part of one: it has been refused.
+        Return None if the message is not part of the transaction: it has been refused.
         """
         self.end_posting(endpoint.link)
         transaction = self.find(state.txn_id)
@@ -163,7 +163,7 @@ class Transactions:
     def acquire(
         self, endpoint: ConsumerPort, delivery: OutgoingDelivery, entry: Entry | None
     ) -> None:
-        """The link has sent a message under the transaction of its flow state (§4.4.3)."""
+        """Add a message that a link has sent under the transaction of its flow state (§4.4.3)."""
         transaction = endpoint.acquiring
         assert transaction is not None
         transaction.add(TxnDelivery(transaction, endpoint, delivery, entry, True))
@@ -175,7 +175,7 @@ class Transactions:
         state: TransactionalState,
         settled: bool,
     ) -> None:
-        """A client has told the outcome of a delivery in a transaction (§4.4.2)."""
+        """Add the outcome of a delivery that a client has told in a transaction (§4.4.2)."""
         context = delivery.context
         holding = context if isinstance(context, TxnDelivery) else None
         transaction = self.find(state.txn_id)
@@ -215,7 +215,7 @@ class Transactions:
             self._too_late(endpoint, delivery, settled)
 
     def outcome(self, endpoint: ConsumerPort, delivery: OutgoingDelivery) -> None:
-        """The client says something about a delivery of a transaction without naming it."""
+        """Act on what the client says about a delivery of a transaction without naming that."""
         holding = delivery.context
         assert isinstance(holding, TxnDelivery)
         state = delivery.remote_state
@@ -229,7 +229,8 @@ class Transactions:
             endpoint.on_outcome(delivery)
 
     def _too_late(self, endpoint: ConsumerPort, delivery: OutgoingDelivery, settled: bool) -> None:
-        """The transaction has been rolled back: the outcome is not, and never will be, applied."""
+        """Drop an outcome: the transaction has been rolled back, and the outcome is never
+        applied."""
         if isinstance(delivery.remote_state, TransactionalState):
             delivery.remote_state = None
         context = delivery.context
@@ -239,7 +240,8 @@ class Transactions:
             endpoint.on_outcome(delivery)
 
     def associate(self, endpoint: ConsumerPort, properties: dict[str, object]) -> None:
-        """A flow of the client has these properties: it may name a transaction (§4.4.3)."""
+        """Associate a link with the transaction that the properties of a flow name, if they do
+        (§4.4.3)."""
         if "txn-id" not in properties:
             return
         id = properties["txn-id"]
@@ -267,6 +269,6 @@ class Transactions:
 
 
 def too_late(transaction: BrokerTransaction) -> Error:
-    """Why a transaction cannot be committed."""
+    """Return why a transaction cannot be committed."""
     error = transaction.error
     return Error(condition=ROLLBACK) if error is None else error

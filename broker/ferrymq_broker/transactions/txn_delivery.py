@@ -84,14 +84,14 @@ class TxnDelivery(TxnWork):
         endpoint.enlist(self)
 
     def retire(self, state: DeliveryState | None, settled: bool) -> None:
-        """The client wants this outcome. The last word before the discharge counts."""
+        """Note the outcome that the client wants. The last one before the discharge counts."""
         if not self.settled and isinstance(state, Accepted | Released | Rejected | Modified):
             self.outcome = state
         if settled:
             self.settled = True
 
     def orphan(self, fate: Outcome) -> None:
-        """The link is gone."""
+        """Hold the message in place of the link, which is gone."""
         self.orphaned = True
         self.fate = fate
         entry = self.entry
@@ -102,7 +102,7 @@ class TxnDelivery(TxnWork):
             self.holder = stand_in
 
     def is_sending(self) -> bool:
-        """Whether the window of the session holds back some of an acquired message."""
+        """Return whether the window of the session holds back some of an acquired message."""
         return self.acquired and not self.orphaned and not self.delivery.sent
 
     # -- the end -------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ class TxnDelivery(TxnWork):
             self._return_to_link()
 
     def roll_back(self, lost: bool) -> None:
-        """What was acquired goes back to its place; what was retired is only held again."""
+        """Return what was acquired to its place; what was retired is only held again."""
         self.outcome = None
         if self.acquired:
             fate = self.fate
@@ -157,7 +157,7 @@ class TxnDelivery(TxnWork):
         return self.endpoint.fate(lost) if fate is None else fate
 
     def _finish(self, outcome: Outcome) -> None:
-        """This becomes of the message."""
+        """Give the message its outcome."""
         self._leave()
         self.over = True
         entry = self.entry
@@ -174,7 +174,7 @@ class TxnDelivery(TxnWork):
         self.endpoint.forget(self.delivery)
 
     def _return_to_link(self) -> None:
-        """The delivery is as it was before it became part of the transaction."""
+        """Make the delivery what it was before it became part of the transaction."""
         self.endpoint.delist(self)
         delivery = self.delivery
         entry = self.entry
@@ -185,7 +185,7 @@ class TxnDelivery(TxnWork):
             delivery.remote_state = None
 
     def _leave(self) -> None:
-        """The delivery is part of the transaction no longer, and of nothing else."""
+        """Take the delivery out of the transaction; it is part of nothing else."""
         self.delivery.context = None
         self.endpoint.delist(self)
 

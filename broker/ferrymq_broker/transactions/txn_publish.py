@@ -184,9 +184,9 @@ class TxnPublish(TxnWork):
 def post(
     endpoint: ProducerPort, delivery: IncomingDelivery, transaction: BrokerTransaction
 ) -> TxnPublish | None:
-    """A message has come for a live transaction: remember it, and say what will become of it.
+    """Remember a message that has come for a live transaction, and say what will become of it.
 
-    None if it is refused, which dooms the transaction.
+    Return None if it is refused; the transaction can only be rolled back then.
     """
     before = endpoint.posting(delivery)
     if before is not None:
@@ -254,7 +254,7 @@ def post(
 def turn_away(
     endpoint: ProducerPort, delivery: IncomingDelivery, transaction: BrokerTransaction
 ) -> None:
-    """A message has come for a transaction that is doomed: nothing is remembered of it."""
+    """Reject a message that has come for a transaction which can only be rolled back."""
     error = transaction.error
     if error is not None and not delivery.remote_settled:
         endpoint.reject(delivery, error.condition, str(error.description), error.info)

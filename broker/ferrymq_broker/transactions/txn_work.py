@@ -14,18 +14,18 @@ class TxnWork:
     __slots__ = ()
 
     def renew(self) -> str:
-        """Whether it can still be done; why not, or empty."""
+        """Return whether it can still be done; why not, or empty."""
         return ""
 
     def is_sending(self) -> bool:
-        """Whether a delivery of it has yet to be sent to its end."""
+        """Return whether a delivery of it has yet to be sent to its end."""
         return False
 
     def commit(self) -> None:
         """Do it. Nothing can go wrong any more."""
 
     def roll_back(self, lost: bool) -> None:
-        """Let it never have been. `lost` is whether the connection is."""
+        """Undo the work. `lost` is whether the connection is."""
 
     def settle(self, committed: bool) -> None:
         """Tell the client of the end of its delivery."""

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def outlives(asked: Source | Target) -> bool:
-    """Whether the client asks for more life than a session has."""
+    """Return whether the client asks for more life than a session has."""
     return (
         asked.durable.value > 0
         or asked.timeout > 0
@@ -44,12 +44,13 @@ def outlives(asked: Source | Target) -> bool:
 
 
 def lasts(asked: Source | Target) -> bool:
-    """Whether the client asks for a terminus that is still there when a lost link comes back."""
+    """Return whether the client asks for a terminus that is still there when a lost link comes
+    back."""
     return asked.timeout > 0 or asked.expiry_policy.value == "never"
 
 
 def holds(node: Node, asked: Source) -> bool:
-    """Whether deliveries from the node are to outlive a link with this source."""
+    """Return whether deliveries from the node are to outlive a link with this source."""
     return (
         asked.durable.value > 1
         and not asked.dynamic
@@ -59,13 +60,13 @@ def holds(node: Node, asked: Source) -> bool:
 
 
 def find_target(parts: ConnectionParts, link: Link) -> Target | None:
-    """What the link has had for its target, if it does not say."""
+    """Return the target that the link has had, for an attach without one."""
     terminus = parts.shared.termini.find(parts.client.link_key(link))
     return terminus.told if terminus is not None and isinstance(terminus.told, Target) else None
 
 
 def find_source(parts: ConnectionParts, link: Link) -> Source | None:
-    """What the link has had for its source, if it does not say."""
+    """Return the source that the link has had, for an attach without one."""
     terminus = parts.shared.termini.find(parts.client.link_key(link))
     return terminus.told if terminus is not None and isinstance(terminus.told, Source) else None
 
@@ -81,11 +82,11 @@ def remember_target(
     address: str,
     mode: str,
 ) -> TargetTerminus | None:
-    """The terminus of a link that brings messages; None if it ends with the link.
+    """Find or make the terminus of a link that brings messages; None if it ends with the link.
 
     To be called before the attach is answered, which says what this one has been granted. `node` is
     None for the anonymous terminus; `address` is that of the target with aliases followed, `mode`
-    the delivery mode in force. Raises `BrokerError` if there are too many.
+    the delivery mode in force. Raises `BrokerError` if there are too many termini.
     """
     termini = parts.shared.termini
     key = parts.client.link_key(link)
@@ -150,10 +151,11 @@ def remember_source(
     default: Outcome | None,
     mode: str,
 ) -> SourceTerminus | None:
-    """The terminus of a link that wants messages of `queue`; None if it ends with the link.
+    """Find or make the terminus of a link that wants messages of `queue`; None if it ends with the
+    link.
 
     To be called before the attach is answered; fills in what the terms grant. `mode` is the
-    delivery mode in force. Raises `BrokerError` if there are too many.
+    delivery mode in force. Raises `BrokerError` if there are too many termini.
     """
     termini = parts.shared.termini
     key = parts.client.link_key(link)
@@ -206,10 +208,10 @@ def remember_source(
 
 
 def with_default(told: Source, asked: Outcome | None) -> Source:
-    """The source of an answer, with the default-outcome that the client has asked for.
+    """Return the source of an answer, with the default-outcome that the client has asked for.
 
-    It is what the terminus is remembered by: a client that named no outcome has named none when
-    it comes back, either.
+    The terminus is remembered by that: a client that named no outcome names none when it comes
+    back, either.
     """
     return Source(
         address=told.address,

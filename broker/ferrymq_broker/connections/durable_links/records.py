@@ -32,7 +32,7 @@ _ACCEPTED: Final = descriptor_bytes(descriptors.ACCEPTED) + bytes((codes.LIST0,)
 
 
 def encode_outcome(outcome: Outcome) -> bytes:
-    """An outcome as it goes over the wire."""
+    """Encode an outcome as it goes over the wire."""
     if isinstance(outcome, Accepted):
         return _ACCEPTED
     w = BytesWriter()
@@ -41,7 +41,7 @@ def encode_outcome(outcome: Outcome) -> bytes:
 
 
 def decode_outcome(value: object) -> Outcome:
-    """What `encode_outcome` was given. Raises `StoreDamaged`."""
+    """Decode what `encode_outcome` has encoded. Raises `StoreDamaged`."""
     found = _decode(value)
     if isinstance(found, Accepted | Rejected | Released | Modified):
         return found
@@ -49,14 +49,14 @@ def decode_outcome(value: object) -> Outcome:
 
 
 def encode_terminus(terminus: Source | Target) -> bytes:
-    """A source or a target as it goes over the wire."""
+    """Encode a source or a target as it goes over the wire."""
     w = BytesWriter()
     terminus.encode(w)
     return w.getvalue()
 
 
 def decode_source(value: object) -> Source:
-    """What `encode_terminus` was given. Raises `StoreDamaged`."""
+    """Decode a source that `encode_terminus` has encoded. Raises `StoreDamaged`."""
     found = _decode(value)
     if isinstance(found, Source):
         return found
@@ -64,7 +64,7 @@ def decode_source(value: object) -> Source:
 
 
 def decode_target(value: object) -> Target:
-    """What `encode_terminus` was given. Raises `StoreDamaged`."""
+    """Decode a target that `encode_terminus` has encoded. Raises `StoreDamaged`."""
     found = _decode(value)
     if isinstance(found, Target):
         return found
@@ -83,12 +83,12 @@ def _decode(value: object) -> object:
 
 
 def encode_received(tag: bytes, outcome: Outcome) -> bytes:
-    """A delivery to a target: what its sender is told of it."""
+    """Encode a delivery to a target: what its sender is told of it."""
     return encode_map({"tag": tag, "state": encode_outcome(outcome)})
 
 
 def encode_sent(tag: bytes, queue: i64, sequence: i64, first: bool, left: i64) -> bytes:
-    """A delivery of a source, which is one of the entry of a queue."""
+    """Encode a delivery of a source, which is one of the entry of a queue."""
     return encode_map(
         {
             "tag": tag,
@@ -101,7 +101,7 @@ def encode_sent(tag: bytes, queue: i64, sequence: i64, first: bool, left: i64) -
 
 
 def read_tag(fields: dict[str, object], id: int) -> bytes:
-    """The tag of a delivery. Raises `StoreDamaged`."""
+    """Read the tag of a delivery. Raises `StoreDamaged`."""
     tag = fields.get("tag")
     if not isinstance(tag, bytes):
         raise StoreDamaged(f"a delivery of terminus {id} has no tag")

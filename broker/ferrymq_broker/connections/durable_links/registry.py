@@ -35,7 +35,7 @@ class TerminusOwner:
         self.share: i64 = UNSETTLED_OF_USER
 
     def change(self, by: i64) -> None:
-        """There are so many more termini."""
+        """Count so many more termini, and share what the user may have among them."""
         self.count += by
         if self.count > 0:
             share = UNSETTLED_OF_USER // self.count
@@ -78,11 +78,11 @@ class TerminusRegistry:
         return len(self._by_key)
 
     def find(self, key: LinkKey) -> Terminus | None:
-        """The one of this link."""
+        """Return the terminus of a link, None without one."""
         return self._by_key.get(key)
 
     def of(self, space: str) -> list[Terminus]:
-        """Those of a virtual host, in the order they were made."""
+        """Return the termini of a virtual host, in the order they were made."""
         return [terminus for key, terminus in self._by_key.items() if key[0] == space]
 
     def expect_room(self, space: str, user: str | None, most: i64) -> None:
@@ -106,7 +106,7 @@ class TerminusRegistry:
             )
 
     def add(self, terminus: Terminus) -> None:
-        """A new one, or one that was stored."""
+        """Add a terminus that is new or was stored."""
         space = terminus.key[0]
         self._by_key[terminus.key] = terminus
         self._counts[space] = self._counts.get(space, 0) + 1
@@ -118,7 +118,7 @@ class TerminusRegistry:
         terminus.owner = owner
 
     def remove(self, terminus: Terminus) -> None:
-        """It has come to its end."""
+        """Remove a terminus that has come to its end."""
         self.rest(terminus)
         if self._by_key.get(terminus.key) is terminus:
             del self._by_key[terminus.key]
@@ -129,7 +129,7 @@ class TerminusRegistry:
                 del self._owners[terminus.key[:2]]
 
     def end_orphans(self) -> None:
-        """Let go of what was held of queues that are gone."""
+        """End termini whose queues are gone."""
         for terminus in list(self._by_key.values()):
             if terminus.is_orphan():
                 terminus.end()
@@ -137,7 +137,7 @@ class TerminusRegistry:
     # -- time ------------------------------------------------------------------------------------
 
     def wait(self, terminus: Terminus, number: i64) -> None:
-        """Its time is to run when the session or connection of this number has ended."""
+        """Run the time of a terminus when the session or connection of this number has ended."""
         terminus.awaits = number
         waiting = self._awaiting.get(number)
         if waiting is None:
@@ -146,7 +146,7 @@ class TerminusRegistry:
             waiting[terminus] = None
 
     def rest(self, terminus: Terminus) -> None:
-        """No time is to run."""
+        """Stop the time of a terminus."""
         self.timers.cancel(terminus)
         number = terminus.awaits
         if number != 0:
@@ -157,7 +157,8 @@ class TerminusRegistry:
                 del self._awaiting[number]
 
     def party_gone(self, number: i64) -> None:
-        """The session or connection of this number has ended, after all its links."""
+        """Run the time of the termini that wait for the end of a session or connection: it has
+        ended, after all its links."""
         for terminus in self._awaiting.pop(number, {}):
             terminus.awaits = 0
             terminus.run()

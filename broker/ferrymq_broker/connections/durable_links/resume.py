@@ -60,12 +60,12 @@ class SourceResumption:
 
     @property
     def over(self) -> bool:
-        """Whether the link goes on as any other."""
+        """Return whether the link goes on as any other."""
         return self.whole and not self._todo
 
     @property
     def stuck(self) -> bool:
-        """Whether nothing more can come before the link is attached once more."""
+        """Return whether nothing more can come before the link is attached once more."""
         return not self.whole and not self._todo
 
     def begin(self) -> bool:
@@ -141,7 +141,7 @@ class SourceResumption:
             self.terminus.forget(delivery.tag)
 
     def on_outcome(self) -> None:
-        """A delivery that was resumed has come to its end."""
+        """Count a resumed delivery that has come to its end, and go on."""
         if self.live > 0:
             self.live -= 1
         if not self.whole and self.live == 0 and not self.endpoint.closed:
@@ -149,7 +149,7 @@ class SourceResumption:
 
 
 def sent_payload(entry: Entry, sent: UnsettledSend) -> bytes:
-    """The bytes that went out with a delivery that was sent before."""
+    """Return the bytes that went out with a delivery that was sent before."""
     attempts = entry.attempts
     entry.attempts = i32(0) if sent.first else i32(1)
     try:

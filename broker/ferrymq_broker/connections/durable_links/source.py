@@ -107,30 +107,30 @@ class SourceTerminus(Terminus):
         self._number: i64 = 0
 
     def unsettled(self) -> int:
-        """How many deliveries it remembers."""
+        """Return how many deliveries it remembers."""
         return len(self.sent)
 
     def is_void(self) -> bool:
-        """Whether its queue is gone, and no link has noticed."""
+        """Return whether its queue is gone, and no link has noticed."""
         return self.node.deleted and not self.attached
 
     def details(self) -> dict[str, object]:
-        """Of which queue it is, and whether it keeps what it sends."""
+        """Return of which queue the terminus is, and whether it keeps what it sends."""
         return {"queue": int(self.node.store_id), "holds": self.holds}
 
     def is_orphan(self) -> bool:
-        """Whether its queue has been deleted while no link was there to be told."""
+        """Return whether its queue has been deleted while no link was there to be told."""
         return self.node.deleted and not self.attached
 
     def is_full(self) -> bool:
-        """Whether the receiver has left too much without an outcome."""
+        """Return whether the receiver has left too much without an outcome."""
         return len(self.sent) >= self.most_unsettled()
 
     # -- deliveries --------------------------------------------------------------------------------
 
     def add(self, tag: bytes, entry: Entry, first: bool) -> bool:
-        """The entry is being sent under this tag; whether it is on record, which must be on disk
-        first."""
+        """Remember an entry that is being sent under this tag; return whether that is on record,
+        which must be on disk first."""
         left: i64 = 0
         if entry.expires != 0:
             left = self.termini.agenda.left(entry.expires)
@@ -146,7 +146,7 @@ class SourceTerminus(Terminus):
         return stored
 
     def forget(self, tag: bytes) -> None:
-        """The delivery has its outcome."""
+        """Forget a delivery that has its outcome."""
         sent = self.sent.pop(tag, None)
         if sent is not None:
             self._drop(sent)
@@ -156,26 +156,27 @@ class SourceTerminus(Terminus):
             self.changes().drop(DELIVERY, self.store_id, sent.number)
 
     def hand_to_link(self, endpoint: i64, tag: bytes) -> None:
-        """A transaction decides on the delivery, and its link is gone."""
+        """Lend a delivery to the transaction that decides on it: the link is gone."""
         sent = self.sent.pop(tag, None)
         if sent is not None:
             self._lent[endpoint, tag] = sent
 
     def forget_handed(self, endpoint: i64, tag: bytes) -> None:
-        """The transaction has decided."""
+        """Forget a lent delivery: the transaction has decided."""
         sent = self._lent.pop((endpoint, tag), None)
         if sent is not None and not self.gone:
             self._drop(sent)
 
     def restore(self, tag: bytes, sent: UnsettledSend) -> None:
-        """A delivery that was stored, of an entry that nobody has any longer."""
+        """Restore a delivery that was stored, of an entry that nobody has any longer."""
         self.holder.hold(sent.entry)
         self.sent[tag] = sent
         if sent.number > self._number:
             self._number = sent.number
 
     def apply(self, tag: bytes, outcome: DeliveryState | None) -> bool:
-        """The delivery gets this outcome; false if it is none, or there is no such delivery."""
+        """Give a delivery its outcome; return false if that is no outcome, or there is no such
+        delivery."""
         sent = self.sent.get(tag)
         if sent is None or not is_terminal(outcome):
             return False
@@ -191,7 +192,7 @@ class SourceTerminus(Terminus):
     # -- links come and go -------------------------------------------------------------------------
 
     def pass_to(self, holder: Consumer) -> None:
-        """From now on this one holds the messages."""
+        """Pass the messages to another holder."""
         before = self.holder
         if before is holder:
             return
@@ -200,7 +201,7 @@ class SourceTerminus(Terminus):
             self.node.hand_over(sent.entry, before, holder)
 
     def stand_in(self, id: i64) -> None:
-        """The endpoint of the link, which had this id, cannot hold them any longer."""
+        """Hold the messages in place of the link, whose consumer had this id."""
         holder = Consumer(id, False)
         holder.known_as = self.number
         self.pass_to(holder)
@@ -238,8 +239,10 @@ class SourceTerminus(Terminus):
         return delivery
 
     def on_outcome(self, delivery: OutgoingDelivery) -> None:
-        """The link was detached, and the client says something of a delivery all the same, which it
-        may while the session lasts (AMQP 1.0 §2.7.6)."""
+        """Act on what the client says of a delivery whose link was detached.
+
+        It may do so while the session lasts (AMQP 1.0 §2.7.6).
+        """
         if self.attached or self.gone or delivery.link is not self.link:
             return
         state = delivery.remote_state
@@ -256,15 +259,17 @@ class SourceTerminus(Terminus):
     # -- the end -----------------------------------------------------------------------------------
 
     def fate(self, lost: bool) -> Outcome:
-        """What becomes of a message that never gets an outcome (AMQP 1.0 §3.5.3)."""
+        """Return what becomes of a message that never gets an outcome (AMQP 1.0 §3.5.3)."""
         outcome = self.default
         if outcome is None:
             return FAILED if lost else RELEASED
         return outcome
 
     def release(self) -> None:
-        """It has come to its end, and what it holds has its default outcome. While it is attached,
-        the endpoint of the link sees to that."""
+        """Give what the terminus holds its default outcome: the terminus has come to its end.
+
+        While a link is attached, the link does that.
+        """
         self.termini.agenda.remembered.discard(int(self.number))
         if not self.attached:
             fate = self.fate(self.lost)

@@ -16,12 +16,15 @@ class Tags:
     __slots__ = ()
 
     def is_resent(self, tag: bytes) -> bool:
-        """Whether a delivery that is new was accepted on an earlier attachment; told once."""
+        """Return whether a delivery that is new was accepted on an earlier attachment; told
+        once."""
         return False
 
     def add(self, delivery: IncomingDelivery, outcome: Outcome, kept: bool) -> None:
-        """The delivery, which its sender has not settled, gets this outcome, which is true after a
-        crash if it is `kept`."""
+        """Remember the outcome of a delivery that its sender has not settled.
+
+        The outcome is true after a crash if it is `kept`.
+        """
 
     def posting(self, tag: bytes) -> TxnPublish | None:
         """Return the message of a transaction that is not discharged yet, posted under this tag."""
@@ -34,10 +37,10 @@ class Tags:
         """Forget a message that was posted: its transaction is over."""
 
     def forget(self, tag: bytes) -> None:
-        """The sender has settled the delivery: it knows the outcome."""
+        """Forget a delivery that its sender has settled: the sender knows the outcome."""
 
     def is_full(self) -> bool:
-        """Whether no more can be remembered until the sender settles some."""
+        """Return whether no more can be remembered until the sender settles some."""
         return False
 
     def leave(self, lost: bool, closed: bool) -> None:

@@ -63,13 +63,13 @@ class TargetTerminus(Terminus):
         self._number: i64 = 0
 
     def unsettled(self) -> int:
-        """How many deliveries it remembers."""
+        """Return how many deliveries it remembers."""
         return len(self.known)
 
     # -- while a link is attached ----------------------------------------------------------------
 
     def add(self, delivery: IncomingDelivery, outcome: Outcome, kept: bool) -> None:
-        """The delivery gets this outcome; it is on record if it is `kept`."""
+        """Remember the outcome of a delivery; it is on record if it is `kept`."""
         if self.gone:
             # A message of a transaction that is discharged behind the end of its link.
             return
@@ -90,7 +90,7 @@ class TargetTerminus(Terminus):
                 self.forget(next(iter(settled)))
 
     def forget(self, tag: bytes) -> None:
-        """The sender knows the outcome, or will not ask for it."""
+        """Forget a delivery whose outcome the sender knows, or will not ask for."""
         received = self.known.pop(tag, None)
         if received is None:
             return
@@ -100,20 +100,22 @@ class TargetTerminus(Terminus):
             self.changes().drop(DELIVERY, self.store_id, received.number)
 
     def is_resent(self, tag: bytes) -> bool:
-        """Whether it was accepted on an earlier attachment; told once."""
+        """Return whether it was accepted on an earlier attachment; told once."""
         if tag in self._earlier:
             del self._earlier[tag]
             return True
         return False
 
     def on_settlement(self, delivery: IncomingDelivery) -> None:
-        """The link was detached, and its sender settles a delivery all the same, which it may while
-        the session lasts (AMQP 1.0 §2.7.6)."""
+        """Forget a delivery that its sender settles although the link was detached.
+
+        The sender may do so while the session lasts (AMQP 1.0 §2.7.6).
+        """
         if not self.attached and delivery.link is self.link and delivery.remote_settled:
             self.forget(delivery.tag)
 
     def restore(self, tag: bytes, number: i64, outcome: Outcome) -> None:
-        """A delivery that was stored."""
+        """Restore a delivery that was stored."""
         self.known[tag] = UnsettledReceive(number, outcome)
         if number > self._number:
             self._number = number
@@ -163,7 +165,7 @@ class TargetTerminus(Terminus):
         self._settled = {}
 
     def release(self) -> None:
-        """It has come to its end; what was published stays."""
+        """Forget all deliveries: the terminus has come to its end. What was published stays."""
         self.known = {}
         self._settled = {}
         self._earlier = {}
@@ -189,11 +191,11 @@ class RememberedTags(Tags):
         self.connection: i64 = connection
 
     def is_resent(self, tag: bytes) -> bool:
-        """Whether it was accepted on an earlier attachment."""
+        """Return whether it was accepted on an earlier attachment."""
         return self.terminus.is_resent(tag)
 
     def add(self, delivery: IncomingDelivery, outcome: Outcome, kept: bool) -> None:
-        """See `Tags.add`."""
+        """Remember an outcome: see `Tags.add`."""
         self.terminus.add(delivery, outcome, kept)
 
     def posting(self, tag: bytes) -> TxnPublish | None:
@@ -209,16 +211,16 @@ class RememberedTags(Tags):
         self.terminus.provisional.pop(tag, None)
 
     def forget(self, tag: bytes) -> None:
-        """The sender knows the outcome."""
+        """Forget a delivery whose outcome the sender knows."""
         self.terminus.forget(tag)
 
     def is_full(self) -> bool:
-        """Whether the sender has settled too little."""
+        """Return whether the sender has settled too little."""
         terminus = self.terminus
         return len(terminus.known) >= terminus.most_unsettled()
 
     def leave(self, lost: bool, closed: bool) -> None:
-        """The link is gone."""
+        """Take note that the link is gone."""
         terminus = self.terminus
         if closed:
             terminus.end()

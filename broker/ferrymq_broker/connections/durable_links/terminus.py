@@ -80,7 +80,7 @@ class Terminus(Timer):
     # -- what each direction has of its own --------------------------------------------------
 
     def unsettled(self) -> int:
-        """How many deliveries it remembers."""
+        """Return how many deliveries it remembers."""
         return 0
 
     def most_unsettled(self) -> i64:
@@ -90,7 +90,7 @@ class Terminus(Timer):
         return owner.share if owner is not None and owner.share < most else most
 
     def is_void(self) -> bool:
-        """Whether there is nothing left of it but its name."""
+        """Return whether there is nothing left of it but its name."""
         return False
 
     def details(self) -> dict[str, object]:
@@ -98,16 +98,16 @@ class Terminus(Timer):
         return {}
 
     def is_orphan(self) -> bool:
-        """Whether nobody can come back to it: its node is gone."""
+        """Return whether nobody can come back to it: its node is gone."""
         return False
 
     def release(self) -> None:
-        """It has come to its end without a link: let go of what it has."""
+        """Let go of what the terminus has: it has come to its end without a link."""
 
     # -- its life --------------------------------------------------------------------------------
 
     def changes(self) -> Changes:
-        """Where it writes what is to be on disk."""
+        """Return where the terminus writes what is to be on disk."""
         return self.termini.agenda.changes
 
     def grant(self, expiry_policy: str, timeout: i64) -> None:
@@ -116,7 +116,7 @@ class Terminus(Timer):
         self.timeout = timeout
 
     def attach(self, link: Link) -> None:
-        """A link has it, and no time runs."""
+        """Give the terminus to a link; its time does not run."""
         # The answer tells what is unsettled and what is not, and so does what is resent.
         self.changes().claim()
         before = self.link
@@ -129,7 +129,7 @@ class Terminus(Timer):
         self.termini.rest(self)
 
     def keep(self) -> None:
-        """Let the record say how it is now, if it has one."""
+        """Write the record of the terminus as it is now, if it has one."""
         id = self.store_id
         if id == 0:
             return
@@ -152,7 +152,10 @@ class Terminus(Timer):
         self.changes().put(TERMINUS, id, 0, encode_map(fields))
 
     def leave(self, session: i64, connection: i64, lost: bool) -> None:
-        """Its link is gone; the numbers are those of the session and the connection it was in."""
+        """Take the terminus from its link, which is gone.
+
+        The numbers are those of the session and the connection that the link was in.
+        """
         if self.gone:
             return
         self.attached = False
@@ -166,7 +169,7 @@ class Terminus(Timer):
             self.termini.wait(self, connection)
 
     def run(self) -> None:
-        """Its time begins to run."""
+        """Run the time of the terminus."""
         if self.timeout == 0:
             self.end()
             return
@@ -176,11 +179,11 @@ class Terminus(Timer):
         termini.timers.set(self, termini.agenda.now + self.timeout * 1000)
 
     def on_time(self, now: i64) -> None:
-        """Its time is over."""
+        """End the terminus: its time is over."""
         self.end()
 
     def forget_link(self, link: Link) -> None:
-        """Nothing can be said any more about the deliveries of this link."""
+        """Forget a link: nothing can be said any more about its deliveries."""
         if self.link is link:
             self.link = None
         if link.context is self:
@@ -188,7 +191,7 @@ class Terminus(Timer):
         link.expire()
 
     def end(self) -> None:
-        """It is not to be any more."""
+        """End the terminus."""
         if self.gone:
             return
         self.gone = True
@@ -203,7 +206,7 @@ class Terminus(Timer):
             self.forget_link(self.link)
 
     def describe(self) -> dict[str, object]:
-        """What management tells of it."""
+        """Return what management tells of the terminus."""
         _, user, container, name, sends = self.key
         agenda = self.termini.agenda
         return {
