@@ -21,10 +21,12 @@ from ferrymq_broker.connections.credit import Withdrawal
 from ferrymq_broker.connections.output_turns import BrokerOutput, OutputTurns
 from ferrymq_broker.connections.parts import SharedParts
 from ferrymq_broker.counters import Counters
-from ferrymq_broker.nodes.node import BOUNDLESS, Agenda
+from ferrymq_broker.memory_watch import MemoryWatch
+from ferrymq_broker.nodes.node import Agenda
 from ferrymq_broker.nodes.paging.pager import Pager
 from ferrymq_broker.nodes.paging.sweep import Sweep
 from ferrymq_broker.number_sequence import NumberSequence
+from ferrymq_broker.pass_clock import PassClock
 from ferrymq_broker.timers import TimerHeap
 from ferrymq_broker.transactions.transaction import TransactionLimits
 
@@ -38,20 +40,14 @@ DEFAULT_SPACE: Final = "default"
 # A hostname of an open with this prefix names a virtual host.
 VHOST: Final = "vhost:"
 
-MEMORY: Final = "memory"
-# The alarm of memory ends one part in five below the limit. In between the broker works off the
-# messages that producers sent with the credit they had.
-_ABOVE_LOW_WATER: Final = 5
-
 
 @final
 class Broker:
     """All virtual hosts and all connections of one broker.
 
-    `now` is the time of the current pass: seconds of a clock that never goes back. `now + epoch` is
-    the time since the Unix epoch. The broker calls `schedule` with a function that the event loop
-    has to call soon, in a pass of its own. The broker calls `wake_at` with the `now` at which
-    `handle_timeout` has to be called.
+    `epoch` is what has to be added to the clock of the passes for the time since the Unix epoch.
+    The broker calls `schedule` with a function that the event loop has to call soon, in a pass of
+    its own. The broker calls `wake_at` with the time at which `handle_timeout` is due.
 
     `hosts` has the virtual hosts by hostname, in lower case. With other hostnames clients get the
     default virtual host, unless `strict_hosts` is set. `alarms` are the reasons why producers get
@@ -59,10 +55,7 @@ class Broker:
     """
 
     __slots__ = (
-        "now",
-        "epoch",
-        "_base",
-        "_suspended",
+        "clock",
         "agenda",
         "timers",
         "spaces",
@@ -73,7 +66,7 @@ class Broker:
         "takes_tokens",
         "token_deadline",
         "store",
-        "sweep",
+        "memory",
         "handlers",
         "shared",
         "output",
@@ -84,16 +77,8 @@ class Broker:
         "users",
         "unfinished",
         "alarms",
-        "_high_water",
-        "_low_water",
-        "_look_above",
-        "_paging",
         "_gathering",
-        "_short_of_memory",
         "_schedule",
-        "_wake_at",
-        "_awake",
-        "_awake_at",
     )
 
     def __init__(
@@ -103,15 +88,9 @@ class Broker:
         epoch: float,
         max_nodes: int = 100_000,
     ) -> None:
-        self.now = 0.0
-        self.epoch = epoch
-        # `now + _base` is `Agenda.now`. `_base` is the epoch at the start of the broker, and the
-        # time
-        # for which the machine has been suspended since.
-        self._base = epoch
-        self._suspended = 0.0
         self.agenda = Agenda()
         self.timers = TimerHeap()
+        self.clock = PassClock(self.agenda, self.timers, wake_at, epoch)
         self.default = AddressSpace(DEFAULT_SPACE, self.agenda, self.timers, max_nodes)
         # The virtual hosts by name.
         self.spaces: dict[str, AddressSpace] = {DEFAULT_SPACE: self.default}
@@ -124,7 +103,6 @@ class Broker:
         # Milliseconds in which a client without any right has to send a token; 0 for no limit.
         self.token_deadline: i64 = 0
         self.store: Store | None = None
-        self.sweep: Sweep | None = None
         # Every connection, in the order they came.
         self.handlers: dict[ConnectionHandler, None] = {}
         self.counters = Counters()
@@ -137,21 +115,12 @@ class Broker:
         # Bytes of incomplete messages, of all connections.
         self.unfinished = Budget()
         self.alarms = self.credit.alarms
-        # Bytes of messages above which there is an alarm, and at which it ends.
-        self._high_water: i64 = BOUNDLESS
-        self._low_water: i64 = 0
-        # Bytes of messages above which `_watch_memory` has anything to do.
-        self._look_above: i64 = BOUNDLESS
-        self._paging = False
+        self.memory = MemoryWatch(self.agenda, self.set_alarm, self._page_soon)
+        # Whether a pass that reads more from disk is on its way.
         self._gathering = False
-        self._short_of_memory = False
         self.output = BrokerOutput(OutputTurns(schedule, self._take_turns))
         self._schedule = schedule
-        self._wake_at = wake_at
         self.agenda.slices.begin(schedule, self.finish_pass)
-        # Whether the server has been asked to call `handle_timeout`, and at what `now`.
-        self._awake = False
-        self._awake_at = 0.0
 
     def clear(self) -> None:
         """Drop all nodes and messages; for the end of the process, when no link is left."""
@@ -202,14 +171,7 @@ class Broker:
     def limit_memory(self, limit: i64, low_water: i64 = 0) -> None:
         """Give producers no credit from when messages take more than `limit` bytes until they take
         no more than `low_water`, by default 80 % of the limit. 0 is no limit."""
-        if low_water == 0:
-            low_water = limit - limit // _ABOVE_LOW_WATER
-        self._high_water = BOUNDLESS if limit == 0 else limit
-        self._low_water = BOUNDLESS if limit == 0 else low_water
-        self._look_above = self._high_water
-        if self.sweep is not None and self.sweep.pager.high < self._look_above:
-            self._look_above = self.sweep.pager.high
-        self._watch_memory()
+        self.memory.limit(limit, low_water)
 
     def set_alarm(self, reason: str, on: bool) -> None:
         """Switch an alarm. While any alarm is on producers get no credit; consumers go on."""
@@ -228,9 +190,7 @@ class Broker:
         agenda = self.agenda
         agenda.pager = Pager(agenda, self.store, pages, limit)
         agenda.pager.unmap = unmap
-        self.sweep = Sweep(agenda.pager, self._all_nodes)
-        if limit < self._look_above:
-            self._look_above = limit
+        self.memory.page_out(Sweep(agenda.pager, self._all_nodes))
 
     def _all_nodes(self) -> list[Node]:
         return [node for space in self.spaces.values() for node in space.nodes.values()]
@@ -238,74 +198,40 @@ class Broker:
     def tidy(self) -> None:
         """Free memory that is not needed. Called at intervals, between passes."""
         self.shared.termini.end_orphans()
-        if self.sweep is not None:
-            self.sweep.tidy()
+        if self.memory.sweep is not None:
+            self.memory.sweep.tidy()
         if self.store is not None:
             self.store.tidy()
         self.finish_pass()
-
-    def _watch_memory(self) -> None:
-        sweep = self.sweep
-        if sweep is not None and self.agenda.held > sweep.pager.high:
-            if sweep.turn() and not self._paging:
-                self._paging = True
-                self._schedule(self._page_more)
-        held = self.agenda.held
-        short = held > self._low_water if self._short_of_memory else held > self._high_water
-        if short != self._short_of_memory:
-            self._short_of_memory = short
-            self.set_alarm(MEMORY, short)
 
     def _gather_more(self) -> None:
         self._gathering = False
         self.agenda.chunk_budget.go_on()
         self.finish_pass()
 
+    def _page_soon(self) -> None:
+        self._schedule(self._page_more)
+
     def _page_more(self) -> None:
-        self._paging = False
+        self.memory.page_more()
         self.finish_pass()
 
     # -- passes --------------------------------------------------------------------------
 
     def begin_pass(self, now: float) -> None:
         """Begin a pass: set the time for everything until `finish_pass`."""
-        self.now = now
-        self.agenda.now = i64((now + self._base) * 1000.0)
-        self.agenda.wall = i64((now + self.epoch) * 1000.0)
-
-    def set_clock(self, epoch: float, suspended: float) -> tuple[float, float]:
-        """Follow the wall clock. Called at intervals, before `handle_timeout`.
-
-        `suspended` is the seconds for which the machine has been suspended since the broker began.
-        Returns the seconds by which the wall clock was set since the last call, and the seconds for
-        which the machine was suspended.
-
-        Setting the wall clock affects only timers with a date. Timers with a duration go on; a
-        suspension counts as part of the duration (`docs/decisions/0016-clocks.md`).
-        """
-        slept = suspended - self._suspended
-        if slept < 0.001:
-            # The two clocks are read one after the other, so small differences mean nothing.
-            slept = 0.0
-        else:
-            self._suspended = suspended
-            self._base += slept
-        stepped = epoch - self.epoch - slept
-        self.epoch = epoch
-        # The time in the last call of `wake_at` came from the old clocks.
-        self._awake = False
-        self.timers.moved = True
-        return stepped, slept
+        self.clock.begin_pass(now)
 
     def finish_pass(self) -> None:
         """End a pass: let nodes dispatch and connections write until nothing is left to do."""
         agenda = self.agenda
+        memory = self.memory
         try:
             while True:
                 if agenda.nodes:
                     agenda.run()
-                if self._short_of_memory or agenda.held > self._look_above:
-                    self._watch_memory()
+                if memory.short or agenda.held > memory.look_above:
+                    memory.look()
                 if not self.output.dirty:
                     break
                 self.output.flush()
@@ -314,8 +240,7 @@ class Broker:
             if agenda.chunk_budget.waiting and not self._gathering:
                 self._gathering = True
                 self._schedule(self._gather_more)
-            if self.timers.moved or agenda.dates.moved:
-                self._arm()
+            self.clock.arm()
             if agenda.changes.count > 0 and self.store is not None:
                 if agenda.nodes:
                     # An exception has left nodes on the agenda. Their changes belong in the same
@@ -345,32 +270,10 @@ class Broker:
     def handle_timeout(self, now: float) -> None:
         """Run the timers that are due, in a pass of its own."""
         self.begin_pass(now)
-        self._awake = False
-        agenda = self.agenda
-        # Set first, so that the remaining timers are armed even if one timer raises.
-        self.timers.moved = True
         try:
-            self.timers.run(agenda.now)
-            agenda.dates.run(agenda.wall)
+            self.clock.run_timers()
         finally:
             self.finish_pass()
-
-    def _arm(self) -> None:
-        dates = self.agenda.dates
-        self.timers.moved = False
-        dates.moved = False
-        due = self.timers.next_due()
-        if due != 0:
-            self._awake_by(float(due) / 1000.0 - self._base)
-        date = dates.next_due()
-        if date != 0:
-            self._awake_by(float(date) / 1000.0 - self.epoch)
-
-    def _awake_by(self, now: float) -> None:
-        if not self._awake or now < self._awake_at:
-            self._awake = True
-            self._awake_at = now
-            self._wake_at(now)
 
     def soon(self, call: Callable[[], None]) -> None:
         """Make the event loop call `call` after this pass."""

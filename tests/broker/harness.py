@@ -211,7 +211,7 @@ class Network:
         self.stepped += seconds
         self.steps += 1
         suspended = self.suspended - self._suspended_before
-        self.broker.set_clock(EPOCH + self.stepped, suspended)
+        self.broker.clock.set(EPOCH + self.stepped, suspended)
         self.broker.handle_timeout(self.now)
         self.run()
 

@@ -164,7 +164,7 @@ class SimulatedServer:
         """The wall clock may have been set."""
         if not self.dead:
             clock = self.clock
-            self.broker.set_clock(clock.epoch(), clock.suspended() - self._suspended)
+            self.broker.clock.set(clock.epoch(), clock.suspended() - self._suspended)
             self._on_timer()
 
     def _on_stable(self) -> None:

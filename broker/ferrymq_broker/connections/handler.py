@@ -264,7 +264,7 @@ class ConnectionHandler(ConnectionPort):
         self.broker.soon(self._close)
 
     def _close(self) -> None:
-        self.close(self._closing, self.broker.now)
+        self.close(self._closing, self.broker.clock.now)
         if self.rearm is not None:
             self.rearm()
 

@@ -149,7 +149,7 @@ class _Closing:
         handler = self._handler
         if handler in self._broker.handlers:
             error = Error(condition="amqp:connection:forced", description=self._reason)
-            handler.close(error, self._broker.now)
+            handler.close(error, self._broker.clock.now)
 
 
 class SessionEntities(_OfConnections[tuple[ConnectionHandler, Session]]):

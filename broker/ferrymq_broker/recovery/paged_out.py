@@ -38,7 +38,7 @@ _BEHIND: Final = (1 << 63) - 1
 
 def describe_paged_out(broker: Broker) -> list[bytes]:
     """Return, as blocks, what all queues have on disk only, once all of it is stored."""
-    sweep = broker.sweep
+    sweep = broker.memory.sweep
     blocks: list[bytes] = []
     if sweep is not None:
         for queue in sweep.queues():

@@ -246,7 +246,7 @@ class BrokerServer:
     def _watch_clock(self) -> None:
         """Look whether the wall clock was set or the machine was suspended, and follow."""
         clock = self.clock
-        stepped, slept = self.broker.set_clock(clock.epoch(), clock.suspended() - self._suspended)
+        stepped, slept = self.broker.clock.set(clock.epoch(), clock.suspended() - self._suspended)
         if abs(stepped) >= _WORTH_TELLING:
             log.warning("the wall clock was set", seconds=round(stepped, 3))
         if slept >= _WORTH_TELLING:

@@ -61,7 +61,7 @@ class PagedNetwork(Network):
             self.broker.keep(store)
             self.broker.page_out(self.pages, self.limit)
             self.pager.least = self.least
-            sweep = self.broker.sweep
+            sweep = self.broker.memory.sweep
             assert sweep is not None
             sweep.period = 0
             sweep.again = 0

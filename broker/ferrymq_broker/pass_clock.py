@@ -1,0 +1,114 @@
+"""The time of a pass by three clocks, and when the next pass is due that nobody's bytes begin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, final
+
+from mypy_extensions import i64
+
+if TYPE_CHECKING:
+    from ferrymq_broker.nodes.node import Agenda
+    from ferrymq_broker.timers import TimerHeap
+
+
+@final
+class PassClock:
+    """The clocks of one broker, and the one wake-up that its timers and dates have.
+
+    `now` is the time of the current pass: seconds of a clock that never goes back. `epoch` is what
+    to add to it for the time since the Unix epoch. `wake_at` is called with the `now` at which the
+    timers are to be run.
+    """
+
+    __slots__ = (
+        "now",
+        "epoch",
+        "_base",
+        "_suspended",
+        "_agenda",
+        "_timers",
+        "_wake_at",
+        "_awake",
+        "_awake_at",
+    )
+
+    def __init__(
+        self,
+        agenda: Agenda,
+        timers: TimerHeap,
+        wake_at: Callable[[float], object],
+        epoch: float,
+    ) -> None:
+        self.now = 0.0
+        self.epoch = epoch
+        # What to add to `now` for `Agenda.now`: the epoch when the broker began, and for how long
+        # the machine has been suspended since.
+        self._base = epoch
+        self._suspended = 0.0
+        self._agenda = agenda
+        self._timers = timers
+        self._wake_at = wake_at
+        # Whether the server is to wake the broker up, and at what `now`.
+        self._awake = False
+        self._awake_at = 0.0
+
+    def begin_pass(self, now: float) -> None:
+        """Set the time for all that happens until the end of the pass."""
+        self.now = now
+        agenda = self._agenda
+        agenda.now = i64((now + self._base) * 1000.0)
+        agenda.wall = i64((now + self.epoch) * 1000.0)
+
+    def set(self, epoch: float, suspended: float) -> tuple[float, float]:
+        """Follow the wall clock; to be called now and then, before `run_timers`.
+
+        `suspended` is for how many seconds the machine has been suspended since the broker began.
+        Return by how many seconds the wall clock was set since the last call, and for how many the
+        machine was suspended.
+
+        A wall clock that is set moves dates alone. Durations go on: they have had the time of a
+        suspension too (`docs/decisions/0016-clocks.md`).
+        """
+        slept = suspended - self._suspended
+        if slept < 0.001:
+            # Two clocks that are read one after the other are never quite the same.
+            slept = 0.0
+        else:
+            self._suspended = suspended
+            self._base += slept
+        stepped = epoch - self.epoch - slept
+        self.epoch = epoch
+        # The wake that was asked for goes by the clocks as they were.
+        self._awake = False
+        self._timers.moved = True
+        return stepped, slept
+
+    def run_timers(self) -> None:
+        """Run the timers and the dates that are due by the time of the pass."""
+        self._awake = False
+        # First of all: what is left must be armed for even if one of them raises.
+        self._timers.moved = True
+        self._timers.run(self._agenda.now)
+        self._agenda.dates.run(self._agenda.wall)
+
+    def arm(self) -> None:
+        """Ask to be woken up for the next timer and the next date, if one of them has changed."""
+        timers = self._timers
+        dates = self._agenda.dates
+        if not timers.moved and not dates.moved:
+            return
+        timers.moved = False
+        dates.moved = False
+        due = timers.next_due()
+        if due != 0:
+            self._awake_by(float(due) / 1000.0 - self._base)
+        date = dates.next_due()
+        if date != 0:
+            self._awake_by(float(date) / 1000.0 - self.epoch)
+
+    def _awake_by(self, now: float) -> None:
+        if not self._awake or now < self._awake_at:
+            self._awake = True
+            self._awake_at = now
+            self._wake_at(now)
