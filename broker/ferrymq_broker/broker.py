@@ -16,6 +16,7 @@ from mypy_extensions import i64
 
 from ferrymq.engine.unfinished import Budget
 from ferrymq_broker.addresses.address_space import AddressSpace
+from ferrymq_broker.addresses.names import DEFAULT_SPACE, VHOST
 from ferrymq_broker.connections.client_limits import ClientLimits, ConnectionsPerUser
 from ferrymq_broker.connections.credit import Withdrawal
 from ferrymq_broker.connections.output_turns import BrokerOutput, OutputTurns
@@ -35,10 +36,6 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.node import Node
     from ferrymq_broker.store.page_store import PageStore
     from ferrymq_broker.store.store import Store
-
-DEFAULT_SPACE: Final = "default"
-# A hostname of an open with this prefix names a virtual host.
-VHOST: Final = "vhost:"
 
 
 @final

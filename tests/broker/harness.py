@@ -41,7 +41,7 @@ from ferrymq.engine.sender import SenderLink
 from ferrymq.engine.session import Session
 from ferrymq.engine.settings import ConnectionSettings
 from ferrymq_broker.broker import Broker
-from ferrymq_broker.config.apply import declare, make_hosts
+from ferrymq_broker.config.apply.declare import declare, make_hosts
 from ferrymq_broker.config.model import Config
 from ferrymq_broker.connections.authentication import Authenticator, ClientTransport
 from ferrymq_broker.connections.capabilities import OFFERED

@@ -21,6 +21,7 @@ from mypy_extensions import i64
 from ferrymq_broker.access.rights import CREATE
 from ferrymq_broker.addresses.address_records import drop_alias, keep_node, put_alias, put_node
 from ferrymq_broker.addresses.declared_nodes import CONFIGURATION, Declarations
+from ferrymq_broker.addresses.names import DYNAMIC, MAX_ADDRESS_LENGTH
 from ferrymq_broker.addresses.node_factory import build
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.narrowing import narrow
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
     from ferrymq_broker.access.rules import Rule
     from ferrymq_broker.timers import TimerHeap
 
-MAX_ADDRESS_LENGTH: Final = 1024
-# The prefix of the addresses of dynamic nodes. No such address is used for a second node.
-DYNAMIC: Final = "dynamic."
 # The most aliases that are followed, one to the next, for an address.
 _MOST_ALIASES: Final = 16
 # 144 random bits: a client cannot guess the address of another client's dynamic node.

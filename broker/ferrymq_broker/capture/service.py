@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ferrymq.capture.names import stream_folder
-from ferrymq_broker.broker import DEFAULT_SPACE, Broker
+from ferrymq_broker.addresses.names import DEFAULT_SPACE
+from ferrymq_broker.broker import Broker
 from ferrymq_broker.capture.frames import DROP, FLUSH, HEAD_BYTES, OPEN, chunk_frame, frame
 from ferrymq_broker.capture.options import HOLDER, CaptureOptions
 from ferrymq_broker.capture.partition_feed import PartitionFeed

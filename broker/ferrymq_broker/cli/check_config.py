@@ -14,18 +14,18 @@ from rich.table import Table
 
 from ferrymq_broker.cli.options import Json
 from ferrymq_broker.cli.start_check import foresee
-from ferrymq_broker.config.declarations import Exchange
-from ferrymq_broker.config.explain import (
+from ferrymq_broker.config.apply.explain import (
     Explanation,
     explain,
     friendly_settings,
     tables_of,
 )
-from ferrymq_broker.config.explain_access import (
+from ferrymq_broker.config.apply.explain_access import (
     AccessExplanation,
     explain_access,
     read_identity,
 )
+from ferrymq_broker.config.declarations import Exchange
 from ferrymq_broker.config.load import BadFile, load_with_places
 from ferrymq_broker.config.model import DEFAULT_HOST, Config, Log
 from ferrymq_broker.config.nodes import kind_of, policy_attributes

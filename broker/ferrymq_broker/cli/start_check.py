@@ -8,10 +8,10 @@ from pathlib import Path
 
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.cli.store.offline_store import opened
-from ferrymq_broker.config.apply import declare, make_hosts
+from ferrymq_broker.config.apply.declare import declare, make_hosts
+from ferrymq_broker.config.apply.store_conflicts import contradictions
 from ferrymq_broker.config.errors import ConfigMistake
 from ferrymq_broker.config.model import Config
-from ferrymq_broker.config.store_conflicts import contradictions
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.recovery.nodes import recover_aliases, recover_bindings, recover_nodes
 from ferrymq_broker.recovery.recovered_state import RecoveredState

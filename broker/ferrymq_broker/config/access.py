@@ -12,7 +12,7 @@ from ferrymq_broker.access.patterns import USER, AddressPattern
 from ferrymq_broker.access.rights import ALL, RIGHTS
 from ferrymq_broker.access.rules import ANONYMOUS, ANYBODY, CLAIM, GROUP, KEY, Rule, Subject
 from ferrymq_broker.access.rules import USER as USER_NAMED
-from ferrymq_broker.addresses.address_space import MAX_ADDRESS_LENGTH
+from ferrymq_broker.addresses.names import MAX_ADDRESS_LENGTH
 from ferrymq_broker.config.errors import ConfigMistake, Location
 from ferrymq_broker.config.section import StrictSection
 

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from ferrymq_broker.addresses.address_space import DYNAMIC
-from ferrymq_broker.addresses.templates import PatternTemplate, overlap, specificity
+from ferrymq_broker.access.patterns import PART
+from ferrymq_broker.addresses.names import DYNAMIC
+from ferrymq_broker.addresses.patterns import Pattern, overlap, specificity
 from ferrymq_broker.config.declarations import (
     DeclaredNode,
     Exchange,
@@ -29,7 +30,6 @@ from ferrymq_broker.config.policy_resolution import foreign_settings, resolve_po
 from ferrymq_broker.config.section import kebab
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.exchanges.binding_tables import make_table
-from ferrymq_broker.nodes.node import PART
 from ferrymq_broker.nodes.policy import (
     ExchangePolicy,
     NodePolicy,
@@ -96,7 +96,8 @@ class _Check:
         self.kinds: dict[str, str] = {}
         self.aliases = {alias.name: alias.to for alias in tables.alias}
         self.redirects = {redirect.name for redirect in tables.redirect}
-        self.patterns = PatternTemplate()
+        # By what comes before the first wildcard.
+        self.patterns: dict[str, list[Pattern]] = {}
         self.clashes: list[ConfigMistake] = []
         self.hints: dict[str, str] = {}
         for kind, at, entry in tables.declared():
@@ -104,7 +105,8 @@ class _Check:
                 self._take(entry.name, (*place, kind, at, "name"))
                 self.kinds.setdefault(entry.name, kind)
             else:
-                self.patterns.add(entry.address, QueuePolicy())
+                pattern = Pattern(entry.address)
+                self.patterns.setdefault(pattern.prefix, []).append(pattern)
         for at, alias in enumerate(tables.alias):
             self._take(alias.name, (*place, "alias", at, "name"))
         for at, redirect in enumerate(tables.redirect):
@@ -280,6 +282,14 @@ class _Check:
 
     # -- what an address leads to ------------------------------------------------------------
 
+    def _has_pattern(self, name: str) -> bool:
+        """Whether a declared pattern matches the name."""
+        return any(
+            pattern.matches(name)
+            for end in range(len(name) + 1)
+            for pattern in self.patterns.get(name[:end], ())
+        )
+
     def _expect(
         self, address: str, location: Location, elsewhere: bool = False, whole: bool = False
     ) -> Iterator[ConfigMistake]:
@@ -304,7 +314,7 @@ class _Check:
                 yield ConfigMistake(location, f"{address!r} {reason}")
             return
         reserved = target.startswith(("$", DYNAMIC))
-        if not reserved and self.patterns.match(target) is not None:
+        if not reserved and self._has_pattern(target):
             return
         if self.nodes.auto_create is not False and not reserved and not parted:
             return

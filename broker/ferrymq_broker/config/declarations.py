@@ -6,8 +6,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ferrymq_broker.addresses.address_space import DYNAMIC, MAX_ADDRESS_LENGTH
-from ferrymq_broker.addresses.templates import ANY, ONE
+from ferrymq_broker.addresses.names import DYNAMIC, MAX_ADDRESS_LENGTH
+from ferrymq_broker.addresses.patterns import ANY, ONE
 from ferrymq_broker.config.access import AccessRule
 from ferrymq_broker.config.nodes import (
     Address,

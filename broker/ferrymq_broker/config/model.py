@@ -9,9 +9,9 @@ from __future__ import annotations
 import socket
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from ferrymq_broker.broker import DEFAULT_SPACE, VHOST
+from ferrymq_broker.addresses.names import DEFAULT_SPACE, VHOST
 from ferrymq_broker.config.access import check_named
 from ferrymq_broker.config.capture import Capture
 from ferrymq_broker.config.checks import check_capture, check_tables
@@ -30,7 +30,6 @@ from ferrymq_broker.config.declarations import (
     VirtualHost,
 )
 from ferrymq_broker.config.errors import ConfigMistake, ConfigMistakes, Location
-from ferrymq_broker.config.http import Http
 from ferrymq_broker.config.limits import Limits
 from ferrymq_broker.config.listeners import Listener, check_listener
 from ferrymq_broker.config.log import Log
@@ -40,10 +39,20 @@ from ferrymq_broker.config.security import Security
 from ferrymq_broker.config.storage import Store
 from ferrymq_broker.config.tls import Tls
 from ferrymq_broker.config.units import Seconds, Share, format_size, share_of
-from ferrymq_broker.config.url import http_address
+from ferrymq_broker.config.url import check_http_url, http_address
 
 # The virtual host of the tables at the top of the file.
 DEFAULT_HOST = DEFAULT_SPACE
+
+
+class Http(Section):
+    """``[http]``: where monitoring may ask, ``http://HOST:PORT``; nowhere by default.
+
+    `connections` is how many clients it has at a time at most.
+    """
+
+    url: Annotated[str, AfterValidator(check_http_url)] | None = None
+    connections: int = Field(default=100, ge=1, le=65535)
 
 
 class Alarms(Section):

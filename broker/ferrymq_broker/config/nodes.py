@@ -23,7 +23,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, ValidationError
 
-from ferrymq_broker.addresses.address_space import MAX_ADDRESS_LENGTH
+from ferrymq_broker.addresses.names import MAX_ADDRESS_LENGTH
 from ferrymq_broker.config.section import StrictSection, kebab
 from ferrymq_broker.config.units import MACHINE, Count, Duration, Expiry, Size
 from ferrymq_broker.errors import BrokerError

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ferrymq_broker.config.declarations import DeclaredNode, Policy, Subscription, Topic
+from ferrymq_broker.config.declarations import DeclaredNode, Nodes, Policy, Subscription, Topic
 from ferrymq_broker.config.nodes import SETTINGS, given, make_policy
-from ferrymq_broker.nodes.policy import NodePolicy
+from ferrymq_broker.nodes.policy import NodePolicy, QueuePolicy, TopicPolicy
 
 
 def resolve_policy(kind: str, entry: DeclaredNode, policies: Mapping[str, Policy]) -> NodePolicy:
@@ -32,3 +32,13 @@ def foreign_settings(kind: str, policy: Policy) -> list[str]:
     """What shared settings say that nodes of this kind know nothing of; names of fields."""
     known = SETTINGS[kind].model_fields
     return sorted(name for name in policy.model_fields_set if name not in known)
+
+
+def auto_created(nodes: Nodes) -> tuple[NodePolicy | None, NodePolicy | None]:
+    """What is made for names nobody declared: in general, and for links that ask for a topic."""
+    made = nodes.auto_create
+    if made is False:
+        return None, None
+    if made == "topic":
+        return TopicPolicy(), TopicPolicy()
+    return QueuePolicy(), TopicPolicy() if made is True else None

@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from ferrymq_broker.access.rules import Rule
-from ferrymq_broker.broker import DEFAULT_SPACE
+from ferrymq_broker.addresses.names import DEFAULT_SPACE
 from ferrymq_broker.config.access import AccessRule
 from ferrymq_broker.config.paths import FOLDER
 from ferrymq_broker.config.section import Section

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ferrymq_broker.access.rights import CREATE, DELETE, MANAGE
-from ferrymq_broker.addresses.address_space import DYNAMIC, MAX_ADDRESS_LENGTH
+from ferrymq_broker.addresses.names import DYNAMIC, MAX_ADDRESS_LENGTH
 from ferrymq_broker.management.authorisation import (
     ANY,
     canonical,

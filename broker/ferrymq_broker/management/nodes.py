@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from ferrymq_broker.access.rights import MANAGE
-from ferrymq_broker.addresses.address_space import DYNAMIC, AddressSpace
+from ferrymq_broker.addresses.address_space import AddressSpace
+from ferrymq_broker.addresses.names import DYNAMIC
 from ferrymq_broker.config.nodes import kind_of, node_policy, policy_attributes
 from ferrymq_broker.management.authorisation import ANY, expect_of_node
 from ferrymq_broker.management.entity import PREFIX, EntityType, deleted

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, Final
 
 from ferrymq_broker.access.rights import MANAGE
-from ferrymq_broker.addresses.address_space import DYNAMIC
+from ferrymq_broker.addresses.names import DYNAMIC
 from ferrymq_broker.management.authorisation import canonical, looking
 from ferrymq_broker.management.errors import BAD_REQUEST, CONFLICT, ManagementError
 from ferrymq_broker.management.operation import GREATEST, Call, Result

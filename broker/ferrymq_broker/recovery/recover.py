@@ -33,7 +33,7 @@ def recover(
     """Fill a new broker with all that is in the store, and give it the store.
 
     To be called in a pass, once the virtual hosts are there and before anything is declared in
-    them (`config.apply.make_hosts`, `config.apply.declare`). What has to be tidied up is in the
+    them (`make_hosts` and `declare` of `config.apply.declare`). What has to be tidied up is in the
     batch when this returns, and nothing else; what has become due meanwhile is done in the first
     passes after, as if it were due then. `unmap` gives back what is mapped of the store's file; it
     is called after every few MiB that were read. Raises `StoreDamaged`.

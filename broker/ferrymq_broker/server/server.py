@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.capture.service import CaptureService, release_all
 from ferrymq_broker.clock import Clock
-from ferrymq_broker.config.apply import declare, make_hosts
+from ferrymq_broker.config.apply.declare import declare, make_hosts
 from ferrymq_broker.config.model import Config
 from ferrymq_broker.config.url import ListenAddress
 from ferrymq_broker.connections.authentication import ClientTransport

@@ -14,7 +14,7 @@ from ferrymq_broker.access.access import ConnectionAccess
 from ferrymq_broker.access.identity import UserIdentity
 from ferrymq_broker.access.rights import RIGHTS
 from ferrymq_broker.config.access import AccessRule
-from ferrymq_broker.config.explain_access import explain_access, read_identity
+from ferrymq_broker.config.apply.explain_access import explain_access, read_identity
 from ferrymq_broker.config.model import Config, Security
 from ferrymq_broker.errors import ConfigError
 from tests.broker.config.checking import check

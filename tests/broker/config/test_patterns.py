@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrymq_broker.addresses.templates import Pattern, PatternTemplate, overlap, specificity
+from ferrymq_broker.addresses.patterns import Pattern, overlap, specificity
+from ferrymq_broker.addresses.templates import PatternTemplate
 from ferrymq_broker.nodes.policy import QueuePolicy
 
 PATTERNS = st.text("ab*?", max_size=8)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrymq_broker.config.explain import friendly_settings
+from ferrymq_broker.config.apply.explain import friendly_settings
 from ferrymq_broker.config.nodes import KINDS, SETTINGS, node_policy, policy_attributes
 from ferrymq_broker.config.policy_resolution import resolve_policy
 from ferrymq_broker.errors import BrokerError

@@ -10,9 +10,8 @@ import aiohttp
 import pytest
 
 from ferrymq_broker.broker import Broker
-from ferrymq_broker.config import Config, Listener, Security
+from ferrymq_broker.config import Config, Http, Listener, Security
 from ferrymq_broker.config.access import AccessRule
-from ferrymq_broker.config.http import Http
 from ferrymq_broker.connections.authentication import Authenticator, ClientTransport
 from ferrymq_broker.monitoring.http import MonitoringServer
 from ferrymq_broker.monitoring.metrics_auth import MetricsAuth

@@ -10,14 +10,15 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 
 from ferrymq_broker.addresses.address_records import policy_of
-from ferrymq_broker.addresses.address_space import DYNAMIC, AddressRedirect, AddressSpace
+from ferrymq_broker.addresses.address_space import AddressRedirect, AddressSpace
 from ferrymq_broker.addresses.declared_nodes import CONFIGURATION
+from ferrymq_broker.addresses.names import DYNAMIC
 from ferrymq_broker.addresses.templates import PatternTemplate
 from ferrymq_broker.broker import Broker
+from ferrymq_broker.config.apply.store_conflicts import contradictions, difference
 from ferrymq_broker.config.declarations import Exchange, Nodes, Tables
 from ferrymq_broker.config.model import Config
-from ferrymq_broker.config.policy_resolution import resolve_policy
-from ferrymq_broker.config.store_conflicts import contradictions, difference
+from ferrymq_broker.config.policy_resolution import auto_created, resolve_policy
 from ferrymq_broker.connections.client_limits import ClientLimits
 from ferrymq_broker.errors import ConfigError
 from ferrymq_broker.event_log import log
@@ -259,13 +260,3 @@ def _bind(space: AddressSpace, entry: Exchange) -> None:
     for binding in entry.binding:
         node, _ = space.resolve(binding.to)
         space.declared.bind(exchange, node, binding.key, dict(binding.arguments))
-
-
-def auto_created(nodes: Nodes) -> tuple[NodePolicy | None, NodePolicy | None]:
-    """What is made for names nobody declared: in general, and for links that ask for a topic."""
-    made = nodes.auto_create
-    if made is False:
-        return None, None
-    if made == "topic":
-        return TopicPolicy(), TopicPolicy()
-    return QueuePolicy(), TopicPolicy() if made is True else None

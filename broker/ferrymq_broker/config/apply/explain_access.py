@@ -11,9 +11,9 @@ from ferrymq_broker.access.patterns import node_of
 from ferrymq_broker.access.rights import RIGHTS
 from ferrymq_broker.access.rules import ANONYMOUS, ANYBODY, CLAIM, GROUP, KEY, USER, Rule
 from ferrymq_broker.config.access import read_subject
+from ferrymq_broker.config.apply.explain import Explanation, explain, tables_of
 from ferrymq_broker.config.declarations import Tables
 from ferrymq_broker.config.errors import Location
-from ferrymq_broker.config.explain import Explanation, explain, tables_of
 from ferrymq_broker.config.model import DEFAULT_HOST, Config
 from ferrymq_broker.config.policy_resolution import resolve_policy
 from ferrymq_broker.errors import ConfigError
