@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from typing import TYPE_CHECKING, Annotated, Final, Self
+from typing import Annotated, Final, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -15,9 +15,6 @@ from ferrymq_broker.access.rules import USER as USER_NAMED
 from ferrymq_broker.addresses.names import MAX_ADDRESS_LENGTH
 from ferrymq_broker.config.errors import ConfigMistake, Location
 from ferrymq_broker.config.section import StrictSection
-
-if TYPE_CHECKING:
-    from ferrymq_broker.config.security import Security
 
 # What stands for everybody, and for all rights.
 EVERY: Final = "*"
@@ -156,11 +153,14 @@ class AccessRule(StrictSection):
 
 
 def check_named(
-    security: Security, rules: list[AccessRule], place: Location
+    names_somebody: bool, rules: list[AccessRule], place: Location
 ) -> list[ConfigMistake]:
-    """What is wrong with the rules of one virtual host, whose table is at `place`: they tell users
-    apart, but every name is believed."""
-    if security.names_somebody:
+    """Return the mistakes of rules that tell users apart where every name is believed.
+
+    `names_somebody` is whether ``[security]`` says who may connect, `place` the table of the
+    virtual host.
+    """
+    if names_somebody:
         return []
     return [
         ConfigMistake(

@@ -10,11 +10,11 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Mapping
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 from ferrymq_broker.access.patterns import PART
 from ferrymq_broker.addresses.names import DYNAMIC
 from ferrymq_broker.addresses.patterns import Pattern, overlap, specificity
+from ferrymq_broker.config.capture import Capture
 from ferrymq_broker.config.declarations import (
     DeclaredNode,
     Exchange,
@@ -28,6 +28,7 @@ from ferrymq_broker.config.errors import ConfigMistake, Location
 from ferrymq_broker.config.nodes import contradictions
 from ferrymq_broker.config.policy_resolution import foreign_settings, resolve_policy
 from ferrymq_broker.config.section import kebab
+from ferrymq_broker.config.storage import Store
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.exchanges.binding_tables import make_table
 from ferrymq_broker.nodes.policy import (
@@ -37,9 +38,6 @@ from ferrymq_broker.nodes.policy import (
     StreamPolicy,
     TopicPolicy,
 )
-
-if TYPE_CHECKING:
-    from ferrymq_broker.config.model import Config
 
 # Looking for what was meant among many names takes its time.
 _MOST_HINTS = 20
@@ -52,19 +50,25 @@ def check_tables(
     return list(_Check(tables, nodes, policies, place).run())
 
 
-def check_capture(config: Config) -> list[ConfigMistake]:
-    """What is wrong with streams that are to be captured, in a configuration that is good for the
-    rest."""
-    if config.capture.directory is not None:
-        if config.store.path is None:
+def check_capture(
+    capture: Capture,
+    store: Store,
+    places: list[tuple[Tables, Location]],
+    policies: Mapping[str, Policy],
+) -> list[ConfigMistake]:
+    """Return the mistakes about streams that are to be captured.
+
+    `places` are the tables of each virtual host with their place in the file; they have no mistakes
+    of their own.
+    """
+    if capture.directory is not None:
+        if store.path is None:
             reason = (
                 "capture goes on where it was; it takes a store: say [store] path, or serve with"
                 " --data"
             )
             return [ConfigMistake(("capture", "directory"), reason)]
         return []
-    places: list[tuple[Tables, Location]] = [(config, ())]
-    places += [(host, ("virtual-host", at)) for at, host in enumerate(config.virtual_host)]
     return [
         ConfigMistake(
             _origin(entry, "capture", (*place, kind, at)),
@@ -73,7 +77,7 @@ def check_capture(config: Config) -> list[ConfigMistake]:
         )
         for tables, place in places
         for kind, at, entry in tables.declared()
-        if _is_captured(resolve_policy(kind, entry, config.policies))
+        if _is_captured(resolve_policy(kind, entry, policies))
     ]
 
 

@@ -115,14 +115,17 @@ class Config(Tables):
     @model_validator(mode="after")
     def _check(self) -> Config:
         mistakes = self._access() + self._alarms() + self._store() + self._hosts() + self._tls()
-        mistakes += check_named(self.security, self.rule, ())
+        named = self.security.names_somebody
+        mistakes += check_named(named, self.rule, ())
         mistakes += check_tables(self, self.nodes, self.policies, ())
+        tables: list[tuple[Tables, Location]] = [(self, ())]
         for at, host in enumerate(self.virtual_host):
             place = ("virtual-host", at)
-            mistakes += check_named(self.security, host.rule, place)
+            mistakes += check_named(named, host.rule, place)
             mistakes += check_tables(host, self.nodes_of(host), self.policies, place)
+            tables.append((host, place))
         if not mistakes:
-            mistakes = check_capture(self)
+            mistakes = check_capture(self.capture, self.store, tables, self.policies)
         if mistakes:
             raise ConfigMistakes(mistakes)
         return self
