@@ -1,4 +1,4 @@
-"""Who may do what where: ``[[rule]]``, as the file has it and as the broker has it."""
+"""Access rules: ``[[rule]]``, as the file states them and as the broker applies them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ferrymq_broker.addresses.names import MAX_ADDRESS_LENGTH
 from ferrymq_broker.config.errors import ConfigMistake, Location
 from ferrymq_broker.config.section import StrictSection
 
-# What stands for everybody, and for all rights.
+# Stands for every client in `who`, and for all rights in `may` and `may-not`.
 EVERY: Final = "*"
 NOBODY: Final = "anonymous"
 _KINDS: Final = {"user": USER_NAMED, "group": GROUP, "claim": CLAIM, "key": KEY}
-# Those of whom there are none where nobody is named.
+# Kinds of subjects that exist only if [security] says who may connect.
 _PROVED: Final = (USER_NAMED, GROUP, CLAIM)
 _MOST: Final = 1000
-# What other brokers call the rights.
+# The names that other brokers give to the rights.
 _ELSEWHERE: Final = {
     "read": "receive",
     "consume": "receive",
@@ -41,7 +41,7 @@ _BRACES: Final = re.compile(r"\{[^{}]*\}")
 
 
 def read_subject(text: str) -> Subject:
-    """Whom a rule names. Raises ValueError for what names nobody."""
+    """Return the subject that the text names. Raises ValueError if it names none."""
     if text == EVERY:
         return Subject(ANYBODY)
     if text == NOBODY:
@@ -103,9 +103,10 @@ _OneOrMore = Field(min_length=1, max_length=_MOST)
 
 
 class AccessRule(StrictSection):
-    """``[[rule]]``: `who` may, or may not, do something `where`; one or a list of each.
+    """``[[rule]]``: the rights that `who` has, or does not have, at the addresses `where`.
 
-    The first rule that names a right, somebody and an address decides on that.
+    Each key takes one value or a list. The first rule that names the right, the client and the
+    address decides.
     """
 
     who: Annotated[list[_Who], _OneOrMore, BeforeValidator(_as_list)]
@@ -134,16 +135,18 @@ class AccessRule(StrictSection):
         return self
 
     def needs_names(self) -> bool:
-        """Whether it tells users apart, which means something only where they have to prove who
-        they are."""
+        """Return whether the rule tells users apart.
+
+        Such a rule makes sense only if clients have to prove who they are.
+        """
         kinds = [read_subject(who).kind for who in self.who]
         if any(kind in _PROVED for kind in kinds) or any(USER in text for text in self.where):
             return True
-        # Who is refused something for his having no name gives one.
+        # A client that is refused because it gives no name can simply give one.
         return ANONYMOUS in kinds and bool(self.may_not)
 
     def rule(self) -> Rule:
-        """What the broker asks."""
+        """Return the rule in the form that the broker evaluates."""
         return Rule(
             [read_subject(text) for text in self.who],
             rights_of(self.may),
@@ -175,7 +178,7 @@ def check_named(
 
 
 def rights_of(names: list[str]) -> int:
-    """Rights by their names, as bits."""
+    """Return the rights with these names, as bits."""
     bits = 0
     for name in names:
         bits |= ALL if name == EVERY else RIGHTS[name]

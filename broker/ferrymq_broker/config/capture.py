@@ -1,4 +1,4 @@
-"""Where streams are captured to, and how large the files become."""
+"""The directory for captured streams, and the size of its files: ``[capture]``."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def _directory(value: object) -> object:
 class Capture(Section):
     """``[capture]``: the directory that streams with ``capture = true`` are captured to.
 
-    A file is closed when it has `max_records` or `max_bytes` of messages, or `max_age` (in
-    milliseconds) after its first record came into it; at the end of the hour in any case. `raw` is
-    whether files have the messages as they were published, beside the columns.
+    A file is closed when it has `max_records` records or `max_bytes` of messages, `max_age`
+    milliseconds after its first record, and at the end of each hour. `raw` is whether files have
+    the published bytes of each message beside the columns.
     """
 
     directory: Annotated[Path, BeforeValidator(_directory)] | None = None

@@ -1,4 +1,4 @@
-"""Which user a client certificate is: ``[[security.certificate-rule]]``."""
+"""Users of client certificates: ``[[security.certificate-rule]]``."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ _GROUP = re.compile(r"\{(\d*)\}")
 
 
 class CertificateRule(Section):
-    """A rule for certificates that have a name which the whole `pattern` matches.
+    """A rule for certificates with a name that the whole `pattern` matches.
 
-    Their users are called `user`, in which ``{0}`` is the name and ``{1}`` what the first group of
-    the pattern has matched, and are in `groups`. `name_from` is where the name stands; ``subject``
-    is all of it as RFC 4514 has it, ``CN=alice,OU=shipping,O=example``.
+    The client gets the user name `user`, in which ``{0}`` is the name and ``{1}`` the text of the
+    first group of the pattern, and the groups `groups`. `name_from` says which name of the
+    certificate is meant; ``subject`` is the whole subject in the form of RFC 4514, for example
+    ``CN=alice,OU=shipping,O=example``.
     """
 
     name_from: Literal["subject-cn", "subject", "san-dns", "san-email", "san-uri"] = "subject-cn"
@@ -41,5 +42,5 @@ class CertificateRule(Section):
         return self
 
     def fill(self, match: re.Match[str]) -> str:
-        """The user of a name that the pattern has matched."""
+        """Return the user name for a name that the pattern has matched."""
         return _GROUP.sub(lambda group: match[int(group[1])] or "", self.user)

@@ -1,8 +1,7 @@
-"""Whether what a virtual host is told to have fits together.
+"""Checks that the declarations of a virtual host fit together.
 
-The settings have been checked one by one; here names meet names. An address that a setting leads to
-must name something: a node, an alias, a name that a pattern matches, or, where links may make
-queues, anything.
+Each setting has been checked by itself before. These checks compare names. An address in a setting
+must name a node or an alias, or match a pattern. If links may make queues, it may be any name.
 """
 
 from __future__ import annotations
@@ -39,14 +38,14 @@ from ferrymq_broker.nodes.policy import (
     TopicPolicy,
 )
 
-# Looking for what was meant among many names takes its time.
+# Finding a similar name among many names takes long.
 _MOST_HINTS = 20
 
 
 def check_tables(
     tables: Tables, nodes: Nodes, policies: Mapping[str, Policy], place: Location
 ) -> list[ConfigMistake]:
-    """What is wrong with the tables of a virtual host that are at this place in the file."""
+    """Return the mistakes in the tables of a virtual host; `place` is where they stand."""
     return list(_Check(tables, nodes, policies, place).run())
 
 
@@ -82,12 +81,12 @@ def check_capture(
 
 
 def _is_captured(policy: NodePolicy) -> bool:
-    """Whether nodes of this policy are to be captured."""
+    """Return whether nodes of this policy are captured."""
     return isinstance(policy, StreamPolicy) and policy.capture
 
 
 class _Check:
-    """The names of one virtual host, gathered to be compared."""
+    """The names of one virtual host, and the checks that compare them."""
 
     def __init__(
         self, tables: Tables, nodes: Nodes, policies: Mapping[str, Policy], place: Location
@@ -100,7 +99,7 @@ class _Check:
         self.kinds: dict[str, str] = {}
         self.aliases = {alias.name: alias.to for alias in tables.alias}
         self.redirects = {redirect.name for redirect in tables.redirect}
-        # By what comes before the first wildcard.
+        # Patterns by the text before their first wildcard.
         self.patterns: dict[str, list[Pattern]] = {}
         self.clashes: list[ConfigMistake] = []
         self.hints: dict[str, str] = {}
@@ -123,7 +122,7 @@ class _Check:
         self.names.setdefault(name, location)
 
     def run(self) -> Iterator[ConfigMistake]:
-        """Everything that is wrong."""
+        """Yield every mistake."""
         yield from self.clashes
         yield from self._check_patterns()
         yield from self._check_aliases()
@@ -145,7 +144,7 @@ class _Check:
     # -- patterns --------------------------------------------------------------------------
 
     def _check_patterns(self) -> Iterator[ConfigMistake]:
-        """No name may have two masters: equally exact patterns exclude each other."""
+        """Yield patterns that match the same name and are equally specific."""
         alike: dict[tuple[str, int], list[tuple[str, Location]]] = {}
         for kind, at, entry in self.tables.declared():
             if entry.pattern is not None:
@@ -183,7 +182,7 @@ class _Check:
     # -- rules -----------------------------------------------------------------------------
 
     def _check_rules(self) -> Iterator[ConfigMistake]:
-        """A rule for an alias would never be asked: aliases are followed before."""
+        """Yield rules for aliases: aliases are resolved before rules are evaluated."""
         for at, rule in enumerate(self.tables.rule):
             for number, pattern in enumerate(rule.where):
                 name, part, key = pattern.partition(PART)
@@ -287,7 +286,7 @@ class _Check:
     # -- what an address leads to ------------------------------------------------------------
 
     def _has_pattern(self, name: str) -> bool:
-        """Whether a declared pattern matches the name."""
+        """Return whether a declared pattern matches the name."""
         return any(
             pattern.matches(name)
             for end in range(len(name) + 1)
@@ -297,9 +296,9 @@ class _Check:
     def _expect(
         self, address: str, location: Location, elsewhere: bool = False, whole: bool = False
     ) -> Iterator[ConfigMistake]:
-        """That the address names a node, or a part of one unless it is to be a `whole` one.
+        """Yield a mistake if the address names no node.
 
-        A redirect only counts if `elsewhere` is good enough.
+        A part of a node is allowed unless `whole` is true, a redirect only if `elsewhere` is.
         """
         target = self._follow(address)
         name, _, _ = target.rpartition(PART)
@@ -325,7 +324,7 @@ class _Check:
         yield ConfigMistake(location, f"{address!r} names nothing{self._hint(target)}")
 
     def _hint(self, name: str) -> str:
-        """What was probably meant; a long list of mistakes is told without."""
+        """Return a hint with a similar name; empty after many hints."""
         hint = self.hints.get(name)
         if hint is None:
             hint = "" if len(self.hints) >= _MOST_HINTS else _suggestion(name, self.names)
@@ -341,7 +340,7 @@ class _Check:
 
 
 def _origin(said: DeclaredNode | Subscription, key: str, place: Location) -> Location:
-    """Where a setting comes from: the node's own table, or the policy that it shares."""
+    """Return the place of a setting: in the node's own table, or in its shared policy."""
     if said.policy and key.replace("-", "_") not in said.model_fields_set:
         return ("policies", said.policy, key)
     return (*place, key)

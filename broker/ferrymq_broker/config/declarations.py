@@ -1,4 +1,4 @@
-"""What a virtual host can be told to have: nodes by name or by pattern, aliases, redirects."""
+"""Declarations of a virtual host: nodes by name or by pattern, aliases, redirects, rules."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Name = Annotated[str, Field(min_length=1, max_length=MAX_ADDRESS_LENGTH)]
 
 
 class Policy(QueueSettings, StreamSettings, ExchangeSettings):
-    """``[policies.NAME]``: settings that several nodes share; each kind takes those it knows."""
+    """``[policies.NAME]``: settings that several nodes share; a node uses those of its kind."""
 
     max_subscriptions: Count = 0
 
@@ -36,9 +36,9 @@ class Subscription(QueueSettings):
 
 
 class DeclaredNode(StrictSection):
-    """A node by `name`, or all nodes whose names have the shape of `pattern`.
+    """One node by `name`, or all nodes whose names match `pattern`.
 
-    `policy` names a table of ``[policies]``; what the node says itself goes before it.
+    `policy` names a table of ``[policies]``; the node's own settings override it.
     """
 
     name: Name | None = None
@@ -47,7 +47,7 @@ class DeclaredNode(StrictSection):
 
     @property
     def address(self) -> str:
-        """Its name, or its pattern."""
+        """The name, or the pattern."""
         return self.name or self.pattern or ""
 
     @model_validator(mode="after")
@@ -65,21 +65,21 @@ class DeclaredNode(StrictSection):
 
 
 class Queue(DeclaredNode, QueueSettings):
-    """``[[queue]]``: a queue that is there from the start, or queues that come up by name."""
+    """``[[queue]]``: a queue that exists from the start, or queues made on first use."""
 
 
 class Topic(DeclaredNode, TopicSettings):
-    """``[[topic]]``."""
+    """``[[topic]]``: a topic, or topics made on first use."""
 
     subscription: Subscription = Field(default_factory=Subscription)
 
 
 class Stream(DeclaredNode, StreamSettings):
-    """``[[stream]]``."""
+    """``[[stream]]``: a stream, or streams made on first use."""
 
 
 class Binding(StrictSection):
-    """``[[exchange.binding]]``: messages with a key that fits `key` go `to` an address."""
+    """``[[exchange.binding]]``: messages whose routing key matches `key` go `to` an address."""
 
     key: str = Field(default="", max_length=MAX_KEY)
     to: Name
@@ -87,7 +87,7 @@ class Binding(StrictSection):
 
 
 class Exchange(DeclaredNode, ExchangeSettings):
-    """``[[exchange]]``."""
+    """``[[exchange]]``: an exchange, or exchanges made on first use."""
 
     binding: list[Binding] = Field(default_factory=list)
 
@@ -100,22 +100,22 @@ class Alias(StrictSection):
 
 
 class Redirect(StrictSection):
-    """``[[redirect]]``: an address whose node another container has (AMQP 1.0 §2.8.18)."""
+    """``[[redirect]]``: an address whose node is in another container (AMQP 1.0 §2.8.18)."""
 
     name: Name
     host: str = Field(min_length=1, max_length=255)
     port: int = Field(default=5672, ge=1, le=65535)
-    # What the client is to put into its open; `host` if nothing is said.
+    # The hostname for the client's open; `host` if empty.
     hostname: str = Field(default="", max_length=255)
-    # What the node is called there; `name` if nothing is said.
+    # The address of the node in that container; `name` if empty.
     address: Address = ""
 
 
 class Nodes(Section):
-    """``[nodes]``: what happens when a link names an address that is not there.
+    """``[nodes]``: what the broker does if a link names an address that does not exist.
 
-    `auto_create` is true for a queue, or a topic for links that ask for one; ``queue`` or ``topic``
-    for that and nothing else; false for a refusal.
+    With `auto_create` true it makes a queue, or a topic for links that ask for one; with ``queue``
+    or ``topic`` always that kind; with false it refuses the link.
     """
 
     auto_create: bool | Literal["queue", "topic"] = True
@@ -123,7 +123,7 @@ class Nodes(Section):
 
 
 class Tables(Section):
-    """What a virtual host is told to have; at the top of the file that is the default one."""
+    """The declarations of a virtual host; at the top of the file, of the default one."""
 
     queue: list[Queue] = Field(default_factory=list)
     topic: list[Topic] = Field(default_factory=list)
@@ -135,7 +135,7 @@ class Tables(Section):
     nodes: Nodes = Field(default_factory=Nodes)
 
     def declared(self) -> list[tuple[str, int, DeclaredNode]]:
-        """All nodes and patterns: kind, place in its list, what was said."""
+        """Return all nodes and patterns: kind, index in its list, declaration."""
         lists: list[tuple[str, list[Queue] | list[Topic] | list[Stream] | list[Exchange]]] = [
             ("queue", self.queue),
             ("topic", self.topic),
@@ -146,10 +146,10 @@ class Tables(Section):
 
 
 class VirtualHost(Tables):
-    """``[[virtual-host]]``: nodes of its own, for clients that open with one of its hostnames.
+    """``[[virtual-host]]``: separate nodes for clients that open with one of its hostnames.
 
-    Its name is one of its hostnames. What ``[virtual-host.nodes]`` does not say is as in
-    ``[nodes]``.
+    The name of the virtual host is one of these. Settings that ``[virtual-host.nodes]`` leaves out
+    are those of ``[nodes]``.
     """
 
     name: str = Field(min_length=1, max_length=255)
@@ -158,5 +158,5 @@ class VirtualHost(Tables):
     )
 
     def all_hostnames(self) -> list[str]:
-        """What a client may call it, in lower case, each once."""
+        """Return the hostnames that lead to this virtual host, in lower case, each once."""
         return list(dict.fromkeys(name.lower() for name in [self.name, *self.hostnames]))

@@ -1,15 +1,15 @@
-"""What is wrong with a configuration, and where."""
+"""Mistakes in a configuration, and their places."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-# The keys and places in lists that lead to a value, as pydantic has them: ``("queue", 2, "name")``.
+# The keys and indexes that lead to a value, in pydantic's form: ``("queue", 2, "name")``.
 Location = tuple[int | str, ...]
 
 
 class ConfigMistake(NamedTuple):
-    """One thing that is wrong: where, why, and where the other one is that it collides with."""
+    """One mistake: its place, the reason, and the place that it conflicts with, if any."""
 
     location: Location
     reason: str
@@ -17,7 +17,7 @@ class ConfigMistake(NamedTuple):
 
 
 class ConfigMistakes(ValueError):
-    """Everything that is wrong with settings that are right one by one."""
+    """All mistakes of settings that are each valid but do not fit together."""
 
     def __init__(self, found: list[ConfigMistake]) -> None:
         super().__init__("\n".join(mistake.reason for mistake in found))

@@ -1,4 +1,4 @@
-"""What one client may make the broker do: ``[limits]``."""
+"""Limits for what one client may use of the broker: ``[limits]``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ferrymq_broker.config.section import Section
 from ferrymq_broker.config.units import Bytes, Seconds, format_size
 
 MIB: Final = 1024 * 1024
-# Of the memory, what messages may take that are not complete: one part in so many.
+# Incomplete messages of all clients may take one part in so many of the memory.
 UNFINISHED_PART: Final = 8
 # The broker counts the bytes of a message in 32 bits, with the annotations that it may add.
 MAX_MESSAGE_BYTES: Final = 2047 * MIB
@@ -26,10 +26,10 @@ def _check_message_size(size: int) -> int:
 
 
 class Limits(Section):
-    """``[limits]``: what one client may make the broker do."""
+    """``[limits]``: what one client may use of the broker."""
 
-    # Connections at a time: of all clients, of one address, and of one user, who counts when it
-    # has opened; 0 is no limit.
+    # Connections at a time: of all clients, of one address, and of one user (counted from its
+    # open); 0 is no limit.
     connections: int = Field(default=10_000, ge=0, le=10_000_000)
     connections_per_address: int = Field(default=2500, ge=0, le=10_000_000)
     connections_per_user: int = Field(default=2500, ge=0, le=10_000_000)
@@ -47,7 +47,7 @@ class Limits(Section):
     attach_size: Annotated[Bytes, Field(ge=512, le=16 * MIB)] = 16 * 1024
     attach_total: Annotated[Bytes, Field(ge=512, le=1024 * MIB)] = 4 * MIB
     unsettled_map: int = Field(default=10_000, ge=0, le=65_536)
-    # Nodes made for a connection that are still there.
+    # Dynamic nodes of one connection that exist at a time.
     dynamic_nodes: int = Field(default=1000, ge=0, le=1_000_000)
     # Messages that one link, and a connection, may have without settling them; and those it may
     # have sent without settling what it was told of them.
@@ -76,11 +76,11 @@ class Limits(Section):
     close_timeout: Annotated[Seconds, Field(gt=0)] = 5.0
 
     def unfinished_bytes(self) -> int:
-        """What a connection may have begun: as much as one message by default."""
+        """Return the limit for incomplete messages of a connection; by default one message."""
         return self.max_message_size if self.unfinished is None else self.unfinished
 
     def unfinished_total_bytes(self) -> int:
-        """What all connections may have begun: a part of the memory by default."""
+        """Return the limit for incomplete messages of all; by default a part of the memory."""
         if self.unfinished_total is not None:
             return self.unfinished_total
         return available_memory() // UNFINISHED_PART

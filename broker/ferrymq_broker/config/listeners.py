@@ -1,4 +1,4 @@
-"""Where clients connect: ``[[listener]]``."""
+"""Listeners, the addresses that clients connect to: ``[[listener]]``."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def _check_origin(origin: str) -> str:
 class Listener(Section):
     """``[[listener]]``: an address clients connect to.
 
-    `upgrade_tls` is for ``amqp://``: whether clients may begin TLS inside AMQP, or have to before
-    anything else (AMQP 1.0 §5.2). `tls` is what is different there from ``[tls]``. `origins` is for
-    ``ws://`` and ``wss://``: of which origins pages in a browser may connect, ``*`` for all.
+    `upgrade_tls` is for ``amqp://``: whether clients may, or must, begin TLS inside AMQP
+    (AMQP 1.0 §5.2). `tls` has the settings that differ from ``[tls]``. `origins` is for ``ws://``
+    and ``wss://``: the origins of web pages that may connect; ``*`` for all.
     """
 
     url: Annotated[str, AfterValidator(_check_url)]
@@ -46,17 +46,17 @@ class Listener(Section):
 
     @property
     def address(self) -> ListenAddress:
-        """The URL taken apart."""
+        """The parts of the URL."""
         return parse_listen_url(self.url)
 
     @property
     def has_tls(self) -> bool:
-        """Whether TLS is spoken there, at once or by upgrade."""
+        """Whether the listener offers TLS, at once or by upgrade."""
         return self.address.is_secure or self.upgrade_tls != "off"
 
 
 def check_listener(listener: Listener, shared: Tls, place: Location) -> Iterator[ConfigMistake]:
-    """What is wrong with the TLS of a listener at this place in the file."""
+    """Return the mistakes in the TLS settings of a listener; `place` is where it stands."""
     if listener.upgrade_tls != "off" and listener.address.scheme != "amqp":
         reason = "only amqp:// begins in the clear and goes on with TLS"
         yield ConfigMistake((*place, "upgrade-tls"), reason)

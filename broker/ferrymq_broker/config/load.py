@@ -1,4 +1,4 @@
-"""Reads the TOML file, and says of every mistake where it is and what was probably meant."""
+"""Reads the TOML file, and reports each mistake with its line and a suggestion."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from ferrymq_broker.config.section import kebab
 from ferrymq_broker.config.source_locations import SourceLocations
 from ferrymq_broker.errors import ConfigError
 
-# What is said of a bad key or a bad value is cut to this many characters.
+# The text about a wrong key or value is cut to this many characters.
 _MOST = 500
-# So many mistakes are told in one go.
+# So many mistakes are reported at once.
 _MOST_LINES = 100
 
 
 class Problem(NamedTuple):
-    """A mistake in a file: `line` is 0 where there is none that it could be pinned to."""
+    """A mistake in a file; `line` is 0 if no line is known for it."""
 
     line: int
     reason: str
@@ -48,18 +48,20 @@ class BadFile(ConfigError):
 
     @classmethod
     def of(cls, path: Path, places: SourceLocations, mistakes: list[ConfigMistake]) -> BadFile:
-        """A file that is good as a text, but not for what is elsewhere."""
+        """Make the error for a valid file that does not fit other files or the store."""
         return cls(path, sorted(_collision(places, mistake) for mistake in mistakes))
 
 
 def load_config(path: Path, data: Path | None = None) -> Config:
-    """The configuration in `path`, with the store in `data` if that is given. Raises `ConfigError`
-    with one line for each mistake."""
+    """Read the configuration in `path`, with the store in `data` if that is given.
+
+    Raises `ConfigError` with one line for each mistake.
+    """
     return load_with_places(path, data)[0]
 
 
 def load_with_places(path: Path, data: Path | None = None) -> tuple[Config, SourceLocations]:
-    """The same, and the lines of the keys in the file. Raises `BadFile`."""
+    """Read the configuration and the lines of its keys. Raises `BadFile`."""
     try:
         text = path.read_bytes().decode("utf-8").replace("\r\n", "\n")
     except OSError as error:
@@ -69,7 +71,7 @@ def load_with_places(path: Path, data: Path | None = None) -> tuple[Config, Sour
     try:
         said = tomllib.loads(text)
     except ValueError as error:
-        # Not only what is no TOML: a number can have too many digits.
+        # Valid TOML can fail too: a number may have too many digits.
         message = str(error)
         found = re.search(r" \(at line (\d+), column \d+\)$", message)
         if found is None:
@@ -91,7 +93,7 @@ def load_with_places(path: Path, data: Path | None = None) -> tuple[Config, Sour
         for details in error.errors():
             problems += _explain(places, details)
     if config is None or problems:
-        # Each once: a value that may be of several kinds is complained about for each of them.
+        # Each text once: pydantic reports a value of a union for each member of the union.
         raise BadFile(path, sorted(dict.fromkeys(problems)))
     return config, places
 
@@ -118,7 +120,7 @@ def _collision(places: SourceLocations, mistake: ConfigMistake) -> Problem:
 
 
 def _dotted(location: Location) -> str:
-    """The keys of a location: its path without the places in lists and the kinds of unions."""
+    """Return the keys of a location, without indexes and members of unions."""
     model: object = Config
     keys: list[str] = []
     for part in location:
@@ -139,7 +141,7 @@ def _unknown(location: Location) -> str:
 
 
 def _underscored(data: object, model: object, location: Location) -> Iterator[Location]:
-    """Keys written as in Python, which pydantic would take and a reader would trip over."""
+    """Yield keys with underscores: pydantic accepts them, but the file uses dashes."""
     if isinstance(data, list):
         for at, item in enumerate(data):
             yield from _underscored(item, model, (*location, at))
@@ -155,7 +157,7 @@ def _underscored(data: object, model: object, location: Location) -> Iterator[Lo
 
 
 def _keys_at(location: Location) -> list[str]:
-    """The keys allowed in the table at `location`."""
+    """Return the keys that are allowed in the table at `location`."""
     model: object = Config
     for part in location:
         if isinstance(part, str):
@@ -173,7 +175,7 @@ def _is_table(annotation: object) -> bool:
 
 
 def _inner(annotation: object, key: str) -> object:
-    """What the value of this key is, in a table of this kind; None if that is not known."""
+    """Return the type of this key's value in a table of this type; None if unknown."""
     model = _model_in(annotation)
     if model is not None:
         field = model.model_fields.get(key.replace("-", "_"))
@@ -185,7 +187,7 @@ def _inner(annotation: object, key: str) -> object:
 
 
 def _model_in(annotation: object) -> type[BaseModel] | None:
-    """The table that a value of this kind is, or has in its list."""
+    """Return the table type that this type is, or that its list has."""
     for each in _unwrapped(annotation):
         if isinstance(each, type) and issubclass(each, BaseModel):
             return each
@@ -193,7 +195,7 @@ def _model_in(annotation: object) -> type[BaseModel] | None:
 
 
 def _unwrapped(annotation: object) -> Iterator[object]:
-    """The kinds a value may be, without what is around them."""
+    """Return the types that a value may have, without annotations around them."""
     origin = get_origin(annotation)
     if origin is Annotated:
         yield from _unwrapped(get_args(annotation)[0])

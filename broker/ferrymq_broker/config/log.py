@@ -1,4 +1,4 @@
-"""What the broker says of itself, and where to: ``[log]``."""
+"""The log and the audit log: ``[log]``."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from ferrymq_broker.config.section import Section
 
 
 class Log(Section):
-    """``[log]``: what goes to standard error.
+    """``[log]``: what the broker writes to standard error.
 
-    `audit` is the file that logins, refusals and changes are written to, a line of JSON for each;
-    without one they go where everything else goes.
+    `audit` is the file for logins, refusals and changes, a line of JSON for each; without it they
+    go to standard error like all other messages.
     """
 
     level: Literal["debug", "info", "warning", "error"] = "info"

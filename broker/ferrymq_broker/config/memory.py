@@ -1,16 +1,16 @@
-"""How much memory there is for the broker: of the machine, or of the control group it runs in."""
+"""The memory that the broker can use: of the machine, or of its control group."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Final
 
-# What is taken for granted where nothing can be found out.
+# Assumed if the size of the memory cannot be read.
 FALLBACK: Final = 1024**3
 
 
 def available_memory(root: Path = Path("/")) -> int:
-    """Bytes: the least of the machine's memory and the limits of the control groups around us."""
+    """Return, in bytes, the least of the machine's memory and our control groups' limits."""
     limits = [*_machine(root), *_groups(root)]
     return min(limits, default=FALLBACK)
 
@@ -24,7 +24,7 @@ def _machine(root: Path) -> list[int]:
 
 
 def _groups(root: Path) -> list[int]:
-    """The limits of our group and of all that it is in: version 2 of the interface, or 1."""
+    """Yield the limits of our control group and of those above it: version 2 or 1."""
     found: list[int] = []
     for line in _read(root / "proc/self/cgroup").splitlines():
         number, _, rest = line.partition(":")
@@ -54,6 +54,6 @@ def _read(path: Path) -> str:
 
 
 def _numbers(text: str, unit: int) -> list[int]:
-    """The number in the text, if it is one: a group without a limit says ``max``."""
+    """Yield the number in the text, if there is one: a group without a limit has ``max``."""
     digits = text.strip()
     return [int(digits) * unit] if digits.isascii() and digits.isdigit() else []

@@ -1,4 +1,4 @@
-"""What the configuration may say. Every key is written with dashes: ``max-message-size``.
+"""The model of the configuration file. Keys are written with dashes: ``max-message-size``.
 
 Sizes are in bytes, times in seconds, credit and windows in messages and frames; sizes and times may
 be text with a unit as well (`units`).
@@ -46,9 +46,9 @@ DEFAULT_HOST = DEFAULT_SPACE
 
 
 class Http(Section):
-    """``[http]``: where monitoring may ask, ``http://HOST:PORT``; nowhere by default.
+    """``[http]``: the listener for monitoring, ``http://HOST:PORT``; none by default.
 
-    `connections` is how many clients it has at a time at most.
+    `connections` is the highest number of clients at a time.
     """
 
     url: Annotated[str, AfterValidator(check_http_url)] | None = None
@@ -58,21 +58,21 @@ class Http(Section):
 class Alarms(Section):
     """``[alarms]``: when producers must wait because the broker is full.
 
-    `memory` is how many bytes of messages there may be, or the part of the memory there is;
-    0 is no alarm. It ends when there are no more than `low_water`, bytes or a part of the alarm.
+    The alarm begins above `memory`, in bytes of messages or as a part of the memory; 0 is no alarm.
+    It ends at `low_water`, in bytes or as a part of `memory`.
     """
 
     memory: Share = "40%"
     low_water: Share = "80%"
 
     def memory_bytes(self) -> int:
-        """Above so many bytes of messages there is an alarm; 0 never."""
+        """Return the bytes of messages above which the alarm begins; 0: never."""
         if isinstance(self.memory, int):
             return self.memory
         return share_of(self.memory, available_memory())
 
     def low_water_bytes(self) -> int:
-        """At so many bytes of messages it ends."""
+        """Return the bytes of messages at which the alarm ends."""
         return share_of(self.low_water, self.memory_bytes())
 
 
@@ -83,13 +83,13 @@ class Shutdown(Section):
 
 
 class Config(Tables):
-    """The whole file. Without one, everything is at its default: a friendly local broker."""
+    """The whole file. Without a file all settings have their defaults: a local broker."""
 
     container_id: str = Field(default_factory=lambda: f"ferrymq@{socket.gethostname()}")
     listener: list[Listener] = Field(
         default_factory=lambda: [Listener(url="amqp://127.0.0.1:5672")], min_length=1
     )
-    # For all listeners; one may say otherwise.
+    # For all listeners; each listener may override it.
     tls: Tls = Field(default_factory=Tls)
     limits: Limits = Field(default_factory=Limits)
     alarms: Alarms = Field(default_factory=Alarms)
@@ -97,7 +97,7 @@ class Config(Tables):
     capture: Capture = Field(default_factory=Capture)
     policies: dict[str, Policy] = Field(default_factory=dict)
     virtual_host: list[VirtualHost] = Field(default_factory=list)
-    # Where clients go that open with a hostname nobody answers to.
+    # What happens to clients that open with an unknown hostname.
     unknown_hostname: Literal["default", "refuse"] = "default"
     security: Security = Field(default_factory=Security)
     http: Http = Field(default_factory=Http)
@@ -131,7 +131,7 @@ class Config(Tables):
         return self
 
     def nodes_of(self, host: VirtualHost) -> Nodes:
-        """The ``[nodes]`` of a virtual host, with those of the file for what it does not say."""
+        """Return the ``[nodes]`` of a virtual host, completed by those of the file."""
         said = {name: getattr(host.nodes, name) for name in host.nodes.model_fields_set}
         return self.nodes.model_copy(update=said)
 
@@ -177,9 +177,9 @@ class Config(Tables):
         return []
 
     def page_out_bytes(self) -> int:
-        """Above so many bytes of messages in memory queues page them out; 0 never.
+        """Return the bytes of messages in memory above which queues page out; 0: never.
 
-        A part is of what raises the memory alarm; without that alarm, of the memory.
+        A part is a part of the memory alarm; without that alarm, of the memory.
         """
         whole = self.alarms.memory_bytes()
         if whole == 0 and isinstance(self.store.page_out, str):

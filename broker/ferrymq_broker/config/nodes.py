@@ -1,6 +1,6 @@
-"""The settings of nodes, and the policies they make: for the configuration and for management.
+"""The settings of nodes, and the policies made of them: for the configuration and management.
 
-Two functions are for management, which speaks of nodes by the same keys as the file:
+Two functions are for management, which uses the same keys as the file:
 
     node_policy("queue", {"max-length": 1000, "message-ttl": 60_000})
     policy_attributes(policy)
@@ -35,12 +35,12 @@ from ferrymq_broker.nodes.policy import (
     TopicPolicy,
 )
 
-# An address or nothing; longer ones cannot be created.
+# An address or an empty text; longer addresses cannot be created.
 Address = Annotated[str, Field(max_length=MAX_ADDRESS_LENGTH)]
 
 
 class QueueSettings(StrictSection):
-    """How a queue behaves; `QueuePolicy` says what each of them means."""
+    """The settings of a queue; `QueuePolicy` explains each of them."""
 
     priorities: int = Field(default=10, ge=1, le=10)
     max_length: Count = 0
@@ -65,7 +65,7 @@ class QueueSettings(StrictSection):
 
 
 class TopicSettings(StrictSection):
-    """How a topic behaves, and the queues behind its subscriptions."""
+    """The settings of a topic, and of the queues behind its subscriptions."""
 
     subscription: QueueSettings = Field(default_factory=QueueSettings)
     max_subscriptions: Count = 0
@@ -75,7 +75,7 @@ class TopicSettings(StrictSection):
 
 
 class StreamSettings(StrictSection):
-    """How a stream behaves."""
+    """The settings of a stream."""
 
     partitions: int = Field(default=1, ge=1, le=1024)
     max_bytes: Size = 0
@@ -88,7 +88,7 @@ class StreamSettings(StrictSection):
 
 
 class ExchangeSettings(StrictSection):
-    """How an exchange behaves."""
+    """The settings of an exchange."""
 
     routing: Literal["direct", "topic", "fanout", "headers"] = "direct"
     alternate: Address = ""
@@ -105,22 +105,21 @@ SETTINGS: Final[dict[str, type[StrictSection]]] = {
 }
 KINDS: Final = tuple(SETTINGS)
 
-# Where the name of a setting is not that of the policy's field.
+# Settings whose names differ from those of the policy's fields.
 _RENAMED: Final = {"routing": "type"}
 
 
 def given(settings: StrictSection) -> dict[str, object]:
-    """The settings of a table that were said in it, by the names of the model's fields."""
+    """Return the settings that a table states, by the names of the model's fields."""
     return {name: getattr(settings, name) for name in settings.model_fields_set}
 
 
 def make_policy(kind: str, settings: Mapping[str, object]) -> NodePolicy:
-    """The policy of a node of this kind with these settings, checked ones; defaults for the rest.
+    """Make the policy for a node of this kind from checked settings, with defaults for the rest.
 
-    A topic's ``subscription`` is the policy of its queues. What is not a setting of the kind is
-    passed over.
+    A topic's ``subscription`` is the policy of its queues. Settings of other kinds are ignored.
     """
-    # Of any type: the values have been checked by the model whose fields they are.
+    # Values of any type: the model has checked them.
     known: dict[str, Any] = {
         _RENAMED.get(name, name): settings[name]
         for name in SETTINGS[kind].model_fields
@@ -136,7 +135,7 @@ def make_policy(kind: str, settings: Mapping[str, object]) -> NodePolicy:
 
 
 def contradictions(policy: NodePolicy) -> list[tuple[str, str]]:
-    """Settings that cannot all be meant: the key at fault, and why."""
+    """Yield settings that contradict each other: the key and the reason."""
     found: list[tuple[str, str]] = []
     if isinstance(policy, TopicPolicy):
         return [(f"subscription.{key}", why) for key, why in contradictions(policy.subscription)]
@@ -161,7 +160,7 @@ def contradictions(policy: NodePolicy) -> list[tuple[str, str]]:
 
 
 def kind_of(policy: NodePolicy) -> str:
-    """``queue``, ``topic``, ``stream`` or ``exchange``."""
+    """Return the kind of a policy: ``queue``, ``topic``, ``stream`` or ``exchange``."""
     if isinstance(policy, QueuePolicy):
         return "queue"
     if isinstance(policy, TopicPolicy):
@@ -173,7 +172,7 @@ def kind_of(policy: NodePolicy) -> str:
 
 
 def node_policy(kind: str, attributes: Mapping[str, object]) -> NodePolicy:
-    """The policy of a node of this kind that is to have these attributes.
+    """Make the policy for a node of this kind with these attributes.
 
     Raises `BrokerError` (``amqp:invalid-field``) naming the key that is unknown or wrong.
     """
@@ -215,7 +214,7 @@ def _refuse_unknown(
 
 
 def policy_attributes(policy: NodePolicy) -> dict[str, object]:
-    """Every setting of a policy, by its key; durations in milliseconds, sizes in bytes."""
+    """Return every setting of a policy by its key; times in milliseconds, sizes in bytes."""
     public = {field: key for key, field in _RENAMED.items()}
     attributes: dict[str, object] = {}
     for field in fields(policy):

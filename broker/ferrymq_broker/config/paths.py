@@ -1,4 +1,4 @@
-"""Files that a configuration names: seen from the folder the configuration itself is in."""
+"""Paths of files in a configuration: relative to the folder of the configuration file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, ValidationInfo
 
-# What `load` passes to the validators: the folder of the file that is read.
+# The key in the validation context for the folder of the configuration file.
 FOLDER = "folder"
 
 
@@ -25,6 +25,6 @@ def _locate(path: Path, info: ValidationInfo) -> Path:
     return folder / path if isinstance(folder, Path) else path
 
 
-# The path of a file. A relative one begins at the configuration file; where there is none, in a
-# `Config` that a program has made, at the current directory.
+# The path of a file. A relative path begins at the folder of the configuration file; in a `Config`
+# that a program has made, at the current directory.
 File = Annotated[Path, BeforeValidator(_check), AfterValidator(_locate)]

@@ -1,4 +1,4 @@
-"""From what a file says of a node to its policy: shared settings, its own, defaults."""
+"""Makes the policy of a node from its shared settings, its own settings and the defaults."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ferrymq_broker.nodes.policy import NodePolicy, QueuePolicy, TopicPolicy
 
 
 def resolve_policy(kind: str, entry: DeclaredNode, policies: Mapping[str, Policy]) -> NodePolicy:
-    """The policy of a declared node, or of the nodes of a declared pattern."""
+    """Return the policy of a declared node, or of the nodes of a declared pattern."""
     settings = _merged(kind, entry, entry.policy, policies)
     if isinstance(entry, Topic):
         own = entry.subscription
@@ -29,13 +29,13 @@ def _merged(
 
 
 def foreign_settings(kind: str, policy: Policy) -> list[str]:
-    """What shared settings say that nodes of this kind know nothing of; names of fields."""
+    """Return the names of shared settings that nodes of this kind do not have."""
     known = SETTINGS[kind].model_fields
     return sorted(name for name in policy.model_fields_set if name not in known)
 
 
 def auto_created(nodes: Nodes) -> tuple[NodePolicy | None, NodePolicy | None]:
-    """What is made for names nobody declared: in general, and for links that ask for a topic."""
+    """Return the policies for undeclared names: in general, and for links that want a topic."""
     made = nodes.auto_create
     if made is False:
         return None, None

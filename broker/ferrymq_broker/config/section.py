@@ -1,4 +1,4 @@
-"""What every table of the configuration has in common."""
+"""The base classes of the configuration's tables."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from pydantic import BaseModel, ConfigDict
 
 
 def kebab(name: str) -> str:
-    """The key of a field: ``max_length`` is written ``max-length``."""
+    """Return the key of a field: ``max_length`` is written ``max-length``."""
     return name.replace("_", "-")
 
 
 class Section(BaseModel):
-    """A table of the file: unknown keys are errors, nothing changes once it is read."""
+    """A table of the file: unknown keys are errors, and a table never changes."""
 
     model_config = ConfigDict(
         alias_generator=kebab,
         populate_by_name=True,
         extra="forbid",
         frozen=True,
-        # Validators are made when a whole file is read, not one for every table of it.
+        # Validators are built once, when a whole file is read, not for each table.
         defer_build=True,
-        # What was typed in the wrong place may be a password.
+        # A value in the wrong place may be a password.
         hide_input_in_errors=True,
     )
 
 
 class StrictSection(Section):
-    """A table in which ``"5"`` is no number and ``1`` is not true."""
+    """A table that converts no types: ``"5"`` is no number, ``1`` is not true."""
 
     model_config = ConfigDict(strict=True)

@@ -1,4 +1,4 @@
-"""Who may connect: ``[security]``."""
+"""Users, passwords, certificates and tokens: ``[security]``."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from ferrymq_broker.config.tokens import Issuers, SharedAccessKeys, Tokens
 class Security(Section):
     """``[security]``: who may connect.
 
-    Where nobody is named, every name and password is good on loopback listeners, and so is giving
-    none: beyond loopback, one of the two must be stated. With users, here or in the `users_file`
-    that ``ferrymq user`` writes, only they get in, unless `anonymous` lets in clients that give no
-    name as well.
+    If the section names no users, loopback listeners accept every name and password, and clients
+    without a name; other listeners need users or `anonymous`. With users, here or in the
+    `users_file` that ``ferrymq user`` writes, only these users may connect, and with `anonymous`
+    clients that give no name.
 
-    `groups` are names of users by the group they are in. `plain_without_tls` lets passwords come
-    from other machines in the clear, for everybody on the way to read. After `failed_logins` in a
-    minute, from one address or for one user, further ones are refused for a while; 0 never does.
+    `groups` are the users of each group. `plain_without_tls` accepts unencrypted passwords from
+    other machines, which everybody on the network can read. After `failed_logins` in a minute,
+    from one address or for one user, further logins are refused for a while; with 0 never.
 
-    `jwt` are the issuers of tokens that are believed, `shared_access_key` the keys that clients
-    sign tokens with; `tokens` is about those that come when a connection is open.
+    `jwt` are the issuers whose tokens are accepted, `shared_access_key` the keys with which clients
+    sign tokens; `tokens` is for tokens sent over an open connection.
     """
 
     anonymous: bool | None = None
@@ -31,7 +31,7 @@ class Security(Section):
     users_file: File | None = None
     groups: dict[str, list[str]] = Field(default_factory=dict)
     plain_without_tls: bool = False
-    # Which users client certificates are; the first that matches.
+    # The user of a client certificate; the first rule that matches decides.
     certificate_rule: list[CertificateRule] = Field(default_factory=list)
     failed_logins: int = Field(default=10, ge=0, le=1_000_000)
     jwt: Issuers = Field(default_factory=list)
@@ -40,13 +40,13 @@ class Security(Section):
 
     @property
     def names_somebody(self) -> bool:
-        """Whether it says who may connect: then nobody else may."""
+        """Whether the section says who may connect; then no other client may."""
         named = self.users or self.certificate_rule or self.jwt
         return bool(named) or self.users_file is not None
 
     @property
     def takes_tokens(self) -> bool:
-        """Whether clients may bring tokens: then nothing is allowed that nobody gives."""
+        """Whether clients may send tokens; then every right must be given by a rule or a token."""
         return bool(self.jwt or self.shared_access_key)
 
     @field_validator("users")
@@ -65,7 +65,7 @@ class Security(Section):
         return groups
 
     def groups_of(self) -> dict[str, frozenset[str]]:
-        """The groups of every user who is in one."""
+        """Return the groups of every user that is in at least one."""
         users: dict[str, set[str]] = {}
         for group, names in self.groups.items():
             for name in names:

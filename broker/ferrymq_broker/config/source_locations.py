@@ -1,8 +1,8 @@
-"""Which line of a TOML text a key or a table is on.
+"""Finds the line of a key or a table in a TOML text.
 
-`tomllib` tells values and forgets lines. This reads the text a second time, knowing that it is good
-TOML: table headers, the keys at the beginnings of lines, how far their values go. Keys inside of
-inline tables are found as the line their value begins on.
+`tomllib` returns values without lines. This module reads the text a second time, after `tomllib`
+has accepted it: table headers, keys at the beginnings of lines, and the ends of their values. A key
+of an inline table gets the line on which the inline table begins.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ _DOTTED: Final = rf"{_PART}(?:\s*\.\s*{_PART})*"
 _HEADER: Final = re.compile(rf"\s*(\[\[?)\s*({_DOTTED})\s*\]")
 _KEY: Final = re.compile(rf"\s*({_DOTTED})\s*=")
 _PARTS: Final = re.compile(_PART)
-# What matters in a value: strings, which may hide everything else, brackets, comments.
+# The parts of a value that matter: strings, brackets and comments.
 _TOKEN: Final = re.compile(
     r'"""|' r"'''|" r'"(?:[^"\\]|\\.)*"|' r"'[^']*'|[\[\]{}]|#.*|" r"\\.", re.DOTALL
 )
 
 
 class SourceLocations:
-    """The lines of all keys and tables of a text that `tomllib` has read without complaint."""
+    """The lines of all keys and tables of a text that `tomllib` has accepted."""
 
     def __init__(self, text: str) -> None:
         self._lines: dict[Location, int] = {}
-        # How many tables each array has so far.
+        # The number of tables in each array so far.
         self._arrays: dict[Location, int] = {}
         table: Location = ()
-        # Brackets that are open, and the quotes of a string that goes on.
+        # The open brackets, and the quotes of a string that continues on the next line.
         depth = 0
         quotes = ""
         for number, line in enumerate(text.split("\n"), 1):
@@ -54,7 +54,7 @@ class SourceLocations:
             depth, quotes = _after(line[at:], depth, quotes)
 
     def _open(self, names: list[str], array: bool) -> Location:
-        """The table a header is about, with the places in arrays that its names pass through."""
+        """Return the location of a header's table, with the indexes of arrays in it."""
         here: Location = ()
         for name in names[:-1]:
             here = (*here, name)
@@ -68,7 +68,7 @@ class SourceLocations:
         return here
 
     def line(self, location: Location) -> int:
-        """The line of the value at `location`, or of the nearest thing around it; 0 for none."""
+        """Return the line of the value at `location`, or of the nearest table around it, or 0."""
         for length in range(len(location), 0, -1):
             found = self._lines.get(location[:length])
             if found is not None:
@@ -89,7 +89,7 @@ def _unquoted(part: str) -> str:
 
 
 def _after(text: str, depth: int, quotes: str) -> tuple[int, str]:
-    """The brackets and the string that are still open after this text."""
+    """Return the brackets and the string that are still open after this text."""
     at = 0
     while True:
         if quotes:
@@ -111,7 +111,7 @@ def _after(text: str, depth: int, quotes: str) -> tuple[int, str]:
 
 
 def _end_of_string(text: str, at: int, quotes: str) -> int:
-    """Where a string of many lines ends in this text; −1 if it goes on."""
+    """Return where a string of several lines ends in this text; −1 if it continues."""
     while at < len(text):
         if text[at] == "\\" and quotes == '"""':
             at += 2

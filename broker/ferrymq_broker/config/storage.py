@@ -1,4 +1,4 @@
-"""Where the broker keeps what is to outlive it, and how much of it there may be."""
+"""The store's directory and limits: ``[store]``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ferrymq_broker.config.section import Section
 from ferrymq_broker.config.units import Share, Size
 
 MIB: Final = 1024 * 1024
-# Segments a journal has at least: one that is written, one that is applied, two in reserve.
+# The least number of journal segments: one is written, one applied, two are spare.
 _FEWEST: Final = 4
 
 
@@ -26,10 +26,10 @@ def _directory(value: object) -> object:
 class Store(Section):
     """``[store]``: the directory of the store; without one everything is in memory.
 
-    `max_bytes` is what all files of the store together may have, 0 whatever the disk has room for;
-    the disk alarm begins before. `segment_bytes` is the size of a file of the journal. `page_out`
-    is how many bytes of messages, or which part of what raises the memory alarm, may be in memory
-    before queues leave their messages on disk only; 0 is as many as there are.
+    `max_bytes` limits all files of the store together, 0 only by the disk; the disk alarm begins
+    before the limit. `segment_bytes` is the size of a file of the journal. `page_out` is how many
+    bytes of messages, or which part of the memory alarm, may be in memory before queues page out;
+    with 0 they never do.
     """
 
     path: Annotated[Path, BeforeValidator(_directory)] | None = None
@@ -38,5 +38,5 @@ class Store(Section):
     page_out: Share = "50%"
 
     def least_bytes(self) -> int:
-        """What `max_bytes` must be if there is a limit: the journal alone takes as much."""
+        """Return the least `max_bytes` that is not 0: the journal alone needs as much."""
         return _FEWEST * self.segment_bytes + MIB

@@ -1,4 +1,4 @@
-"""How connections are encrypted, and with whom: ``[tls]``; ``[listener.tls]`` for one listener."""
+"""Settings of TLS: ``[tls]``, and ``[listener.tls]`` for one listener."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ferrymq_broker.errors import ConfigError
 
 
 class BadTlsError(ConfigError):
-    """The TLS settings, or the files they name, cannot be used. `field` is the setting's."""
+    """The TLS settings, or the files they name, cannot be used. `field` names the setting."""
 
     def __init__(self, field: str, reason: str) -> None:
         super().__init__(f"tls.{kebab(field)}: {reason}")
@@ -20,12 +20,12 @@ class BadTlsError(ConfigError):
 
 
 class Tls(Section):
-    """``[tls]``: the certificate to show, and those to ask clients for. All files are PEM.
+    """``[tls]``: the server's certificate, and those asked of clients. All files are PEM.
 
-    `certificate` may have a chain, the server's own first, and the key, unless that is in `key`;
-    `key_password_file` has the password of an encrypted one in its first line. `client_ca` are the
-    authorities whose certificates clients may show, or must with `client_certificates`
-    ``required``; `client_crl` are the lists of what those have revoked.
+    `certificate` may have a chain, the server's certificate first, and the key, unless `key` has
+    the key; the first line of `key_password_file` is the password of an encrypted key. `client_ca`
+    has the authorities whose certificates clients may send, or must send if `client_certificates`
+    is ``required``; `client_crl` has the certificates that these authorities have revoked.
     """
 
     certificate: File | None = None
@@ -35,20 +35,20 @@ class Tls(Section):
     client_crl: File | None = None
     client_certificates: Literal["none", "optional", "required"] = "none"
     minimum_version: Literal["1.2", "1.3"] = "1.2"
-    # OpenSSL's words for those of TLS 1.2; empty for those with forward secrecy and an AEAD.
+    # Ciphers of TLS 1.2 in OpenSSL's form; empty for those with forward secrecy and an AEAD.
     ciphers: str = ""
 
     def refined(self, other: Tls) -> Tls:
-        """The same with what `other` says in its place."""
+        """Return these settings, overridden by those that `other` states."""
         said = {name: getattr(other, name) for name in other.model_fields_set}
         if "certificate" in said:
-            # The key of one certificate is not the key of another.
+            # A key belongs to one certificate: another certificate needs a key of its own.
             for name in ("key", "key_password_file"):
                 said.setdefault(name, None)
         return self.model_copy(update=said)
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
-        """What does not fit together: the key, and why."""
+        """Yield settings that contradict each other: the key and the reason."""
         if self.certificate is None:
             for key in ("key", "client_certificates"):
                 if getattr(self, key) not in (None, "none"):

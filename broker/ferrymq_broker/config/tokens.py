@@ -1,4 +1,4 @@
-"""What tokens are good for: ``[[security.jwt]]``, ``[[security.shared-access-key]]``."""
+"""Accepted tokens: ``[[security.jwt]]``, ``[[security.shared-access-key]]``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ferrymq_broker.config.paths import FOLDER
 from ferrymq_broker.config.section import Section
 from ferrymq_broker.config.units import Seconds
 
-# Signatures that whoever can check them cannot make: the default.
+# The default: asymmetric signatures, which the key for checking cannot make.
 ASYMMETRIC: Final = (
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
     *("ES256", "ES384", "ES512", "Ed25519", "EdDSA"),
@@ -53,7 +53,7 @@ _URLS: Final = ("http://", "https://")
 
 
 def is_url(keys: str) -> bool:
-    """Whether keys are fetched, and not read from a file."""
+    """Return whether keys are fetched from a URL instead of read from a file."""
     return keys.lower().startswith(_URLS)
 
 
@@ -84,7 +84,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _one_or_more(value: object) -> object:
-    """What may be a list or, where there is one only, be written without."""
+    """Make a list of a single value; a file may leave the brackets out."""
     return [value] if isinstance(value, str | dict) else value
 
 
@@ -93,9 +93,9 @@ _Names = Annotated[list[_Name], BeforeValidator(_one_or_more), Field(min_length=
 
 
 class Jwt(Section):
-    """``[[security.jwt]]``: an issuer of JSON Web Tokens (RFC 7519) that is believed.
+    """``[[security.jwt]]``: an issuer whose JSON Web Tokens (RFC 7519) are accepted.
 
-    A token counts if it is from the `issuer`, for one of `audience`, signed by one of `keys` (a
+    A token is valid if it is from the `issuer`, for one of `audience`, signed by one of `keys` (a
     JWKS or PEM file, or the URL of a JWKS) with one of `algorithms`, and neither expired nor before
     its time, give or take `leeway` seconds. Who is meant is in the `user_claim`, his groups in
     those of `groups_claim`; a dotted name leads into tables. With `as_password` a token may come as
@@ -131,10 +131,11 @@ class Jwt(Section):
 
 
 class SharedAccessKey(Section):
-    """``[[security.shared-access-key]]``: who has it signs tokens for nodes, or for all.
+    """``[[security.shared-access-key]]``: a key with which clients sign tokens for nodes.
 
-    They give what the key `may` do `where`, in the `virtual_host`, and what rules of any virtual
-    host say of ``key:NAME``. Two keys, of which one is in use while the other is replaced.
+    Such a token gives the rights `may` at the addresses `where` in the `virtual_host`, and those
+    that rules of any virtual host give to ``key:NAME``. With `secondary`, one of two keys stays in
+    use while the other is replaced.
     """
 
     name: Annotated[str, Field(min_length=1, max_length=256)]
@@ -159,7 +160,7 @@ class SharedAccessKey(Section):
         return self
 
     def rule(self) -> Rule | None:
-        """What the key gives by itself; None if that is for rules to say."""
+        """Return the rule for the key's own rights; None if it has none of its own."""
         if not self.may:
             return None
         asked = {"who": [f"key:{self.name}"], "may": self.may, "where": self.where}
@@ -171,10 +172,10 @@ class SharedAccessKey(Section):
 
 
 class Tokens(Section):
-    """``[security.tokens]``: how clients may bring tokens to a connection that is open.
+    """``[security.tokens]``: limits for tokens that clients send over an open connection.
 
-    Who may do nothing without a token has `deadline` seconds to bring one. A connection has `limit`
-    tokens at most, one for each address.
+    A client that may do nothing without a token has `deadline` seconds to send one. A connection
+    has at most `limit` tokens, one for each address.
     """
 
     deadline: Annotated[Seconds, Field(gt=0)] = 20.0

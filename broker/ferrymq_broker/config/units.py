@@ -1,4 +1,4 @@
-"""Durations and sizes, as people write them and as the broker counts them.
+"""Durations and sizes: their texts for people, and their numbers for the broker.
 
 In a file a duration is a number of seconds or text like ``"1h30m"``, and a size a number of bytes
 or text like ``"10MiB"``. The broker counts in milliseconds and bytes; so does management, whose
@@ -14,7 +14,7 @@ from typing import Annotated, Final
 
 from pydantic import BeforeValidator, Field, ValidationInfo
 
-# The validation context in which plain numbers are what the broker counts in.
+# The validation context in which plain numbers are milliseconds and bytes.
 MACHINE: Final = {"machine": True}
 
 _MILLISECONDS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -45,7 +45,7 @@ _TOO_MUCH: Final = "that is more than there can be"
 
 
 def parse_duration(value: object, machine: bool = False) -> int:
-    """Milliseconds. A plain number counts seconds, for a `machine` milliseconds.
+    """Return milliseconds. A plain number is in seconds, or in milliseconds for a `machine`.
 
     Raises ValueError.
     """
@@ -70,7 +70,7 @@ def _parts(text: str) -> list[tuple[str, str]]:
 
 
 def parse_size(value: object) -> int:
-    """Bytes. Raises ValueError."""
+    """Return bytes. Raises ValueError."""
     if isinstance(value, str):
         found = _SIZE.fullmatch(value.strip().lower())
         unit = None if found is None else _BYTES.get(found[2] or "b")
@@ -109,12 +109,12 @@ Duration = Annotated[int, BeforeValidator(_duration)]
 Expiry = Annotated[int, BeforeValidator(_expiry)]
 # Bytes.
 Size = Annotated[int, BeforeValidator(parse_size)]
-# Of something there are as many as one likes; 0 means without limit.
+# A number of things; 0 means without limit.
 Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 
 
 def format_duration(milliseconds: int) -> str:
-    """The shortest text that `parse_duration` reads as this many milliseconds."""
+    """Return the shortest text that `parse_duration` reads as so many milliseconds."""
     text = ""
     rest = milliseconds
     for unit in ("d", "h", "m", "s", "ms"):
@@ -125,7 +125,7 @@ def format_duration(milliseconds: int) -> str:
 
 
 def format_size(size: int) -> str:
-    """A text that `parse_size` reads as this many bytes, in the largest unit that is exact."""
+    """Return the text, in the largest exact unit, that `parse_size` reads as so many bytes."""
     for unit, name in ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
         if size >= unit and size % unit == 0:
             return f"{size // unit}{name}"
@@ -133,7 +133,7 @@ def format_size(size: int) -> str:
 
 
 def _seconds(value: object) -> object:
-    """Text counts as a duration; numbers are left to pydantic."""
+    """Parse a text as a duration; leave numbers to pydantic."""
     return parse_duration(value) / 1000 if isinstance(value, str) else value
 
 
@@ -162,7 +162,7 @@ Share = Annotated[int | str, BeforeValidator(_share)]
 
 
 def share_of(share: int | str, whole: int) -> int:
-    """The bytes that a `Share` of `whole` bytes are."""
+    """Return how many bytes a `Share` of `whole` bytes is."""
     if isinstance(share, str):
         return int(whole * float(share[:-1]) / 100)
     return share

@@ -14,7 +14,7 @@ PORTS: Final[dict[str, int]] = {"amqp": PORT, "amqps": SECURE_PORT, "ws": 5673, 
 
 
 class ListenAddress(NamedTuple):
-    """A host name or address, a TCP port, and the scheme of the URL; port 0 means any free one."""
+    """A host name or address, a TCP port (0: any free port), and the scheme of the URL."""
 
     host: str
     port: int
@@ -22,7 +22,7 @@ class ListenAddress(NamedTuple):
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach it."""
+        """Whether only this machine can reach the address."""
         if self.host == "localhost":
             return True
         try:
@@ -37,7 +37,7 @@ class ListenAddress(NamedTuple):
 
     @property
     def is_websocket(self) -> bool:
-        """Whether AMQP is carried by WebSocket there."""
+        """Whether the listener carries AMQP over WebSocket."""
         return self.scheme in ("ws", "wss")
 
     @property
@@ -48,10 +48,10 @@ class ListenAddress(NamedTuple):
 
 
 def parse_listen_url(url: str) -> ListenAddress:
-    """Take a listener URL apart. Raises ValueError, saying what is wrong with it."""
+    """Parse the URL of a listener. Raises ValueError with the mistake."""
     parts = _split(url)
     if "@" in url:
-        # Wherever it stands, no part may be quoted: there may be a password in front of it.
+        # An error text quotes no part of the URL: a password may stand anywhere before it.
         raise ValueError(f"{parts.hostname}: users belong to [security], not to a listener")
     if parts.scheme not in PORTS:
         raise ValueError(f"{url}: a listener is written amqp://HOST:PORT, or with amqps, ws or wss")
@@ -66,7 +66,7 @@ def parse_listen_url(url: str) -> ListenAddress:
 
 
 def check_http_url(url: str) -> str:
-    """The URL of the monitoring listener, if it is one. Raises ValueError."""
+    """Check the URL of the monitoring listener. Raises ValueError."""
     parts = _split(url)
     if "@" in url:
         raise ValueError(f"{parts.hostname}: the monitoring listener knows no users")
@@ -82,7 +82,7 @@ def check_http_url(url: str) -> str:
 
 
 def http_address(url: str) -> ListenAddress:
-    """Return where the monitoring listener of a good URL listens."""
+    """Return the address of the monitoring listener with this URL, which is valid."""
     parts = urlsplit(url)
     return ListenAddress(parts.hostname or "", parts.port or 0)
 
@@ -91,7 +91,7 @@ def _split(url: str) -> SplitResult:
     try:
         return urlsplit(url)
     except ValueError:
-        # The reason that is given may hold a password.
+        # The text of the original error may contain a password.
         raise ValueError("this is no URL; a host is a name or an address") from None
 
 

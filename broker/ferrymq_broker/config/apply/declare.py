@@ -1,7 +1,7 @@
-"""From a configuration to a broker that has what it says.
+"""Applies a configuration to a broker: limits, virtual hosts, nodes, aliases, bindings.
 
-What the store has and the configuration does not speak of stays. Where both do, the configuration
-is right from now on, as far as a node can become what it says.
+Nodes of the store that the configuration does not mention stay as they are. If both have a node,
+the node gets the settings of the configuration, as far as a node can change.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ from ferrymq_broker.transactions.transaction import TransactionLimits
 
 
 def apply_config(config: Config, broker: Broker) -> None:
-    """Give a new broker its limits and virtual hosts, with all that is declared in them.
+    """Give a new broker its limits and virtual hosts, with everything declared in them.
 
-    Raises `BrokerError` for nodes that there cannot be; a configuration that was checked has none.
+    Raises `BrokerError` for nodes that cannot exist; a checked configuration has none.
     """
     make_hosts(config, broker)
     declare(config, broker)
 
 
 def make_hosts(config: Config, broker: Broker) -> None:
-    """Give a new broker its limits and its virtual hosts, which have nothing in them."""
+    """Give a new broker its limits and its virtual hosts, without any nodes."""
     broker.strict_hosts = config.unknown_hostname == "refuse"
     broker.limit_credit(config.limits.total_credit)
     limits = config.limits
@@ -70,7 +70,7 @@ def make_hosts(config: Config, broker: Broker) -> None:
     broker.unfinished.limit = limits.unfinished_total_bytes()
     broker.users.limit = limits.connections_per_user
     broker.shared.termini.per_user = limits.termini_per_user
-    # At least one byte: zero would leave it to the broker.
+    # At least one byte: with zero the broker would choose a value itself.
     low_water = max(1, config.alarms.low_water_bytes())
     broker.limit_memory(config.alarms.memory_bytes(), low_water)
     broker.default.max_nodes = config.nodes.limit
@@ -83,10 +83,10 @@ def make_hosts(config: Config, broker: Broker) -> None:
 
 
 def declare(config: Config, broker: Broker) -> None:
-    """Let there be all that is declared in the virtual hosts; what was stored is there already.
+    """Make everything that the configuration declares; stored nodes exist already.
 
-    Raises `ConfigError` for nodes that were stored as something which cannot become what is
-    declared, all of them at once, and `BrokerError` for nodes that there cannot be.
+    Raises `ConfigError`, once for all of them, for stored nodes that cannot become what is
+    declared, and `BrokerError` for nodes that cannot exist.
     """
     found = contradictions(config, broker)
     if found:
@@ -104,7 +104,7 @@ def fill_space(config: Config, tables: Tables, nodes: Nodes, space: AddressSpace
     exchanges: list[Exchange] = []
     for kind, _, entry in tables.declared():
         policy = resolve_policy(kind, entry, config.policies)
-        # Also while no such node is there.
+        # The index has the addresses even while no such node exists.
         space.dead_letter_index.add(dead_letter_addresses_of(policy))
         if entry.name is None:
             template.add(entry.address, policy)
@@ -127,7 +127,7 @@ def fill_space(config: Config, tables: Tables, nodes: Nodes, space: AddressSpace
         )
     targets = {alias.name: alias.to for alias in tables.alias}
     for name, target in targets.items():
-        # Looked up in one step: an alias of an alias leads to where that one does.
+        # An alias of an alias is stored with its final target, so that a look-up takes one step.
         while target in targets:
             target = targets[target]
         if space.aliases.get(name) != target:
@@ -141,7 +141,7 @@ def fill_space(config: Config, tables: Tables, nodes: Nodes, space: AddressSpace
 
 
 def _declare_node(space: AddressSpace, name: str, policy: NodePolicy) -> None:
-    """Let there be the node, new or as it was stored."""
+    """Make the node, or give the stored one its declared policy."""
     _hide_alias(space, name)
     node = space.nodes.get(name)
     if node is None:
@@ -174,7 +174,7 @@ def _attainable(node: Node, policy: NodePolicy) -> NodePolicy:
 
 
 def _follow(node: Node, policy: NodePolicy) -> None:
-    """Let a stored node, which can become what the policy says, behave so from now on."""
+    """Change the policy of a stored node; the node can have this policy."""
     if isinstance(node, Queue):
         assert isinstance(policy, QueuePolicy)
         node.change_policy(policy)
@@ -190,9 +190,9 @@ def _follow(node: Node, policy: NodePolicy) -> None:
 
 
 def _follow_patterns(space: AddressSpace, template: PatternTemplate) -> None:
-    """Let stored nodes that came up by their names behave as their patterns say by now.
+    """Give stored nodes that a pattern has made the present policy of their pattern.
 
-    What somebody has declared or changed by management stays as it is.
+    Nodes that were declared, or changed by management, stay as they are.
     """
     following: Counter[str] = Counter()
     staying: dict[str, list[str]] = defaultdict(list)
@@ -224,7 +224,7 @@ def _follow_patterns(space: AddressSpace, template: PatternTemplate) -> None:
 
 
 def _tell_of_others(space: AddressSpace) -> None:
-    """Nodes that were declared once are not deleted because they are not any more."""
+    """Log each stored node that the configuration declared before and does not declare now."""
     for address, node in space.nodes.items():
         if node.origin == CONFIGURATION and address not in space.declared.policies:
             log.warning(
@@ -239,7 +239,7 @@ def _tell_of_others(space: AddressSpace) -> None:
 
 
 def _hide_alias(space: AddressSpace, name: str) -> None:
-    """Let a stored alias make way for what the configuration calls so, for as long as it does."""
+    """Hide a stored alias while the configuration uses its name for something else."""
     before = space.hide_alias(name)
     if before is not None:
         log.warning(
@@ -251,7 +251,7 @@ def _hide_alias(space: AddressSpace, name: str) -> None:
 
 
 def _bind(space: AddressSpace, entry: Exchange) -> None:
-    """Bind an exchange. Nodes it hands messages to that only a pattern knows come up now."""
+    """Bind an exchange, and make the destinations that are known only by a pattern."""
     exchange = space.nodes[entry.address]
     assert isinstance(exchange, ExchangeNode)
     if exchange.policy.alternate:

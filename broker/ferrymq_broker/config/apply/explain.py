@@ -1,4 +1,4 @@
-"""What a link to an address would find, and which line says so; without a broker."""
+"""Explains which node a link to an address would get, and which line says so; needs no broker."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _DEFAULTS: Final[tuple[NodePolicy, ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What an address names.
+    """The node that an address names, and where the file says so.
 
     `found` is ``declared``, ``pattern``, ``auto-create``, ``redirect``, ``broker`` (its own
-    services) or ``nothing``. `node` is the address without aliases and part. `location` is where
-    the file says so, `followed` are the places of the aliases on the way.
+    services) or ``nothing``. `node` is the address without aliases and part. `location` is the
+    place in the file, `followed` are the places of the aliases that were followed.
     """
 
     address: str
@@ -54,7 +54,7 @@ class Explanation:
 
 
 def tables_of(config: Config, host: str) -> tuple[Tables, Location]:
-    """What is declared in the virtual host of this name, and where. Raises `ConfigError`."""
+    """Return the tables of the virtual host of this name, and their place. Raises `ConfigError`."""
     if host == DEFAULT_HOST:
         return config, ()
     for at, virtual in enumerate(config.virtual_host):
@@ -67,7 +67,10 @@ def tables_of(config: Config, host: str) -> tuple[Tables, Location]:
 
 
 def explain(config: Config, address: str, host: str = DEFAULT_HOST) -> Explanation:
-    """What a link to `address` would find. Raises `ConfigError` if there is no such host."""
+    """Explain which node a link to `address` would get.
+
+    Raises `ConfigError` if there is no such virtual host.
+    """
     tables, place = tables_of(config, host)
     followed: list[tuple[str, Location]] = []
     node = _follow(tables, address, place, followed)
@@ -144,7 +147,7 @@ def _place(place: Location, kind: str, at: int, entry: DeclaredNode) -> Location
 
 
 def friendly_settings(policy: NodePolicy) -> dict[str, str]:
-    """What a policy says that is not so by default, in units for people."""
+    """Return the settings of a policy that differ from the defaults, in units for people."""
     default = next(each for each in _DEFAULTS if kind_of(each) == kind_of(policy))
     return _differences(policy_attributes(policy), policy_attributes(default), "")
 

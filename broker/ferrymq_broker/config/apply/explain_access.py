@@ -1,4 +1,4 @@
-"""What somebody may do at an address, and which rule of the file says so; without a broker."""
+"""Explains the rights of a client at an address, and which rule gives them; needs no broker."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SERVICES: Final = ("$management", "$cbs")
 
 @dataclass(frozen=True, slots=True)
 class AccessVerdict:
-    """Whether one right is given. `location` is that of the rule that decides, empty for none."""
+    """The answer for one right. `location` is the rule that decides; empty if none does."""
 
     right: str
     given: bool
@@ -34,10 +34,10 @@ class AccessVerdict:
 
 @dataclass(frozen=True, slots=True)
 class AccessExplanation:
-    """What an identity may do at `address`, which has no aliases in it.
+    """The rights of an identity at `address`, in which aliases are resolved.
 
-    `open` is whether nobody is asked anything, for there are no rules. `groups` are those the
-    identity is in, `notes` what is to be known beyond the rules.
+    `open` is true if every client may do everything, for there are no rules. `groups` are the
+    identity's groups, `notes` facts that the rules do not show.
     """
 
     address: str
@@ -48,8 +48,10 @@ class AccessExplanation:
 
 
 def read_identity(text: str, config: Config) -> UserIdentity:
-    """Who is meant by ``user:alice,group:shipping``, in the words of a rule: with the groups that
-    the file has the user in. Raises `ConfigError`."""
+    """Read an identity such as ``user:alice,group:shipping``, in the words of a rule.
+
+    The user's groups in the file are added. Raises `ConfigError`.
+    """
     user: str | None = None
     key = ""
     groups: set[str] = set()
@@ -81,7 +83,7 @@ def read_identity(text: str, config: Config) -> UserIdentity:
 def _given_by_key(
     config: Config, identity: UserIdentity, address: str, host: str, right: int
 ) -> Location:
-    """The key of somebody that gives a right by itself, where no rule speaks of it."""
+    """Return the place of the shared access key that gives a right which no rule decides."""
     for at, key in enumerate(config.security.shared_access_key):
         if key.name == identity.key and key.virtual_host == host:
             rule = key.rule()
@@ -93,7 +95,10 @@ def _given_by_key(
 def explain_access(
     config: Config, address: str, identity: UserIdentity, host: str = DEFAULT_HOST
 ) -> AccessExplanation:
-    """What somebody may do at an address. Raises `ConfigError` if there is no such host."""
+    """Explain the rights of an identity at an address.
+
+    Raises `ConfigError` if there is no such virtual host.
+    """
     tables, place = tables_of(config, host)
     found = explain(config, address, host)
     meant = f"{found.node}{PART}{found.part}" if found.part else found.node

@@ -1,7 +1,7 @@
-"""What was stored and cannot become what the configuration declares.
+"""Finds stored nodes that cannot become what the configuration declares.
 
-A broker that finds any of it does not start, and says everything at once. `ferrymq check-config
---data` finds the same before.
+A broker with such a node does not start, and reports all of them at once. `ferrymq check-config
+--data` finds them before a start.
 """
 
 from __future__ import annotations
