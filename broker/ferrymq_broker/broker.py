@@ -185,9 +185,10 @@ class Broker:
         if self.store is None:
             raise ValueError("there is no store to leave messages in")
         agenda = self.agenda
-        agenda.pager = Pager(agenda, self.store, pages, limit)
-        agenda.pager.unmap = unmap
-        self.memory.page_out(Sweep(agenda.pager, self._all_nodes))
+        pager = Pager(agenda, self.store, pages, limit)
+        pager.unmap = unmap
+        agenda.pager = pager
+        self.memory.page_out(Sweep(pager, self._all_nodes))
 
     def _all_nodes(self) -> list[Node]:
         return [node for space in self.spaces.values() for node in space.nodes.values()]

@@ -37,7 +37,7 @@ def picture(broker: Broker, delays: bool) -> Picture:
 
 def _queue(queue: Queue, delays: bool) -> object:
     entries = []
-    for priority_level in queue.priority_levels:
+    for priority_level in queue.entries.priority_levels:
         entry = priority_level.first
         while entry is not None:
             if entry.stored:

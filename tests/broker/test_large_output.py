@@ -275,7 +275,7 @@ def test_one_after_the_other_without_gaps(net: Network, settled: bool) -> None:
 
 def test_a_redelivery_is_not_copied(net: Network) -> None:
     publish(net)
-    entry = net.queue("q").first_available()
+    entry = net.queue("q").entries.first_available()
     assert entry is not None
     payload = entry.message.payload
     receiver = net.connect().receiver("q", credit=1)

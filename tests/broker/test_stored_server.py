@@ -16,6 +16,7 @@ import ferrymq
 from ferrymq import ConnectionClosed, Message
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.config import Config, Http, Listener, Queue, Store
+from ferrymq_broker.nodes.paging.pager import pager_of
 from ferrymq_broker.nodes.queues.queue import Queue as NodeQueue
 from ferrymq_broker.recovery.recover import recover
 from ferrymq_broker.server import BrokerServer
@@ -150,7 +151,7 @@ async def test_what_is_paged_out_is_so_after_a_restart(tmp_path: Path) -> None:
         assert file.exists()
         async with BrokerServer(paged) as server:
             assert not file.exists()
-            pager = server.broker.agenda.pager
+            pager = pager_of(server.broker.agenda)
             assert pager is not None and pager.messages > 300
             assert server.broker.agenda.held < 200_000
             queue = server.broker.default.nodes["q"]

@@ -10,7 +10,6 @@ from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.nodes.node import PERMANENT, Node
 from ferrymq_broker.nodes.policy import NodePolicy
 from ferrymq_broker.nodes.queues.queue import Queue
-from ferrymq_broker.nodes.queues.restore import describe_stored
 from ferrymq_broker.nodes.stored_policy import policy_fields
 from ferrymq_broker.nodes.streams.stream import Stream
 from ferrymq_broker.nodes.topics.topic import Topic
@@ -54,9 +53,7 @@ def put_node(node: Node) -> None:
         "origin": node.origin,
         "policy": policy_fields(policy),
     }
-    if isinstance(node, Queue):
-        fields.update(describe_stored(node))
-    elif isinstance(node, Stream):
+    if isinstance(node, Queue | Stream):
         fields.update(node.describe_stored())
     node.agenda.changes.put(NODE, node.store_id, 0, encode_map(fields))
 

@@ -19,8 +19,6 @@ from ferrymq_broker.management.operation import GREATEST, Call, Operation, Resul
 from ferrymq_broker.management.peek import PeekResult, count_of
 from ferrymq_broker.management.sliced_query import Steps, when_over
 from ferrymq_broker.nodes.entry import ACQUIRED
-from ferrymq_broker.nodes.paging import pager
-from ferrymq_broker.nodes.queues.inspection import move, peek
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_codec.scalars import Timestamp
 
@@ -70,7 +68,7 @@ class QueueMessages:
             raise ManagementError(NOT_FOUND, f"target: there is no node {address[:200]!r}")
         if target is queue:
             raise ManagementError(BAD_REQUEST, "target: the messages are there already")
-        moved, refusal = yield from move(queue, target, count)
+        moved, refusal = yield from queue.move(target, count)
         if refusal is None:
             return Result({"count": moved}, description="moved")
         if moved == 0:
@@ -87,8 +85,8 @@ class QueueMessages:
         queue = self._find(call)
         count = count_of(call)
         sheet = PeekResult(count)
-        for entry in peek(queue, count, call.number("from-sequence", 0)):
-            message = pager.peek(queue, entry)
+        for entry in queue.peek(count, call.number("from-sequence", 0)):
+            message = queue.entries.read_message(entry)
             if message is None:
                 reason = f"message {int(entry.sequence)} cannot be read from the disk"
                 raise ManagementError(FAILED, reason)

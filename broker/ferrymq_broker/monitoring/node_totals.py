@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from functools import partial
 from itertools import chain
 from typing import Final, NamedTuple
 
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.nodes.eviction import LinkEnd
 from ferrymq_broker.nodes.node import PART, Node
-from ferrymq_broker.nodes.queues.inspection import totals_of
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_broker.nodes.topics.topic import Topic
 
@@ -124,7 +122,7 @@ def _rows_of_ended(host: str, topic: Topic, named: bool) -> Iterator[NodeRow]:
         yield NodeRow(host, SUBSCRIPTION, "", lambda: totals)
         for node in ended.nodes:
             if isinstance(node, Queue):
-                yield NodeRow(host, SUBSCRIPTION, "", partial(totals_of, node))
+                yield NodeRow(host, SUBSCRIPTION, "", node.totals)
 
 
 class RetiredNodes(LinkEnd):

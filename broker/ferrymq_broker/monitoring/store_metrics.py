@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.monitoring.store_stats import StoreStats
+from ferrymq_broker.nodes.paging.pager import pager_of
 
 
 class StoreCollector(Collector):
@@ -61,7 +62,7 @@ class StoreCollector(Collector):
             ("disk_alarm", "Whether the disk alarm is on", float("disk" in broker.alarms)),
         ):
             yield GaugeMetricFamily(f"ferrymq_store_{name}", text, value=value)
-        pager = broker.agenda.pager
+        pager = pager_of(broker.agenda)
         if pager is not None:
             for name, text, value in (
                 ("paged_messages", "Messages that are on disk only", float(pager.messages)),

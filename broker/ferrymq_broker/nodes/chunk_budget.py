@@ -7,12 +7,9 @@ the broker make thousands of them, and never take one.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 from mypy_extensions import i64
-
-if TYPE_CHECKING:
-    from ferrymq_broker.nodes.streams.chunk_reader import ChunkStreamReader
 
 # Bytes in chunks that are being made, or that nobody has taken yet, above which none grows further:
 # each ends with what its reader gathers in one turn.
@@ -27,6 +24,27 @@ QUESTION: Final = 2048
 _AT_ONCE: Final = 4
 
 
+class ChunkMaker:
+    """Somebody who makes chunks for one link."""
+
+    __slots__ = ()
+
+    def is_behind(self) -> bool:
+        """Return whether something the link was sent has not gone out yet."""
+        return False
+
+    def chunk_gone(self) -> None:
+        """Take notice that the chunk which was sent last has gone out."""
+
+    def park(self) -> bool:
+        """Make no chunks until `resume`; return false if that is so already."""
+        return True
+
+    def resume(self) -> bool:
+        """Go on; return false if the link is gone."""
+        return False
+
+
 @final
 class ChunkBudget:
     """`held` is how many bytes of chunks there are, half made or on their way; `taken` what has
@@ -38,9 +56,9 @@ class ChunkBudget:
     def __init__(self) -> None:
         self.held: i64 = 0
         self.taken: i64 = 0
-        self.waiting: deque[ChunkStreamReader] = deque()
+        self.waiting: deque[ChunkMaker] = deque()
         # Those that have sent a chunk of which nobody knows whether it is gone.
-        self._sent: dict[ChunkStreamReader, None] = {}
+        self._sent: dict[ChunkMaker, None] = {}
 
     def is_full(self) -> bool:
         """Whether chunks are to end as soon as they may."""
@@ -50,47 +68,41 @@ class ChunkBudget:
         turns: i64 = _AT_ONCE
         while sent and turns > 0:
             turns -= 1
-            reader = next(iter(sent))
-            consumer = reader.consumer
-            if consumer is not None and consumer.is_behind():
+            maker = next(iter(sent))
+            if maker.is_behind():
                 # Others are looked at first next time.
-                del sent[reader]
-                sent[reader] = None
+                del sent[maker]
+                sent[maker] = None
             else:
-                reader.count_sent(0)
+                maker.chunk_gone()
         return self.held >= MOST
 
-    def count(self, reader: ChunkStreamReader, before: i64, size: i64) -> None:
-        """Of what the reader has sent, so many bytes may be on their way, where there were others
-        before."""
+    def count(self, maker: ChunkMaker, before: i64, size: i64) -> None:
+        """Count `size` bytes that the maker has sent and that may be on their way, in place of the
+        `before` bytes that were."""
         self.held += size - before
         if size > 0:
-            self._sent[reader] = None
+            self._sent[maker] = None
         elif before > 0:
-            del self._sent[reader]
+            del self._sent[maker]
 
     def is_spent(self) -> bool:
         """Whether nothing more is gathered in this pass."""
         return self.taken >= SHARE
 
-    def wait(self, reader: ChunkStreamReader, first: bool) -> None:
-        """The reader goes on in another pass: as the `first` of those that wait, or the last."""
-        if reader.parked:
+    def wait(self, maker: ChunkMaker, first: bool) -> None:
+        """Let the maker go on in another pass: as the `first` of those that wait, or the last."""
+        if not maker.park():
             return
-        reader.parked = True
         if first:
-            self.waiting.appendleft(reader)
+            self.waiting.appendleft(maker)
         else:
-            self.waiting.append(reader)
+            self.waiting.append(maker)
 
     def go_on(self) -> None:
-        """It is the turn of a few of them."""
+        """Let a few of the makers that wait go on."""
         waiting = self.waiting
         turns: i64 = _AT_ONCE
         while waiting and turns > 0:
-            reader = waiting.popleft()
-            reader.parked = False
-            # The link may be gone.
-            if reader.consumer is not None:
+            if waiting.popleft().resume():
                 turns -= 1
-                reader.touch()

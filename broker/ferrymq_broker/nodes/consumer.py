@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
@@ -9,7 +10,6 @@ from mypy_extensions import i64
 if TYPE_CHECKING:
     from ferrymq_broker.filters.filter import Filter
     from ferrymq_broker.nodes.entry import Entry
-    from ferrymq_broker.nodes.queues.filter_views import PriorityTier
     from ferrymq_types.transport import Error
 
 # What the link is known as that a subscription belongs to (`Consumer.known_as`).
@@ -129,3 +129,78 @@ class Consumer:
     def first_held(self) -> Entry | None:
         """The entry that has been held longest."""
         return self._held_first
+
+
+class PriorityTier:
+    """The consumers of one priority that want the same messages and take turns for them.
+
+    Those that are ready, `count` of them, take turns in the order from `first` to `last`: a list
+    that is linked through `Consumer.next_ready`, which any of them can leave at no cost. `turn` is
+    the consumer whose turn it is, None at the end of a round. `eager` are the ready consumers that
+    have entries of their own. `taken` is how much the tier has had, in shares: of tiers that want
+    a message the one with the least gets it.
+    """
+
+    __slots__ = (
+        "members",
+        "count",
+        "first",
+        "last",
+        "turn",
+        "eager",
+        "taken",
+    )
+
+    def __init__(self) -> None:
+        self.members: dict[Consumer, None] = {}
+        self.count: i64 = 0
+        self.first: Consumer | None = None
+        self.last: Consumer | None = None
+        self.turn: Consumer | None = None
+        self.eager: OrderedDict[Consumer, None] = OrderedDict()
+        self.taken: i64 = 0
+
+    def admit(self, consumer: Consumer) -> None:
+        """Let a consumer that is ready take turns, as the last of a round."""
+        last = self.last
+        if last is None:
+            self.first = consumer
+        else:
+            last.next_ready = consumer
+            consumer.prev_ready = last
+        self.last = consumer
+        self.count += 1
+        if self.turn is None:
+            # The round had come to its end.
+            self.turn = consumer
+        if consumer.own is not None:
+            self.eager[consumer] = None
+
+    def dismiss(self, consumer: Consumer) -> None:
+        """Let a consumer that has taken turns take none any more."""
+        before = consumer.prev_ready
+        after = consumer.next_ready
+        if before is None:
+            self.first = after
+        else:
+            before.next_ready = after
+            consumer.prev_ready = None
+        if after is None:
+            self.last = before
+        else:
+            after.prev_ready = before
+            consumer.next_ready = None
+        self.count -= 1
+        if self.turn is consumer:
+            self.turn = after
+        if self.eager:
+            self.eager.pop(consumer, None)
+
+    def ready(self) -> list[Consumer]:
+        """The consumers that are ready, in the order of their turns."""
+        found: list[Consumer] = []
+        consumer = self.first
+        while consumer is not None:
+            found.append(consumer)
+            consumer = consumer.next_ready
+        return found

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.entry import Entry
     from ferrymq_broker.nodes.link_terms import SourceTerms, TargetTerms
     from ferrymq_broker.nodes.message import BrokerMessage
-    from ferrymq_broker.nodes.paging.pager import Pager
     from ferrymq_broker.store.store import Store
     from ferrymq_types.transport import Error
 
@@ -499,6 +498,12 @@ class Node(Stored):
             self.agenda.nodes.append(self)
 
 
+class MessagePager:
+    """What takes messages of all nodes out of memory: see `nodes/paging/pager.py`."""
+
+    __slots__ = ()
+
+
 @final
 class Agenda:
     """The nodes that are to dispatch at the end of the current pass, and the time of the pass.
@@ -544,7 +549,7 @@ class Agenda:
         self.changes = Changes()
         self.store: Store | None = None
         self.bodies: dict[BrokerMessage, int] = {}
-        self.pager: Pager | None = None
+        self.pager: MessagePager | None = None
         self.emptied: i64 = 0
         self.letters: i64 = 0
         # `OWNER` is always among them.

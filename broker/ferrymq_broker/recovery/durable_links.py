@@ -21,7 +21,6 @@ from ferrymq_broker.event_log import log
 from ferrymq_broker.nodes.entry import Entry
 from ferrymq_broker.nodes.node import Agenda
 from ferrymq_broker.nodes.queues.queue import Queue
-from ferrymq_broker.nodes.queues.restore_acquired import restore_acquired
 from ferrymq_broker.recovery.recovered_state import Fields, RecoveredState
 from ferrymq_broker.store.changes import LAST
 from ferrymq_broker.store.map_values import decode_map
@@ -177,7 +176,7 @@ def _recover_deliveries(
             )
             wanted.setdefault(terminus.node, []).append(one)
     for queue, deliveries in wanted.items():
-        held = restore_acquired(queue, {one.sequence for one in deliveries})
+        held = queue.restorer().acquire({one.sequence for one in deliveries})
         for one in deliveries:
             entry = held.pop(one.sequence, None)
             if entry is None:

@@ -11,14 +11,7 @@ from ferrymq_broker.broker import Broker
 from ferrymq_broker.event_log import log
 from ferrymq_broker.nodes.queues.persistence import HEAD, is_plain_head, read_head, read_identity
 from ferrymq_broker.nodes.queues.queue import Queue
-from ferrymq_broker.nodes.queues.restore import (
-    can_rest,
-    finish,
-    restore_entry,
-    restore_identity,
-    restore_scheduled,
-    restore_unread,
-)
+from ferrymq_broker.nodes.queues.restore import QueueRestore
 from ferrymq_broker.recovery.messages import MessageLoader, origin_of
 from ferrymq_broker.recovery.paged_out import PagedOut, find_paged_out
 from ferrymq_broker.recovery.read_ahead import ReadAhead
@@ -47,6 +40,7 @@ def recover_entries(
     count: i64 = 0
     last: i64 = -1
     queue: Queue | None = None
+    restore: QueueRestore | None = None
     gone = Gone(broker, found)
     paged_out = find_paged_out(store.take_paged_out(), found.queues)
     runs: PagedOut | None = None
@@ -55,17 +49,17 @@ def recover_entries(
         if id != last:
             last = id
             queue = found.queues.get(id)
+            restore = None if queue is None else queue.restorer()
             runs = paged_out.get(id)
         if runs is not None:
             count += runs.restore(record.number)
-        if queue is None:
+        if queue is None or restore is None:
             gone.meet(ENTRY, id, record.value, messages)
             continue
         value = record.value
         if len(value) < record.size:
             head = read_head(value)
-            restore_unread(
-                queue,
+            restore.unread(
                 record.number,
                 head.level,
                 record.size - HEAD,
@@ -85,8 +79,7 @@ def recover_entries(
             raise StoreDamaged(
                 f"entry {record.number} of {queue.address[:200]!r}: {error}"
             ) from error
-        restore_entry(
-            queue,
+        restore.entry(
             record.number,
             head.level,
             head.time,
@@ -106,7 +99,7 @@ def recover_entries(
     gone.report()
     messages.drop_orphans()
     for one in found.queues.values():
-        finish(one)
+        one.restorer().finish()
     return count
 
 
@@ -114,20 +107,20 @@ def recover_entries(
 class _Heads(Brief):
     """Does without messages that are to stay on disk, where the queue need not see them."""
 
-    __slots__ = ("_queues", "_paged_out", "_last", "_queue", "_runs")
+    __slots__ = ("_queues", "_paged_out", "_last", "_restore", "_runs")
 
     def __init__(self, found: RecoveredState, paged_out: dict[int, PagedOut]) -> None:
         self._queues = found.queues
         self._paged_out = paged_out
         self._last = -1
-        self._queue: Queue | None = None
+        self._restore: QueueRestore | None = None
         self._runs: PagedOut | None = None
 
     def suffices(self, id: int, head: bytes) -> bool:
         """See `Brief.suffices`."""
         self._turn_to(id)
-        queue = self._queue
-        return queue is not None and is_plain_head(head) and can_rest(queue)
+        restore = self._restore
+        return restore is not None and is_plain_head(head) and restore.can_rest()
 
     def passed(self, id: int, number: int) -> int:
         """See `Brief.passed`."""
@@ -138,7 +131,8 @@ class _Heads(Brief):
     def _turn_to(self, id: int) -> None:
         if id != self._last:
             self._last = id
-            self._queue = self._queues.get(id)
+            queue = self._queues.get(id)
+            self._restore = None if queue is None else queue.restorer()
             self._runs = self._paged_out.get(id)
 
 
@@ -186,7 +180,7 @@ def _recover_scheduled(
             raise StoreDamaged(
                 f"scheduled message {record.number} of {queue.address[:200]!r}: {error}"
             ) from error
-        restore_scheduled(queue, record.number, head.time, message, size)
+        queue.restorer().scheduled(record.number, head.time, message, size)
 
 
 def _recover_identities(
@@ -199,7 +193,7 @@ def _recover_identities(
             gone.meet(DUPLICATE, record.id, b"", messages)
             continue
         time, identity = read_identity(record.value)
-        if not restore_identity(queue, record.number, time, identity):
+        if not queue.restorer().identity(record.number, time, identity):
             changes.drop(DUPLICATE, record.id, record.number)
 
 

@@ -7,7 +7,6 @@ from ferrymq_broker.broker import Broker
 from ferrymq_broker.event_log import log
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.nodes.queues.queue import Queue
-from ferrymq_broker.nodes.queues.restore import restore_queue
 from ferrymq_broker.nodes.stored_policy import read_policy
 from ferrymq_broker.nodes.streams.stream import Stream
 from ferrymq_broker.recovery.recovered_state import Fields, RecoveredState
@@ -39,7 +38,7 @@ def recover_nodes(broker: Broker, store: Store, found: RecoveredState) -> None:
             policy = read_policy(fields.text("kind"), fields.map.get("policy"))
             node = build(space, address, policy)
             if isinstance(node, Queue):
-                restore_queue(node, record.id, fields.map)
+                node.restore(record.id, fields.map)
                 found.queues[record.id] = node
             elif isinstance(node, Stream):
                 node.restore(record.id, fields.map)

@@ -22,10 +22,10 @@ from mypy_extensions import i64, u8
 
 from ferrymq_broker.broker import Broker
 from ferrymq_broker.nodes.entry import RUN
+from ferrymq_broker.nodes.paging.pager import pager_of
 from ferrymq_broker.nodes.queues.disk_runs import ROW, DiskRun, Kind
 from ferrymq_broker.nodes.queues.priority_levels import PriorityLevel
 from ferrymq_broker.nodes.queues.queue import Queue
-from ferrymq_broker.nodes.queues.restore import is_indifferent, restore_run
 from ferrymq_broker.recovery.messages import ELSEWHERE
 
 _QUEUE: Final = b"q"
@@ -42,7 +42,7 @@ def describe_paged_out(broker: Broker) -> list[bytes]:
     blocks: list[bytes] = []
     if sweep is not None:
         for queue in sweep.queues():
-            if queue.store_id != 0 and is_indifferent(queue):
+            if queue.store_id != 0 and queue.restorer().is_indifferent():
                 blocks += _describe(queue)
     return blocks
 
@@ -54,7 +54,7 @@ def _describe(queue: Queue) -> list[bytes]:
     first: i64 = -1
     last: i64 = -1
     for begin, end in merge(
-        *[_sequences(priority_level) for priority_level in queue.priority_levels]
+        *[_sequences(priority_level) for priority_level in queue.entries.priority_levels]
     ):
         if begin != last + 1 or first < 0:
             if first >= 0:
@@ -67,7 +67,7 @@ def _describe(queue: Queue) -> list[bytes]:
     write_i64_be(ranges, first)
     write_i64_be(ranges, last)
     blocks = [ranges.getvalue()]
-    for priority_level in queue.priority_levels:
+    for priority_level in queue.entries.priority_levels:
         for run in _runs(priority_level):
             blocks.append(_encode_run(queue.store_id, priority_level.level, run))
     return blocks
@@ -132,7 +132,7 @@ class PagedOut:
 
     def add(self, block: bytes) -> None:
         """Take in a block of a run."""
-        pager = self.queue.agenda.pager
+        pager = pager_of(self.queue.agenda)
         assert pager is not None
         run = DiskRun(read_i64_be(block, 17))
         count: i64 = block[25]
@@ -166,10 +166,11 @@ class PagedOut:
     def restore(self, before: i64 = _BEHIND) -> i64:
         """Append the runs that begin before a sequence to their lanes; how many messages they
         have."""
+        restore = self.queue.restorer()
         count: i64 = 0
         while self._runs and self._runs[-1][0] < before:
             _, level, run = self._runs.pop()
-            restore_run(self.queue, level, run)
+            restore.run(level, run)
             count += run.count()
         return count
 
@@ -185,7 +186,11 @@ def find_paged_out(blocks: list[bytes], queues: dict[int, Queue]) -> dict[int, P
         id = int(read_i64_be(block, 1))
         if block[:1] == _QUEUE:
             queue = queues.get(id)
-            if queue is not None and queue.agenda.pager is not None and is_indifferent(queue):
+            if (
+                queue is not None
+                and queue.agenda.pager is not None
+                and queue.restorer().is_indifferent()
+            ):
                 found[id] = PagedOut(queue, block)
         elif id in found:
             found[id].add(block)

@@ -12,6 +12,7 @@ from ferrymq_broker.config.storage import Store as Settings
 from ferrymq_broker.event_log import log
 from ferrymq_broker.management.errors import BAD_REQUEST, CONFLICT, ManagementError
 from ferrymq_broker.monitoring.store_stats import StoreStats
+from ferrymq_broker.nodes.paging.pager import pager_of
 from ferrymq_broker.recovery.paged_out import describe_paged_out
 from ferrymq_broker.recovery.recover import recover
 from ferrymq_broker.server.backups import Backup
@@ -229,7 +230,7 @@ class Storage:
 
     def close(self) -> None:
         """Write and apply everything. Raises `StoreError` if that cannot be done."""
-        pager = self._broker.agenda.pager
+        pager = pager_of(self._broker.agenda)
         if pager is not None:
             pager.close()
         try:

@@ -21,7 +21,7 @@ class Account:
         self._given = 0
         if restored:
             done = queue.accepted + queue.rejected + queue.released + queue.modified
-            self._given = int(done + queue.acquired - queue.delivered)
+            self._given = int(done + queue.acquired - queue.dispatcher.delivered)
             came, left, inside = self._figures()
             self._before = came - left - inside
 

@@ -42,9 +42,9 @@ def all_queues(broker: Broker) -> list[Queue]:
 def entries_of(queue: Queue) -> list[Entry]:
     """Everything in the queue, in the order of its lanes; these are found to be in order."""
     found: list[Entry] = []
-    levels = [priority_level.level for priority_level in queue.priority_levels]
+    levels = [priority_level.level for priority_level in queue.entries.priority_levels]
     assert levels == sorted(set(levels), reverse=True), "lanes out of order"
-    for priority_level in queue.priority_levels:
+    for priority_level in queue.entries.priority_levels:
         before: Entry | None = None
         entry = priority_level.first
         while entry is not None:
@@ -162,24 +162,28 @@ def _check_held(queue: Queue, by_id: dict[int, Entry], stand_ins: Sequence[Consu
         assert consumer.held == count
         assert not consumer.copies or count == 0
     assert queue.acquired == len(seen), "a message is held by nobody"
-    assert queue._held_back == 0 and queue.purges == 0, "nothing is pending, and all wait for it"
+    assert (
+        queue.dispatcher._held_back == 0 and queue.entries.purges == 0
+    ), "nothing is pending, and all wait for it"
 
 
 def _check_places(queue: Queue, by_id: dict[int, Entry], available: list[Entry]) -> None:
     """Every available message is where each view that wants it will find it."""
-    assert queue.views[""] is queue.plain
-    for view in queue.views.values():
-        assert len(view.cursors) == len(queue.priority_levels)
+    assert queue.registry.views[""] is queue.registry.plain
+    for view in queue.registry.views.values():
+        assert len(view.cursors) == len(queue.entries.priority_levels)
         places: set[int] = {id(e) for _, e in view.returned} | {id(e) for _, e in view.aside}
         for tier in view.tiers:
             for consumer in tier.members:
                 places |= {id(e) for _, e in consumer.own or ()}
-        for cursor, priority_level in zip(view.cursors, queue.priority_levels, strict=True):
+        for cursor, priority_level in zip(view.cursors, queue.entries.priority_levels, strict=True):
             assert cursor.priority_level is priority_level
             assert cursor.next is None or id(cursor.next) in by_id, "a cursor points nowhere"
         at = {
             priority_level.level: cursor.next
-            for cursor, priority_level in zip(view.cursors, queue.priority_levels, strict=True)
+            for cursor, priority_level in zip(
+                view.cursors, queue.entries.priority_levels, strict=True
+            )
         }
         for entry in available:
             next = at[entry.level]
@@ -196,9 +200,9 @@ def _check_places(queue: Queue, by_id: dict[int, Entry], available: list[Entry])
 
 def _check_seats(queue: Queue) -> None:
     members: list[Consumer] = []
-    for tier in queue.tiers:
+    for tier in queue.registry.tiers:
         assert tier.members and tier in tier.view.tiers
-        assert tier.view in queue.views.values()
+        assert tier.view in queue.registry.views.values()
         ready = tier.ready()
         assert set(tier.eager) <= set(ready) <= set(tier.members)
         assert tier.count == len(ready) == len(set(ready))
@@ -210,19 +214,21 @@ def _check_seats(queue: Queue) -> None:
         members += tier.members
     assert len(members) == len(set(members))
     takers = [consumer for consumer in queue.consumers if not consumer.copies]
-    assert queue.takers == len(takers)
-    assert queue.exclusive_consumers == len([consumer for consumer in takers if consumer.exclusive])
+    assert queue.registry.takers == len(takers)
+    assert queue.registry.exclusive_consumers == len(
+        [consumer for consumer in takers if consumer.exclusive]
+    )
     if queue.policy.single_active:
-        assert members == ([] if queue.active is None else [queue.active])
-        assert (queue.active is None) == (not takers)
+        assert members == ([] if queue.registry.active is None else [queue.registry.active])
+        assert (queue.registry.active is None) == (not takers)
     else:
         assert set(members) == set(takers)
-    for view in queue.views.values():
-        assert view.tiers or view is queue.plain, "a view of nobody"
+    for view in queue.registry.views.values():
+        assert view.tiers or view is queue.registry.plain, "a view of nobody"
 
 
 def _check_groups(queue: Queue, entries: list[Entry]) -> None:
-    groups = queue.groups
+    groups = queue.entries.groups
     if groups is None:
         return
     counts = Counter(id(entry.group) for entry in entries if entry.group is not None)
@@ -286,7 +292,7 @@ def _check_lifecycle(queue: Queue, by_id: dict[int, Entry], available: list[Entr
 
 def _check_nobody_waits(queue: Queue, available: list[Entry]) -> None:
     """Whoever could have a message now has got it."""
-    for tier in queue.tiers:
+    for tier in queue.registry.tiers:
         for consumer in tier.members:
             assert isinstance(consumer, ConsumerLink)
             link = consumer.link
@@ -307,4 +313,4 @@ def _check_nobody_waits(queue: Queue, available: list[Entry]) -> None:
                 assert filter is not None and not filter.matches(
                     entry.message
                 ), f"{entry.sequence} of {queue!r} could be delivered"
-    assert not [c for c in queue._draining if isinstance(c, ConsumerLink) and c.closed]
+    assert not [c for c in queue.dispatcher.draining if isinstance(c, ConsumerLink) and c.closed]

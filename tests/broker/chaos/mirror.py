@@ -214,7 +214,7 @@ def _queue(queue: Queue, timed: bool) -> object:
     entries = []
     newest: dict[object, int] = {}
     values = queue.lifecycle._last_values
-    for priority_level in queue.priority_levels:
+    for priority_level in queue.entries.priority_levels:
         entry = priority_level.first
         while entry is not None:
             if entry.stored:

@@ -232,7 +232,7 @@ class Play(Posting):
                 assert node.lifetime == PERMANENT
         for queue in all_queues(net.broker):
             if queue.address != self.keeper.reply_to:
-                assert queue.acquired == 0 and not queue.tiers
+                assert queue.acquired == 0 and not queue.registry.tiers
         assert list(net.broker.handlers) == [keeper]
         net.advance(20)
         self.look()

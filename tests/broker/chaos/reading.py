@@ -59,7 +59,7 @@ def check_gathering(chunk_budget: ChunkBudget, readers: Sequence[ChunkStreamRead
     assert (
         chunk_budget.held == made + sent
     ), f"{chunk_budget.held} gathered, found {made} and {sent}"
-    assert set(chunk_budget._sent) == {reader for reader in readers if reader._sent > 0}
+    assert set(chunk_budget._sent) == {reader._maker for reader in readers if reader._sent > 0}
     for reader in readers:
         assert reader._held == 0 or reader._built is not None or not _is_free(reader)
     return made

@@ -34,7 +34,7 @@ def test_the_one_that_takes_over_begins_with_the_most_urgent(net: Network) -> No
     assert first.bodies() == [b"low", b"middle"] and second.bodies() == []
     one.lose()
     assert second.bodies() == [b"high", b"middle", b"low"]
-    assert queue.active is next(iter(queue.consumers))
+    assert queue.registry.active is next(iter(queue.consumers))
 
 
 def test_a_stolen_link_of_the_active_one_is_served_again(net: Network) -> None:

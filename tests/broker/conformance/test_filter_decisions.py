@@ -62,10 +62,10 @@ def test_what_did_not_pass_is_not_looked_at_again_and_stays_for_others(net: Netw
     sender = net.connect().sender("q")
     publish(sender, b"a", b"b", n=1)
     picky = consume(net.connect(), "q", 10, selector="n = 2")
-    asked = net.queue("q").evaluations()
+    asked = net.queue("q").registry.evaluations()
     publish(sender, b"c", n=2)
     assert picky.bodies() == [b"c"]
     picky.settle(Released())
     picky.settle(Accepted())
-    assert net.queue("q").evaluations() == asked + 1
+    assert net.queue("q").registry.evaluations() == asked + 1
     assert consume(net.connect(), "q", 10).bodies() == [b"a", b"b"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ferrymq_broker.config.model import Config
-from ferrymq_broker.nodes.paging.pager import Pager
+from ferrymq_broker.nodes.paging.pager import Pager, pager_of
 from ferrymq_broker.recovery.paged_out import describe_paged_out
 from ferrymq_broker.store.changes import Changes
 from ferrymq_broker.store.page_store import PageStore
@@ -75,7 +75,7 @@ class PagedNetwork(Network):
     @property
     def pager(self) -> Pager:
         """What pages out."""
-        pager = self.broker.agenda.pager
+        pager = pager_of(self.broker.agenda)
         assert pager is not None
         return pager
 

@@ -14,8 +14,6 @@ from ferrymq_broker.management.sliced_query import finish
 from ferrymq_broker.nodes.entry import REMOVED, RUN, Entry
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
 from ferrymq_broker.nodes.policy import ExchangePolicy, QueuePolicy
-from ferrymq_broker.nodes.queues.disk_runs import pointed
-from ferrymq_broker.nodes.queues.inspection import move
 from ferrymq_broker.nodes.queues.queue import Queue
 from ferrymq_types.messaging import (
     Accepted,
@@ -90,7 +88,7 @@ class World:
         found = []
         for name in QUEUES:
             queue = self.net.queue(name)
-            for priority_level in queue.priority_levels:
+            for priority_level in queue.entries.priority_levels:
                 found += [(queue, entry) for entry in priority_level.all()]
         return found
 
@@ -177,7 +175,7 @@ class PagingMachine(RuleBasedStateMachine):
         for world in self.worlds:
             broker = world.net.broker
             broker.begin_pass(world.net.now)
-            moved.append(finish(move(world.net.queue("dead"), world.net.queue("orders"), count))[0])
+            moved.append(finish(world.net.queue("dead").move(world.net.queue("orders"), count))[0])
             broker.finish_pass()
             world.net.run()
         assert moved[0] == moved[1]
@@ -230,7 +228,7 @@ class PagingMachine(RuleBasedStateMachine):
             return
         for name in QUEUES:
             queue = self.worlds[1].net.queue(name)
-            for priority_level in queue.priority_levels:
+            for priority_level in queue.entries.priority_levels:
                 nodes: list[Entry] = []
                 node = priority_level.first
                 while node is not None:
@@ -245,11 +243,13 @@ class PagingMachine(RuleBasedStateMachine):
                 assert priority_level.last is (nodes[-1] if nodes else None)
                 sequences = [int(entry.sequence) for entry in priority_level.all()]
                 assert sequences == sorted(set(sequences))
-                assert pointed(queue, priority_level) <= set(
+                assert queue.entries.pointed(priority_level) <= set(
                     nodes
                 ), "something points to what is not there"
             entries = [
-                entry for priority_level in queue.priority_levels for entry in priority_level.all()
+                entry
+                for priority_level in queue.entries.priority_levels
+                for entry in priority_level.all()
             ]
             assert queue.available + queue.acquired == len(entries)
             assert queue.bytes == sum(int(entry.size) for entry in entries)
@@ -285,7 +285,7 @@ class PagingMachine(RuleBasedStateMachine):
         for name in QUEUES:
             queue = net.queue(name)
             count = sum(entry.message.header_end < 0 for other, entry in entries if other is queue)
-            assert (0 if queue.paging is None else queue.paging.count) == count
+            assert (0 if queue.entries.paging is None else queue.entries.paging.count) == count
         pager.flush()
         blanks = [e for _, e in entries if e.message.header_end == -2]
         assert len(pages.pages) <= len(blanks) + len(emptied)

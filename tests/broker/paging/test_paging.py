@@ -6,9 +6,7 @@ import pytest
 
 from ferrymq_broker.management.sliced_query import finish
 from ferrymq_broker.nodes.exchanges.exchange import Exchange
-from ferrymq_broker.nodes.paging.pager import peek as look_at
 from ferrymq_broker.nodes.policy import ExchangePolicy, QueuePolicy
-from ferrymq_broker.nodes.queues.inspection import move, peek
 from ferrymq_broker.store.tables import BODY, ENTRY
 from ferrymq_types.filters import NoLocalFilter
 from ferrymq_types.messaging import (
@@ -41,7 +39,7 @@ def test_below_the_limit_nothing_happens() -> None:
     net.declare("q")
     bodies = send(net.connect().sender("q"), 50)
     assert net.pager.messages == 0 and net.pages.written == 0
-    assert net.queue("q").paging is None
+    assert net.queue("q").entries.paging is None
     assert net.connect().receiver("q", credit=50).bodies() == bodies
 
 
@@ -53,13 +51,13 @@ def test_above_it_messages_that_are_not_durable_are_written_to_pages() -> None:
     assert net.pager.messages == len(net.pages.pages) == queue.describe()["paged-out"] > 70
     assert queue.available == 100 and queue.bytes > 100_000
     # The next one is in memory.
-    assert not peek(queue, 1)[0].is_out()
+    assert not queue.peek(1)[0].is_out()
     receiver = net.connect().receiver("q", credit=100)
     assert receiver.bodies() == bodies
     receiver.settle(Accepted(), *receiver.deliveries)
     net.broker.tidy()
     assert net.pages.pages == {} and net.pager.messages == 0 and net.broker.agenda.held == 0
-    assert queue.paging is None
+    assert queue.entries.paging is None
 
 
 def test_what_comes_back_brings_what_is_behind_it() -> None:
@@ -142,7 +140,7 @@ def test_a_body_that_came_back_for_one_queue_leaves_again_when_that_has_done_wit
     assert net.broker.agenda.held == scheduled
     # It is another message there: less of its time is left.
     net.broker.begin_pass(net.now)
-    assert finish(move(net.queue("a"), net.declare("to"), 5)) == (1, None)
+    assert finish(net.queue("a").move(net.declare("to"), 5)) == (1, None)
     net.broker.finish_pass()
     net.advance(1)
     net.settle()
@@ -279,7 +277,7 @@ def test_an_amended_message_leaves_when_it_is_recorded_as_it_is_now() -> None:
     net.settle()
     assert net.broker.agenda.held == 0
     # The old records are all that can be read: what is out is not taken for what they have.
-    shown = [look_at(net.queue("q"), entry) for entry in peek(net.queue("q"), 20)]
+    shown = [net.queue("q").entries.read_message(entry) for entry in net.queue("q").peek(20)]
     noted = [one is not None and b"x-opt-note" in one.payload for one in shown]
     assert noted == [True] * 3 + [False] * 17
     store.release()

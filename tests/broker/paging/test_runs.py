@@ -12,9 +12,7 @@ from ferrymq_broker.management.sliced_query import finish
 from ferrymq_broker.nodes.consumer import Consumer
 from ferrymq_broker.nodes.entry import RUN
 from ferrymq_broker.nodes.policy import QueuePolicy
-from ferrymq_broker.nodes.queues.inspection import move, peek
 from ferrymq_broker.nodes.queues.queue import Queue
-from ferrymq_broker.nodes.queues.restore_acquired import restore_acquired
 from ferrymq_broker.recovery.paged_out import describe_paged_out
 from ferrymq_broker.store.records import Brief, Part
 from ferrymq_broker.store.tables import ENTRY
@@ -53,7 +51,7 @@ def numbers(bodies: list[bytes]) -> list[int]:
 def places(queue: Queue) -> tuple[int, int]:
     """How many entries and how many runs there are in the lanes of a queue."""
     entries = runs = 0
-    for priority_level in queue.priority_levels:
+    for priority_level in queue.entries.priority_levels:
         node = priority_level.first
         while node is not None:
             if node.state == RUN:
@@ -265,7 +263,7 @@ def test_a_purge_drops_runs_records_and_pages() -> None:
     net.broker.tidy()
     store = net.store
     assert store is not None and store.count(ENTRY) == 3 and net.pages.pages == {}
-    assert net.pager.messages <= 3 and queue.bytes == sum(int(e.size) for e in peek(queue, 9))
+    assert net.pager.messages <= 3 and queue.bytes == sum(int(e.size) for e in queue.peek(9))
     held.settle(Accepted(), *held.take())
     net.restart()
     assert net.queue("q").message_count() == 0
@@ -294,7 +292,7 @@ def test_a_selector_that_finds_nothing_leaves_no_entries_behind() -> None:
     net.settle()
     nobody = consume(net.connect(), "q", 5, selector="colour = 'none'")
     net.advance(1)
-    assert nobody.bodies() == [] and queue.evaluations() == 2500
+    assert nobody.bodies() == [] and queue.registry.evaluations() == 2500
     assert places(queue)[0] <= 2
 
 
@@ -354,9 +352,9 @@ def test_management_looks_into_runs_and_moves_out_of_them() -> None:
     other = net.declare("other")
     send(net.connect().sender("q"), 200)
     net.settle()
-    assert [int(entry.sequence) for entry in peek(queue, 5, 150)] == list(range(150, 155))
+    assert [int(entry.sequence) for entry in queue.peek(5, 150)] == list(range(150, 155))
     net.broker.begin_pass(net.now)
-    assert finish(move(queue, other, 120)) == (120, None)
+    assert finish(queue.move(other, 120)) == (120, None)
     net.broker.finish_pass()
     net.run()
     assert numbers(net.connect().receiver("other", credit=200).bodies()) == list(range(120))
@@ -369,7 +367,7 @@ def test_what_somebody_had_before_a_restart_is_found_in_runs() -> None:
     send(net.connect().sender("q"), 600, durable=True)
     net.restart()
     queue = net.queue("q")
-    held = restore_acquired(queue, {5, 300, 900})
+    held = queue.restorer().acquire({5, 300, 900})
     assert sorted(held) == [5, 300] and queue.acquired == 2
     owner = Consumer(0, copies=False)
     for entry in held.values():

@@ -6,7 +6,6 @@ import pytest
 
 from ferrymq_broker.management.sliced_query import finish
 from ferrymq_broker.nodes.policy import QueuePolicy
-from ferrymq_broker.nodes.queues.inspection import move, peek
 from ferrymq_types.messaging import (
     Accepted,
     Data,
@@ -56,7 +55,7 @@ def test_figures_and_settings_have_public_names(net: Network) -> None:
         "modified": 1,
     }
     assert {name: described.get(name) for name in expected} == expected
-    size = sum(len(entry.message.payload) for entry in peek(queue, 100))
+    size = sum(len(entry.message.payload) for entry in queue.peek(100))
     assert described["bytes"] == size > 0
 
 
@@ -67,9 +66,9 @@ def test_peek_shows_what_would_come_next(net: Network) -> None:
     publish(sender, b"1", b"2", b"3")
     publish(sender, b"urgent", priority=9)
     consume(client, "q", 1)
-    shown = peek(queue, 3)
+    shown = queue.peek(3)
     assert [text(entry.message.payload) for entry in shown] == [b"urgent", b"1", b"2"]
-    later = peek(queue, 10, shown[2].sequence)
+    later = queue.peek(10, shown[2].sequence)
     assert [text(entry.message.payload) for entry in later] == [b"urgent", b"2", b"3"]
     assert (queue.available, queue.acquired) == (3, 1)
 
@@ -79,7 +78,7 @@ def test_messages_are_moved_in_order(net: Network) -> None:
     client = net.connect()
     client.sender("q").send(*numbered(0, 6))
     holder = consume(client, "q", 1)
-    assert finish(move(queue, other, 3)) == (3, None)
+    assert finish(queue.move(other, 3)) == (3, None)
     assert consume(client, "other", 10).bodies() == [b"1", b"2", b"3"]
     assert holder.bodies() == [b"0"]
     assert consume(client, "q", 10).bodies() == [b"4", b"5"]
@@ -95,7 +94,7 @@ def test_what_is_moved_goes_on_counting_its_deliveries(net: Network) -> None:
     receiver = consume(client, "q", 1)
     receiver.settle(Modified(delivery_failed=True))
     receiver.close()
-    assert finish(move(queue, other, 10)) == (2, None)
+    assert finish(queue.move(other, 10)) == (2, None)
     moved = consume(client, "other", 10)
     assert moved.bodies() == [b"tried", b"fresh"]
     headers = [header(delivery.payload) for delivery in moved.deliveries]
@@ -109,7 +108,7 @@ def test_what_is_moved_has_the_time_that_it_has_left(net: Network, ttl: int | No
     net.connect().sender("q").send_sections(Header(ttl=ttl), Data(value=b"x"))
     left = 1 if ttl == 1_000 else 5
     net.advance(0.5)
-    assert finish(move(queue, other, 10)) == (1, None)
+    assert finish(queue.move(other, 10)) == (1, None)
     net.advance(left - 0.6)
     assert other.available == 1
     net.advance(0.2)
@@ -120,7 +119,7 @@ def test_a_move_ends_where_the_target_wants_no_more(net: Network) -> None:
     queue = net.declare("q")
     small = net.declare("small", QueuePolicy(max_length=2))
     net.connect().sender("q").send(*numbered(0, 5))
-    moved, refusal = finish(move(queue, small, 100))
+    moved, refusal = finish(queue.move(small, 100))
     assert moved == 2
     assert refusal is not None
     assert (queue.available, small.available) == (3, 2)
@@ -129,7 +128,7 @@ def test_a_move_ends_where_the_target_wants_no_more(net: Network) -> None:
 def test_a_move_to_itself_ends(net: Network) -> None:
     queue = net.declare("q")
     net.connect().sender("q").send(*numbered(0, 5))
-    assert finish(move(queue, queue, 100)) == (5, None)
+    assert finish(queue.move(queue, 100)) == (5, None)
     assert consume(net.connect(), "q", 10).bodies() == numbered(0, 5)
 
 
@@ -149,7 +148,7 @@ def test_a_message_in_several_queues_counts_once(net: Network) -> None:
     agenda = net.broker.agenda
     first, second = net.declare("a"), net.declare("b")
     net.connect().sender("a").send(b"x" * 1000)
-    entry = peek(first, 1)[0]
+    entry = first.peek(1)[0]
     held = agenda.held
     assert held > 1000
     second.publish(entry.message)

@@ -70,7 +70,7 @@ def test_a_filter_keeps_its_place_when_messages_go(net: Network) -> None:
     rest = consume(client, "q", 2)
     rest.settle(Accepted())
     queue = net.queue("q")
-    entry = queue.first_available()
+    entry = queue.entries.first_available()
     assert entry is not None
     queue.drop(entry)
     net.broker.finish_pass()
@@ -108,11 +108,11 @@ def test_a_filter_that_nobody_has_any_more_leaves_nothing_behind(net: Network) -
         receiver = consume(client, "q", 1, selector=f"colour = '{number}'")
         publish(client.sender("q"), b"%d" % number, colour=str(number))
         receiver.close()
-    evaluations = net.queue("q").evaluations()
+    evaluations = net.queue("q").registry.evaluations()
     rest.credit(100)
     assert rest.bodies() == numbered(0, 10)
     publish(client.sender("q"), b"more", colour="1")
-    assert net.queue("q").evaluations() == evaluations
+    assert net.queue("q").registry.evaluations() == evaluations
 
 
 def test_a_message_is_looked_at_once_for_each_filter(net: Network) -> None:
@@ -122,7 +122,7 @@ def test_a_message_is_looked_at_once_for_each_filter(net: Network) -> None:
     client = net.connect()
     publish(client.sender("q"), b"red", colour="red")
     publish(client.sender("q"), b"blue", colour="blue")
-    red, blue = queue.priority_levels[0].first, queue.priority_levels[0].last
+    red, blue = queue.entries.priority_levels[0].first, queue.entries.priority_levels[0].last
     assert red is not None and blue is not None
     for _ in range(count // 2):
         queue.publish(red.message)
@@ -139,8 +139,10 @@ def test_a_message_is_looked_at_once_for_each_filter(net: Network) -> None:
         slow.credit(1)
         net.advance(0)
     assert len(slow.deliveries) >= 1
-    assert queue.evaluations() <= 2 * (count + 2) + 2 * (queue.delivered + queue.declined)
-    assert queue.delivered + queue.declined <= 2 * count
+    assert queue.registry.evaluations() <= 2 * (count + 2) + 2 * (
+        queue.dispatcher.delivered + queue.dispatcher.declined
+    )
+    assert queue.dispatcher.delivered + queue.dispatcher.declined <= 2 * count
 
 
 @pytest.mark.parametrize("mode", ["move", "copy"])
@@ -150,7 +152,7 @@ def test_others_have_their_turn_while_a_filter_goes_through_a_long_queue(
     queue = net.declare("q")
     client = net.connect()
     publish(client.sender("q"), b"blue", colour="blue")
-    blue = queue.priority_levels[0].first
+    blue = queue.entries.priority_levels[0].first
     assert blue is not None
     for _ in range(50_000):
         queue.publish(blue.message)
@@ -160,10 +162,10 @@ def test_others_have_their_turn_while_a_filter_goes_through_a_long_queue(
     red.drain()
     # One turn did not reach the end; nobody is told that there is nothing.
     assert (red.bodies(), red.drained) == ([], 0)
-    assert queue.evaluations() <= 20_000
+    assert queue.registry.evaluations() <= 20_000
     net.advance(0.1)
     assert (red.bodies(), red.drained) == ([b"red"], 1)
-    assert queue.evaluations() <= 50_010
+    assert queue.registry.evaluations() <= 50_010
     assert net.broker.timers.next_due() == 0
 
 
@@ -182,8 +184,8 @@ def test_a_delivery_costs_the_same_with_a_thousand_consumers(net: Network) -> No
             receiver.credit(1)
     assert taken == 3000
     # Each takes one and says once that it has no credit for another.
-    assert queue.delivered == 4000
-    assert queue.declined <= queue.delivered + 1000
+    assert queue.dispatcher.delivered == 4000
+    assert queue.dispatcher.declined <= queue.dispatcher.delivered + 1000
 
 
 def test_one_message_that_nobody_may_have_costs_nothing_later(net: Network) -> None:
@@ -197,8 +199,8 @@ def test_one_message_that_nobody_may_have_costs_nothing_later(net: Network) -> N
                 if receiver.deliveries:
                     receiver.settle(Modified(undeliverable_here=True))
     assert queue.available == 20
-    before = queue.delivered + queue.declined
+    before = queue.dispatcher.delivered + queue.dispatcher.declined
     for receiver in receivers:
         receiver.credit(100)
     client.sender("q").send(*numbered(0, 100))
-    assert queue.delivered + queue.declined == before + 100
+    assert queue.dispatcher.delivered + queue.dispatcher.declined == before + 100

@@ -97,7 +97,7 @@ def test_a_group_that_waits_goes_on_when_the_message_in_its_way_is_gone(net: Net
     publish(client.sender("q"), *numbered(0, 3), group="a")
     first.settle(Modified(undeliverable_here=True))
     first.credit(10)
-    entry = queue.first_available()
+    entry = queue.entries.first_available()
     assert entry is not None
     queue.drop(entry)
     net.broker.finish_pass()
@@ -111,11 +111,11 @@ def test_a_group_without_messages_is_forgotten(net: Network) -> None:
     first, second = consume(client, "q", 1), consume(client, "q", 1)
     sender = client.sender("q")
     publish(sender, b"0", group="a")
-    assert queue.groups is not None
-    assert len(queue.groups) == 1
+    assert queue.entries.groups is not None
+    assert len(queue.entries.groups) == 1
     assert first.bodies() == [b"0"]
     first.settle(Accepted())
-    assert len(queue.groups) == 0
+    assert len(queue.entries.groups) == 0
     # It begins anew: with whoever has credit.
     publish(sender, b"1", group="a")
     assert second.bodies() == [b"1"]

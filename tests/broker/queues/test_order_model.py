@@ -245,7 +245,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def entries(self) -> list[object]:
         found = []
-        for priority_level in self.queue.priority_levels:
+        for priority_level in self.queue.entries.priority_levels:
             entry = priority_level.first
             while entry is not None:
                 found.append(entry)
@@ -294,9 +294,11 @@ class QueueMachine(RuleBasedStateMachine):
         assert len(entries) == len(self.sent)
         size = sum(len(entry.message.payload) for entry in entries)
         assert self.queue.bytes == size == self.net.broker.agenda.held
-        if self.queue.groups is not None:
-            assert len(self.queue.groups) == len({s.group for s in self.sent.values()} - {None})
-        oldest = self.queue.first_available()
+        if self.queue.entries.groups is not None:
+            assert len(self.queue.entries.groups) == len(
+                {s.group for s in self.sent.values()} - {None}
+            )
+        oldest = self.queue.entries.first_available()
         free = [sent for sent in self.sent.values() if sent.holder is None]
         if oldest is None:
             assert not free

@@ -289,7 +289,7 @@ class Restarts(RuleBasedStateMachine):
         messages = {}
         for node in self.net.space.nodes.values():
             for queue in self._queues_of(node):
-                for priority_level in queue.priority_levels:
+                for priority_level in queue.entries.priority_levels:
                     entry = priority_level.first
                     while entry is not None:
                         messages[id(entry.message)] = len(entry.message.payload)

@@ -7,7 +7,6 @@ import pytest
 from ferrymq_broker.management.setup import install
 from ferrymq_broker.management.sliced_query import finish as finish_slices
 from ferrymq_broker.nodes.policy import QueuePolicy, TopicPolicy
-from ferrymq_broker.nodes.queues.inspection import move
 from ferrymq_broker.nodes.topics.topic import Topic
 from ferrymq_broker.store.tables import BODY, ENTRY, NODE, SUBSCRIPTION
 from ferrymq_codec.scalars import Described, Symbol
@@ -292,7 +291,7 @@ def test_messages_of_before_are_not_local_to_anybody(net: Network) -> None:
     subscribe(reader(net), "news", "mine", filter=filter).close(closed=False)
     send(net.connect().sender("q"), b"a")
     net.restart()
-    assert finish_slices(move(net.queue("q"), topic_of(net), 1)) == (1, None)
+    assert finish_slices(net.queue("q").move(topic_of(net), 1)) == (1, None)
     assert subscribe(reader(net), "news", "mine", filter=filter).bodies() == [b"a"]
 
 

@@ -56,7 +56,7 @@ def test_messages_that_come_meanwhile_do_not_have_the_rest_pushed_out_at_once() 
     before = int(queue.available)
     assert before > 2 * SIZE
     net.broker.begin_pass(net.now)
-    entry = next(iter(queue.priority_levels[0].all()))
+    entry = next(iter(queue.entries.priority_levels[0].all()))
     assert queue.publish(entry.message) is None
     net.broker.finish_pass()
     assert before + 1 - queue.available <= SIZE + 1

@@ -46,7 +46,7 @@ def published(net: Network) -> int:
 
 def waiting_in(net: Network, name: str) -> list[bytes]:
     """The bodies of the messages in one queue."""
-    priority_levels = net.queue(name).priority_levels
+    priority_levels = net.queue(name).entries.priority_levels
     return [
         text(entry.message.payload)
         for priority_level in priority_levels

@@ -9,8 +9,8 @@ connection that have records, and one for those with pages: of the message nothi
 entry. One that several have keeps its place and loses its payload. Either way `Entry.is_out`, and
 `Entry.size` is what it was.
 
-    page_in(queue, entry)      the message is needed, and probably those behind it
-    peek(queue, entry)         it is looked at once, and stays where it is
+    load(entries, entry)       the message is needed, and probably those behind it
+    peek(entries, entry)       it is looked at once, and stays where it is
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from librt.strings import BytesWriter, write_i64_be
 from mypy_extensions import i32, i64
 
 from ferrymq_broker.event_log import log
-from ferrymq_broker.nodes.entry import AVAILABLE, DAMAGED, Entry
+from ferrymq_broker.nodes.entry import AVAILABLE, Entry
 from ferrymq_broker.nodes.message import BrokerMessage, derive, restore
+from ferrymq_broker.nodes.node import Agenda, MessagePager
 from ferrymq_broker.nodes.paging.state import PagingState
 from ferrymq_broker.nodes.queues.persistence import (
     HEAD,
@@ -36,11 +37,9 @@ from ferrymq_broker.store.tables import BODY, ENTRY
 from ferrymq_codec.errors import DecodeError
 
 if TYPE_CHECKING:
-    from ferrymq_broker.filters.filter import Filter
-    from ferrymq_broker.nodes.node import Agenda
     from ferrymq_broker.nodes.queues.disk_runs import DiskRun
+    from ferrymq_broker.nodes.queues.entries import QueueEntries
     from ferrymq_broker.nodes.queues.priority_levels import PriorityLevel
-    from ferrymq_broker.nodes.queues.queue import Queue
     from ferrymq_broker.store.page_store import PageStore
     from ferrymq_broker.store.store import Store
 
@@ -62,7 +61,7 @@ _PAGED: Final = -2
 
 
 @final
-class Pager:
+class Pager(MessagePager):
     """Of one broker, which is not to have more than `high` bytes of messages in memory, and is to
     have no more than `low` when it did. `messages` with `bytes` bytes are out.
 
@@ -138,14 +137,14 @@ class Pager:
 
     # -- out ---------------------------------------------------------------------------------
 
-    def paging_of(self, queue: Queue) -> PagingState:
+    def paging_of(self, entries: QueueEntries) -> PagingState:
         """What the pager knows of a queue, from now on."""
-        paging = queue.paging
+        paging = entries.paging
         if paging is None:
             self._last_id += 1
-            paging = PagingState(queue, self._last_id, self.least)
-            queue.paging = paging
-            queue.reconsider()
+            paging = PagingState(entries, self._last_id, self.least)
+            entries.paging = paging
+            entries.reconsider()
         return paging
 
     def is_recorded(self, paging: PagingState, entry: Entry) -> bool:
@@ -221,11 +220,11 @@ class Pager:
             else:
                 self._empty(entry.message, entry)
 
-    def leave_restored(self, queue: Queue, entry: Entry) -> None:
+    def leave_restored(self, entries: QueueEntries, entry: Entry) -> None:
         """Leave the message of an entry that has come out of the store, in order, where it is, if
         there is enough in memory."""
         if self.agenda.held > self.low:
-            paging = self.paging_of(queue)
+            paging = self.paging_of(entries)
             paging.safe = paging.restored = entry.sequence
             message = entry.message
             if entry.is_out() or entry.size == 0:
@@ -240,11 +239,11 @@ class Pager:
         """What stands for messages of an origin that are records."""
         return _blank(self._recorded, origin, _RECORDED)
 
-    def leave_unread(self, queue: Queue, entry: Entry) -> None:
+    def leave_unread(self, entries: QueueEntries, entry: Entry) -> None:
         """Let the message of an entry, which has come out of the store in order, and for which a
         blank stands, be out."""
         size = i64(entry.size)
-        paging = self.paging_of(queue)
+        paging = self.paging_of(entries)
         paging.safe = paging.restored = entry.sequence
         paging.count += 1
         paging.bytes += size
@@ -254,9 +253,9 @@ class Pager:
         self.paged_out += 1
         paging.fold_restored()
 
-    def leave_run(self, queue: Queue, priority_level: PriorityLevel, run: DiskRun) -> None:
+    def leave_run(self, entries: QueueEntries, priority_level: PriorityLevel, run: DiskRun) -> None:
         """Let the messages of a run be out, which stands behind all others of the lane."""
-        paging = self.paging_of(queue)
+        paging = self.paging_of(entries)
         run.weigh()
         paging.runs_of(priority_level).append(run)
         paging.count += run.count()
@@ -294,7 +293,7 @@ class Pager:
 
     # -- back --------------------------------------------------------------------------------
 
-    def load(self, queue: Queue, entry: Entry) -> bool:
+    def load(self, entries: QueueEntries, entry: Entry) -> bool:
         """The message of the entry, which is out, is needed, and those behind it are likely to be.
 
         False if it cannot be read: then the entry is set aside, unless a consumer holds it.
@@ -314,29 +313,29 @@ class Pager:
             count += 1
             size += i64(after.size)
             after = after.next
-        pages = self._take(queue, wanted)
+        pages = self._take(entries, wanted)
         for one in wanted:
             if one.is_out():
-                message = self._read(queue, one, pages.get(one))
+                message = self._read(entries, one, pages.get(one))
                 if message is None:
-                    self._set_aside(queue, one)
+                    entries.set_aside(one)
                 else:
-                    self._come_back(queue, one, message)
+                    self._come_back(entries, one, message)
         self._has_read(size)
         return not entry.is_out()
 
-    def peek(self, queue: Queue, entry: Entry) -> BrokerMessage | None:
+    def peek(self, entries: QueueEntries, entry: Entry) -> BrokerMessage | None:
         """The message of the entry, which is out and stays so; None if it cannot be read."""
         page: bytes | None = None
         if self._has_page(entry):
             try:
-                page = self._pages.get(self._key_of(queue, entry))
+                page = self._pages.get(self._key_of(entries, entry))
             except OSError as error:
-                self._complain(queue, entry, str(error))
+                self._complain(entries, entry, str(error))
                 return None
         self.peeked += 1
         self._has_read(i64(entry.size))
-        return self._read(queue, entry, page)
+        return self._read(entries, entry, page)
 
     def _has_read(self, size: i64) -> None:
         self._read_bytes += size
@@ -345,20 +344,20 @@ class Pager:
             if self.unmap is not None:
                 self.unmap()
 
-    def _take(self, queue: Queue, entries: list[Entry]) -> dict[Entry, bytes]:
+    def _take(self, entries: QueueEntries, wanted: list[Entry]) -> dict[Entry, bytes]:
         """The pages of those entries that have some; they are not there any more."""
         paged: list[Entry] = []
         keys: list[bytes] = []
-        for entry in entries:
+        for entry in wanted:
             if self._has_page(entry):
                 paged.append(entry)
-                keys.append(self._key_of(queue, entry))
+                keys.append(self._key_of(entries, entry))
         found: dict[Entry, bytes] = {}
         if keys:
             try:
                 pages = self._pages.take(keys)
             except OSError as error:
-                self._complain(queue, paged[0], str(error))
+                self._complain(entries, paged[0], str(error))
                 return found
             for entry, page in zip(paged, pages, strict=True):
                 if page is not None:
@@ -372,14 +371,16 @@ class Pager:
             return message.header_end == _PAGED
         return message in self._together
 
-    def _key_of(self, queue: Queue, entry: Entry) -> bytes:
+    def _key_of(self, entries: QueueEntries, entry: Entry) -> bytes:
         key = self._together.get(entry.message)
         if key is not None:
             return key
-        paging = queue.paging
+        paging = entries.paging
         return _key(0 if paging is None else paging.id, entry.sequence)
 
-    def _read(self, queue: Queue, entry: Entry, page: bytes | None) -> BrokerMessage | None:
+    def _read(
+        self, entries: QueueEntries, entry: Entry, page: bytes | None
+    ) -> BrokerMessage | None:
         """The message of the entry, of its page or of its record."""
         message = entry.message
         try:
@@ -392,7 +393,7 @@ class Pager:
                     raise StoreDamaged("its body is not there, or another one")
                 return derive(message, body, message.header_end)
             else:
-                page = self.store.get(ENTRY, queue.store_id, entry.sequence)
+                page = self.store.get(ENTRY, entries.node.store_id, entry.sequence)
                 if page is None:
                     raise StoreDamaged("its record is not there")
             head = read_head(page)
@@ -403,14 +404,14 @@ class Pager:
                 return derive(message, payload, message.header_end)
             return restore(payload, head.format, head.special, message.origin)
         except (StoreDamaged, DecodeError, OSError) as error:
-            self._complain(queue, entry, str(error))
+            self._complain(entries, entry, str(error))
             return None
 
-    def _come_back(self, queue: Queue, entry: Entry, message: BrokerMessage) -> None:
+    def _come_back(self, entries: QueueEntries, entry: Entry, message: BrokerMessage) -> None:
         """The message is in memory again."""
         size = i64(entry.size)
         before = entry.message
-        paging = queue.paging
+        paging = entries.paging
         if before.header_end < 0:
             message.holders = 1
             entry.message = message
@@ -430,15 +431,15 @@ class Pager:
         self.bytes -= size
         self.paged_in += 1
 
-    def load_message(self, queue: Queue, message: BrokerMessage, size: i64) -> bool:
+    def load_message(self, entries: QueueEntries, message: BrokerMessage, size: i64) -> bool:
         """As `load`, of a message that several have, for one that is no entry."""
         stand_in = Entry(message, 0)
         stand_in.size = i32(size)
-        return self.load(queue, stand_in)
+        return self.load(entries, stand_in)
 
     # -- gone --------------------------------------------------------------------------------
 
-    def forget(self, queue: Queue, entry: Entry) -> None:
+    def forget(self, entries: QueueEntries, entry: Entry) -> None:
         """The entry, whose message is out, holds it no more."""
         message = entry.message
         size = i64(entry.size)
@@ -447,11 +448,13 @@ class Pager:
             if message.holders == 0:
                 self.forget_message(message, size)
             return
-        self.forget_out(queue, message, entry.sequence, size)
+        self.forget_out(entries, message, entry.sequence, size)
 
-    def forget_out(self, queue: Queue, blank: BrokerMessage, sequence: i64, size: i64) -> None:
+    def forget_out(
+        self, entries: QueueEntries, blank: BrokerMessage, sequence: i64, size: i64
+    ) -> None:
         """A message leaves the queue that is out, and that a blank stands for."""
-        paging = queue.paging
+        paging = entries.paging
         if paging is not None:
             if blank.header_end == _PAGED:
                 self._drop_page(_key(paging.id, sequence))
@@ -498,15 +501,8 @@ class Pager:
 
     # -- what cannot be read -------------------------------------------------------------------
 
-    def _set_aside(self, queue: Queue, entry: Entry) -> None:
-        """Nobody gets the message; if nobody holds the entry, it counts among those held."""
-        if entry.state == AVAILABLE:
-            entry.state = DAMAGED
-            queue.available -= 1
-            queue.acquired += 1
-
-    def _complain(self, queue: Queue, entry: Entry, reason: str) -> None:
-        place = (queue.address, int(entry.sequence))
+    def _complain(self, entries: QueueEntries, entry: Entry, reason: str) -> None:
+        place = (entries.node.address, int(entry.sequence))
         if place in self._reported:
             return
         if len(self._reported) < 10_000:
@@ -530,58 +526,15 @@ def _blank(blanks: dict[int, BrokerMessage], origin: i64, mark: i64) -> BrokerMe
     return blank
 
 
-def page_in(queue: Queue, entry: Entry) -> bool:
-    """Have the message of an entry that is out in memory; false if it cannot be read."""
-    pager = queue.agenda.pager
-    return pager is not None and pager.load(queue, entry)
-
-
-def page_in_scheduled(queue: Queue, message: BrokerMessage, size: i64) -> bool:
-    """As `page_in`, for a message that is scheduled in the queue and an entry elsewhere."""
-    pager = queue.agenda.pager
-    return pager is not None and pager.load_message(queue, message, size)
-
-
-def peek(queue: Queue, entry: Entry) -> BrokerMessage | None:
-    """The message of an entry, in memory or not, to be looked at; None if it cannot be read."""
-    if not entry.is_out():
-        return entry.message
-    pager = queue.agenda.pager
-    return None if pager is None else pager.peek(queue, entry)
-
-
-def passes(queue: Queue, filter: Filter, entry: Entry) -> bool:
-    """Whether the message of an entry passes a filter; what cannot be read does not."""
-    message = peek(queue, entry)
-    return message is not None and filter.matches(message)
-
-
-def forget(queue: Queue, entry: Entry) -> None:
-    """An entry leaves whose message is out."""
-    pager = queue.agenda.pager
-    if pager is not None:
-        pager.forget(queue, entry)
-
-
-def give_up(queue: Queue, entry: Entry) -> None:
-    """Release the message of an entry that leaves its queue."""
-    message = entry.message
-    size = i64(entry.size)
-    if len(message.payload) != size:
-        forget(queue, entry)
-        return
-    holders = message.holders - 1
-    message.holders = holders
-    if holders == 0:
-        agenda = queue.agenda
-        agenda.held -= size
-        if message.shared:
-            drop_body(agenda, message)
+def pager_of(agenda: Agenda) -> Pager | None:
+    """Return the pager of a broker, None if it has none."""
+    pager = agenda.pager
+    return pager if isinstance(pager, Pager) else None
 
 
 def forget_message(agenda: Agenda, message: BrokerMessage, size: i64) -> None:
-    """Nobody has this message any more, which is out."""
-    pager = agenda.pager
+    """Forget a message that is out, and that nobody has any more."""
+    pager = pager_of(agenda)
     if pager is not None:
         pager.forget_message(message, size)
 

@@ -12,7 +12,7 @@ from ferrymq_broker.nodes.queues.disk_runs import DiskRuns
 from ferrymq_broker.nodes.queues.priority_levels import LevelCursor, PriorityLevel
 
 if TYPE_CHECKING:
-    from ferrymq_broker.nodes.queues.queue import Queue
+    from ferrymq_broker.nodes.queues.entries import QueueEntries
 
 # Batches between two marks: there are some ten thousand that are not applied at most.
 _APART: Final = 16
@@ -22,10 +22,12 @@ _TOGETHER: Final = 256
 
 @final
 class PagingState:
-    """Of one `queue`, while it has anything to do with the pager. `count` messages of `bytes` bytes
-    are out, `loaded` bytes have come back since the pager went through the queue last. Nobody has
-    had entries up to the sequence `restored`, unless they have more than one attempt. `withheld` is
-    whether cursors may point to entries that somebody holds.
+    """The part of the pager in one queue, while that has anything to do with the pager.
+
+    Of its `entries`, `count` messages of `bytes` bytes are out; `loaded` bytes have come back since
+    the pager went through the queue last. Nobody has had entries up to the sequence `restored`,
+    unless they have more than one attempt. `withheld` is whether cursors may point to entries that
+    somebody holds.
 
     Records can be read when their batch has been applied: those of entries up to the sequence
     `safe` can. `marks` say which of the later ones came in which batch; `amended` are entries that
@@ -33,7 +35,7 @@ class PagingState:
     """
 
     __slots__ = (
-        "queue",
+        "entries",
         "id",
         "least",
         "count",
@@ -48,8 +50,8 @@ class PagingState:
         "_blanks",
     )
 
-    def __init__(self, queue: Queue, id: i64, least: i64) -> None:
-        self.queue = queue
+    def __init__(self, entries: QueueEntries, id: i64, least: i64) -> None:
+        self.entries = entries
         # Fewer messages than this are no run.
         self.least: i64 = least
         # What its pages are known by.
@@ -69,13 +71,13 @@ class PagingState:
 
     def resident(self) -> i64:
         """Bytes of the queue's messages that are in memory."""
-        return self.queue.bytes - self.bytes
+        return self.entries.bytes - self.bytes
 
     def note(self, number: i64, applied: i64) -> None:
         """The batch `number` is being filled, those up to `applied` have been applied."""
         marks = self.marks
         if not marks or marks[-1][0] + _APART <= number:
-            marks.append((number, self.queue.published))
+            marks.append((number, self.entries.published))
         while marks and marks[0][0] <= applied:
             self.safe = marks.popleft()[1]
         if self.amended:
@@ -100,7 +102,7 @@ class PagingState:
         """The runs of a lane of the queue, from now on."""
         runs = priority_level.runs
         if runs is None:
-            runs = DiskRuns(self.queue, priority_level, self.least)
+            runs = DiskRuns(self.entries, priority_level, self.least)
             priority_level.runs = runs
         return runs
 
@@ -110,7 +112,7 @@ class PagingState:
         if self._blanks < _TOGETHER:
             return
         self._blanks = 0
-        for priority_level in self.queue.priority_levels:
+        for priority_level in self.entries.priority_levels:
             begin = priority_level.last
             while begin is not None and begin.state != RUN and begin.message.header_end < 0:
                 begin = begin.prev
@@ -121,12 +123,12 @@ class PagingState:
     def begin_again(self) -> None:
         """Let the pager go through the queue from its beginning."""
         self.loaded = 0
-        for priority_level in self.queue.priority_levels:
+        for priority_level in self.entries.priority_levels:
             self.cursor(priority_level).next = priority_level.first
 
     def close(self) -> None:
         """The queue has nothing to do with the pager any more."""
-        for priority_level in self.queue.priority_levels:
+        for priority_level in self.entries.priority_levels:
             cursor = priority_level.out
             if cursor is not None:
                 priority_level.out = None

@@ -92,7 +92,7 @@ class Sweep:
                 self._look()
                 if not self._queues:
                     break
-            paging = pager.paging_of(self._queues[-1])
+            paging = pager.paging_of(self._queues[-1].entries)
             paging.note(self._changes.number, applied)
             left = self._go_through(paging, budget)
             if left > 0:
@@ -106,13 +106,14 @@ class Sweep:
     def tidy(self) -> None:
         """To be called now and then: let go of queues that have nothing out any more."""
         for queue in self.queues():
-            paging = queue.paging
-            if paging is None or (paging.withheld and queue.acquired > 0):
+            entries = queue.entries
+            paging = entries.paging
+            if paging is None or (paging.withheld and entries.acquired > 0):
                 continue
-            if paging.count == 0 and queue.bytes <= self._kept:
+            if paging.count == 0 and entries.bytes <= self._kept:
                 paging.close()
-                queue.paging = None
-                queue.reconsider()
+                entries.paging = None
+                entries.reconsider()
         self._look_at = 0
         self.pager.tidy()
 
@@ -136,9 +137,11 @@ class Sweep:
         loaded = self.pager.loaded
         self.pager.loaded = 0
         for queue in self.queues():
-            if loaded > 0 and queue.paging is not None:
-                queue.paging.loaded += loaded
-            size = _resident(queue)
+            entries = queue.entries
+            paging = entries.paging
+            if loaded > 0 and paging is not None:
+                paging.loaded += loaded
+            size = entries.bytes if paging is None else paging.resident()
             if size > 0 and not queue.deleted:
                 sized.append((int(size), len(sized), queue))
                 if size > most:
@@ -149,14 +152,14 @@ class Sweep:
         share = self.pager.low // (2 * (len(sized) + 1))
         self._kept = share if share < _KEPT else _KEPT
         for queue in self._queues:
-            paging = queue.paging
+            paging = queue.entries.paging
             if paging is not None and paging.loaded > self._kept and now >= paging.again:
                 paging.again = now + self.again
                 paging.begin_again()
 
     def _go_through(self, paging: PagingState, budget: i64) -> i64:
         """Let messages of a queue go; what is left of the budget, 0 if there may be more."""
-        for priority_level in reversed(paging.queue.priority_levels):
+        for priority_level in reversed(paging.entries.priority_levels):
             budget = self._go_along(paging, priority_level, budget)
             if budget <= 0:
                 return 0
@@ -202,11 +205,6 @@ class Sweep:
         if begin is not None:
             paging.fold(priority_level, begin, entry)
         return budget
-
-
-def _resident(queue: Queue) -> i64:
-    paging = queue.paging
-    return queue.bytes if paging is None else paging.resident()
 
 
 def _size_of(sized: tuple[int, int, Queue]) -> tuple[int, int]:

@@ -8,13 +8,13 @@ from mypy_extensions import i64
 
 from ferrymq_broker.nodes.consumer import IDLE, Consumer
 from ferrymq_broker.nodes.entry import AVAILABLE, RUN, Entry
-from ferrymq_broker.nodes.paging.pager import peek
 from ferrymq_broker.nodes.queues.filter_views import PATIENCE
-from ferrymq_broker.nodes.queues.priority_levels import LEVELS
+from ferrymq_broker.nodes.queues.priority_levels import LEVELS, EntryPointer
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.queues.disk_runs import DiskRuns
-    from ferrymq_broker.nodes.queues.queue import Queue
+    from ferrymq_broker.nodes.queues.entries import QueueEntries
+    from ferrymq_broker.nodes.queues.priority_levels import PriorityLevel
 
 # What it takes to read a message from disk, in questions to a filter.
 _READING: Final = 10
@@ -27,34 +27,40 @@ _NOT_THERE: Final = 3
 
 
 @final
-class Browser:
+class Browser(EntryPointer):
     """A consumer that browses, and how far it has come: by level, the last entry it has passed."""
 
-    __slots__ = ("consumer", "_positions", "_patience")
+    __slots__ = ("consumer", "_entries", "_positions", "_patience")
 
-    def __init__(self, consumer: Consumer) -> None:
+    def __init__(self, entries: QueueEntries, consumer: Consumer) -> None:
         self.consumer = consumer
+        self._entries = entries
         self._positions: list[Entry | None] = [None] * LEVELS
         # How much more it may be shown in this turn.
         self._patience: i64 = 0
+        entries.add_pointer(self)
 
-    def show(self, queue: Queue) -> bool:
+    def close(self) -> None:
+        """Point to nothing any more."""
+        self._entries.drop_pointer(self)
+
+    def show(self) -> bool:
         """Show it what it has not seen. What others hold at this moment is passed over; entries
         that are not stable are not there yet.
 
         False if there is more to look at, in another turn.
         """
         self._patience = PATIENCE
-        stable = queue.stable
-        for priority_level in queue.priority_levels:
+        stable = self._entries.records.stable
+        for priority_level in self._entries.priority_levels:
             level = priority_level.level
             position = self._positions[level]
             entry = priority_level.first if position is None else position.next
             while entry is not None and entry.sequence <= stable:
                 if entry.state == RUN and priority_level.runs is not None:
-                    seen = self._show_run(queue, priority_level.runs, entry)
+                    seen = self._show_run(priority_level.runs, entry)
                 else:
-                    seen = self._show_entry(queue, entry)
+                    seen = self._show_entry(entry)
                 if seen == _NOT_THERE:
                     break
                 if seen != _SEEN:
@@ -63,7 +69,7 @@ class Browser:
                 entry = entry.next
         return True
 
-    def _show_run(self, queue: Queue, runs: DiskRuns, place: Entry) -> i64:
+    def _show_run(self, runs: DiskRuns, place: Entry) -> i64:
         """Show it the messages of a run. If it has not seen them all, the others have a place of
         their own."""
         run = runs.of(place)
@@ -71,10 +77,10 @@ class Browser:
         seen = _SEEN
         while index < run.end and seen == _SEEN:
             entry = runs.stand_in(run, index)
-            if entry.sequence > queue.stable:
+            if entry.sequence > self._entries.records.stable:
                 seen = _NOT_THERE
             else:
-                seen = self._show_entry(queue, entry)
+                seen = self._show_entry(entry)
             if seen == _SEEN:
                 index += 1
         if seen != _SEEN and index > run.begin:
@@ -82,13 +88,13 @@ class Browser:
             self._positions[place.level] = place.prev
         return seen
 
-    def _show_entry(self, queue: Queue, entry: Entry) -> i64:
+    def _show_entry(self, entry: Entry) -> i64:
         """Show it an entry, if it is to see that."""
         consumer = self.consumer
         if not consumer.ready:
             return _NOT_READY
         if entry.state != AVAILABLE or (
-            entry.expires != 0 and queue.agenda.left(entry.expires) <= 0
+            entry.expires != 0 and self._entries.agenda.left(entry.expires) <= 0
         ):
             return _SEEN
         filter = consumer.filter
@@ -97,7 +103,7 @@ class Browser:
             if self._patience <= 0:
                 return _NOT_NOW
             self._patience -= _READING if out else 0
-        message = peek(queue, entry) if out else entry.message
+        message = self._entries.read_message(entry) if out else entry.message
         if message is not None and filter is not None:
             self._patience -= filter.price(message)
         if message is not None and (filter is None or filter.matches(message)):
@@ -111,13 +117,13 @@ class Browser:
                 return _NOT_READY
         return _SEEN
 
-    def position(self, level: i64) -> Entry | None:
-        """The last entry, or place of a run, that it has passed in the lane of a level."""
-        return self._positions[level]
+    def pointed(self, priority_level: PriorityLevel) -> Entry | None:
+        """Return the last entry, or place of a run, that it has passed in a level."""
+        return self._positions[priority_level.level]
 
-    def has_more(self, queue: Queue) -> bool:
+    def has_more(self) -> bool:
         """Whether there is something that it has not come to."""
-        for priority_level in queue.priority_levels:
+        for priority_level in self._entries.priority_levels:
             position = self._positions[priority_level.level]
             if (priority_level.first if position is None else position.next) is not None:
                 return True

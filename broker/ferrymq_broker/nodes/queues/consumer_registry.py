@@ -1,9 +1,9 @@
-"""Which consumers of a queue are served: their places in views and crews."""
+"""Which consumers a queue has, and which of them are served: their places in views and tiers."""
 
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
@@ -11,143 +11,313 @@ from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.consumer import OWNER, Consumer
 from ferrymq_broker.nodes.entry import AVAILABLE, Entry
 from ferrymq_broker.nodes.queues.browsers import Browser
-from ferrymq_broker.nodes.queues.dispatcher import offer_waiting
-from ferrymq_broker.nodes.queues.filter_views import FilterView, PriorityTier, push
-from ferrymq_broker.nodes.queues.persistence import put_state
-from ferrymq_broker.nodes.queues.priority_levels import LevelCursor, PriorityLevel
+from ferrymq_broker.nodes.queues.filter_views import UNFILTERED, FilterView, ViewTier
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.link_terms import SourceTerms
-    from ferrymq_broker.nodes.queues.queue import Queue
+    from ferrymq_broker.nodes.node import Node
+    from ferrymq_broker.nodes.policy import QueuePolicy
+    from ferrymq_broker.nodes.queues.entries import QueueEntries
+    from ferrymq_broker.nodes.queues.groups import Group
 
 # Consumers that an entry is kept from, of those that are gone: more are looked through.
 _SLACK: Final = 64
 
 
-def grant(queue: Queue, terms: SourceTerms) -> None:
-    """What of its terms a link gets. Raises `BrokerError` if there may be no further consumer."""
-    terms.filters.decline_position()
-    if terms.distribution_mode == "copy":
-        terms.granted_mode = "copy"
-        terms.browses = True
-        return
-    _check_consumer_limit(queue, terms.exclusive or queue.policy.exclusive)
-    terms.granted_mode = "move"
-    terms.granted_priority = terms.priority
-    terms.granted_exclusive = terms.exclusive
+@final
+class ConsumerRegistry:
+    """The consumers and browsers of the queue that is `node`, and the views that they have.
 
+    `takers` counts consumers, browsers aside, `exclusive_consumers` those of them that tolerate no
+    other. `plain` is the view without a filter, which is always there; `views` are all, by the keys
+    of filters. `tiers` are in the order of their turns, `sole` is the only one there is. `active`
+    is the consumer that is served where one at a time is.
+    """
 
-def _check_consumer_limit(queue: Queue, exclusive: bool) -> None:
-    """Raise `BrokerError` if there may be no further consumer, or none that is to be alone."""
-    others = queue.takers
-    if others > 0 and (exclusive or queue.exclusive_consumers > 0):
-        raise BrokerError(
-            "amqp:resource-locked", f"{queue.address!r} has a consumer, and one is to be alone"
-        )
-    most = queue.policy.max_consumers
-    if most and others >= most:
-        raise BrokerError(
-            "amqp:resource-limit-exceeded", f"{queue.address!r} has {most} consumers already"
-        )
+    __slots__ = (
+        "entries",
+        "policy",
+        "consumers",
+        "takers",
+        "exclusive_consumers",
+        "plain",
+        "views",
+        "tiers",
+        "sole",
+        "browsers",
+        "active",
+        "standby",
+        "tiers_made",
+        "_node",
+    )
 
+    def __init__(self, node: Node, entries: QueueEntries, policy: QueuePolicy) -> None:
+        self._node = node
+        self.entries = entries
+        self.policy = policy
+        self.consumers: dict[Consumer, None] = {}
+        self.takers: i64 = 0
+        self.exclusive_consumers: i64 = 0
+        self.plain = FilterView(entries, None)
+        self.views: dict[str, FilterView] = {UNFILTERED: self.plain}
+        self.tiers: list[ViewTier] = []
+        self.sole: ViewTier | None = None
+        self.browsers: dict[Consumer, Browser] = {}
+        self.active: Consumer | None = None
+        # A heap of those that wait to be active, and some that have left.
+        self.standby: list[tuple[int, int, Consumer]] = []
+        self.tiers_made: i64 = 0
 
-def add_consumer(queue: Queue, consumer: Consumer) -> None:
-    """Count and seat a consumer that is new, or let it wait until one at a time comes to it."""
-    queue.consumers[consumer] = None
-    if consumer.copies:
-        queue.browsers[consumer] = Browser(consumer)
-        return
-    queue.takers += 1
-    if consumer.exclusive:
-        queue.exclusive_consumers += 1
-    if not queue.policy.single_active:
-        _assign_tier(queue, consumer)
-        return
-    _stand_by(queue, consumer)
-    if queue.active is None:
-        _activate_next(queue)
+    def change_policy(self, policy: QueuePolicy) -> None:
+        """Serve one consumer at a time, or all, as the policy says from now on."""
+        single = self.policy.single_active
+        self.policy = policy
+        if policy.single_active != single:
+            self.reassign()
 
+    def grant(self, terms: SourceTerms) -> None:
+        """Fill in what of its terms a link gets. Raises `BrokerError` if there may be no further
+        consumer."""
+        terms.filters.decline_position()
+        if terms.distribution_mode == "copy":
+            terms.granted_mode = "copy"
+            terms.browses = True
+            return
+        self._check_consumer_limit(terms.exclusive or self.policy.exclusive)
+        terms.granted_mode = "move"
+        terms.granted_priority = terms.priority
+        terms.granted_exclusive = terms.exclusive
 
-def remove_consumer(queue: Queue, consumer: Consumer) -> None:
-    """The consumer is none of the queue's any more, and gives up its place."""
-    if consumer in queue.consumers:
-        del queue.consumers[consumer]
-        if not consumer.copies:
-            queue.takers -= 1
-            if consumer.exclusive:
-                queue.exclusive_consumers -= 1
-    queue.browsers.pop(consumer, None)
-    _leave_tier(queue, consumer)
-    _let_groups_go(queue, consumer)
-    consumer.ready = False
-    if queue.active is consumer:
-        queue.active = None
-        _activate_next(queue)
+    def _check_consumer_limit(self, exclusive: bool) -> None:
+        """Raise `BrokerError` if there may be no further consumer, or none that is to be alone."""
+        others = self.takers
+        if others > 0 and (exclusive or self.exclusive_consumers > 0):
+            raise BrokerError(
+                "amqp:resource-locked",
+                f"{self._node.address!r} has a consumer, and one is to be alone",
+            )
+        most = self.policy.max_consumers
+        if most and others >= most:
+            raise BrokerError(
+                "amqp:resource-limit-exceeded",
+                f"{self._node.address!r} has {most} consumers already",
+            )
 
+    def add(self, consumer: Consumer) -> None:
+        """Count a new consumer; give it a place, or let it stand by if one at a time is served."""
+        self.consumers[consumer] = None
+        if consumer.copies:
+            self.browsers[consumer] = Browser(self.entries, consumer)
+            return
+        self.takers += 1
+        if consumer.exclusive:
+            self.exclusive_consumers += 1
+        if not self.policy.single_active:
+            self._assign_tier(consumer)
+            return
+        self._stand_by(consumer)
+        if self.active is None:
+            self._activate_next()
 
-def reassign_consumers(queue: Queue) -> None:
-    """Seat those who are there as the policy has it now."""
-    for consumer in queue.consumers:
-        _leave_tier(queue, consumer)
-    queue.active = None
-    queue.standby = []
-    if queue.policy.single_active:
-        for consumer in queue.consumers:
+    def remove(self, consumer: Consumer) -> None:
+        """Take the place of a consumer away that leaves the queue."""
+        if consumer in self.consumers:
+            del self.consumers[consumer]
             if not consumer.copies:
-                _stand_by(queue, consumer)
-        active = _activate_next(queue)
-        for consumer in queue.consumers:
-            if consumer is not active:
-                _let_groups_go(queue, consumer)
-        return
-    for consumer in queue.consumers:
-        if not consumer.copies:
-            _assign_tier(queue, consumer)
+                self.takers -= 1
+                if consumer.exclusive:
+                    self.exclusive_consumers -= 1
+        browser = self.browsers.pop(consumer, None)
+        if browser is not None:
+            browser.close()
+        self._leave_tier(consumer)
+        self._let_groups_go(consumer)
+        consumer.ready = False
+        if self.active is consumer:
+            self.active = None
+            self._activate_next()
 
+    def reassign(self) -> None:
+        """Give every consumer the place that it has by the policy as it is now."""
+        for consumer in self.consumers:
+            self._leave_tier(consumer)
+        self.active = None
+        self.standby = []
+        if self.policy.single_active:
+            for consumer in self.consumers:
+                if not consumer.copies:
+                    self._stand_by(consumer)
+            active = self._activate_next()
+            for consumer in self.consumers:
+                if consumer is not active:
+                    self._let_groups_go(consumer)
+            return
+        for consumer in self.consumers:
+            if not consumer.copies:
+                self._assign_tier(consumer)
 
-def _activate_next(queue: Queue) -> Consumer | None:
-    """Serve the consumer of highest priority, of these the one that came first, and return it."""
-    if queue.deleted:
+    def _activate_next(self) -> Consumer | None:
+        """Serve the waiting consumer of the highest priority, of several the first that came.
+
+        Returns that consumer.
+        """
+        if self._node.deleted:
+            return None
+        standby = self.standby
+        while standby:
+            _, _, best = heappop(standby)
+            if best in self.consumers:
+                self.active = best
+                self._assign_tier(best)
+                self._node.touch()
+                return best
         return None
-    standby = queue.standby
-    while standby:
-        _, _, best = heappop(standby)
-        if best in queue.consumers:
-            queue.active = best
-            _assign_tier(queue, best)
-            queue.touch()
-            return best
-    return None
+
+    def _stand_by(self, consumer: Consumer) -> None:
+        """Let the consumer wait until it is the one that is served."""
+        heappush(self.standby, (int(-consumer.priority), int(consumer.id), consumer))
+        if len(self.standby) > 2 * self.takers + _SLACK:
+            self.standby = [one for one in self.standby if one[2] in self.consumers]
+            heapify(self.standby)
+
+    def _assign_tier(self, consumer: Consumer) -> None:
+        """Give the consumer a place in a view and a tier."""
+        view = self._view_of(consumer)
+        tier = _tier_of(view, consumer.priority)
+        if tier is None:
+            self.tiers_made += 1
+            tier = ViewTier(view, consumer.priority, self.tiers_made)
+            self.tiers.insert(_place_of(self.tiers, tier), tier)
+            view.tiers.insert(_place_of(view.tiers, tier), tier)
+            self._find_sole()
+        tier.members[consumer] = None
+        consumer.tier = tier
+        own = [record for record in view.aside if record[1].state == AVAILABLE]
+        # A heap: in order.
+        own.sort(key=_rank_of)
+        consumer.own = own or None
+        if consumer.ready:
+            tier.admit(consumer)
+
+    def _view_of(self, consumer: Consumer) -> FilterView:
+        filter = consumer.filter
+        if filter is None:
+            return self.plain
+        view = self.views.get(filter.key)
+        if view is None:
+            view = FilterView(self.entries, filter)
+            self.views[filter.key] = view
+        return view
+
+    def _leave_tier(self, consumer: Consumer) -> None:
+        """Take the consumer's place away; what waited for it alone is for others."""
+        tier = consumer.tier
+        if tier is None:
+            return
+        assert isinstance(tier, ViewTier)
+        if consumer.ready:
+            tier.dismiss(consumer)
+        consumer.tier = None
+        consumer.own = None
+        del tier.members[consumer]
+        view = tier.view
+        if not tier.members:
+            del self.tiers[_place_of(self.tiers, tier)]
+            del view.tiers[_place_of(view.tiers, tier)]
+            self._find_sole()
+        if not view.tiers:
+            self._abandon(view)
+
+    def _abandon(self, view: FilterView) -> None:
+        """Drop a view that no consumer has; the view without a filter stays."""
+        if view.filter is None:
+            view.return_aside()
+            return
+        del self.views[view.filter.key]
+        self.plain.evaluations += view.evaluations
+        view.close()
+
+    def _find_sole(self) -> None:
+        self.sole = self.tiers[0] if len(self.tiers) == 1 else None
+
+    def _let_groups_go(self, consumer: Consumer) -> None:
+        """Let other consumers have the groups of this one, as soon as the messages that it still
+        holds are decided on."""
+        groups = self.entries.groups
+        if groups is None:
+            return
+        owned = groups.owned_by(consumer)
+        if owned:
+            entry = consumer.first_held()
+            while entry is not None:
+                group = entry.group
+                if group is not None and group.consumer is consumer:
+                    group.leave_behind(entry)
+                entry = entry.held_next
+        for group in owned:
+            groups.release(group)
+            self.offer_waiting(group)
+
+    def exclude(self, number: i64, entry: Entry) -> None:
+        """Keep the message of an entry from the consumer that has this number from now on.
+
+        Where the number means something behind a restart, so does this.
+        """
+        entry.exclude(number)
+        excluded = entry.excluded
+        if excluded is not None and len(excluded) > 2 * len(self.consumers) + _SLACK:
+            # Most of them are gone, and nobody has their numbers again.
+            alive = {int(one.id) for one in self.consumers}
+            entry.excluded = excluded & (alive | self._node.agenda.remembered)
+        if number <= OWNER:
+            self.entries.records.put_state(entry)
+
+    # -- entries -----------------------------------------------------------------------------
+
+    def offer_again(self, entry: Entry) -> None:
+        """Offer an available entry that cursors may have passed."""
+        for view in self.views.values():
+            view.offer_again(entry)
+
+    def offer_waiting(self, group: Group) -> None:
+        """Offer what has been passed over again: the group has another consumer, or none."""
+        for entry in group.take_waiting():
+            self.offer_again(entry)
+        self._node.touch()
+
+    def settle_group(self, entry: Entry) -> None:
+        """Let the group of a message go on if it has waited for this one."""
+        group = entry.group
+        if group is not None and group.settle(entry):
+            self.offer_waiting(group)
+
+    def leave_group(self, entry: Entry) -> None:
+        """Take an entry that has left the queue out of its group."""
+        group = entry.group
+        groups = self.entries.groups
+        if group is not None and groups is not None:
+            waiting = group.waiting and group.consumer is None
+            settled = group.settle(entry)
+            groups.leave(group)
+            if waiting or settled:
+                self.offer_waiting(group)
+
+    def count_available(self, consumer: Consumer) -> i64:
+        """Count what is available, if the consumer or browser may still be offered some of it."""
+        browser = self.browsers.get(consumer)
+        tier = consumer.tier
+        if browser is not None:
+            more = browser.has_more()
+        else:
+            more = consumer.own is not None or (isinstance(tier, ViewTier) and tier.view.has_more())
+        return self.entries.available if more else 0
+
+    def evaluations(self) -> i64:
+        """Return how often filters have been asked about a message."""
+        return sum(view.evaluations for view in self.views.values())
 
 
-def _stand_by(queue: Queue, consumer: Consumer) -> None:
-    """Let the consumer wait until one at a time comes to it."""
-    heappush(queue.standby, (int(-consumer.priority), int(consumer.id), consumer))
-    if len(queue.standby) > 2 * queue.takers + _SLACK:
-        queue.standby = [one for one in queue.standby if one[2] in queue.consumers]
-        heapify(queue.standby)
-
-
-def _assign_tier(queue: Queue, consumer: Consumer) -> None:
-    """Give the consumer a place in a view and a crew."""
-    view = _view_of(queue, consumer)
-    tier = _tier_of(view, consumer.priority)
-    if tier is None:
-        queue.tiers_made += 1
-        tier = PriorityTier(view, consumer.priority, queue.tiers_made)
-        queue.tiers.insert(_place_of(queue.tiers, tier), tier)
-        view.tiers.insert(_place_of(view.tiers, tier), tier)
-    tier.members[consumer] = None
-    consumer.tier = tier
-    own = [record for record in view.aside if record[1].state == AVAILABLE]
-    # A heap: in order.
-    own.sort(key=_rank_of)
-    consumer.own = own or None
-    if consumer.ready:
-        tier.admit(consumer)
-
-
-def _place_of(tiers: list[PriorityTier], tier: PriorityTier) -> int:
+def _place_of(tiers: list[ViewTier], tier: ViewTier) -> int:
     """The index that the crew has, or is to have, among crews in the order of their turns: those of
     higher priority first, of equal ones the one that was made first."""
     low = 0
@@ -164,7 +334,7 @@ def _place_of(tiers: list[PriorityTier], tier: PriorityTier) -> int:
     return low
 
 
-def _tier_of(view: FilterView, priority: i64) -> PriorityTier | None:
+def _tier_of(view: FilterView, priority: i64) -> ViewTier | None:
     """The crew of a priority in a view, which has one of each at most."""
     low = 0
     high = len(view.tiers)
@@ -178,107 +348,6 @@ def _tier_of(view: FilterView, priority: i64) -> PriorityTier | None:
         else:
             high = middle
     return None
-
-
-def _view_of(queue: Queue, consumer: Consumer) -> FilterView:
-    filter = consumer.filter
-    if filter is None:
-        return queue.plain
-    known = queue.views.get(filter.key)
-    if known is not None:
-        return known
-    view = FilterView(queue, filter)
-    queue.views[filter.key] = view
-    for priority_level in queue.priority_levels:
-        view.cursors.append(new_cursor(queue, priority_level, view))
-    return view
-
-
-def _leave_tier(queue: Queue, consumer: Consumer) -> None:
-    """Take the consumer's place away; what waited for it alone is for others."""
-    tier = consumer.tier
-    if tier is None:
-        return
-    if consumer.ready:
-        tier.dismiss(consumer)
-    consumer.tier = None
-    consumer.own = None
-    del tier.members[consumer]
-    view = tier.view
-    if not tier.members:
-        del queue.tiers[_place_of(queue.tiers, tier)]
-        del view.tiers[_place_of(view.tiers, tier)]
-    if not view.tiers:
-        _abandon(queue, view)
-
-
-def _let_groups_go(queue: Queue, consumer: Consumer) -> None:
-    """The groups of the consumer may go to others, when what it goes on holding of them is decided
-    on."""
-    groups = queue.groups
-    if groups is None:
-        return
-    owned = groups.owned_by(consumer)
-    if owned:
-        entry = consumer.first_held()
-        while entry is not None:
-            group = entry.group
-            if group is not None and group.consumer is consumer:
-                group.leave_behind(entry)
-            entry = entry.held_next
-    for group in owned:
-        groups.release(group)
-        offer_waiting(queue, group)
-
-
-def _abandon(queue: Queue, view: FilterView) -> None:
-    """Nobody has this view any more."""
-    if view.filter is not None:
-        del queue.views[view.filter.key]
-        queue.plain.evaluations += view.evaluations
-        for cursor in view.cursors:
-            cursor.priority_level.drop_cursor(cursor)
-        return
-    for _, entry in view.aside:
-        if entry.state == AVAILABLE:
-            push(view.returned, entry, queue.available)
-    view.aside = []
-
-
-def exclude(queue: Queue, number: i64, entry: Entry) -> None:
-    """Keep the message of an entry from the consumer that has this number from now on.
-
-    Where the number means something behind a restart, so does this.
-    """
-    entry.exclude(number)
-    excluded = entry.excluded
-    if excluded is not None and len(excluded) > 2 * len(queue.consumers) + _SLACK:
-        # Most of them are gone, and nobody has their numbers again.
-        alive = {int(one.id) for one in queue.consumers}
-        entry.excluded = excluded & (alive | queue.agenda.remembered)
-    if number <= OWNER and entry.stored and queue.store_id != 0:
-        put_state(queue, entry)
-
-
-def new_priority_level(queue: Queue, level: i64) -> PriorityLevel:
-    """The lane of a level that had none; every view has a cursor in it."""
-    priority_level = PriorityLevel(level)
-    at: i64 = 0
-    while at < len(queue.priority_levels) and queue.priority_levels[at].level > level:
-        at += 1
-    queue.priority_levels.insert(at, priority_level)
-    for view in queue.views.values():
-        view.cursors.insert(at, new_cursor(queue, priority_level, view))
-    return priority_level
-
-
-def new_cursor(queue: Queue, priority_level: PriorityLevel, view: FilterView) -> LevelCursor:
-    """Where a view begins in a lane; made known to the lane."""
-    if view.filter is None:
-        return priority_level.plain
-    cursor = LevelCursor(priority_level)
-    priority_level.add_cursor(cursor)
-    return cursor
 
 
 def _rank_of(record: tuple[int, Entry]) -> int:

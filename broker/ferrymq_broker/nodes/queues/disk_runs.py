@@ -25,11 +25,10 @@ from mypy_extensions import i32, i64
 
 from ferrymq_broker.nodes.entry import AVAILABLE, REMOVED, RUN, Entry
 from ferrymq_broker.nodes.message import BrokerMessage
-from ferrymq_broker.nodes.queues.persistence import drop_entries
 
 if TYPE_CHECKING:
+    from ferrymq_broker.nodes.queues.entries import QueueEntries
     from ferrymq_broker.nodes.queues.priority_levels import PriorityLevel
-    from ferrymq_broker.nodes.queues.queue import Queue
 
 # Messages in a run.
 MOST: Final = 1024
@@ -41,6 +40,30 @@ _DEADLINE: Final = 8
 # How far the sequences of a run may be apart.
 _SPAN: Final = 0x7FFF_FFFF
 _NOTHING: Final = BrokerMessage(b"", 0, 0)
+
+
+class RowWatcher:
+    """Learns which messages on disk expire, and says which may not become rows. The lifecycle of
+    the queue is one."""
+
+    __slots__ = ()
+
+    def has_key(self, entry: Entry) -> bool:
+        """Return whether a newer message may replace that of the entry."""
+        return False
+
+    def watch_expiry(self, entry: Entry) -> None:
+        """Let the entry, which was a row, expire when it has to."""
+
+    def forget_expiry(self, entry: Entry) -> None:
+        """Forget when the entry expires: it is a row from now on."""
+
+    def watch_run(self, place: Entry, moment: i64, date: i64) -> None:
+        """Let messages of a run expire, the first of them at a moment by `Agenda.now`, or on a
+        date; 0 is never."""
+
+    def forget_run(self, place: Entry) -> None:
+        """Forget a run that is no more."""
 
 
 @final
@@ -194,12 +217,12 @@ class DiskRun:
 
 @final
 class DiskRuns:
-    """The runs of one `priority_level` of a `queue`. Less than `least` messages remain entries."""
+    """The runs of one `priority_level` of a queue. Less than `least` messages remain entries."""
 
-    __slots__ = ("queue", "priority_level", "least", "_runs")
+    __slots__ = ("entries", "priority_level", "least", "_runs")
 
-    def __init__(self, queue: Queue, priority_level: PriorityLevel, least: i64) -> None:
-        self.queue = queue
+    def __init__(self, entries: QueueEntries, priority_level: PriorityLevel, least: i64) -> None:
+        self.entries = entries
         self.priority_level = priority_level
         self.least: i64 = least
         self._runs: dict[Entry, DiskRun] = {}
@@ -287,7 +310,7 @@ class DiskRuns:
 
     def release_due(self, place: Entry) -> None:
         """Make entries of the rows that expire by now; they lie before the place."""
-        agenda = self.queue.agenda
+        agenda = self.entries.agenda
         run = self._runs[place]
         due: list[int] = []
         index = run.begin
@@ -324,7 +347,7 @@ class DiskRuns:
         run.bytes -= i64(entry.size)
         self.priority_level.insert(entry, place)
         if entry.expires != 0:
-            self.queue.lifecycle.watch_expiry(entry)
+            self.entries.row_watcher.watch_expiry(entry)
         return entry
 
     def _shrink(self, place: Entry, run: DiskRun) -> None:
@@ -339,7 +362,7 @@ class DiskRuns:
     def fold(self, begin: Entry, end: Entry | None, restored: i64) -> None:
         """Let entries from `begin` to before `end` be rows where they can. Nobody has had those up
         to the sequence `restored` since they were restored."""
-        held = pointed(self.queue, self.priority_level)
+        held = self.entries.pointed(self.priority_level)
         place: Entry | None = None
         before = begin.prev
         back: i64 = 0
@@ -378,7 +401,7 @@ class DiskRuns:
             and entry.group is None
             and entry.failures == 0
             and (attempts == 0 or (attempts == 1 and entry.sequence <= restored))
-            and not self.queue.lifecycle.has_key(entry)
+            and not self.entries.row_watcher.has_key(entry)
         )
 
     def _fold(self, entries: list[Entry], place: Entry | None) -> Entry | None:
@@ -408,7 +431,7 @@ class DiskRuns:
         # For whatever still has it: it is in the queue no more.
         entry.state = REMOVED
         if entry.expires != 0:
-            self.queue.lifecycle.forget_expiry(entry)
+            self.entries.row_watcher.forget_expiry(entry)
 
     def _merge(self, place: Entry, other: Entry) -> bool:
         """Let the run behind a place have it together with its own, if there is room."""
@@ -436,61 +459,35 @@ class DiskRuns:
         moment = run.earliest(False)
         date = run.earliest(True)
         if moment != 0 or date != 0:
-            self.queue.lifecycle.watch_run(place, moment, date)
+            self.entries.row_watcher.watch_run(place, moment, date)
 
     # -- the end of a run ----------------------------------------------------------------------
 
-    def drop(self, place: Entry) -> i64:
-        """Drop all messages of the run, out of the queue and the store; how many there were."""
-        queue = self.queue
+    def drop(self, place: Entry) -> None:
+        """Drop all messages of the run, out of memory and the store."""
+        entries = self.entries
+        records = entries.records
         run = self._runs[place]
-        count = run.count()
-        pager = queue.agenda.pager
         first: i64 = 0
         last: i64 = -2
         index = run.begin
         while index < run.end:
             sequence = run.sequence(index)
             kind = run.kind(index)
-            if pager is not None:
-                pager.forget_out(queue, kind.message, sequence, run.size(index))
+            entries.release_out(kind.message, sequence, run.size(index))
             if kind.stored:
                 if sequence != last + 1:
-                    drop_entries(queue, first, last)
+                    records.drop_range(first, last)
                     first = sequence
                 last = sequence
             index += 1
-        drop_entries(queue, first, last)
-        queue.available -= count
-        queue.bytes -= run.bytes
+        records.drop_range(first, last)
         self._remove(place)
-        return count
 
     def _remove(self, place: Entry) -> None:
         del self._runs[place]
-        self.queue.detach(place)
+        self.entries.detach(place)
         self.priority_level.unlink(place)
         place.state = REMOVED
         if place.expires != 0:
-            self.queue.lifecycle.forget_run(place)
-
-
-def pointed(queue: Queue, priority_level: PriorityLevel) -> set[Entry]:
-    """What cursors, browsers and others point to in a lane."""
-    found: set[Entry] = set()
-    _add_to(found, priority_level.oldest)
-    _add_to(found, priority_level.plain.next)
-    others = priority_level.others
-    if others is not None:
-        for cursor in others:
-            _add_to(found, cursor.next)
-    for view in queue.views.values():
-        _add_to(found, view.matched(priority_level))
-    for browser in queue.browsers.values():
-        _add_to(found, browser.position(priority_level.level))
-    return found
-
-
-def _add_to(found: set[Entry], entry: Entry | None) -> None:
-    if entry is not None:
-        found.add(entry)
+            self.entries.row_watcher.forget_run(place)

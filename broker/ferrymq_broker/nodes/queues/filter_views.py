@@ -10,23 +10,21 @@ message. Crews of the same priority take turns in proportion to how many they ar
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
+from ferrymq_broker.nodes.consumer import Consumer, PriorityTier
 from ferrymq_broker.nodes.entry import AVAILABLE, RUN, Entry
 from ferrymq_broker.nodes.node import BOUNDLESS
-from ferrymq_broker.nodes.paging.pager import peek
-from ferrymq_broker.nodes.queues.priority_levels import AHEAD, LevelCursor
+from ferrymq_broker.nodes.queues.priority_levels import AHEAD, EntryPointer, LevelCursor
 
 if TYPE_CHECKING:
     from ferrymq_broker.filters.filter import Filter
-    from ferrymq_broker.nodes.consumer import Consumer
     from ferrymq_broker.nodes.message import BrokerMessage
+    from ferrymq_broker.nodes.queues.entries import QueueEntries
     from ferrymq_broker.nodes.queues.priority_levels import PriorityLevel
-    from ferrymq_broker.nodes.queues.queue import Queue
 
 # A heap may have so many outdated records before somebody looks whether it has too many.
 _SLACK: Final = 64
@@ -52,7 +50,7 @@ def push(heap: list[tuple[int, Entry]], entry: Entry, available: i64) -> None:
 
 
 @final
-class FilterView:
+class FilterView(EntryPointer):
     """Of those with the same `filter`; None lets everything pass.
 
     `cursors` are in the order of the lanes. `returned` is a heap of entries the cursors have passed
@@ -62,7 +60,7 @@ class FilterView:
     """
 
     __slots__ = (
-        "queue",
+        "entries",
         "filter",
         "cursors",
         "returned",
@@ -74,20 +72,48 @@ class FilterView:
         "_match",
     )
 
-    def __init__(self, queue: Queue, filter: Filter | None) -> None:
-        self.queue = queue
+    def __init__(self, entries: QueueEntries, filter: Filter | None) -> None:
+        self.entries = entries
         self.filter = filter
         self.cursors: list[LevelCursor] = []
         self.returned: list[tuple[int, Entry]] = []
         self.aside: list[tuple[int, Entry]] = []
         # Those of higher priority first.
-        self.tiers: list[PriorityTier] = []
+        self.tiers: list[ViewTier] = []
         self.evaluations: i64 = 0
         self.patience: i64 = PATIENCE
         # Where `front` found its answer; None for the heap.
         self._source: LevelCursor | None = None
         # What the filter let pass last: a cursor may point to it.
         self._match: Entry | None = None
+        for priority_level in entries.priority_levels:
+            self.cursors.append(self._new_cursor(priority_level))
+        entries.add_pointer(self)
+
+    def _new_cursor(self, priority_level: PriorityLevel) -> LevelCursor:
+        """Return where the view begins in a level, which knows the cursor."""
+        if self.filter is None:
+            return priority_level.plain
+        cursor = LevelCursor(priority_level)
+        priority_level.add_cursor(cursor)
+        return cursor
+
+    def add_level(self, at: i64, priority_level: PriorityLevel) -> None:
+        """Look at the entries of a new level too."""
+        self.cursors.insert(at, self._new_cursor(priority_level))
+
+    def close(self) -> None:
+        """Point to nothing any more: no consumer has this view."""
+        self.entries.drop_pointer(self)
+        for cursor in self.cursors:
+            cursor.priority_level.drop_cursor(cursor)
+
+    def return_aside(self) -> None:
+        """Offer what was kept for consumers to come to everybody again."""
+        for _, entry in self.aside:
+            if entry.state == AVAILABLE:
+                push(self.returned, entry, self.entries.available)
+        self.aside = []
 
     def front(self, stable: i64) -> Entry | None:
         """The first available entry that the filter lets pass and nobody was offered since.
@@ -173,8 +199,8 @@ class FilterView:
         cursor.next = place.next
         return None
 
-    def matched(self, priority_level: PriorityLevel) -> Entry | None:
-        """What the filter let pass last, if it is still there, and in this lane."""
+    def pointed(self, priority_level: PriorityLevel) -> Entry | None:
+        """Return what the filter let pass last, if it is still there, and in this level."""
         match = self._match
         return match if match is not None and match.level == priority_level.level else None
 
@@ -187,7 +213,7 @@ class FilterView:
         message: BrokerMessage | None = entry.message
         if entry.is_out():
             self.patience -= _READING
-            message = peek(self.queue, entry)
+            message = self.entries.read_message(entry)
         if message is None:
             return False
         self.patience -= filter.price(message)
@@ -211,13 +237,13 @@ class FilterView:
                 return True
         return bool(self.returned)
 
-    def offer_again(self, entry: Entry, available: i64) -> None:
+    def offer_again(self, entry: Entry) -> None:
         """An entry is available again; it has to be offered if the cursor will not come to it."""
         level = entry.level
         for cursor in self.cursors:
             if cursor.priority_level.level == level:
                 if cursor.has_passed(entry) and self.passes(entry):
-                    push(self.returned, entry, available)
+                    push(self.returned, entry, self.entries.available)
                 return
 
     def forget(self, entry: Entry) -> None:
@@ -237,83 +263,14 @@ class FilterView:
 
 
 @final
-class PriorityTier:
-    """The consumers of one `view` with one `priority`.
+class ViewTier(PriorityTier):
+    """The consumers of one `view` with one `priority`. `number` tells tiers of one priority apart:
+    the tier that was made later has the higher one."""
 
-    Those that are ready, `count` of them, take turns in the order from `first` to `last`: a list
-    that is linked through `Consumer.next_ready`, which any of them can leave at no cost. `turn` is
-    the consumer whose turn it is, None at the end of a round. `eager` are the ready consumers that
-    have entries of their own. `taken` is how much the crew has had, in shares: of crews that want
-    a message the one with the least gets it. `number` tells crews of one priority apart: the crew
-    that was made later has the higher one.
-    """
-
-    __slots__ = (
-        "view",
-        "priority",
-        "number",
-        "members",
-        "count",
-        "first",
-        "last",
-        "turn",
-        "eager",
-        "taken",
-    )
+    __slots__ = ("view", "priority", "number")
 
     def __init__(self, view: FilterView, priority: i64, number: i64) -> None:
+        super().__init__()
         self.view = view
         self.priority: i64 = priority
         self.number: i64 = number
-        self.members: dict[Consumer, None] = {}
-        self.count: i64 = 0
-        self.first: Consumer | None = None
-        self.last: Consumer | None = None
-        self.turn: Consumer | None = None
-        self.eager: OrderedDict[Consumer, None] = OrderedDict()
-        self.taken: i64 = 0
-
-    def admit(self, consumer: Consumer) -> None:
-        """Let a consumer that is ready take turns, as the last of a round."""
-        last = self.last
-        if last is None:
-            self.first = consumer
-        else:
-            last.next_ready = consumer
-            consumer.prev_ready = last
-        self.last = consumer
-        self.count += 1
-        if self.turn is None:
-            # The round had come to its end.
-            self.turn = consumer
-        if consumer.own is not None:
-            self.eager[consumer] = None
-
-    def dismiss(self, consumer: Consumer) -> None:
-        """Let a consumer that has taken turns take none any more."""
-        before = consumer.prev_ready
-        after = consumer.next_ready
-        if before is None:
-            self.first = after
-        else:
-            before.next_ready = after
-            consumer.prev_ready = None
-        if after is None:
-            self.last = before
-        else:
-            after.prev_ready = before
-            consumer.next_ready = None
-        self.count -= 1
-        if self.turn is consumer:
-            self.turn = after
-        if self.eager:
-            self.eager.pop(consumer, None)
-
-    def ready(self) -> list[Consumer]:
-        """The consumers that are ready, in the order of their turns."""
-        found: list[Consumer] = []
-        consumer = self.first
-        while consumer is not None:
-            found.append(consumer)
-            consumer = consumer.next_ready
-        return found

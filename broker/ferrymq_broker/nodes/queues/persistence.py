@@ -19,7 +19,7 @@ as they mean something behind a restart.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 from librt.strings import (
     BytesWriter,
@@ -43,9 +43,7 @@ from ferrymq_codec.value_writer import write_value
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.entry import Entry
-    from ferrymq_broker.nodes.node import Agenda
-    from ferrymq_broker.nodes.queues.lifecycle.schedule import Scheduled
-    from ferrymq_broker.nodes.queues.queue import Queue
+    from ferrymq_broker.nodes.node import Agenda, Node
 
 HEAD: Final = 14
 SHARED: Final = 1
@@ -73,77 +71,140 @@ class EntryHead(NamedTuple):
     own: bool
 
 
-def keep_entry(queue: Queue, entry: Entry) -> None:
-    """Store an entry that has just been appended; until that is done nobody gets it."""
-    entry.stored = True
-    changes = queue.agenda.changes
-    _put(queue, entry, encode_head(queue.agenda.wall, entry.level, entry.message, 0))
-    if queue.unstable != changes.number:
-        if queue.stable == BOUNDLESS:
-            queue.stable = entry.sequence - 1
-        queue.unstable = changes.number
-        changes.watch(queue)
+@final
+class QueueRecords:
+    """The records of the queue that is `node`. `persist` is whether it keeps messages that are not
+    durable too.
 
+    `stable` is the sequence of the last entry that may be handed out: later ones are not on disk
+    yet. `unstable` is the last batch with others.
+    """
 
-def put_entry(queue: Queue, entry: Entry) -> None:
-    """Store the entry as it is now."""
-    paging = queue.paging
-    if paging is not None:
-        paging.amended[int(entry.sequence)] = int(queue.agenda.changes.number)
-    if entry.expires != 0:
-        expires = queue.agenda.date_of(entry.expires)
-        head = encode_head(expires, entry.level, entry.message, EXPIRES)
-    else:
-        head = encode_head(queue.agenda.wall, entry.level, entry.message, 0)
-    _put(queue, entry, head)
+    __slots__ = ("node", "agenda", "persist", "stable", "unstable", "_sealed")
 
+    def __init__(self, node: Node, persist: bool) -> None:
+        self.node = node
+        self.agenda = node.agenda
+        self.persist = persist
+        self.stable: i64 = BOUNDLESS
+        self.unstable: i64 = 0
+        # The last entry of the batch that is being written.
+        self._sealed: i64 = 0
 
-def _put(queue: Queue, entry: Entry, head: bytes) -> None:
-    agenda = queue.agenda
-    message = entry.message
-    if message.shared:
-        agenda.changes.put_parts(
-            ENTRY, queue.store_id, entry.sequence, head, _body(agenda, message)
-        )
-    else:
-        agenda.changes.put_parts(ENTRY, queue.store_id, entry.sequence, head, message.payload)
+    def keeps(self, message: BrokerMessage) -> bool:
+        """Return whether the message gets a record."""
+        return self.node.store_id != 0 and (message.durable or self.persist)
 
+    def seal(self, published: i64) -> None:
+        """Note that the batch that is written next has the entries up to this sequence."""
+        self._sealed = published
 
-def drop_entry(queue: Queue, entry: Entry) -> None:
-    """An entry that is stored leaves the queue."""
-    id = queue.store_id
-    if id == 0:
-        # The queue is being deleted, and all its records are dropped.
-        return
-    changes = queue.agenda.changes
-    sequence = entry.sequence
-    changes.drop(ENTRY, id, sequence)
-    if entry.failures != 0 or entry.excluded is not None:
-        changes.drop(STATE, id, sequence)
+    def stabilise(self, number: i64) -> None:
+        """Let consumers have the entries of the batch `number`, which is on disk."""
+        self.stable = BOUNDLESS if self.unstable == number else self._sealed
 
+    # -- entries -----------------------------------------------------------------------------
 
-def drop_entries(queue: Queue, first: i64, last: i64) -> None:
-    """Entries that are stored, of all sequences from `first` to `last`, leave the queue; none has a
-    failed delivery."""
-    id = queue.store_id
-    if id == 0 or last < first:
-        return
-    if first == last:
-        queue.agenda.changes.drop(ENTRY, id, first)
-    else:
-        queue.agenda.changes.drop_range(ENTRY, id, first, last)
+    def keep(self, entry: Entry) -> None:
+        """Store an entry that has just been appended; until that is done nobody gets it."""
+        entry.stored = True
+        changes = self.agenda.changes
+        self._put(entry, encode_head(self.agenda.wall, entry.level, entry.message, 0))
+        if self.unstable != changes.number:
+            if self.stable == BOUNDLESS:
+                self.stable = entry.sequence - 1
+            self.unstable = changes.number
+            changes.watch(self.node)
 
+    def put(self, entry: Entry) -> None:
+        """Store the entry as it is now."""
+        if entry.expires != 0:
+            expires = self.agenda.date_of(entry.expires)
+            head = encode_head(expires, entry.level, entry.message, EXPIRES)
+        else:
+            head = encode_head(self.agenda.wall, entry.level, entry.message, 0)
+        self._put(entry, head)
 
-def put_state(queue: Queue, entry: Entry) -> None:
-    """Store how often the entry was delivered in vain, and which links must not get it again."""
-    w = BytesWriter()
-    write_i64_be(w, i64(entry.failures))
-    excluded = entry.excluded
-    if excluded is not None:
-        # The last termini that were made come first.
-        for number in sorted(one for one in excluded if one <= OWNER)[:MOST_EXCLUDED]:
-            write_i64_be(w, number)
-    queue.agenda.changes.put(STATE, queue.store_id, entry.sequence, w.getvalue())
+    def _put(self, entry: Entry, head: bytes) -> None:
+        agenda = self.agenda
+        id = self.node.store_id
+        message = entry.message
+        value = _body(agenda, message) if message.shared else message.payload
+        agenda.changes.put_parts(ENTRY, id, entry.sequence, head, value)
+
+    def drop(self, entry: Entry) -> None:
+        """Drop the records of an entry that leaves the queue."""
+        id = self.node.store_id
+        if id == 0:
+            # The queue is being deleted, and all its records are dropped.
+            return
+        changes = self.agenda.changes
+        sequence = entry.sequence
+        changes.drop(ENTRY, id, sequence)
+        if entry.failures != 0 or entry.excluded is not None:
+            changes.drop(STATE, id, sequence)
+
+    def drop_range(self, first: i64, last: i64) -> None:
+        """Drop the records of all sequences from `first` to `last`; no entry of them has a failed
+        delivery."""
+        id = self.node.store_id
+        if id == 0 or last < first:
+            return
+        if first == last:
+            self.agenda.changes.drop(ENTRY, id, first)
+        else:
+            self.agenda.changes.drop_range(ENTRY, id, first, last)
+
+    def put_state(self, entry: Entry) -> None:
+        """Store how many deliveries of a stored entry failed, and which links must not get it
+        again."""
+        id = self.node.store_id
+        if id == 0 or not entry.stored:
+            return
+        w = BytesWriter()
+        write_i64_be(w, i64(entry.failures))
+        excluded = entry.excluded
+        if excluded is not None:
+            # The numbers of the newest termini come first.
+            for number in sorted(one for one in excluded if one <= OWNER)[:MOST_EXCLUDED]:
+                write_i64_be(w, number)
+        self.agenda.changes.put(STATE, id, entry.sequence, w.getvalue())
+
+    # -- what is no entry --------------------------------------------------------------------
+
+    def put_scheduled(self, sequence: i64, due: i64, message: BrokerMessage) -> None:
+        """Store a message that enters the queue at the deadline `due`."""
+        agenda = self.agenda
+        id = self.node.store_id
+        head = encode_head(agenda.date_of(due), i64(message.priority), message, 0)
+        value = _body(agenda, message) if message.shared else message.payload
+        agenda.changes.put_parts(SCHEDULED, id, sequence, head, value)
+
+    def drop_scheduled(self, sequence: i64) -> None:
+        """Drop the record of a scheduled message that has come, or will not."""
+        if self.node.store_id != 0:
+            self.agenda.changes.drop(SCHEDULED, self.node.store_id, sequence)
+
+    def put_identity(self, number: i64, time: i64, identity: object) -> None:
+        """Store the identity of a message, and the date when the message came."""
+        w = BytesWriter()
+        write_i64_be(w, time)
+        # A digest is a tuple, and no type of AMQP's.
+        write_value(w, list(identity) if isinstance(identity, tuple) else identity, "identity")
+        self.agenda.changes.put(DUPLICATE, self.node.store_id, number, w.getvalue())
+
+    def drop_identity(self, number: i64) -> None:
+        """Drop the record of an identity: the message may come again."""
+        if self.node.store_id != 0:
+            self.agenda.changes.drop(DUPLICATE, self.node.store_id, number)
+
+    def drop_all(self) -> None:
+        """Drop all records of the queue, which is deleted."""
+        id = self.node.store_id
+        if id != 0:
+            changes = self.agenda.changes
+            for table in (ENTRY, STATE, SCHEDULED, DUPLICATE):
+                changes.drop_range(table, id, 0, LAST)
 
 
 def take_state(entry: Entry, value: bytes) -> None:
@@ -160,39 +221,6 @@ def take_state(entry: Entry, value: bytes) -> None:
         at += 8
 
 
-def put_scheduled(queue: Queue, scheduled: Scheduled) -> None:
-    """Store a message that is to come later."""
-    agenda = queue.agenda
-    message = scheduled.message
-    head = encode_head(agenda.date_of(scheduled.due), i64(message.priority), message, 0)
-    id = queue.store_id
-    if message.shared:
-        agenda.changes.put_parts(SCHEDULED, id, scheduled.sequence, head, _body(agenda, message))
-    else:
-        agenda.changes.put_parts(SCHEDULED, id, scheduled.sequence, head, message.payload)
-
-
-def drop_scheduled(queue: Queue, sequence: i64) -> None:
-    """A message that was to come has come, or will not."""
-    if queue.store_id != 0:
-        queue.agenda.changes.drop(SCHEDULED, queue.store_id, sequence)
-
-
-def put_identity(queue: Queue, number: i64, time: i64, identity: object) -> None:
-    """Store what a message was known by, and when it came."""
-    w = BytesWriter()
-    write_i64_be(w, time)
-    # A digest is a tuple, and no type of AMQP's.
-    write_value(w, list(identity) if isinstance(identity, tuple) else identity, "identity")
-    queue.agenda.changes.put(DUPLICATE, queue.store_id, number, w.getvalue())
-
-
-def drop_identity(queue: Queue, number: i64) -> None:
-    """The message may come again."""
-    if queue.store_id != 0:
-        queue.agenda.changes.drop(DUPLICATE, queue.store_id, number)
-
-
 def read_identity(value: bytes) -> tuple[int, object]:
     """When it came, and what it was known by. Raises `StoreDamaged`."""
     try:
@@ -201,14 +229,6 @@ def read_identity(value: bytes) -> tuple[int, object]:
     except DecodeError as error:
         raise StoreDamaged(f"an identity cannot be read: {error}") from error
     return int(read_i64_be(value, 0)), tuple(identity) if isinstance(identity, list) else identity
-
-
-def drop_queue(queue: Queue) -> None:
-    """The queue is gone with all it has."""
-    changes = queue.agenda.changes
-    id = queue.store_id
-    for table in (ENTRY, STATE, SCHEDULED, DUPLICATE):
-        changes.drop_range(table, id, 0, LAST)
 
 
 def drop_body(agenda: Agenda, message: BrokerMessage) -> None:

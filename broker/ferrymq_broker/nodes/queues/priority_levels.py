@@ -21,6 +21,22 @@ AHEAD: Final = 64
 _MAKE_ROOM: Final = 16
 
 
+class EntryPointer:
+    """Something that points to entries of a queue and has to let go of those that leave."""
+
+    __slots__ = ()
+
+    def forget(self, entry: Entry) -> None:
+        """Point no more to the entry, which is about to leave the queue."""
+
+    def pointed(self, priority_level: PriorityLevel) -> Entry | None:
+        """Return the entry of a level that this points to, cursors aside."""
+        return None
+
+    def add_level(self, at: i64, priority_level: PriorityLevel) -> None:
+        """Take notice of a new level, which is the one at the index `at`."""
+
+
 @final
 class LevelCursor:
     """How far a view has come in a lane: `next` is what it looks at next, None at the end."""

@@ -12,8 +12,8 @@ from ferrymq_broker.nodes.queues.priority_levels import LevelCursor
 from ferrymq_broker.slices import MESSAGE, SlicedTask, Slices, freed
 
 if TYPE_CHECKING:
+    from ferrymq_broker.nodes.queues.entries import QueueEntries
     from ferrymq_broker.nodes.queues.filter_views import FilterView
-    from ferrymq_broker.nodes.queues.queue import Queue
 
 # A heap may have so many outdated records before they are worth a look.
 _SLACK: Final = 64
@@ -29,27 +29,29 @@ class Purge(SlicedTask):
     hold or take meanwhile. With `whole` the queue is gone, and nothing stays.
     """
 
-    __slots__ = ("count", "over", "_queue", "_last", "_cursors")
+    __slots__ = ("count", "over", "_entries", "_views", "_last", "_cursors")
 
-    def __init__(self, queue: Queue, whole: bool = False) -> None:
+    def __init__(
+        self, entries: QueueEntries, views: dict[str, FilterView], whole: bool = False
+    ) -> None:
         super().__init__()
         self.count: i64 = 0
         self.over = False
-        self._queue = queue
+        self._entries = entries
+        self._views = views
         # The last message that is dropped.
-        self._last: i64 = BOUNDLESS if whole else queue.published
+        self._last: i64 = BOUNDLESS if whole else entries.published
         self._cursors: list[LevelCursor] = []
-        for priority_level in queue.priority_levels:
+        for priority_level in entries.priority_levels:
             # The lane moves it on when the entry that it points to leaves.
             cursor = LevelCursor(priority_level)
             priority_level.add_cursor(cursor)
             self._cursors.append(cursor)
-        queue.purges += 1
-        queue.reconsider()
+        entries.begin_purge()
 
     def go_on(self, slices: Slices) -> bool:
         """Drop as many as the slice allows."""
-        queue = self._queue
+        entries = self._entries
         cursors = self._cursors
         while cursors:
             cursor = cursors[-1]
@@ -63,12 +65,10 @@ class Purge(SlicedTask):
                 cursor.next = entry.next
                 cost: i64 = MESSAGE
                 if entry.state == DAMAGED:
-                    entry.state = AVAILABLE
-                    queue.available += 1
-                    queue.acquired -= 1
+                    entries.take_back(entry)
                 if entry.state == AVAILABLE:
                     cost = freed(i64(entry.size))
-                    queue.drop(entry)
+                    entries.drop(entry)
                     self.count += 1
                 slices.spend(cost)
                 entry = cursor.next
@@ -76,16 +76,15 @@ class Purge(SlicedTask):
             cursors.pop()
         if not self.over:
             self.over = True
-            queue.purges -= 1
-            for view in queue.views.values():
+            for view in self._views.values():
                 _tidy(view, slices)
-            queue.reconsider()
+            entries.end_purge()
         return True
 
     def _drop_run(self, cursor: LevelCursor, place: Entry, slices: Slices) -> Entry | None:
         """Drop the messages of a run on disk, or make entries of some of them if others have come
         since; what comes next."""
-        queue = self._queue
+        entries = self._entries
         priority_level = cursor.priority_level
         runs = priority_level.runs
         if runs is None:
@@ -97,7 +96,7 @@ class Purge(SlicedTask):
             return first
         after = place.next
         cursor.next = after
-        dropped = queue.drop_run(priority_level, place)
+        dropped = entries.drop_run(priority_level, place)
         self.count += dropped
         slices.spend(dropped * MESSAGE)
         return after
@@ -126,7 +125,7 @@ class _Outdated(SlicedTask):
 
 def _tidy(view: FilterView, slices: Slices) -> None:
     """Drop outdated records from the heaps of a view, and with them messages that are gone."""
-    available = view.queue.available
+    available = view.entries.available
     for heap in (view.returned, view.aside):
         if heap and (available == 0 or len(heap) > 2 * available + _SLACK):
             outdated = heap[:]

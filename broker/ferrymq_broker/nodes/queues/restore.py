@@ -1,159 +1,203 @@
-"""A queue as it was, from what `storing` has written; nothing is written on the way.
+"""A queue as it was, from what its `QueueRecords` have written; nothing is written on the way.
 
-    restore_queue(queue, id, fields)              # what describe_stored gave
-    for each entry, in order: restore_entry(...)    # or restore_run, for those of a run
-    for each message that is to come: restore_scheduled(...)
-    for each identity, in order: restore_identity(...)
-    finish(queue)
+    queue.restore(id, fields)              # what `Queue.describe_stored` gave
+    restore = queue.restorer()
+    for each entry, in order: restore.entry(...)      # or restore.run, for those of a run
+    for each message that is to come: restore.scheduled(...)
+    for each identity, in order: restore.identity(...)
+    restore.finish()
+    held = restore.acquire(sequences)      # once, before anybody consumes
+    for entry in held.values(): consumer.hold(entry)
 
-What consumers held is available again, and counts as delivered before.
+Entries that consumers held are available again, and count as delivered before.
+
+A cursor never points to an entry that somebody holds and may remove. So where some are held, the
+cursor begins behind the last of them, and what is available before counts as returned. Where the
+queue is paged the cursor stays where it is: the pager's runs see to it that it is moved.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, final
 
-from mypy_extensions import i32, i64
+from mypy_extensions import i64
 
-from ferrymq_broker.nodes.entry import Entry
-from ferrymq_broker.nodes.paging.pager import page_in
+from ferrymq_broker.nodes.entry import AVAILABLE, RUN, Entry
+from ferrymq_broker.nodes.paging.pager import pager_of
+from ferrymq_broker.nodes.queues.disk_runs import MOST
+from ferrymq_broker.nodes.queues.filter_views import push
 from ferrymq_broker.nodes.queues.persistence import take_state
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.message import BrokerMessage
     from ferrymq_broker.nodes.queues.disk_runs import DiskRun
-    from ferrymq_broker.nodes.queues.queue import Queue
+    from ferrymq_broker.nodes.queues.entries import QueueEntries
+    from ferrymq_broker.nodes.queues.filter_views import FilterView
+    from ferrymq_broker.nodes.queues.lifecycle.lifecycle import MessageLifecycle
+    from ferrymq_broker.nodes.queues.priority_levels import PriorityLevel
 
 
-def describe_stored(queue: Queue) -> dict[str, object]:
-    """What is to be known of the queue beside its policy."""
-    policy_history = queue.lifecycle.policy_history
-    return {} if policy_history is None else policy_history.fields()
+@final
+class QueueRestore:
+    """Brings back the entries of one queue. `plain` is its view without a filter."""
+
+    __slots__ = ("_entries", "_lifecycle", "_plain")
+
+    def __init__(
+        self, entries: QueueEntries, lifecycle: MessageLifecycle, plain: FilterView
+    ) -> None:
+        self._entries = entries
+        self._lifecycle = lifecycle
+        self._plain = plain
+
+    def entry(
+        self,
+        sequence: i64,
+        level: i64,
+        time: i64,
+        expires: bool,
+        message: BrokerMessage,
+        size: i64,
+        state: bytes,
+    ) -> None:
+        """Append an entry, after all those of lower sequences.
+
+        `time` is when the message came or, if so, `expires`. `size` is that of its payload, which
+        may have left memory again since another entry had it. `state` is the value of its `STATE`,
+        empty if it has none.
+        """
+        entries = self._entries
+        lifecycle = self._lifecycle
+        agenda = entries.agenda
+        entry = _make(message, sequence, level, state)
+        entries.restore(entry, size)
+        message.holders += 1
+        if message.holders == 1:
+            agenda.held += size
+        groups = entries.groups
+        watched = (
+            lifecycle.guarded or message.special or expires or lifecycle.policy_history is not None
+        )
+        if (watched or groups is not None) and entry.is_out():
+            # What follows may read the message.
+            entries.page_in(entry)
+        if groups is not None:
+            groups.join(entry)
+        if watched:
+            lifecycle.restore_entry(entry, time, expires)
+        pager = pager_of(agenda)
+        if pager is not None:
+            pager.leave_restored(entries, entry)
+
+    def is_indifferent(self) -> bool:
+        """Return whether the queue need not see plain messages to have them as entries."""
+        policy = self._lifecycle.policy
+        return (
+            self._entries.groups is None
+            and self._lifecycle.policy_history is None
+            and policy.message_ttl == 0
+            and not policy.last_value_key
+        )
+
+    def can_rest(self) -> bool:
+        """Return whether entries can be restored without their messages."""
+        agenda = self._entries.agenda
+        pager = pager_of(agenda)
+        return pager is not None and agenda.held > pager.low and self.is_indifferent()
+
+    def unread(self, sequence: i64, level: i64, size: i64, state: bytes, origin: i64) -> None:
+        """Append an entry as `entry` does, of a queue that `can_rest`; its message, with a payload
+        of this size, is plain and stays on disk."""
+        pager = pager_of(self._entries.agenda)
+        assert pager is not None
+        entry = _make(pager.blank_of(origin), sequence, level, state)
+        self._entries.restore(entry, size)
+        pager.leave_unread(self._entries, entry)
+
+    def run(self, level: i64, run: DiskRun) -> None:
+        """Append messages that stay on disk, of a queue that `is_indifferent`, after all those of
+        the level with lower sequences."""
+        entries = self._entries
+        pager = pager_of(entries.agenda)
+        assert pager is not None
+        pager.leave_run(entries, entries.level_of(level), run)
+        entries.restore_run(run.count(), run.bytes, run.sequence(run.end - 1))
+
+    def scheduled(self, sequence: i64, due: i64, message: BrokerMessage, size: i64) -> None:
+        """Keep a message that is to come at `due`, with a payload of this size."""
+        self._lifecycle.restore_scheduled(sequence, due, message, size)
+
+    def identity(self, number: i64, time: i64, identity: object) -> bool:
+        """Remember that a message with this identity came at `time`; return false if the queue
+        does not look for duplicates any more."""
+        return self._lifecycle.restore_identity(number, time, identity)
+
+    def finish(self) -> None:
+        """Drop what was replaced while a consumer held it: all is there. From now on changes are
+        written again."""
+        entries = self._entries
+        paging = entries.paging
+        if paging is not None:
+            # Levels have come side by side.
+            paging.safe = paging.restored = entries.recovered
+        self._lifecycle.drop_replaced()
+        entries.node.touch()
+
+    # -- entries that consumers have held since before ---------------------------------------
+
+    def acquire(self, sequences: set[int]) -> dict[int, Entry]:
+        """Acquire the entries of these sequences; return those that there are and nobody has."""
+        held: dict[int, Entry] = {}
+        if sequences:
+            last: i64 = max(sequences)
+            for priority_level in self._entries.priority_levels:
+                self._acquire_in_level(priority_level, sequences, last, held)
+        return held
+
+    def _acquire_in_level(
+        self,
+        priority_level: PriorityLevel,
+        sequences: set[int],
+        last: i64,
+        held: dict[int, Entry],
+    ) -> None:
+        entries = self._entries
+        passed: list[Entry] = []
+        entry = priority_level.first
+        # Up to here the cursor has passed them all.
+        behind: Entry | None = None
+        count = 0
+        while entry is not None and entry.sequence <= last:
+            if entry.state == RUN and priority_level.runs is not None:
+                if not priority_level.runs.has_any(entry, sequences):
+                    entry = entry.next
+                    continue
+                entry = priority_level.enter(entry, MOST)
+            if entry.state == AVAILABLE:
+                if entry.sequence in sequences:
+                    entries.acquire_restored(entry)
+                    if entry.group is not None:
+                        entry.group.leave_behind(entry)
+                    held[int(entry.sequence)] = entry
+                    behind = entry
+                    count = len(passed)
+                else:
+                    passed.append(entry)
+            entry = entry.next
+        if behind is None:
+            return
+        if entries.paging is not None:
+            entries.paging.withheld = True
+        else:
+            priority_level.plain.next = behind.next
+            for entry in passed[:count]:
+                push(self._plain.returned, entry, entries.available)
 
 
-def restore_queue(queue: Queue, id: i64, fields: dict[str, object]) -> None:
-    """The queue, which is new, was stored with this id, and `describe_stored`.
-
-    Raises `StoreDamaged`.
-    """
-    queue.agenda.changes.has_id(id)
-    queue.store_id = id
-    if "unkeyed" in fields or "ttls" in fields:
-        _count_from(queue, queue.lifecycle.restore_policy_history(fields))
-
-
-def _count_from(queue: Queue, sequence: i64) -> None:
-    """Leave out messages up to this sequence: they came before the broker was started."""
-    if sequence > queue.published:
-        queue.published = sequence
-        queue.recovered = sequence
-
-
-def restore_entry(
-    queue: Queue,
-    sequence: i64,
-    level: i64,
-    time: i64,
-    expires: bool,
-    message: BrokerMessage,
-    size: i64,
-    state: bytes,
-) -> None:
-    """Append an entry, after all those of lower sequences. `time` is when it came or, if so,
-    `expires`. `size` is that of the payload of the message, which may have left memory again since
-    another entry had it. `state` is the value of its `STATE`, empty if it has none."""
+def _make(message: BrokerMessage, sequence: i64, level: i64, state: bytes) -> Entry:
     entry = Entry(message, sequence, level)
     entry.stored = True
     # Perhaps somebody has had it.
     entry.attempts = 1
     take_state(entry, state)
-    entry.size = i32(size)
-    queue.priority_level_of(level).append(entry)
-    _count_from(queue, sequence)
-    queue.available += 1
-    queue.bytes += size
-    message.holders += 1
-    if message.holders == 1:
-        queue.agenda.held += size
-    groups = queue.groups
-    watched = (
-        queue.guarded or message.special or expires or queue.lifecycle.policy_history is not None
-    )
-    if (watched or groups is not None) and entry.is_out():
-        # What follows may read the message.
-        page_in(queue, entry)
-    if groups is not None:
-        groups.join(entry)
-    if watched:
-        queue.lifecycle.restore_entry(entry, time, expires)
-    pager = queue.agenda.pager
-    if pager is not None:
-        pager.leave_restored(queue, entry)
-
-
-def is_indifferent(queue: Queue) -> bool:
-    """Whether the queue need not see plain messages to have them as entries."""
-    return (
-        queue.groups is None
-        and queue.lifecycle.policy_history is None
-        and queue.policy.message_ttl == 0
-        and not queue.policy.last_value_key
-    )
-
-
-def can_rest(queue: Queue) -> bool:
-    """Whether entries of the queue can be restored without their messages."""
-    pager = queue.agenda.pager
-    return pager is not None and queue.agenda.held > pager.low and is_indifferent(queue)
-
-
-def restore_unread(
-    queue: Queue, sequence: i64, level: i64, size: i64, state: bytes, origin: i64
-) -> None:
-    """Append an entry as `restore_entry` does, of a queue that `can_rest`; its message, with a
-    payload of this size, is plain and stays on disk."""
-    pager = queue.agenda.pager
-    assert pager is not None
-    entry = Entry(pager.blank_of(origin), sequence, level)
-    entry.stored = True
-    entry.attempts = 1
-    take_state(entry, state)
-    entry.size = i32(size)
-    queue.priority_level_of(level).append(entry)
-    _count_from(queue, sequence)
-    queue.available += 1
-    queue.bytes += size
-    pager.leave_unread(queue, entry)
-
-
-def restore_run(queue: Queue, level: i64, run: DiskRun) -> None:
-    """Append messages that stay on disk, of a queue that `is_indifferent`, after all those of the
-    level with lower sequences."""
-    pager = queue.agenda.pager
-    assert pager is not None
-    pager.leave_run(queue, queue.priority_level_of(level), run)
-    queue.available += run.count()
-    queue.bytes += run.bytes
-    _count_from(queue, run.sequence(run.end - 1))
-
-
-def restore_scheduled(
-    queue: Queue, sequence: i64, due: i64, message: BrokerMessage, size: i64
-) -> None:
-    """Keep a message that is to come at `due`, with a payload of this size."""
-    queue.lifecycle.restore_scheduled(sequence, due, message, size)
-
-
-def restore_identity(queue: Queue, number: i64, time: i64, identity: object) -> bool:
-    """A message came at `time`, known by this; False if the queue does not care any more."""
-    return queue.lifecycle.restore_identity(number, time, identity)
-
-
-def finish(queue: Queue) -> None:
-    """All is there: what was replaced while a consumer held it goes. Changes are written again."""
-    paging = queue.paging
-    if paging is not None:
-        # Lanes have come side by side.
-        paging.safe = paging.restored = queue.recovered
-    queue.lifecycle.drop_replaced()
-    queue.touch()
+    return entry

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 from ferrymq.chunks import CHUNK_FORMAT, ChunkBuilder
-from ferrymq_broker.nodes.chunk_budget import QUESTION, RECORD
+from ferrymq_broker.nodes.chunk_budget import QUESTION, RECORD, ChunkMaker
 from ferrymq_broker.nodes.consumer import IDLE, UNFIT, Consumer
 from ferrymq_broker.nodes.message import BrokerMessage
 from ferrymq_broker.nodes.streams.partition import SLICE
@@ -35,6 +35,40 @@ _END: Final = 2  # nothing to read now, or for ever
 
 
 @final
+class _Maker(ChunkMaker):
+    """A reader, as the budget of all chunks sees it."""
+
+    __slots__ = ("_reader",)
+
+    def __init__(self, reader: ChunkStreamReader) -> None:
+        self._reader = reader
+
+    def is_behind(self) -> bool:
+        """See `ChunkMaker.is_behind`."""
+        consumer = self._reader.consumer
+        return consumer is not None and consumer.is_behind()
+
+    def chunk_gone(self) -> None:
+        """See `ChunkMaker.chunk_gone`."""
+        self._reader.count_sent(0)
+
+    def park(self) -> bool:
+        """See `ChunkMaker.park`."""
+        if self._reader.parked:
+            return False
+        self._reader.parked = True
+        return True
+
+    def resume(self) -> bool:
+        """See `ChunkMaker.resume`."""
+        self._reader.parked = False
+        if self._reader.consumer is None:
+            return False
+        self._reader.touch()
+        return True
+
+
+@final
 class ChunkStreamReader(StreamReader):
     """Reads one partition; a chunk has up to `most_bytes` and `most_records`, one record at least.
 
@@ -50,6 +84,7 @@ class ChunkStreamReader(StreamReader):
         "_covered",
         "_held",
         "_sent",
+        "_maker",
     )
 
     def __init__(
@@ -68,6 +103,7 @@ class ChunkStreamReader(StreamReader):
         # chunk sent last, while nobody knows that it is gone. Both are in `Gathering.held`.
         self._held: i64 = 0
         self._sent: i64 = 0
+        self._maker = _Maker(self)
 
     def unsubscribe(self, consumer: Consumer) -> None:
         """The link is gone."""
@@ -101,7 +137,7 @@ class ChunkStreamReader(StreamReader):
         before = self._sent
         self._sent = size
         if before != size:
-            self.agenda.chunk_budget.count(self, before, size)
+            self.agenda.chunk_budget.count(self._maker, before, size)
 
     # -- reading ---------------------------------------------------------------------------
 
@@ -117,12 +153,12 @@ class ChunkStreamReader(StreamReader):
             self.count_sent(0)
             chunk_budget = self.agenda.chunk_budget
             if chunk_budget.is_spent():
-                chunk_budget.wait(self, True)
+                chunk_budget.wait(self._maker, True)
                 return False
             state = self._gather(consumer, cursor)
             if state == _MORE and (self._builder.count == 0 or not chunk_budget.is_full()):
                 if chunk_budget.is_spent():
-                    chunk_budget.wait(self, False)
+                    chunk_budget.wait(self._maker, False)
                 else:
                     self.touch()
                 return False

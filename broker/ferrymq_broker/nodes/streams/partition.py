@@ -10,7 +10,7 @@ from mypy_extensions import i64
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.event_log import log as journal
 from ferrymq_broker.nodes.message import BrokerMessage
-from ferrymq_broker.nodes.node import PART, Node, Refusal
+from ferrymq_broker.nodes.node import PART, PERMANENT, Node, Refusal, Space
 from ferrymq_broker.nodes.sections import section_at, section_end
 from ferrymq_broker.nodes.streams.partition_log import MemoryLog, PartitionLog
 from ferrymq_broker.nodes.streams.segments import ENDLESS, Extent, LogSegment
@@ -24,9 +24,7 @@ from ferrymq_types.descriptors import HEADER
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.policy import StreamPolicy
-    from ferrymq_broker.nodes.streams.reader import PartitionCursor
     from ferrymq_broker.nodes.streams.stored import PartitionFields
-    from ferrymq_broker.nodes.streams.stream import Stream
     from ferrymq_types.transport import Error
 
 # How many records a reader takes in one turn. While there are several readers, as many deliveries
@@ -57,6 +55,38 @@ class _Expiry(Timer):
         self.partition.expire(now)
 
 
+class RecordWaiter:
+    """Somebody who has read all records of a partition. `waiting` is true while the partition is to
+    tell of the next record."""
+
+    __slots__ = ("waiting",)
+
+    def __init__(self) -> None:
+        self.waiting = False
+
+    def rouse(self) -> None:
+        """Read on: there is another record."""
+
+
+class PartitionOwner(Node):
+    """A stream, as its partitions know it."""
+
+    __slots__ = ("policy",)
+
+    def __init__(
+        self, address: str, space: Space, policy: StreamPolicy, lifetime: i64 = PERMANENT
+    ) -> None:
+        super().__init__(address, space, lifetime)
+        self.policy = policy
+
+    def keeper_of(self, partition: i64) -> str:
+        """Return who holds the lowest offset of a partition; empty if nobody holds any."""
+        return ""
+
+    def pass_holds(self, partition: i64, end: i64) -> None:
+        """Move holds to the offset `end`: all records of the partition before it are dropped."""
+
+
 @final
 class StreamPartition(Node):
     """A log of messages, the node that links to ``STREAM::N`` publish to.
@@ -83,12 +113,12 @@ class StreamPartition(Node):
         "_encoded_offsets",
     )
 
-    def __init__(self, stream: Stream, number: i64) -> None:
+    def __init__(self, stream: PartitionOwner, number: i64) -> None:
         super().__init__(f"{stream.address}{PART}{number}", stream.space)
         self.stream = stream
         self.number: i64 = number
         self.log: PartitionLog = MemoryLog(ENDLESS, ENDLESS, ENDLESS)
-        self.waiting: list[PartitionCursor] = []
+        self.waiting: list[RecordWaiter] = []
         self.readers: i64 = 0
         self.shared = False
         self.held: i64 = ENDLESS
@@ -156,9 +186,9 @@ class StreamPartition(Node):
         """There is something to read for those who have waited."""
         waiting = self.waiting
         self.waiting = []
-        for cursor in waiting:
-            cursor.waiting = False
-            cursor.reader.touch()
+        for waiter in waiting:
+            waiter.waiting = False
+            waiter.rouse()
 
     # -- the store -------------------------------------------------------------------------
 
@@ -348,7 +378,7 @@ class StreamPartition(Node):
             "a hold keeps a stream at more than twice its limits",
             stream=self.stream.address,
             partition=int(self.number),
-            holder=self.stream.holds.keeper(self.number),
+            holder=self.stream.keeper_of(self.number),
             offset=int(self.held),
             bytes=int(self.log.bytes),
         )
@@ -377,7 +407,7 @@ class StreamPartition(Node):
         self.space.timers.cancel(self._expiry)
         if self.held != ENDLESS:
             # Held or not: what is dropped on purpose is gone.
-            self.stream.holds.pass_(
+            self.stream.pass_holds(
                 self.number, log.doomed if isinstance(log, StoredLog) else log.next
             )
         return count

@@ -19,7 +19,7 @@ from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.consumer import Consumer
 from ferrymq_broker.nodes.entry import Entry
 from ferrymq_broker.nodes.node import Node
-from ferrymq_broker.nodes.streams.partition import StreamPartition
+from ferrymq_broker.nodes.streams.partition import RecordWaiter, StreamPartition
 from ferrymq_broker.nodes.streams.segments import ENDLESS, LogSegment
 from ferrymq_types.transport import Error
 
@@ -35,7 +35,7 @@ SCAN: Final = 1024
 
 
 @final
-class PartitionCursor:
+class PartitionCursor(RecordWaiter):
     """Where a reader is in one partition: before the record `index` of `segment`.
 
     It reads no record with the offset `until` or a later one. `skipped` counts the records that
@@ -43,16 +43,20 @@ class PartitionCursor:
     is true while the partition is to tell of the next record.
     """
 
-    __slots__ = ("reader", "partition", "segment", "index", "until", "skipped", "waiting")
+    __slots__ = ("reader", "partition", "segment", "index", "until", "skipped")
 
     def __init__(self, reader: StreamReader, partition: StreamPartition, offset: i64) -> None:
+        super().__init__()
         self.reader = reader
         self.partition = partition
         self.segment = _somewhere(offset)
         self.index: i64 = 0
         self.until: i64 = ENDLESS
         self.skipped: i64 = 0
-        self.waiting = False
+
+    def rouse(self) -> None:
+        """Give the reader its turn: there is another record."""
+        self.reader.touch()
 
     def at(self) -> i64:
         """The offset of the record to be read next."""

@@ -18,7 +18,7 @@ from ferrymq_broker.filters.filter_set import OFFSET
 from ferrymq_broker.nodes.node import PERMANENT, Node, Refusal, Space
 from ferrymq_broker.nodes.streams.chunk_reader import ChunkStreamReader
 from ferrymq_broker.nodes.streams.holds import RetentionHolds
-from ferrymq_broker.nodes.streams.partition import StreamPartition
+from ferrymq_broker.nodes.streams.partition import PartitionOwner, StreamPartition
 from ferrymq_broker.nodes.streams.partitioner import place, read_part
 from ferrymq_broker.nodes.streams.reader import PartitionCursor, StreamReader
 from ferrymq_broker.nodes.streams.record_reader import RecordStreamReader
@@ -60,13 +60,12 @@ class _Turns(Timer):
 
 
 @final
-class Stream(Node):
+class Stream(PartitionOwner):
     """A stream. `incarnation` tells it from others that have had the same address; `holds` are on
     what limits must not drop. `created` is when it was made, in milliseconds since the epoch, 0 if
     that is not known."""
 
     __slots__ = (
-        "policy",
         "incarnation",
         "created",
         "partitions",
@@ -81,8 +80,7 @@ class Stream(Node):
     def __init__(
         self, address: str, space: Space, policy: StreamPolicy, lifetime: i64 = PERMANENT
     ) -> None:
-        super().__init__(address, space, lifetime)
-        self.policy = policy
+        super().__init__(address, space, policy, lifetime)
         self.incarnation = uuid4()
         self.created: i64 = self.agenda.wall
         self.partitions: list[StreamPartition] = []
@@ -283,6 +281,14 @@ class Stream(Node):
             number += 1
 
     # -- holds -----------------------------------------------------------------------------
+
+    def keeper_of(self, partition: i64) -> str:
+        """See `PartitionOwner.keeper_of`."""
+        return self.holds.keeper(partition)
+
+    def pass_holds(self, partition: i64, end: i64) -> None:
+        """See `PartitionOwner.pass_holds`."""
+        self.holds.pass_(partition, end)
 
     def hold(self, holder: str, partition: i64, offset: i64) -> None:
         """Keep the records of a partition from an offset on until the holder says otherwise; that

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from ferrymq_broker.nodes.eviction import LinkEnd
-from ferrymq_broker.nodes.queues.inspection import totals_of
 from ferrymq_broker.nodes.queues.queue import Queue
 
 if TYPE_CHECKING:
@@ -26,5 +25,5 @@ class EndedSubscriptions(LinkEnd):
         """Add up what a queue has counted."""
         if isinstance(node, Queue):
             totals = self.totals
-            for name, value in totals_of(node).items():
+            for name, value in node.totals().items():
                 totals[name] = totals.get(name, 0) + value

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ferrymq_broker.nodes.queues.restore import describe_stored
 from ferrymq_broker.nodes.stored_policy import policy_fields
 from ferrymq_broker.store.map_values import encode_map
 from ferrymq_broker.store.tables import SUBSCRIPTION
@@ -45,7 +44,7 @@ def put_subscription(topic: Topic, subscription: Subscription) -> None:
         "filters": subscription.filters,
         "policy": policy_fields(subscription.queue.policy),
     }
-    fields.update(describe_stored(subscription.queue))
+    fields.update(subscription.queue.describe_stored())
     topic.agenda.changes.put(
         SUBSCRIPTION, topic.store_id, subscription.store_id, encode_map(fields)
     )

@@ -14,7 +14,6 @@ from mypy_extensions import i64
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.node import PERMANENT, Node, Refusal, Space
 from ferrymq_broker.nodes.policy import QueuePolicy, TopicPolicy
-from ferrymq_broker.nodes.queues.restore import restore_queue
 from ferrymq_broker.nodes.topics.ended_subscriptions import EndedSubscriptions
 from ferrymq_broker.nodes.topics.persistence import put_subscription
 from ferrymq_broker.nodes.topics.subscription import Subscription
@@ -384,7 +383,7 @@ class Topic(Node):
         """A subscription that was stored; `id` is that of its queue. The caller fills in what else
         is known of it, and calls `restored`."""
         subscription = self._registry.insert(name, key, True, filter, policy)
-        restore_queue(subscription.queue, id, fields)
+        subscription.queue.restore(id, fields)
         subscription.store_id = id
         return subscription
 

@@ -13,21 +13,21 @@ from mypy_extensions import i64
 from ferrymq_broker.timers import Timer
 
 if TYPE_CHECKING:
-    from ferrymq_broker.nodes.queues.queue import Queue
+    from ferrymq_broker.nodes.node import Node
 
 
 @final
 class AutoDelete(Timer):
     """How long one queue has not been used; it may be `idle_limit` milliseconds."""
 
-    __slots__ = ("idle_limit", "_queue", "_used")
+    __slots__ = ("idle_limit", "_node", "_used")
 
-    def __init__(self, queue: Queue, idle_limit: i64) -> None:
+    def __init__(self, node: Node, idle_limit: i64) -> None:
         super().__init__()
         self.idle_limit: i64 = idle_limit
-        self._queue = queue
+        self._node = node
         # When it was used last; 0 if it was made before there was a time of day.
-        self._used: i64 = queue.agenda.now
+        self._used: i64 = node.agenda.now
         # Without any patience it goes with its last link or message, not before there was one.
         if idle_limit > 0:
             self.reconsider()
@@ -39,30 +39,30 @@ class AutoDelete(Timer):
 
     def reconsider(self) -> None:
         """Something has changed: perhaps the queue goes, or goes later."""
-        queue = self._queue
-        if queue.links > 0 or queue.deleted:
+        node = self._node
+        if node.links > 0 or node.deleted:
             return
-        now = queue.agenda.now
+        now = node.agenda.now
         due = self._used + self.idle_limit
         if due < now:
             due = now
         # A timer that is set too early sets itself anew: this need not be exact for every message.
         if self.due == 0 or self.due > due:
-            queue.space.timers.set(self, due if due > 0 else 1)
+            node.space.timers.set(self, due if due > 0 else 1)
 
     def on_time(self, now: i64) -> None:
         """Go, if it is so."""
-        queue = self._queue
-        if queue.links > 0 or queue.deleted:
+        node = self._node
+        if node.links > 0 or node.deleted:
             return
         if self._used == 0:
             self._used = now
         due = self._used + self.idle_limit
         if due > now:
-            queue.space.timers.set(self, due)
-        elif queue.message_count() == 0:
-            queue.end_unused()
+            node.space.timers.set(self, due)
+        elif node.message_count() == 0:
+            node.end_unused()
 
     def close(self) -> None:
         """The queue is gone already."""
-        self._queue.space.timers.cancel(self)
+        self._node.space.timers.cancel(self)

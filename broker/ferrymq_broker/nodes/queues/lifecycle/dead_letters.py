@@ -36,20 +36,18 @@ from ferrymq_broker.event_log import log
 from ferrymq_broker.nodes.message_view import view_of
 from ferrymq_broker.nodes.node import Node, Refusal
 from ferrymq_broker.nodes.outgoing_header import delivered_before, readdressed
-from ferrymq_broker.nodes.paging.pager import give_up, peek
 from ferrymq_broker.nodes.queues.lifecycle.schedule import (
     DELIVERY_DELAY,
     DELIVERY_TIME,
     SCHEDULED_ENQUEUE_TIME,
 )
-from ferrymq_broker.nodes.queues.persistence import drop_entry
 from ferrymq_broker.slices import LETTER, SlicedTask, Slices
 from ferrymq_codec.scalars import Symbol, Timestamp, UInt
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.entry import Entry
     from ferrymq_broker.nodes.message import BrokerMessage
-    from ferrymq_broker.nodes.queues.queue import Queue
+    from ferrymq_broker.nodes.queues.entries import QueueEntries
     from ferrymq_types.transport import Error
 
 # Why a message died.
@@ -78,19 +76,20 @@ _MOST: Final = 0xFFFFFFFF
 
 @final
 class Chain:
-    """That a message had to leave `queue`, because of one that had to leave another one before."""
+    """The reason why a message had to leave the queue `node`: another message had to leave another
+    queue before."""
 
-    __slots__ = ("queue", "cause")
+    __slots__ = ("node", "cause")
 
-    def __init__(self, queue: Queue, cause: Chain | None) -> None:
-        self.queue = queue
+    def __init__(self, node: Node, cause: Chain | None) -> None:
+        self.node = node
         self.cause = cause
 
-    def contains(self, queue: Queue) -> bool:
+    def contains(self, node: Node) -> bool:
         """Whether a message has left this queue in the chain."""
         link: Chain | None = self
         while link is not None:
-            if link.queue is queue:
+            if link.node is node:
                 return True
             link = link.cause
         return False
@@ -149,15 +148,17 @@ class DeadLetters(Node):
         "returned",
         "dropped",
         "circles",
+        "_entries",
         "_urgent",
         "_letters",
         "_rest",
         "_complained",
     )
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: Node, entries: QueueEntries) -> None:
         super().__init__(queue.address, queue.space)
         self.queue = queue
+        self._entries = entries
         self.sent = 0
         self.returned = 0
         self.dropped = 0
@@ -195,7 +196,7 @@ class DeadLetters(Node):
             self._urgent.append(letter)
         else:
             self._letters.append(letter)
-            self.queue.leaving = entry
+            self._entries.keep_record(entry)
         self.agenda.letters += 1
         self.agenda.slices.spend(LETTER)
         self.touch()
@@ -231,7 +232,6 @@ class DeadLetters(Node):
     def _publish_next(self, letters: deque[DeadLetter]) -> None:
         """Publish the first of these; its entry is done with."""
         letter = letters.popleft()
-        queue = self.queue
         entry = letter.entry
         agenda = self.agenda
         agenda.letters -= 1
@@ -240,15 +240,13 @@ class DeadLetters(Node):
             self._publish(letter, letter.message)
             return
         try:
-            message = peek(queue, entry)
+            message = self._entries.read_message(entry)
             if message is None:
                 self._drop(letter, "it cannot be read from disk")
             else:
                 self._publish(letter, _message_of(entry, message))
         finally:
-            if entry.stored:
-                drop_entry(queue, entry)
-            give_up(queue, entry)
+            self._entries.release(entry)
 
     def _return(self, letter: DeadLetter, message: BrokerMessage) -> bool:
         """Publish the message to its reply-to; whether that was possible."""

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 from ferrymq_broker.nodes.message_view import view_of
-from ferrymq_broker.nodes.queues.persistence import drop_identity, put_identity
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.message import BrokerMessage
     from ferrymq_broker.nodes.node import Agenda
-    from ferrymq_broker.nodes.queues.queue import Queue
+    from ferrymq_broker.nodes.queues.persistence import QueueRecords
 
 # Longer ids are remembered by their digests.
 _LONG: Final = 64
@@ -42,10 +41,10 @@ class DuplicateDetection:
     Those of messages that are stored are stored with them.
     """
 
-    __slots__ = ("queue", "window", "limit", "_seen", "_order", "_last")
+    __slots__ = ("window", "limit", "_records", "_seen", "_order", "_last")
 
-    def __init__(self, queue: Queue, window: i64, limit: i64) -> None:
-        self.queue = queue
+    def __init__(self, records: QueueRecords, window: i64, limit: i64) -> None:
+        self._records = records
         self.window: i64 = window
         self.limit: i64 = limit
         self._seen: set[object] = set()
@@ -71,7 +70,7 @@ class DuplicateDetection:
         if stored:
             self._last += 1
             number = self._last
-            put_identity(self.queue, number, agenda.wall, identity)
+            self._records.put_identity(number, agenda.wall, identity)
         self._seen.add(identity)
         self._order.append((now, identity, number))
 
@@ -92,4 +91,4 @@ class DuplicateDetection:
             _, identity, number = order.popleft()
             self._seen.discard(identity)
             if number != 0:
-                drop_identity(self.queue, number)
+                self._records.drop_identity(number)

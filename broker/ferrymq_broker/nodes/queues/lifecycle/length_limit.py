@@ -145,7 +145,7 @@ class LengthLimit:
         """
         if self._overflow == _REJECT or self._overflow == _BLOCK:
             return True
-        slices = self._lifecycle.queue.agenda.slices
+        slices = self._lifecycle.node.agenda.slices
         if self._drop_one_head(0, 0) >= 0:
             while not slices.is_spent():
                 size = self._drop_one_head(0, 0)
@@ -166,7 +166,7 @@ class LengthLimit:
         reason = self._broken(count, size)
         if not reason:
             return -1
-        entry = self._lifecycle.queue.first_available()
+        entry = self._lifecycle.entries.first_available()
         if entry is None:
             return -1
         bytes = i64(entry.size)
@@ -192,14 +192,14 @@ class LengthLimit:
         return excess if excess > 0 else 0
 
     def _count(self) -> i64:
-        queue = self._lifecycle.queue
-        return queue.available + queue.acquired + self._lifecycle.scheduled()
+        entries = self._lifecycle.entries
+        return entries.available + entries.acquired + self._lifecycle.scheduled()
 
     def _size(self) -> i64:
-        return self._lifecycle.queue.bytes + self._lifecycle.scheduled_bytes()
+        return self._lifecycle.entries.bytes + self._lifecycle.scheduled_bytes()
 
     def _full(self, reason: str, what: str) -> Refusal:
-        address = self._lifecycle.queue.address
+        address = self._lifecycle.node.address
         return Refusal(
             "amqp:resource-limit-exceeded",
             f"the queue {address[:200]!r} has no room: its limit is {reason} {what}",

@@ -5,14 +5,13 @@ otherwise than by a consumer, or not come in at all, is decided here.
 
 The queue calls
 
-- `publish` instead of appending a message, if the queue is `guarded` or the message `special`;
-- `on_unlinked` whenever an entry has left, if the queue is `guarded` or the entry `expires`;
+- `publish` instead of appending a message, if the lifecycle is `guarded` or the message `special`;
+- `on_unlinked` whenever an entry has left, if the lifecycle is `guarded` or the entry `expires`;
 - `returned` before an entry becomes available again, under the same condition;
 - `on_failed`, `on_rejected` and `expired` as they happen;
 - `on_deserted` when its last link is gone.
 
-It offers `append` (whatever is thought of the message here), `drop`, `first_available`, its
-counts, and `guarded`, which is set here: it says whether every message has to be looked at.
+The lifecycle appends and drops `entries`; of the queue it knows what every `Node` has.
 
 One module because each of these calls decides over the same limits and counts of the queue.
 
@@ -33,7 +32,7 @@ from ferrymq_broker.nodes.entry import AVAILABLE
 from ferrymq_broker.nodes.message_view import view_of
 from ferrymq_broker.nodes.narrowing import narrow
 from ferrymq_broker.nodes.node import BOUNDLESS, Refusal
-from ferrymq_broker.nodes.paging.pager import page_in
+from ferrymq_broker.nodes.queues.disk_runs import RowWatcher
 from ferrymq_broker.nodes.queues.lifecycle.auto_delete import AutoDelete
 from ferrymq_broker.nodes.queues.lifecycle.dead_letters import (
     COUNT,
@@ -60,7 +59,7 @@ if TYPE_CHECKING:
     from ferrymq_broker.nodes.message import BrokerMessage
     from ferrymq_broker.nodes.node import Node
     from ferrymq_broker.nodes.policy import QueuePolicy
-    from ferrymq_broker.nodes.queues.queue import Queue
+    from ferrymq_broker.nodes.queues.entries import QueueEntries
     from ferrymq_types.transport import Error
 
 # What `MessageLifecycle._admit` answers.
@@ -70,8 +69,11 @@ _REFUSED: Final = 2  # not taken: `refusal` says why
 
 
 @final
-class MessageLifecycle:
-    """Of one queue. `refusal` is why the last message was refused.
+class MessageLifecycle(RowWatcher):
+    """The lifecycle of the messages of the queue that is `node`.
+
+    `guarded` says whether every message has to be looked at. `refusal` is why the last message was
+    refused.
 
     Counted since the broker was started: `refusals`, `expirations`, `overflowed` (pushed out),
     `duplicated` (dropped because they had come before), `replaced` (by a newer message of the same
@@ -79,8 +81,10 @@ class MessageLifecycle:
     """
 
     __slots__ = (
-        "queue",
+        "node",
+        "entries",
         "policy",
+        "guarded",
         "refusal",
         "refusals",
         "expirations",
@@ -101,9 +105,11 @@ class MessageLifecycle:
         "_trimming",
     )
 
-    def __init__(self, queue: Queue, policy: QueuePolicy) -> None:
-        self.queue = queue
+    def __init__(self, node: Node, entries: QueueEntries, policy: QueuePolicy) -> None:
+        self.node = node
+        self.entries = entries
         self.policy = policy
+        self.guarded = False
         self.refusal: Refusal | None = None
         self.refusals = 0
         self.expirations = 0
@@ -144,19 +150,19 @@ class MessageLifecycle:
         ):
             if self.policy_history is None:
                 self.policy_history = PolicyHistory()
-            self.policy_history.change(before, policy, self.queue)
+            self.policy_history.change(before, policy, self.entries)
         self.policy = policy
         self._follow(policy)
         if self._dead_letters is not None:
             self._dead_letters.forgive()
         self._trim()
         if self.room() != BOUNDLESS:
-            narrow(self.queue)
+            narrow(self.node)
 
     def keep_bounds(self) -> bool:
         """Push out what is above the bounds, as far as the slice allows; whether that is all."""
         length_limit = self._length_limit
-        return length_limit is None or self.queue.deleted or length_limit.keep()
+        return length_limit is None or self.node.deleted or length_limit.keep()
 
     def _trim(self) -> None:
         """Push out what is above the bounds, in slices."""
@@ -165,10 +171,9 @@ class MessageLifecycle:
             if trimming is None:
                 trimming = LengthTrim(self)
                 self._trimming = trimming
-            self.queue.agenda.slices.add(trimming)
+            self.node.agenda.slices.add(trimming)
 
     def _follow(self, policy: QueuePolicy) -> None:
-        queue = self.queue
         self._send_letters(dead_letter_addresses_of(policy))
         bounded = policy.max_length > 0 or policy.max_bytes > 0
         self._length_limit = LengthLimit(self, policy) if bounded else None
@@ -179,7 +184,7 @@ class MessageLifecycle:
             self._duplicates = None
         elif duplicates is None:
             self._duplicates = DuplicateDetection(
-                queue, policy.duplicate_window, policy.duplicate_limit
+                self.entries.records, policy.duplicate_window, policy.duplicate_limit
             )
         else:
             duplicates.window = policy.duplicate_window
@@ -193,8 +198,8 @@ class MessageLifecycle:
             self._auto_delete.close()
             self._auto_delete = None
         if policy.auto_delete >= 0:
-            self._auto_delete = AutoDelete(queue, policy.auto_delete)
-        queue.guarded = (
+            self._auto_delete = AutoDelete(self.node, policy.auto_delete)
+        self.guarded = (
             bounded
             or policy.message_ttl > 0
             or policy.duplicate_window > 0
@@ -205,7 +210,7 @@ class MessageLifecycle:
     def _send_letters(self, boxes: list[str]) -> None:
         """From now on its letters go there: it takes a right to read them."""
         if boxes or self._boxes:
-            known = self.queue.space.dead_letter_index
+            known = self.node.space.dead_letter_index
             known.add(boxes)
             known.drop(self._boxes)
             self._boxes = boxes
@@ -214,22 +219,22 @@ class MessageLifecycle:
 
     def publish(self, message: BrokerMessage) -> Refusal | None:
         """Let the message in, now or when it is due, unless there is a reason not to."""
-        queue = self.queue
-        if queue.deleted:
-            return Refusal("amqp:not-found", f"{queue.address!r} has been deleted")
+        node = self.node
+        if node.deleted:
+            return Refusal("amqp:not-found", f"{node.address!r} has been deleted")
         verdict = self._admit(message)
         if verdict == _APPEND:
-            self._on_appended(queue.append(message))
-            if message.origin == 0 and self.room() < queue.pledged():
+            self._on_appended(self.entries.append(message))
+            if message.origin == 0 and self.room() < node.pledged():
                 # It had no credit: that of others goes.
-                narrow(queue)
+                narrow(node)
         elif verdict == _REFUSED:
             return self.refusal
         return None
 
     def _admit(self, message: BrokerMessage) -> i64:
         """Whether the message gets in: one of the three above."""
-        now = self.queue.agenda.now
+        now = self.node.agenda.now
         if self._auto_delete is not None:
             self._auto_delete.used(now)
         identity: object = None
@@ -242,12 +247,12 @@ class MessageLifecycle:
             if identity is not None and duplicates.knows(identity, now):
                 self.duplicated += 1
                 # The first of them may not be on disk, and this is another connection.
-                self.queue.agenda.changes.claim()
+                self.node.agenda.changes.claim()
                 return _HANDLED
         due: i64 = 0
         if message.special:
             try:
-                due = delivery_time(message, self.queue.agenda)
+                due = delivery_time(message, self.node.agenda)
             except BrokerError as error:
                 return self._refuse(Refusal(error.condition, error.description))
         length_limit = self._length_limit
@@ -259,7 +264,7 @@ class MessageLifecycle:
             if refusal is not None and not self._has_reserved(message):
                 return self._refuse(refusal)
         if duplicates is not None and identity is not None:
-            duplicates.remember(identity, self.queue.agenda, self.queue.keeps(message))
+            duplicates.remember(identity, self.node.agenda, self.entries.records.keeps(message))
         if due == 0:
             return _APPEND
         schedule = self._schedule
@@ -293,13 +298,13 @@ class MessageLifecycle:
 
     def reserve(self, message: BrokerMessage, holders: list[Node]) -> Refusal | None:
         """Whether a message that is to come would get in; room is kept for it."""
-        queue = self.queue
-        if queue.deleted:
-            return Refusal("amqp:not-found", f"{queue.address!r} has been deleted")
+        node = self.node
+        if node.deleted:
+            return Refusal("amqp:not-found", f"{node.address!r} has been deleted")
         due: i64 = 0
         if message.special:
             try:
-                due = delivery_time(message, self.queue.agenda)
+                due = delivery_time(message, self.node.agenda)
             except BrokerError as error:
                 self.refusals += 1
                 return Refusal(error.condition, error.description)
@@ -313,7 +318,7 @@ class MessageLifecycle:
         if reservations.knows(message):
             # It has been told that there is room, whatever has come between.
             reservations.add(message, None)
-            holders.append(queue)
+            holders.append(node)
             return None
         replaced = None
         if self._last_values is not None and due == 0:
@@ -323,7 +328,7 @@ class MessageLifecycle:
             self.refusals += 1
         else:
             reservations.add(message, replaced)
-            holders.append(queue)
+            holders.append(node)
         return refusal
 
     def unreserve(self, message: BrokerMessage) -> None:
@@ -334,16 +339,16 @@ class MessageLifecycle:
 
     def enter(self, message: BrokerMessage) -> None:
         """A message that was scheduled comes into the queue."""
-        self._on_appended(self.queue.append(message))
+        self._on_appended(self.entries.append(message))
 
     def _on_appended(self, entry: Entry) -> None:
         """The message has its place. It may be gone again when this returns."""
-        queue = self.queue
+        node = self.node
         message = entry.message
         ttl = time_to_live(message, self.policy.message_ttl)
         date = expiry_date(message)
         if ttl >= 0 or date != 0:
-            agenda = queue.agenda
+            agenda = node.agenda
             if ttl == 0 or (date != 0 and date <= agenda.wall):
                 self.expired(entry)
                 return
@@ -355,7 +360,7 @@ class MessageLifecycle:
                 self.replaced += 1
                 if self.reservations is not None:
                     self.reservations.succeed(before, entry)
-                queue.drop(before)
+                self.entries.drop(before)
         if self._length_limit is not None:
             self._trim()
 
@@ -429,7 +434,7 @@ class MessageLifecycle:
 
     def release_due(self, place: Entry) -> None:
         """The time of messages in a run may be over: those become entries."""
-        runs = self.queue.priority_level_of(place.level).runs
+        runs = self.entries.level_of(place.level).runs
         if runs is not None:
             runs.release_due(place)
 
@@ -438,7 +443,7 @@ class MessageLifecycle:
 
         Then the queue unlinks it.
         """
-        if entry.expires != 0 and self.queue.agenda.left(entry.expires) <= 0:
+        if entry.expires != 0 and self.node.agenda.left(entry.expires) <= 0:
             self._count_expired(entry)
             return True
         if self._last_values is None:
@@ -449,14 +454,14 @@ class MessageLifecycle:
         self.replaced += 1
         if old is entry:
             return True
-        self.queue.drop(old)
+        self.entries.drop(old)
         return False
 
     def expired(self, entry: Entry) -> None:
         """The time of an available entry is over: it is dropped from the queue."""
         self._count_expired(entry)
         if entry.state == AVAILABLE:
-            self.queue.drop(entry)
+            self.entries.drop(entry)
 
     def drop_head(self, entry: Entry, reason: str, buried: bool) -> None:
         """An available entry has to make room: it is to be a dead letter, or it is just gone."""
@@ -464,7 +469,7 @@ class MessageLifecycle:
         if buried:
             self._dead_letter(entry, reason, None)
         if entry.state == AVAILABLE:
-            self.queue.drop(entry)
+            self.entries.drop(entry)
 
     def _count_expired(self, entry: Entry) -> None:
         self.expirations += 1
@@ -491,15 +496,14 @@ class MessageLifecycle:
 
     def _dead_letter(self, entry: Entry, reason: str, error: Error | None) -> None:
         policy = self.policy
-        queue = self.queue
         address = policy.expired if reason == EXPIRED and policy.expired else policy.dead_letter
         dead_letters = self._dead_letters
         if dead_letters is None:
-            dead_letters = DeadLetters(queue)
+            dead_letters = DeadLetters(self.node, self.entries)
             self._dead_letters = dead_letters
         returns = policy.return_rejected and reason in (REJECTED, DELIVERY_LIMIT)
         kept = returns or address != ""
-        if kept and entry.is_out() and not page_in(queue, entry):
+        if kept and entry.is_out() and not self.entries.page_in(entry):
             # It stays where it is, if it is not just leaving.
             return
         dead_letters.send(entry, address, reason, error, returns)
@@ -529,7 +533,7 @@ class MessageLifecycle:
         if self._auto_delete is not None:
             self._auto_delete.reconsider()
         # Senders may wait for the room, and the queue's end for the last message.
-        self.queue.touch()
+        self.node.touch()
         return True
 
     # -- as it was ---------------------------------------------------------------------------
@@ -544,7 +548,7 @@ class MessageLifecycle:
     def restore_entry(self, entry: Entry, time: i64, expires: bool) -> None:
         """An entry that was in the queue; `time` is the date when it came or, if so, `expires`."""
         policy_history = self.policy_history
-        agenda = self.queue.agenda
+        agenda = self.node.agenda
         date = expiry_date(entry.message)
         moment: i64 = 0
         if expires:
@@ -586,7 +590,7 @@ class MessageLifecycle:
         """A message came on the date `time`, known by this; False if nobody wants to know."""
         if self._duplicates is None:
             return False
-        self._duplicates.restore(number, self.queue.agenda.moment_of(time), identity)
+        self._duplicates.restore(number, self.node.agenda.moment_of(time), identity)
         return True
 
     def drop_replaced(self) -> None:
@@ -596,17 +600,18 @@ class MessageLifecycle:
             self._replaced = None
             for entry in replaced:
                 self.replaced += 1
-                self.queue.drop(entry)
+                self.entries.drop(entry)
 
     # -- the queue -------------------------------------------------------------------------
 
     def on_deserted(self) -> None:
         """The last link of the queue is gone."""
         if self._auto_delete is not None:
-            self._auto_delete.used(self.queue.agenda.now)
+            self._auto_delete.used(self.node.agenda.now)
 
     def stop(self) -> None:
-        """The queue is deleted: nothing is due any more."""
+        """End what is due: the queue is deleted. Whoever still knows it is told so (`publish`)."""
+        self.guarded = True
         self._send_letters([])
         if self._dead_letters is not None:
             # Their records go with those of the queue, in the same batch.

@@ -117,7 +117,7 @@ class _Line(Timer):
     def on_time(self, now: i64) -> None:
         """Let expire what is due and waits."""
         lifecycle = self._lifecycle
-        slices = lifecycle.queue.agenda.slices
+        slices = lifecycle.node.agenda.slices
         left: i64 = _BATCH
         heap = self._heap
         first = heap.first()
@@ -140,7 +140,7 @@ class _Line(Timer):
                     left = 0
             elif entry.state != REMOVED:
                 # A consumer holds it. It goes when it comes back, whatever is done to the clock.
-                entry.expires = lifecycle.queue.agenda.now
+                entry.expires = lifecycle.node.agenda.now
             else:
                 heap.discount()
             first = heap.first()
@@ -171,7 +171,7 @@ class MessageExpiry:
 
     def __init__(self, lifecycle: MessageLifecycle) -> None:
         self._lifecycle = lifecycle
-        space = lifecycle.queue.space
+        space = lifecycle.node.space
         self._agenda: Agenda = space.agenda
         self._times = _Line(lifecycle, space.timers)
         # None until an entry has a date.

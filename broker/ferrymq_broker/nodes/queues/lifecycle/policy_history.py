@@ -14,7 +14,7 @@ from ferrymq_broker.store.errors import StoreDamaged
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.policy import QueuePolicy
-    from ferrymq_broker.nodes.queues.queue import Queue
+    from ferrymq_broker.nodes.queues.entries import QueueEntries
 
 
 @final
@@ -29,10 +29,10 @@ class PolicyHistory:
         self._lasts: list[int] = []
         self._ttls: list[int] = []
 
-    def change(self, before: QueuePolicy, after: QueuePolicy, queue: Queue) -> None:
+    def change(self, before: QueuePolicy, after: QueuePolicy, entries: QueueEntries) -> None:
         """The queue has another policy from now on."""
-        first = _first_sequence(queue)
-        last = queue.published
+        first = entries.first_sequence()
+        last = entries.published
         while self._lasts and self._lasts[0] < first:
             del self._lasts[0]
             del self._ttls[0]
@@ -78,13 +78,3 @@ class PolicyHistory:
                 raise StoreDamaged("the earlier settings of a queue make no sense")
             self._lasts.append(int(last))
             self._ttls.append(int(ttl))
-
-
-def _first_sequence(queue: Queue) -> i64:
-    """No entry of the queue has a lower one."""
-    least = queue.published + 1
-    for priority_level in queue.priority_levels:
-        entry = priority_level.first
-        if entry is not None and entry.sequence < least:
-            least = entry.sequence
-    return least

@@ -18,8 +18,8 @@ from mypy_extensions import i64
 from ferrymq_broker.deadline_heap import DeadlineHeap
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.message_view import view_of
-from ferrymq_broker.nodes.paging.pager import forget_message, page_in_scheduled
-from ferrymq_broker.nodes.queues.persistence import drop_body, drop_scheduled, put_scheduled
+from ferrymq_broker.nodes.paging.pager import forget_message
+from ferrymq_broker.nodes.queues.persistence import drop_body
 from ferrymq_broker.slices import Slices, freed
 from ferrymq_broker.timers import Timer
 
@@ -173,7 +173,7 @@ class Schedule:
         self.count: i64 = 0
         self.bytes: i64 = 0
         self._lifecycle = lifecycle
-        space = lifecycle.queue.space
+        space = lifecycle.node.space
         self._agenda: Agenda = space.agenda
         self._delays = _Line(self, space.timers)
         self._dates = _Line(self, space.agenda.dates)
@@ -184,10 +184,10 @@ class Schedule:
         self._last += 1
         scheduled = Scheduled(self._last, due, message, len(message.payload))
         self._enter(scheduled)
-        queue = self._lifecycle.queue
-        if queue.keeps(message):
+        records = self._lifecycle.entries.records
+        if records.keeps(message):
             scheduled.stored = True
-            put_scheduled(queue, scheduled)
+            records.put_scheduled(scheduled.sequence, due, message)
         return scheduled
 
     def restore(self, sequence: i64, date: i64, message: BrokerMessage, size: i64) -> None:
@@ -244,12 +244,12 @@ class Schedule:
         size = scheduled.size
         if len(message.payload) == size:
             return True
-        return page_in_scheduled(self._lifecycle.queue, message, size)
+        return self._lifecycle.entries.page_in_scheduled(message, size)
 
     def come(self, sequence: i64) -> bool:
         """Let a message into the queue whose time has come; False if it is not there."""
         scheduled = self.known.get(sequence)
-        if self._lifecycle.queue.deleted:
+        if self._lifecycle.node.deleted:
             return False
         if scheduled is None or not self.is_readable(scheduled):
             return False
@@ -279,16 +279,16 @@ class Schedule:
         self.count -= 1
         self.bytes -= scheduled.size
         message.holders -= 1
-        queue = self._lifecycle.queue
+        agenda = self._agenda
         if scheduled.stored:
-            drop_scheduled(queue, sequence)
+            self._lifecycle.entries.records.drop_scheduled(sequence)
         if message.holders == 0:
             if len(message.payload) != scheduled.size:
-                forget_message(queue.agenda, message, scheduled.size)
+                forget_message(agenda, message, scheduled.size)
                 return True
-            queue.agenda.held -= scheduled.size
+            agenda.held -= scheduled.size
             if message.shared:
-                drop_body(queue.agenda, message)
+                drop_body(agenda, message)
         return True
 
 

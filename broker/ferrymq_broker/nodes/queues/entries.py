@@ -1,0 +1,481 @@
+"""The entries of one queue: their order, their number and size, and how they come and go.
+
+Entries lie in `priority_levels`, one for each level of priority in use. Whoever points to entries
+(views of consumers, browsers) registers as an `EntryPointer`. What else has to happen when an
+entry has left is told to an `EntryWatcher`; for the entries of a plain queue nobody is told.
+
+An entry leaves in one of these ways: `drop` (available, wherever it lies), `remove` (a consumer
+held it), `consume` (a consumer was sent it settled), `drop_run` (all messages of a run on disk).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from mypy_extensions import i32, i64
+
+from ferrymq_broker.nodes.entry import ACQUIRED, AVAILABLE, DAMAGED, REMOVED, RUN, Entry
+from ferrymq_broker.nodes.paging.pager import pager_of
+from ferrymq_broker.nodes.queues.disk_runs import RowWatcher
+from ferrymq_broker.nodes.queues.persistence import QueueRecords, drop_body
+from ferrymq_broker.nodes.queues.priority_levels import (
+    DEFAULT_LEVEL,
+    LEVELS,
+    EntryPointer,
+    PriorityLevel,
+)
+
+if TYPE_CHECKING:
+    from ferrymq_broker.filters.filter import Filter
+    from ferrymq_broker.nodes.message import BrokerMessage
+    from ferrymq_broker.nodes.node import Node
+    from ferrymq_broker.nodes.paging.state import PagingState
+    from ferrymq_broker.nodes.queues.groups import Groups
+
+
+class EntryWatcher:
+    """Learns that entries have left the queue, if somebody wants to be told."""
+
+    __slots__ = ()
+
+    def on_unlinked(self, entry: Entry) -> None:
+        """Act upon an entry that has left the queue."""
+
+    def on_run_dropped(self) -> None:
+        """Act upon messages of a run that have left the queue."""
+
+
+@final
+class QueueEntries:
+    """The entries of the queue that is `node`.
+
+    `available` and `acquired` count entries by state, `bytes` is the size of their payloads.
+    `published` is the sequence of the last message, of which those up to `recovered` came before
+    the broker was started. `priority_levels` are in order, the most urgent first; most messages are
+    in `default_level`. `groups` are those of the messages, None if the queue does not go by groups.
+    `paging` is what the pager does with the queue, None as long as that is nothing. `purges` counts
+    purges that are not over.
+    """
+
+    __slots__ = (
+        "node",
+        "agenda",
+        "records",
+        "available",
+        "acquired",
+        "bytes",
+        "published",
+        "recovered",
+        "default_level",
+        "priority_levels",
+        "groups",
+        "paging",
+        "purges",
+        "row_watcher",
+        "_watcher",
+        "_watched",
+        "_told",
+        "_aged",
+        "_pointers",
+        "_by_level",
+        "_low",
+        "_high",
+        "_leaving",
+    )
+
+    def __init__(self, node: Node, persist: bool, watcher: EntryWatcher) -> None:
+        self.node = node
+        self.agenda = node.agenda
+        self.records = QueueRecords(node, persist)
+        self.available: i64 = 0
+        self.acquired: i64 = 0
+        self.bytes: i64 = 0
+        self.published: i64 = 0
+        self.recovered: i64 = 0
+        self.default_level = PriorityLevel(DEFAULT_LEVEL)
+        self.priority_levels: list[PriorityLevel] = [self.default_level]
+        self.groups: Groups | None = None
+        self.paging: PagingState | None = None
+        self.purges: i64 = 0
+        # What is told which messages on disk expire.
+        self.row_watcher: RowWatcher = RowWatcher()
+        self._watcher = watcher
+        # Whether it matters to anybody that an entry leaves; `_told` is the watcher's part in that.
+        self._watched = False
+        self._told = False
+        # Whether anybody has asked for the oldest entry: then levels keep note of it.
+        self._aged = False
+        self._pointers: dict[EntryPointer, None] = {}
+        self._by_level: list[PriorityLevel] | None = None
+        # Below and above these levels priorities make no difference.
+        self._low: i64 = 0
+        self._high: i64 = 0
+        # The entry that leaves as a dead letter: it has its record until the letter is published.
+        self._leaving: Entry | None = None
+
+    def use_levels(self, count: i64) -> None:
+        """Tell `count` levels of priority apart from now on (AMQP 1.0 §3.2.1)."""
+        # With 10 levels they are 0 and 9, with one they are both 4.
+        self._low = 5 - (count + 1) // 2
+        self._high = 4 + count // 2
+
+    def tell_watcher(self, told: bool) -> None:
+        """Tell the watcher of every entry that leaves, or only of those that expire."""
+        self._told = told
+        self.reconsider()
+
+    def reconsider(self) -> None:
+        """Find out what can be left out while nobody needs it."""
+        self._watched = (
+            self._told
+            or self._aged
+            or len(self._pointers) > 1
+            or self.groups is not None
+            or self.paging is not None
+            or self.purges > 0
+        )
+
+    def add_pointer(self, pointer: EntryPointer) -> None:
+        """Let the pointer learn of levels that are made, and of entries that leave."""
+        self._pointers[pointer] = None
+        self.reconsider()
+
+    def drop_pointer(self, pointer: EntryPointer) -> None:
+        """Forget a pointer that points to nothing any more."""
+        self._pointers.pop(pointer, None)
+        self.reconsider()
+
+    def begin_purge(self) -> None:
+        """Note a purge that has begun: it is told of entries that leave."""
+        self.purges += 1
+        self.reconsider()
+
+    def end_purge(self) -> None:
+        """Note the end of a purge."""
+        self.purges -= 1
+        self.reconsider()
+
+    # -- entries in ----------------------------------------------------------------------------
+
+    def append(self, message: BrokerMessage) -> Entry:
+        """Put the message behind all others of its priority, and ask for a turn of the queue."""
+        self.published += 1
+        level = i64(message.priority)
+        if level == DEFAULT_LEVEL:
+            priority_level = self.default_level
+        else:
+            if level < self._low:
+                level = self._low
+            elif level > self._high:
+                level = self._high
+            priority_level = self.level_of(level)
+        entry = Entry(message, self.published, level)
+        priority_level.append(entry)
+        self.available += 1
+        size: i64 = len(message.payload)
+        entry.size = i32(size)
+        self.bytes += size
+        holders = message.holders
+        message.holders = holders + 1
+        if holders == 0:
+            self.agenda.held += size
+        groups = self.groups
+        if groups is not None:
+            groups.join(entry)
+        node = self.node
+        if node.store_id != 0 and self.records.keeps(message):
+            self.records.keep(entry)
+        if not node.dirty:
+            node.touch()
+        return entry
+
+    def restore(self, entry: Entry, size: i64) -> None:
+        """Append an entry that was stored, with a payload of this size; its message is counted
+        apart."""
+        entry.size = i32(size)
+        self.level_of(entry.level).append(entry)
+        self.available += 1
+        self.bytes += size
+        self.count_from(entry.sequence)
+
+    def count_from(self, sequence: i64) -> None:
+        """Leave out messages up to this sequence: they came before the broker was started."""
+        if sequence > self.published:
+            self.published = sequence
+            self.recovered = sequence
+
+    def restore_run(self, count: i64, size: i64, last: i64) -> None:
+        """Count the messages of a run that was restored, up to the sequence `last`."""
+        self.available += count
+        self.bytes += size
+        self.count_from(last)
+
+    def level_of(self, level: i64) -> PriorityLevel:
+        """Return the entries of a level, which is made if it was not needed before."""
+        by_level = self._by_level
+        if by_level is None:
+            if level == DEFAULT_LEVEL:
+                return self.default_level
+            # Levels that nobody has used have the default one here.
+            by_level = [self.default_level] * LEVELS
+            self._by_level = by_level
+        priority_level = by_level[level]
+        if priority_level.level != level:
+            priority_level = self._make_level(level)
+            by_level[level] = priority_level
+        return priority_level
+
+    def _make_level(self, level: i64) -> PriorityLevel:
+        priority_level = PriorityLevel(level)
+        levels = self.priority_levels
+        at: i64 = 0
+        while at < len(levels) and levels[at].level > level:
+            at += 1
+        levels.insert(at, priority_level)
+        for pointer in self._pointers:
+            pointer.add_level(at, priority_level)
+        return priority_level
+
+    # -- states --------------------------------------------------------------------------------
+
+    def acquire(self, entry: Entry) -> None:
+        """Count an available entry among those that consumers hold."""
+        entry.state = ACQUIRED
+        entry.attempts += 1
+        self.available -= 1
+        self.acquired += 1
+
+    def acquire_restored(self, entry: Entry) -> None:
+        """Count an entry among those held that was held before the broker was started."""
+        entry.state = ACQUIRED
+        self.available -= 1
+        self.acquired += 1
+
+    def give_back(self, entry: Entry) -> None:
+        """Make an entry available that a consumer held."""
+        self.acquired -= 1
+        entry.state = AVAILABLE
+        self.available += 1
+        if self._aged:
+            self.level_of(entry.level).is_back(entry)
+
+    def set_aside(self, entry: Entry) -> None:
+        """Keep an available entry, whose message cannot be read, from everybody: the entry counts
+        among those that are held."""
+        entry.state = DAMAGED
+        self.available -= 1
+        self.acquired += 1
+
+    def take_back(self, entry: Entry) -> None:
+        """Make an entry available that was set aside: it is to be dropped."""
+        entry.state = AVAILABLE
+        self.available += 1
+        self.acquired -= 1
+
+    def amend(self, entry: Entry, message: BrokerMessage) -> None:
+        """Give the entry another form of its message (AMQP 1.0 §3.4.5)."""
+        for pointer in self._pointers:
+            pointer.forget(entry)
+        self.bytes -= i64(entry.size)
+        self.release_message(entry)
+        entry.message = message
+        size: i64 = len(message.payload)
+        entry.size = i32(size)
+        self.bytes += size
+        message.holders += 1
+        if message.holders == 1:
+            self.agenda.held += size
+        if entry.stored and self.node.store_id != 0:
+            paging = self.paging
+            if paging is not None:
+                paging.amended[int(entry.sequence)] = int(self.agenda.changes.number)
+            self.records.put(entry)
+
+    # -- entries out ---------------------------------------------------------------------------
+
+    def drop(self, entry: Entry) -> None:
+        """Take an available entry out, wherever it is."""
+        self.level_of(entry.level).forget(entry)
+        self.available -= 1
+        self._unlink(entry)
+
+    def remove(self, entry: Entry) -> None:
+        """Take out an entry that a consumer held."""
+        self.acquired -= 1
+        self._unlink(entry)
+
+    def consume(self, entry: Entry) -> None:
+        """Take out an available entry that all cursors have passed."""
+        self.available -= 1
+        self._unlink(entry)
+
+    def drop_run(self, priority_level: PriorityLevel, place: Entry) -> i64:
+        """Drop all messages of a run; return how many there were."""
+        runs = priority_level.runs
+        if runs is None:
+            return 0
+        run = runs.of(place)
+        count = run.count()
+        size = run.bytes
+        runs.drop(place)
+        self.available -= count
+        self.bytes -= size
+        self._watcher.on_run_dropped()
+        return count
+
+    def _unlink(self, entry: Entry) -> None:
+        watched = self._watched
+        if watched:
+            self.detach(entry)
+        if self._by_level is None:
+            self.default_level.unlink(entry)
+        else:
+            self.level_of(entry.level).unlink(entry)
+        entry.state = REMOVED
+        self.bytes -= i64(entry.size)
+        if entry is self._leaving:
+            self._leaving = None
+        else:
+            self.release(entry)
+        if watched or entry.expires != 0:
+            self._watcher.on_unlinked(entry)
+
+    def keep_record(self, entry: Entry) -> None:
+        """Leave record and message of the entry, which leaves the queue next, until `release`."""
+        self._leaving = entry
+
+    def release(self, entry: Entry) -> None:
+        """Drop the record of an entry that has left the queue, and let go of its message."""
+        if entry.stored:
+            self.records.drop(entry)
+        self.release_message(entry)
+
+    def detach(self, entry: Entry) -> None:
+        """Let nothing point to the entry."""
+        self.level_of(entry.level).forget(entry)
+        for pointer in self._pointers:
+            pointer.forget(entry)
+
+    # -- messages in memory and on disk ----------------------------------------------------------
+
+    def page_in(self, entry: Entry) -> bool:
+        """Have the message of an entry that is out in memory; return false if it cannot be read."""
+        pager = pager_of(self.agenda)
+        return pager is not None and pager.load(self, entry)
+
+    def page_in_scheduled(self, message: BrokerMessage, size: i64) -> bool:
+        """As `page_in`, for a message that is scheduled in the queue and an entry elsewhere."""
+        pager = pager_of(self.agenda)
+        return pager is not None and pager.load_message(self, message, size)
+
+    def read_message(self, entry: Entry) -> BrokerMessage | None:
+        """Return the message of an entry, in memory or not, to be looked at; None if it cannot be
+        read."""
+        if not entry.is_out():
+            return entry.message
+        pager = pager_of(self.agenda)
+        return None if pager is None else pager.peek(self, entry)
+
+    def passes(self, filter: Filter, entry: Entry) -> bool:
+        """Return whether the message of an entry passes a filter; one that cannot be read does
+        not."""
+        message = self.read_message(entry)
+        return message is not None and filter.matches(message)
+
+    def release_message(self, entry: Entry) -> None:
+        """Let go of the message of an entry."""
+        message = entry.message
+        size = i64(entry.size)
+        if len(message.payload) != size:
+            pager = pager_of(self.agenda)
+            if pager is not None:
+                pager.forget(self, entry)
+            return
+        holders = message.holders - 1
+        message.holders = holders
+        if holders == 0:
+            agenda = self.agenda
+            agenda.held -= size
+            if message.shared:
+                drop_body(agenda, message)
+
+    def release_out(self, blank: BrokerMessage, sequence: i64, size: i64) -> None:
+        """Let go of a message that is out, and that a blank stands for."""
+        pager = pager_of(self.agenda)
+        if pager is not None:
+            pager.forget_out(self, blank, sequence, size)
+
+    # -- what there is ---------------------------------------------------------------------------
+
+    def first_available(self) -> Entry | None:
+        """Return the oldest available entry of the least priority: the first to make room."""
+        self._aged = True
+        self._watched = True
+        for priority_level in reversed(self.priority_levels):
+            entry = priority_level.first_available()
+            if entry is not None:
+                return entry
+        return None
+
+    def first_sequence(self) -> i64:
+        """Return a sequence such that no entry has a lower one."""
+        least = self.published + 1
+        for priority_level in self.priority_levels:
+            entry = priority_level.first
+            if entry is not None and entry.sequence < least:
+                least = entry.sequence
+        return least
+
+    def pointed(self, priority_level: PriorityLevel) -> set[Entry]:
+        """Return what cursors, browsers and others point to in a level."""
+        found: set[Entry] = set()
+        _add_to(found, priority_level.oldest)
+        _add_to(found, priority_level.plain.next)
+        others = priority_level.others
+        if others is not None:
+            for cursor in others:
+                _add_to(found, cursor.next)
+        for pointer in self._pointers:
+            _add_to(found, pointer.pointed(priority_level))
+        return found
+
+    def peek(self, count: int, from_sequence: i64 = 0) -> list[Entry]:
+        """Return up to `count` entries in the order of delivery, held ones among them.
+
+        Those with a sequence below `from_sequence` are left out. Nothing changes.
+        """
+        found: list[Entry] = []
+        for priority_level in self.priority_levels:
+            entry = priority_level.first
+            while entry is not None and len(found) < count:
+                if entry.state == RUN and priority_level.runs is not None:
+                    runs = priority_level.runs
+                    run = runs.of(entry)
+                    index = run.begin
+                    while index < run.end and len(found) < count:
+                        if run.sequence(index) >= from_sequence:
+                            found.append(runs.stand_in(run, index))
+                        index += 1
+                elif entry.sequence >= from_sequence:
+                    found.append(entry)
+                entry = entry.next
+        return found
+
+    def select_available(self, count: int) -> list[Entry]:
+        """Return up to `count` available entries in the order of delivery; messages of runs become
+        entries."""
+        found: list[Entry] = []
+        for priority_level in self.priority_levels:
+            entry = priority_level.first
+            while entry is not None and len(found) < count:
+                if entry.state == RUN:
+                    entry = priority_level.enter(entry, count - len(found))
+                if entry.state == AVAILABLE:
+                    found.append(entry)
+                entry = entry.next
+        return found
+
+
+def _add_to(found: set[Entry], entry: Entry | None) -> None:
+    if entry is not None:
+        found.add(entry)

@@ -1,0 +1,113 @@
+"""Messages that management moves from a queue to another node."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Final
+
+from librt.strings import BytesWriter
+from mypy_extensions import i64
+
+from ferrymq_broker.nodes.entry import AVAILABLE
+from ferrymq_broker.nodes.message import BrokerMessage, derive
+from ferrymq_broker.nodes.message_view import view_of
+from ferrymq_broker.nodes.narrowing import narrow
+from ferrymq_broker.nodes.node import Refusal
+from ferrymq_broker.nodes.outgoing_header import delivered_before
+from ferrymq_broker.nodes.queues.lifecycle.schedule import DELIVERY_DELAY
+from ferrymq_broker.nodes.sections import section_end
+from ferrymq_types.messaging import (
+    MessageAnnotations,
+    encode_header,
+    encode_message_annotations,
+)
+
+if TYPE_CHECKING:
+    from ferrymq_broker.nodes.entry import Entry
+    from ferrymq_broker.nodes.node import Agenda, Node
+    from ferrymq_broker.nodes.queues.entries import QueueEntries
+    from ferrymq_broker.nodes.queues.lifecycle.lifecycle import MessageLifecycle
+
+
+# Messages that are moved in one step.
+_MOVED: Final = 100
+
+
+def move(
+    entries: QueueEntries, lifecycle: MessageLifecycle, target: Node, count: int
+) -> Generator[None, None, tuple[int, Refusal | None]]:
+    """Publish up to `count` messages that nobody holds to `target`, in order, and drop them here.
+
+    Answers how many were moved, and why it ended if `target` did not want one. The time that they
+    have left stays the same, and so does what their headers tell of deliveries (AMQP 1.0 §3.2.1).
+    """
+    moved = 0
+    for turn, chosen in enumerate(entries.select_available(count), 1):
+        if turn % _MOVED == 0:
+            # Others are served in between.
+            yield
+        # What is published may push others out of this very queue.
+        if chosen.state != AVAILABLE:
+            continue
+        if chosen.expires != 0 and entries.agenda.left(chosen.expires) <= 0:
+            lifecycle.expired(chosen)
+            continue
+        if chosen.is_out() and not entries.page_in(chosen):
+            continue
+        if target.room() <= 0:
+            # Nobody has promised room for what is moved.
+            return moved, Refusal(
+                "amqp:resource-limit-exceeded", f"{target.address[:200]!r} is full"
+            )
+        refusal = target.publish(_with_time_left(chosen, entries.agenda))
+        if refusal is not None:
+            return moved, refusal
+        if chosen.state == AVAILABLE:
+            entries.drop(chosen)
+        moved += 1
+        if target.room() < target.pledged():
+            narrow(target)
+    return moved, None
+
+
+def _with_time_left(entry: Entry, agenda: Agenda) -> BrokerMessage:
+    """The message of the entry as another queue gets it: its ttl and its deliveries count on, no
+    delay begins."""
+    message = entry.message
+    if entry.attempts > 0:
+        message = delivered_before(message, i64(entry.failures))
+    if message.opaque:
+        return message
+    left: i64 = message.ttl
+    # A moment, which a ttl or that of the queue has set; a date the message says itself.
+    for moment in (entry.expires, entry.expires_too):
+        if moment > 0:
+            rest = agenda.left(moment)
+            if left < 0 or rest < left:
+                left = rest
+    if left == message.ttl and not message.special:
+        return message
+    annotations = view_of(message).message_annotations
+    delayed = DELIVERY_DELAY in annotations
+    if left == message.ttl and not delayed:
+        return message
+    payload = message.payload
+    pos = message.header_end
+    w = BytesWriter()
+    if left == message.ttl:
+        w.write(payload[:pos])
+    else:
+        header = message.header()
+        header.ttl = left
+        encode_header(w, header)
+    header_end = len(w)
+    if delayed:
+        kept = dict(annotations)
+        del kept[DELIVERY_DELAY]
+        encode_message_annotations(w, MessageAnnotations(value=kept))
+        pos = section_end(payload, pos)
+    w.write(payload[pos:])
+    moved = derive(message, w.getvalue(), header_end)
+    moved.ttl = left
+    moved.special = True
+    return moved
