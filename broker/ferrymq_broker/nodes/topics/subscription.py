@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, final
 from mypy_extensions import i64
 
 from ferrymq_broker.nodes.link_terms import SourceTerms
+from ferrymq_broker.nodes.node import PERMANENT, Node
 from ferrymq_broker.nodes.queues.queue import Queue
 
 if TYPE_CHECKING:
     from ferrymq_broker.filters.filter import Filter
     from ferrymq_broker.filters.filter_set import FilterSet
+    from ferrymq_broker.nodes.node import Space
+    from ferrymq_broker.nodes.policy import TopicPolicy
 
 
 @final
@@ -130,3 +133,24 @@ class Subscription:
             }
         )
         return answer
+
+
+class SubscriptionOwner(Node):
+    """A topic, as the parts that keep its subscriptions know it."""
+
+    __slots__ = ("policy",)
+
+    def __init__(
+        self, address: str, space: Space, policy: TopicPolicy, lifetime: i64 = PERMANENT
+    ) -> None:
+        super().__init__(address, space, lifetime)
+        self.policy = policy
+
+    def subscription_added(self) -> None:
+        """Take notice of a new subscription: the topic is in use."""
+
+    def subscription_dropped(self) -> None:
+        """Take notice of the end of a subscription: perhaps the topic is not in use any more."""
+
+    def expire(self, subscription: Subscription) -> None:
+        """End a subscription whose time is over."""

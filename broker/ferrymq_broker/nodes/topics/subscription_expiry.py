@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64
 
-from ferrymq_broker.nodes.topics.persistence import put_subscription
 from ferrymq_broker.timers import Timer
 
 if TYPE_CHECKING:
     from ferrymq_broker.nodes.link_terms import SourceTerms
-    from ferrymq_broker.nodes.topics.subscription import Subscription
-    from ferrymq_broker.nodes.topics.topic import Topic
+    from ferrymq_broker.nodes.topics.persistence import SubscriptionRecords
+    from ferrymq_broker.nodes.topics.subscription import Subscription, SubscriptionOwner
 
 
 @final
@@ -31,7 +30,7 @@ class _Deadline(Timer):
         self.subscription = subscription
 
     def on_time(self, now: i64) -> None:
-        """It is over."""
+        """End the subscription: its time is over."""
         self.expiry.over(self.subscription)
 
 
@@ -39,16 +38,17 @@ class _Deadline(Timer):
 class SubscriptionExpiry:
     """The subscriptions of one topic that wait: for somebody to come back, or for their end."""
 
-    __slots__ = ("topic", "_deadlines", "_awaiting")
+    __slots__ = ("topic", "_records", "_deadlines", "_awaiting")
 
-    def __init__(self, topic: Topic) -> None:
+    def __init__(self, topic: SubscriptionOwner, records: SubscriptionRecords) -> None:
         self.topic = topic
+        self._records = records
         self._deadlines: dict[Subscription, _Deadline] = {}
         # By the number of the session or connection whose end lets the time run.
         self._awaiting: dict[int, dict[Subscription, None]] = {}
 
     def detached(self, subscription: Subscription, terms: SourceTerms) -> None:
-        """The last link, with these terms, has been detached or lost."""
+        """Let the time run, now or later: the last link, with these terms, is detached or lost."""
         policy = subscription.expiry_policy
         if policy == "link-detach":
             self._run(subscription)
@@ -58,7 +58,7 @@ class SubscriptionExpiry:
             self._await(subscription, terms.party.connection)
 
     def attached(self, subscription: Subscription) -> None:
-        """Somebody has come back, or the subscription is gone: no time runs."""
+        """Let no time run: a link has come back, or the subscription is gone."""
         deadline = self._deadlines.pop(subscription, None)
         if deadline is not None:
             self.topic.space.timers.cancel(deadline)
@@ -73,24 +73,26 @@ class SubscriptionExpiry:
                 self._forget(number)
 
     def restore(self, subscription: Subscription) -> None:
-        """The subscription was stored, and whoever was attached to it is gone with his session and
-        his connection. What time it has left runs on, or begins to run now."""
+        """Let the time run that a stored subscription has left, or let it begin.
+
+        The link that was attached to it is gone with its session and its connection.
+        """
         if subscription.declared or subscription.expiry_policy == "never":
             subscription.idle_since = 0
             return
         if subscription.idle_since == 0:
             subscription.idle_since = self.topic.agenda.wall
-            put_subscription(self.topic, subscription)
+            self._records.put(subscription)
         self._set(subscription)
 
     def party_gone(self, number: int) -> None:
-        """The session or connection of this number has ended."""
+        """Let the time run that waits for the end of the session or connection of this number."""
         for subscription in self._awaiting.pop(number, {}):
             subscription.awaits = 0
             self._run(subscription)
 
     def over(self, subscription: Subscription) -> None:
-        """Its time is over."""
+        """End a subscription whose time is over."""
         self._deadlines.pop(subscription, None)
         self.topic.expire(subscription)
 
@@ -100,7 +102,7 @@ class SubscriptionExpiry:
             return
         subscription.idle_since = self.topic.agenda.wall
         self._set(subscription)
-        put_subscription(self.topic, subscription)
+        self._records.put(subscription)
 
     def _set(self, subscription: Subscription) -> None:
         deadline = _Deadline(self, subscription)

@@ -8,23 +8,41 @@ from mypy_extensions import i64
 
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.backpressure import BackpressureGroup
+from ferrymq_broker.nodes.eviction import LinkEnd
 from ferrymq_broker.nodes.narrowing import narrow
 from ferrymq_broker.nodes.node import BOUNDLESS, PART, Node
 from ferrymq_broker.nodes.queues.queue import Queue
-from ferrymq_broker.nodes.topics.ended_subscriptions import EndedSubscriptions
 from ferrymq_broker.nodes.topics.fanout import Fanout
-from ferrymq_broker.nodes.topics.persistence import drop_subscription, keep_subscription
-from ferrymq_broker.nodes.topics.subscription import Subscription
+from ferrymq_broker.nodes.topics.persistence import SubscriptionRecords
+from ferrymq_broker.nodes.topics.subscription import Subscription, SubscriptionOwner
 from ferrymq_broker.nodes.topics.subscription_expiry import SubscriptionExpiry
 from ferrymq_types.transport import Error
 
 if TYPE_CHECKING:
     from ferrymq_broker.filters.filter import Filter
     from ferrymq_broker.nodes.policy import QueuePolicy
-    from ferrymq_broker.nodes.topics.topic import Topic
 
 # The longest name, in characters: as long as an address may be.
 MAX_NAME: Final = 1024
+
+
+@final
+class EndedSubscriptions(LinkEnd):
+    """Counters of ended subscriptions of one topic: `totals` by public names. Sums over a topic do
+    not fall when a subscription goes."""
+
+    __slots__ = ("totals",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.totals: dict[str, int] = {}
+
+    def settle(self, node: Node) -> None:
+        """Add up what a queue has counted."""
+        if isinstance(node, Queue):
+            totals = self.totals
+            for name, value in node.totals().items():
+                totals[name] = totals.get(name, 0) + value
 
 
 @final
@@ -34,12 +52,22 @@ class SubscriptionRegistry:
     `ended` has the totals of those that were here, by whether they were named.
     """
 
-    __slots__ = ("topic", "fanout", "expiry", "ended", "_by_name", "_by_key", "_backpressures")
+    __slots__ = (
+        "topic",
+        "records",
+        "fanout",
+        "expiry",
+        "ended",
+        "_by_name",
+        "_by_key",
+        "_backpressures",
+    )
 
-    def __init__(self, topic: Topic) -> None:
+    def __init__(self, topic: SubscriptionOwner) -> None:
         self.topic = topic
+        self.records = SubscriptionRecords(topic)
         self.fanout = Fanout(topic.agenda.slices)
-        self.expiry = SubscriptionExpiry(topic)
+        self.expiry = SubscriptionExpiry(topic, self.records)
         self.ended: dict[bool, EndedSubscriptions] = {}
         self._by_name: dict[str, Subscription] = {}
         # Those that others than their one link can find: kept ones, and shared ones.
@@ -50,19 +78,19 @@ class SubscriptionRegistry:
         return len(self._by_name)
 
     def all(self) -> list[Subscription]:
-        """All there are, in the order they were made."""
+        """Return all subscriptions in the order they were made."""
         return list(self._by_name.values())
 
     def get(self, name: str) -> Subscription | None:
-        """The one of that name."""
+        """Return the subscription of a name."""
         return self._by_name.get(name)
 
     def find(self, key: str, kept: bool) -> Subscription | None:
-        """The one with this identity; those that are kept have identities of their own."""
+        """Return the subscription with this identity; kept ones have identities of their own."""
         return self._by_key.get((kept, key))
 
     def room(self) -> i64:
-        """What the fullest of those has left that make senders wait."""
+        """Return the room of the fullest subscription that makes senders wait."""
         blocking: list[Node] = []
         for subscription in self._by_name.values():
             if subscription.queue.policy.overflow == "block":
@@ -70,13 +98,13 @@ class SubscriptionRegistry:
         return self._backpressures.room(blocking) if blocking else BOUNDLESS
 
     def regain_room(self) -> None:
-        """The topic has promised less."""
+        """Share out room that the topic has not promised any more."""
         self._backpressures.regain_room()
 
     def add(
         self, name: str, key: str, kept: bool, filter: Filter | None, policy: QueuePolicy
     ) -> Subscription:
-        """A new one. Raises `BrokerError` if there are too many, or for an endless name."""
+        """Make a subscription. Raises `BrokerError` for too many, or a name that is too long."""
         topic = self.topic
         limit = topic.policy.max_subscriptions
         if limit != 0 and len(self._by_name) >= limit:
@@ -96,13 +124,13 @@ class SubscriptionRegistry:
                 f"a subscription with a name of {len(name)} characters; {MAX_NAME} are allowed",
             )
         subscription = self.insert(name, key, kept, filter, policy)
-        keep_subscription(topic, subscription)
+        self.records.keep(subscription)
         return subscription
 
     def insert(
         self, name: str, key: str, kept: bool, filter: Filter | None, policy: QueuePolicy
     ) -> Subscription:
-        """A new one that there may be, and that is not stored so far."""
+        """Make a subscription without asking whether there may be one; it is not stored so far."""
         topic = self.topic
         queue = Queue(f"{topic.address}{PART}{name}", topic.space, policy)
         queue.watchers = [topic]
@@ -122,7 +150,7 @@ class SubscriptionRegistry:
         return subscription
 
     def refilter(self, subscription: Subscription, filter: Filter | None) -> None:
-        """Its filter is said in the same words, and means another connection now."""
+        """Give the subscription a filter in the same words that means another connection now."""
         before = subscription.filter
         if before is not None and filter is not None and before.key != filter.key:
             self.fanout.remove(subscription)
@@ -130,13 +158,13 @@ class SubscriptionRegistry:
             self.fanout.add(subscription)
 
     def drop(self, subscription: Subscription, why: str) -> None:
-        """The end of a subscription: its links are closed, its messages dropped."""
+        """End a subscription: close its links, drop its messages."""
         if subscription.gone:
             return
         subscription.gone = True
         topic = self.topic
         self.expiry.attached(subscription)
-        drop_subscription(topic, subscription)
+        self.records.drop(subscription)
         self.fanout.remove(subscription)
         del self._by_name[subscription.name]
         key = subscription.key

@@ -14,15 +14,16 @@ from mypy_extensions import i64
 from ferrymq_broker.errors import BrokerError
 from ferrymq_broker.nodes.node import PERMANENT, Node, Refusal, Space
 from ferrymq_broker.nodes.policy import QueuePolicy, TopicPolicy
-from ferrymq_broker.nodes.topics.ended_subscriptions import EndedSubscriptions
-from ferrymq_broker.nodes.topics.persistence import put_subscription
-from ferrymq_broker.nodes.topics.subscription import Subscription
+from ferrymq_broker.nodes.topics.subscription import Subscription, SubscriptionOwner
 from ferrymq_broker.nodes.topics.subscription_identity import (
     SubscriptionIdentity,
     global_key,
     public_name,
 )
-from ferrymq_broker.nodes.topics.subscription_registry import SubscriptionRegistry
+from ferrymq_broker.nodes.topics.subscription_registry import (
+    EndedSubscriptions,
+    SubscriptionRegistry,
+)
 from ferrymq_broker.store.changes import LAST
 from ferrymq_broker.store.tables import SUBSCRIPTION
 from ferrymq_broker.timers import Timer
@@ -50,12 +51,11 @@ class _Idle(Timer):
 
 
 @final
-class Topic(Node):
+class Topic(SubscriptionOwner):
     """A topic. Since the broker was started `published` counts messages, `refused` how often a
     subscription did not take one."""
 
     __slots__ = (
-        "policy",
         "published",
         "refused",
         "_registry",
@@ -68,8 +68,7 @@ class Topic(Node):
     def __init__(
         self, address: str, space: Space, policy: TopicPolicy, lifetime: i64 = PERMANENT
     ) -> None:
-        super().__init__(address, space, lifetime)
-        self.policy = policy
+        super().__init__(address, space, policy, lifetime)
         self.published: i64 = 0
         self.refused: i64 = 0
         self._registry = SubscriptionRegistry(self)
@@ -173,7 +172,7 @@ class Topic(Node):
         if not subscription.declared:
             subscription.expiry_policy = terms.expiry_policy if identity.kept else "link-detach"
             subscription.timeout = terms.timeout if identity.kept else 0
-            put_subscription(self, subscription)
+            self._registry.records.put(subscription)
         terms.granted_mode = "copy"
         terms.granted_expiry_policy = subscription.expiry_policy
         terms.granted_timeout = subscription.timeout
@@ -368,7 +367,7 @@ class Topic(Node):
         subscription.link_name = name
         subscription.expiry_policy = "never"
         subscription.filters = {} if filters is None else filters
-        put_subscription(self, subscription)
+        self._registry.records.put(subscription)
         return subscription
 
     def restore_subscription(
@@ -394,14 +393,14 @@ class Topic(Node):
     def change_subscription(self, subscription: Subscription, policy: QueuePolicy) -> None:
         """Its queue behaves so from now on."""
         subscription.queue.change_policy(policy)
-        put_subscription(self, subscription)
+        self._registry.records.put(subscription)
 
     def delete_subscription(self, name: str) -> None:
         """End its links, drop its messages. Raises `BrokerError` if there is none."""
         self._registry.drop(self.subscription(name), "it has been deleted")
 
     def expire(self, subscription: Subscription) -> None:
-        """Nobody came back in time."""
+        """See `SubscriptionOwner.expire`."""
         self._registry.drop(subscription, "it has expired")
 
     # -- the topic's own life ----------------------------------------------------------------
